@@ -1,0 +1,24 @@
+//! `LOCK.EXTEND key token (EX s | PX ms) [ADD]`
+
+use super::Request;
+use super::options::{Allowed, Options};
+use crate::core::{self, Decision, Lease, Lock, Refusal, UnixMs};
+
+/// Sets the lease, or adds to it. Reply: what remains of it, in milliseconds.
+pub struct Extend {
+    lease: Lease,
+    add: bool,
+}
+
+impl Request for Extend {
+    const NAME: &str = "lock.extend";
+
+    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
+        let Options { lease, add, .. } = Options::parse(options, Allowed::LEASE | Allowed::ADD)?;
+        Ok(Self { lease: lease.ok_or(Refusal::Syntax)?, add })
+    }
+
+    fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+        core::extend(lock, caller, self.lease, self.add, now)
+    }
+}

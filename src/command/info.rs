@@ -1,0 +1,39 @@
+//! `LOCK.INFO key`
+
+use super::{ClientId, Inspection, Reply, Sight};
+use crate::core::{Kind, Lock, Refusal, Waiter};
+
+/// Who holds the lock, for how long, and how many wait.
+pub struct Info;
+
+impl Inspection for Info {
+    const NAME: &str = "lock.info";
+
+    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
+        if options.is_empty() { Ok(Self) } else { Err(Refusal::Arity) }
+    }
+
+    fn report<'r>(&self, sight: Sight<'r, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+        let (state, owner, holds) = match sight.lock {
+            Lock::Free => ("free", Reply::Nil, 0),
+            Lock::Held(held) => (kind_name(held.kind), Reply::Bytes((&*held.owner).into()), held.holds),
+        };
+        let lease_ms = sight.lock.lease_end().map_or(-1, |end| end.saturating_sub(sight.now).max(0));
+        Reply::Map(vec![
+            ("state", Reply::word(state)),
+            ("owner", owner),
+            ("holds", Reply::Integer(holds)),
+            ("lease-ms", Reply::Integer(lease_ms)),
+            ("waiters", Reply::count(sight.waiting)),
+            ("session", Reply::Array(Vec::new())),
+        ])
+    }
+}
+
+/// The name of a kind of lock in replies.
+pub fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Mutex => "mutex",
+        Kind::Reentrant => "reentrant",
+    }
+}

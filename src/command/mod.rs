@@ -1,0 +1,87 @@
+//! The commands: what their words mean, and which rule of the core they ask.
+//!
+//! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or a refusal.
+//! Nothing here touches the server; the host runs a request that was parsed in full.
+
+mod acquire;
+mod extend;
+mod info;
+mod options;
+mod reenter;
+mod release;
+mod reply;
+pub mod table;
+mod waiters;
+
+pub use acquire::Acquire;
+pub use extend::Extend;
+pub use info::Info;
+pub use options::Patience;
+pub use reenter::Reenter;
+pub use release::Release;
+pub use reply::Reply;
+pub use waiters::Waiters;
+
+use crate::core::{Decision, Kind, Lease, Lock, MAX_IDENTITY_LEN, Refusal, UnixMs, Waiter};
+
+/// No command has a use for more arguments than this, its name included.
+pub const MAX_ARGUMENTS: usize = 16;
+
+/// A request to change one lock, as one caller. Its arguments begin with the key and the caller's identity.
+pub trait Request: Sized {
+    /// The command in lower case, as the server reports it.
+    const NAME: &str;
+
+    /// Reads the words behind key and identity.
+    fn parse(options: &[&[u8]]) -> Result<Self, Refusal>;
+
+    /// What shall happen to the lock.
+    fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal>;
+
+    /// How to wait if somebody else holds the lock; `None` answers nil.
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+}
+
+/// What a request that has to wait asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub kind: Kind,
+    pub lease: Option<Lease>,
+    pub patience: Patience,
+}
+
+/// A request to look at one lock. Its arguments begin with the key.
+pub trait Inspection: Sized {
+    /// The command in lower case, as the server reports it.
+    const NAME: &str;
+
+    /// Reads the words behind the key.
+    fn parse(options: &[&[u8]]) -> Result<Self, Refusal>;
+
+    /// What there is to see.
+    fn report<'r>(&self, sight: Sight<'r, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
+}
+
+/// The server's number for a connection, as in `CLIENT ID`.
+pub type ClientId = i64;
+
+/// Everything an onlooker is shown of a lock.
+pub struct Sight<'r, W> {
+    pub lock: &'r Lock<'r>,
+    pub now: UnixMs,
+    /// How many requests wait.
+    pub waiting: usize,
+    /// The waiters, first in line first.
+    pub waiters: W,
+}
+
+/// Splits the arguments of a [`Request`] into the caller's identity and its options, without the key.
+pub fn split_request<'a>(arguments: &'a [&'a [u8]]) -> Result<(&'a [u8], &'a [&'a [u8]]), Refusal> {
+    let [_key, identity, options @ ..] = arguments else { return Err(Refusal::Arity) };
+    if identity.is_empty() || identity.len() > MAX_IDENTITY_LEN {
+        return Err(Refusal::IdentityLength);
+    }
+    Ok((identity, options))
+}

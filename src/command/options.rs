@@ -1,0 +1,200 @@
+//! The one option parser: `[EX s | PX ms] [BLOCK ms] [NX] [ADD] [COUNT n]`, in any order and case, each at most once.
+
+use bitflags::bitflags;
+
+use crate::core::{Lease, MAX_DURATION_MS, Refusal, UnixMs, parse_integer};
+
+bitflags! {
+    /// The options a command takes. EX and PX are two spellings of one of them.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct Allowed: u8 {
+        const LEASE = 1 << 0;
+        const BLOCK = 1 << 1;
+        const NX = 1 << 2;
+        const ADD = 1 << 3;
+        const COUNT = 1 << 4;
+    }
+}
+
+/// How long a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    ForEver,
+    /// Milliseconds, 1 to [`MAX_DURATION_MS`].
+    Ms(i64),
+}
+
+/// What was given, with values checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    pub lease: Option<Lease>,
+    pub block: Option<Patience>,
+    pub nx: bool,
+    pub add: bool,
+    /// At least 1.
+    pub count: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Word {
+    Ex,
+    Px,
+    Block,
+    Nx,
+    Add,
+    Count,
+}
+
+impl Patience {
+    /// When the wait that begins at `now` ends, given the operator's limit in ms (0: none).
+    pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
+        let wait_ms = match (self, limit_ms) {
+            (Self::ForEver, ..=0) => return None,
+            (Self::ForEver, limit) => limit,
+            (Self::Ms(ms), ..=0) => ms,
+            (Self::Ms(ms), limit) => ms.min(limit),
+        };
+        Some(now.saturating_add(wait_ms))
+    }
+}
+
+impl Options {
+    /// Reads `words`, which may be any bytes. Options outside `allowed` are syntax errors.
+    pub fn parse(words: &[&[u8]], allowed: Allowed) -> Result<Self, Refusal> {
+        let mut options = Self::default();
+        let mut left = allowed;
+        let mut words = words.iter().copied();
+        while let Some(text) = words.next() {
+            let word = Word::read(text).ok_or(Refusal::Syntax)?;
+            if !left.contains(word.option()) {
+                return Err(Refusal::Syntax);
+            }
+            left.remove(word.option());
+            let mut value = || words.next().ok_or(Refusal::Syntax);
+            match word {
+                Word::Ex => options.lease = Some(seconds(value()?)?),
+                Word::Px => options.lease = Some(milliseconds(value()?)?),
+                Word::Block => options.block = Some(patience(value()?)?),
+                Word::Count => options.count = Some(count(value()?)?),
+                Word::Nx => options.nx = true,
+                Word::Add => options.add = true,
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl Word {
+    fn read(text: &[u8]) -> Option<Self> {
+        const SPELLINGS: [(&str, Word); 6] = [
+            ("PX", Word::Px),
+            ("EX", Word::Ex),
+            ("BLOCK", Word::Block),
+            ("NX", Word::Nx),
+            ("ADD", Word::Add),
+            ("COUNT", Word::Count),
+        ];
+        let same = |spelling: &str| text.eq_ignore_ascii_case(spelling.as_bytes());
+        SPELLINGS.iter().find(|(spelling, _)| same(spelling)).map(|(_, word)| *word)
+    }
+
+    fn option(self) -> Allowed {
+        match self {
+            Self::Ex | Self::Px => Allowed::LEASE,
+            Self::Block => Allowed::BLOCK,
+            Self::Nx => Allowed::NX,
+            Self::Add => Allowed::ADD,
+            Self::Count => Allowed::COUNT,
+        }
+    }
+}
+
+fn seconds(text: &[u8]) -> Result<Lease, Refusal> {
+    let seconds = parse_integer(text).ok_or(Refusal::NotAnInteger)?;
+    seconds.checked_mul(1000).and_then(Lease::from_ms).ok_or(Refusal::InvalidExpire)
+}
+
+fn milliseconds(text: &[u8]) -> Result<Lease, Refusal> {
+    parse_integer(text).ok_or(Refusal::NotAnInteger).and_then(|ms| Lease::from_ms(ms).ok_or(Refusal::InvalidExpire))
+}
+
+fn patience(text: &[u8]) -> Result<Patience, Refusal> {
+    match parse_integer(text).ok_or(Refusal::TimeoutNotAnInteger)? {
+        ..0 => Err(Refusal::TimeoutNegative),
+        0 => Ok(Patience::ForEver),
+        ms @ 1..=MAX_DURATION_MS => Ok(Patience::Ms(ms)),
+        _ => Err(Refusal::TimeoutOutOfRange),
+    }
+}
+
+fn count(text: &[u8]) -> Result<usize, Refusal> {
+    let count = parse_integer(text).ok_or(Refusal::NotAnInteger)?;
+    usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Refusal::NotPositive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(line: &str, allowed: Allowed) -> Result<Options, Refusal> {
+        let words: Vec<&[u8]> = line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect();
+        Options::parse(&words, allowed)
+    }
+
+    #[test]
+    fn options_come_in_any_order_and_case() {
+        let expected =
+            Options { lease: Lease::from_ms(2000), block: Some(Patience::Ms(5)), nx: true, ..Options::default() };
+        for line in ["EX 2 BLOCK 5 NX", "nx block 5 ex 2", "Block 5 pX 2000 Nx"] {
+            assert_eq!(parse(line, Allowed::all()), Ok(expected), "{line}");
+        }
+        assert_eq!(parse("", Allowed::empty()), Ok(Options::default()));
+    }
+
+    #[test]
+    fn what_is_repeated_contradicting_unknown_or_not_this_commands_is_a_syntax_error() {
+        for line in ["PX 1 PX 1", "EX 1 PX 1", "NX nx", "BLOCK 1 BLOCK 2", "ADD ADD", "HOLD 1", "SESSION", "PX", "NXX"]
+        {
+            assert_eq!(parse(line, Allowed::all()), Err(Refusal::Syntax), "{line}");
+        }
+        assert_eq!(parse("NX", Allowed::LEASE | Allowed::BLOCK), Err(Refusal::Syntax));
+    }
+
+    #[test]
+    fn values_are_checked_with_the_servers_words() {
+        for (line, refusal) in [
+            ("PX 0", Refusal::InvalidExpire),
+            ("PX -1", Refusal::InvalidExpire),
+            ("EX 9223372036854775807", Refusal::InvalidExpire),
+            ("PX 9223372036854775807", Refusal::InvalidExpire),
+            ("PX 9223372036854775808", Refusal::NotAnInteger),
+            ("PX NX", Refusal::NotAnInteger),
+            ("BLOCK x", Refusal::TimeoutNotAnInteger),
+            ("BLOCK -1", Refusal::TimeoutNegative),
+            ("BLOCK 9223372036854775807", Refusal::TimeoutOutOfRange),
+            ("COUNT 0", Refusal::NotPositive),
+            ("COUNT -3", Refusal::NotPositive),
+            ("COUNT many", Refusal::NotAnInteger),
+        ] {
+            assert_eq!(parse(line, Allowed::all()), Err(refusal), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_operators_limit_also_holds_for_a_wait_without_end() {
+        assert_eq!(Patience::ForEver.deadline(100, 0), None);
+        assert_eq!(Patience::ForEver.deadline(100, 7), Some(107));
+        assert_eq!(Patience::Ms(9).deadline(100, 0), Some(109));
+        assert_eq!(Patience::Ms(9).deadline(100, 7), Some(107));
+        assert_eq!(Patience::Ms(5).deadline(100, 7), Some(105));
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_safe(words: Vec<Vec<u8>>, allowed: u8) {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let _ = Options::parse(&words, Allowed::from_bits_truncate(allowed));
+        }
+    }
+}

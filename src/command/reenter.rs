@@ -1,0 +1,25 @@
+//! `LOCK.REENTER key owner [EX s | PX ms] [BLOCK ms]`
+
+use super::options::{Allowed, Options};
+use super::{Request, Wait};
+use crate::core::{self, Decision, Kind, Lock, Refusal, UnixMs};
+
+/// Takes the re-entrant lock, or one more hold of it. Reply: the caller's holds, or nil where somebody else holds it.
+pub struct Reenter(Options);
+
+impl Request for Reenter {
+    const NAME: &str = "lock.reenter";
+
+    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
+        Options::parse(options, Allowed::LEASE | Allowed::BLOCK).map(Self)
+    }
+
+    fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+        core::reenter(lock, caller, self.0.lease, now)
+    }
+
+    fn wait(&self) -> Option<Wait> {
+        let patience = self.0.block?;
+        Some(Wait { kind: Kind::Reentrant, lease: self.0.lease, patience })
+    }
+}

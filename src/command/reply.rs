@@ -1,0 +1,38 @@
+//! Replies with a shape.
+
+use std::borrow::Cow;
+
+/// A reply that is more than an integer or nil.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<'r> {
+    Nil,
+    Integer(i64),
+    /// A bulk string of any bytes.
+    Bytes(Cow<'r, [u8]>),
+    Array(Vec<Reply<'r>>),
+    /// A map in RESP3, a flat array in RESP2.
+    Map(Vec<(&'static str, Reply<'r>)>),
+}
+
+impl Reply<'_> {
+    /// The same reply with bytes of its own.
+    pub fn into_owned(self) -> Reply<'static> {
+        match self {
+            Self::Nil => Reply::Nil,
+            Self::Integer(value) => Reply::Integer(value),
+            Self::Bytes(bytes) => Reply::Bytes(Cow::Owned(bytes.into_owned())),
+            Self::Array(items) => Reply::Array(items.into_iter().map(Reply::into_owned).collect()),
+            Self::Map(pairs) => Reply::Map(pairs.into_iter().map(|(name, value)| (name, value.into_owned())).collect()),
+        }
+    }
+
+    /// A count as an integer.
+    pub fn count(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+
+    /// A word of ours.
+    pub fn word(word: &'static str) -> Self {
+        Self::Bytes(Cow::Borrowed(word.as_bytes()))
+    }
+}

@@ -1,0 +1,159 @@
+//! Every command with all that the server is told about it: the single description.
+
+use super::{Acquire, Extend, Info, Inspection, Reenter, Release, Request, Waiters};
+
+/// One command.
+pub struct Command {
+    /// Lower case, as the server reports it.
+    pub name: &'static str,
+    pub code: Code,
+    /// Argument count with the name; negative: at least.
+    pub arity: i32,
+    /// The server's own words for command flags.
+    pub flags: &'static str,
+    /// ACL categories, where the server lets a module choose them.
+    pub acl_categories: &'static str,
+    /// What is done with the one key, which is always the first argument.
+    pub access: Access,
+    pub summary: &'static str,
+    pub complexity: &'static str,
+    pub arguments: &'static [Argument],
+}
+
+/// Names the code that runs a command; the host knows which function that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    Acquire,
+    Reenter,
+    Release,
+    Extend,
+    Info,
+    Waiters,
+}
+
+/// What a command does with the value of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Reads it and may replace it.
+    Update,
+    /// Reads it and may delete it.
+    Delete,
+}
+
+/// One argument in the words of COMMAND DOCS.
+pub struct Argument {
+    pub name: &'static str,
+    /// The word in front of it, or the word it consists of.
+    pub token: Option<&'static str>,
+    pub shape: Shape,
+    pub optional: bool,
+}
+
+/// The form of an argument.
+pub enum Shape {
+    Key,
+    Text,
+    Integer,
+    /// Just its token.
+    Word,
+    OneOf(&'static [Argument]),
+}
+
+/// The version in which all commands of the table came; no command is younger than the module yet.
+pub const SINCE: &str = "0.1.0";
+
+/// The ACL category of all commands, where the server lets a module add one.
+pub const ACL_CATEGORY: &str = "lock";
+
+const KEY: Argument = Argument { name: "key", token: None, shape: Shape::Key, optional: false };
+const TOKEN: Argument = Argument { name: "token", token: None, shape: Shape::Text, optional: false };
+const OWNER: Argument = Argument { name: "owner", token: None, shape: Shape::Text, optional: false };
+const LEASE_FORMS: &[Argument] = &[
+    Argument { name: "seconds", token: Some("EX"), shape: Shape::Integer, optional: false },
+    Argument { name: "milliseconds", token: Some("PX"), shape: Shape::Integer, optional: false },
+];
+const LEASE: Argument = Argument { name: "lease", token: None, shape: Shape::OneOf(LEASE_FORMS), optional: true };
+const BLOCK: Argument = Argument { name: "timeout", token: Some("BLOCK"), shape: Shape::Integer, optional: true };
+
+/// All commands.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: Acquire::NAME,
+        code: Code::Acquire,
+        arity: -3,
+        flags: "write deny-oom fast blocking",
+        acl_categories: "write fast blocking lock",
+        access: Access::Update,
+        summary: "Takes a mutex, or waits in line for it.",
+        complexity: "O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
+        arguments: &[
+            KEY,
+            TOKEN,
+            LEASE,
+            BLOCK,
+            Argument { name: "condition", token: Some("NX"), shape: Shape::Word, optional: true },
+        ],
+    },
+    Command {
+        name: Reenter::NAME,
+        code: Code::Reenter,
+        arity: -3,
+        flags: "write deny-oom fast blocking",
+        acl_categories: "write fast blocking lock",
+        access: Access::Update,
+        summary: "Takes a re-entrant lock or one more hold of it, or waits in line for it.",
+        complexity: "O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
+        arguments: &[KEY, OWNER, LEASE, BLOCK],
+    },
+    Command {
+        name: Release::NAME,
+        code: Code::Release,
+        arity: -3,
+        flags: "write fast",
+        acl_categories: "write fast lock",
+        access: Access::Delete,
+        summary: "Gives up one hold of a lock and hands a free lock to the next waiter.",
+        complexity: "O(1); O(log(N)) to hand over, where N is the number of requests that wait on the server",
+        arguments: &[KEY, TOKEN, LEASE],
+    },
+    Command {
+        name: Extend::NAME,
+        code: Code::Extend,
+        arity: -5,
+        flags: "write fast",
+        acl_categories: "write fast lock",
+        access: Access::Update,
+        summary: "Sets or lengthens the lease of a lock that the caller holds.",
+        complexity: "O(1)",
+        arguments: &[
+            KEY,
+            TOKEN,
+            Argument { name: "lease", token: None, shape: Shape::OneOf(LEASE_FORMS), optional: false },
+            Argument { name: "add", token: Some("ADD"), shape: Shape::Word, optional: true },
+        ],
+    },
+    Command {
+        name: Info::NAME,
+        code: Code::Info,
+        arity: 2,
+        flags: "readonly fast",
+        acl_categories: "read fast lock",
+        access: Access::Read,
+        summary: "Tells who holds a lock, for how long, and how many wait.",
+        complexity: "O(1)",
+        arguments: &[KEY],
+    },
+    Command {
+        name: Waiters::NAME,
+        code: Code::Waiters,
+        arity: -2,
+        flags: "readonly",
+        acl_categories: "read slow lock",
+        access: Access::Read,
+        summary: "Lists who waits for a lock, first in line first.",
+        complexity: "O(N), where N is the number of waiters listed",
+        arguments: &[KEY, Argument { name: "count", token: Some("COUNT"), shape: Shape::Integer, optional: true }],
+    },
+];

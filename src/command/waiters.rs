@@ -1,0 +1,40 @@
+//! `LOCK.WAITERS key [COUNT n]`
+
+use super::info::kind_name;
+use super::options::{Allowed, Options};
+use super::{ClientId, Inspection, Reply, Sight};
+use crate::core::{Refusal, UnixMs, Waiter};
+
+/// How many waiters are listed unless COUNT says otherwise.
+const DEFAULT_COUNT: usize = 100;
+
+/// Who waits, first in line first.
+pub struct Waiters {
+    count: usize,
+}
+
+impl Inspection for Waiters {
+    const NAME: &str = "lock.waiters";
+
+    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
+        let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
+        Ok(Self { count })
+    }
+
+    fn report<'r>(&self, sight: Sight<'r, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+        let now = sight.now;
+        Reply::Array(sight.waiters.take(self.count).map(|(waiter, client)| describe(&waiter, client, now)).collect())
+    }
+}
+
+fn describe<'r>(waiter: &Waiter<'r>, client: ClientId, now: UnixMs) -> Reply<'r> {
+    // -1: without end, like the TTL of a key that does not expire.
+    let remaining_ms = waiter.deadline.map_or(-1, |deadline| deadline.saturating_sub(now).max(0));
+    Reply::Map(vec![
+        ("token", Reply::Bytes((&*waiter.claim.owner).into())),
+        ("kind", Reply::word(kind_name(waiter.claim.kind))),
+        ("waited-ms", Reply::Integer(now.saturating_sub(waiter.since).max(0))),
+        ("remaining-ms", Reply::Integer(remaining_ms)),
+        ("client-id", Reply::Integer(client)),
+    ])
+}

@@ -1,0 +1,41 @@
+//! What falls due when: a set of entries ordered by time.
+
+use std::collections::BTreeSet;
+
+use super::UnixMs;
+
+/// Entries of type `T`, each at one time at the most, found by `(time, entry)`. All operations are O(log n).
+pub struct Agenda<T>(BTreeSet<(UnixMs, T)>);
+
+impl<T: Copy + Ord> Agenda<T> {
+    pub const fn new() -> Self {
+        Self(BTreeSet::new())
+    }
+
+    /// Moves `entry` from the time it had, if any, to the time it shall have, if any.
+    pub fn reschedule(&mut self, entry: T, from: Option<UnixMs>, to: Option<UnixMs>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            self.0.remove(&(from, entry));
+        }
+        if let Some(to) = to {
+            self.0.insert((to, entry));
+        }
+    }
+
+    /// The time of the earliest entry.
+    pub fn earliest(&self) -> Option<UnixMs> {
+        self.0.first().map(|&(time, _)| time)
+    }
+
+    /// Takes the earliest entry out, if its time has come.
+    pub fn pop_due(&mut self, now: UnixMs) -> Option<T> {
+        let &(time, _) = self.0.first()?;
+        if time > now {
+            return None;
+        }
+        self.0.pop_first().map(|(_, entry)| entry)
+    }
+}

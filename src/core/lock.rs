@@ -1,0 +1,167 @@
+//! One lock, one request, one decision: the rules of holding.
+//!
+//! Invariants: a decision never takes a lock from its holder; a lease that comes with ACQUIRE, REENTER or RELEASE never
+//! shortens one and never gives one to a lock that has none; only EXTEND sets a lease exactly.
+
+use std::borrow::Cow;
+
+use super::{MAX_DURATION_MS, Refusal, UnixMs};
+
+/// The two layouts a lock can have in the keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A String whose value is the holder's token.
+    Mutex,
+    /// A Hash with one field, the owner, whose value is the number of holds.
+    Reentrant,
+}
+
+/// What a key says about its lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lock<'k> {
+    Free,
+    Held(Held<'k>),
+}
+
+/// The present holder of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held<'k> {
+    pub kind: Kind,
+    /// The token of a mutex or the owner of a re-entrant lock.
+    pub owner: Cow<'k, [u8]>,
+    /// At least 1; always 1 for a mutex.
+    pub holds: i64,
+    /// `None`: held until released.
+    pub lease_end: Option<UnixMs>,
+}
+
+/// The length of a lease, in milliseconds: 1 to [`MAX_DURATION_MS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease(i64);
+
+/// What to write for the caller, whose identity the host already has at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// The caller holds the mutex already: nothing changes but, where given, the end of the lease.
+    Confirm { lease_end: Option<UnixMs> },
+    /// The key is free: make the caller its holder, with one hold.
+    Take { kind: Kind, lease_end: Option<UnixMs> },
+    /// The caller stays the holder, with another number of holds and, where given, a new end of the lease.
+    SetHolds { holds: i64, lease_end: Option<UnixMs> },
+    /// The caller stays the holder, with a new end of the lease.
+    SetLease(UnixMs),
+    /// The caller's last hold is gone: the next waiter takes the lock, or the key is deleted.
+    Free,
+}
+
+/// The outcome of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Do `write`, then answer the integer `reply`.
+    Done { write: Write, reply: i64 },
+    /// Somebody else holds it: answer nil, or wait.
+    Contended,
+}
+
+impl Lease {
+    /// A lease of `ms` milliseconds, or `None` outside 1 to [`MAX_DURATION_MS`].
+    pub fn from_ms(ms: i64) -> Option<Self> {
+        (1..=MAX_DURATION_MS).contains(&ms).then_some(Self(ms))
+    }
+
+    /// When a lease that begins at `start` ends. `None` when that is beyond the calendar, which only a start in the
+    /// far future can bring about.
+    fn after(self, start: UnixMs) -> Option<UnixMs> {
+        start.checked_add(self.0)
+    }
+
+    /// When a lease that is granted at `now` ends.
+    pub fn from_now(self, now: UnixMs) -> UnixMs {
+        now.saturating_add(self.0)
+    }
+}
+
+impl Held<'_> {
+    fn is_held_by(&self, caller: &[u8]) -> bool {
+        *self.owner == *caller
+    }
+
+    /// The end of the lease if `lease` would lengthen the present one.
+    fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
+        let present = self.lease_end?;
+        let wanted = lease?.from_now(now);
+        (wanted > present).then_some(wanted)
+    }
+}
+
+impl<'k> Lock<'k> {
+    /// The holder, if it is `caller`.
+    fn held_by(&self, caller: &[u8]) -> Result<&Held<'k>, Refusal> {
+        match self {
+            Self::Free => Err(Refusal::NotHeld),
+            Self::Held(held) if held.is_held_by(caller) => Ok(held),
+            Self::Held(_) => Err(Refusal::NotOwner),
+        }
+    }
+
+    /// When the key expires, if it does.
+    pub fn lease_end(&self) -> Option<UnixMs> {
+        match self {
+            Self::Free => None,
+            Self::Held(held) => held.lease_end,
+        }
+    }
+}
+
+/// LOCK.ACQUIRE: takes the mutex, or confirms that `token` has it already unless `strict` asks for a fresh grant.
+pub fn acquire(lock: &Lock<'_>, token: &[u8], lease: Option<Lease>, strict: bool, now: UnixMs) -> Decision {
+    match lock {
+        Lock::Free => take(Kind::Mutex, lease, now),
+        Lock::Held(held) if held.kind == Kind::Mutex && held.is_held_by(token) && !strict => {
+            Decision::Done { write: Write::Confirm { lease_end: held.lengthened(lease, now) }, reply: 1 }
+        }
+        Lock::Held(_) => Decision::Contended,
+    }
+}
+
+/// LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's holds.
+pub fn reenter(lock: &Lock<'_>, owner: &[u8], lease: Option<Lease>, now: UnixMs) -> Result<Decision, Refusal> {
+    match lock {
+        Lock::Free => Ok(take(Kind::Reentrant, lease, now)),
+        Lock::Held(held) if held.kind == Kind::Reentrant && held.is_held_by(owner) => {
+            let holds = held.holds.checked_add(1).ok_or(Refusal::HoldOverflow)?;
+            Ok(set_holds(held, holds, lease, now))
+        }
+        Lock::Held(_) => Ok(Decision::Contended),
+    }
+}
+
+/// LOCK.RELEASE: gives up one hold. The reply is the holds that remain.
+pub fn release(lock: &Lock<'_>, caller: &[u8], lease: Option<Lease>, now: UnixMs) -> Result<Decision, Refusal> {
+    let held = lock.held_by(caller)?;
+    Ok(match held.holds {
+        ..=1 => Decision::Done { write: Write::Free, reply: 0 },
+        more => set_holds(held, more.saturating_sub(1), lease, now),
+    })
+}
+
+/// LOCK.EXTEND: sets the lease, or with `add` lengthens what remains of it. The reply is the remaining lease in ms.
+pub fn extend(lock: &Lock<'_>, caller: &[u8], lease: Lease, add: bool, now: UnixMs) -> Result<Decision, Refusal> {
+    let present = lock.held_by(caller)?.lease_end.ok_or(Refusal::NoLease)?;
+    let start = if add { present } else { now };
+    let end = lease.after(start).ok_or(Refusal::InvalidExpire)?;
+    Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
+}
+
+fn take(kind: Kind, lease: Option<Lease>, now: UnixMs) -> Decision {
+    let lease_end = lease.map(|lease| lease.from_now(now));
+    Decision::Done { write: Write::Take { kind, lease_end }, reply: 1 }
+}
+
+fn set_holds(held: &Held<'_>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {
+    let lease_end = held.lengthened(lease, now);
+    Decision::Done { write: Write::SetHolds { holds, lease_end }, reply: holds }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! The lock itself, with no server in sight: who holds, who waits, who is next, and what has to be written.
+//!
+//! Nothing here reads a clock, calls the server or does I/O. A function takes the state of a lock, the time and a
+//! request, and answers with a decision; the host layer carries it out. That is what lets these rules be tested
+//! against a naive model in milliseconds.
+
+mod agenda;
+mod arena;
+mod integer;
+mod lock;
+mod refusal;
+mod stats;
+mod waiting;
+
+pub use arena::{Arena, Id};
+pub use integer::{format_integer, parse_integer};
+pub use lock::{Decision, Held, Kind, Lease, Lock, Write, acquire, extend, reenter, release};
+pub use refusal::Refusal;
+pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
+pub use waiting::{Claim, ConnectionId, Due, Grant, QueueId, RequestId, Timely, Waiter, WaitingRoom};
+
+/// A point on the server's wall clock, in milliseconds since the Unix epoch; the unit in which Redis stores expiry.
+pub type UnixMs = i64;
+
+/// A token or owner is 1 to this many bytes long.
+pub const MAX_IDENTITY_LEN: usize = 1024;
+
+/// The longest lease or wait, in milliseconds (146 million years): half the range, so that adding it to any clock
+/// reading cannot overflow.
+pub const MAX_DURATION_MS: i64 = i64::MAX / 2;

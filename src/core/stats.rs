@@ -1,0 +1,128 @@
+//! What has happened since the module was loaded, for `INFO lock`.
+
+/// What freed a lock that was then handed to a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// LOCK.RELEASE.
+    Release,
+    /// The lease ended.
+    Expiry,
+    /// DEL and its kin.
+    Delete,
+    /// The connection of the holder is gone.
+    Disconnect,
+    /// RENAME, MOVE, eviction, FLUSHALL, a reload.
+    Other,
+}
+
+/// Upper bounds of the wait-time buckets, in milliseconds; the last bucket, without a bound, follows them.
+pub const WAIT_BUCKETS_MS: [i64; 10] = [1, 2, 5, 10, 50, 100, 500, 1_000, 10_000, 60_000];
+
+/// Totals. Each only grows.
+pub struct Stats {
+    /// Locks granted to a request that found them free.
+    pub granted_at_once: u64,
+    /// Waits that ended with nil because their time was up.
+    pub timed_out: u64,
+    /// Waits that ended because the client left or was unblocked.
+    pub cancelled: u64,
+    /// Requests of a caller that held the mutex already.
+    pub resent: u64,
+    /// Requests refused with NOTOWNER.
+    pub not_owner: u64,
+    handovers: [u64; Cause::ALL.len()],
+    waits: [u64; WAIT_BUCKETS_MS.len() + 1],
+}
+
+impl Cause {
+    /// Every cause, in the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Release, Self::Expiry, Self::Delete, Self::Disconnect, Self::Other];
+
+    /// Its name in `INFO lock`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Expiry => "expiry",
+            Self::Delete => "delete",
+            Self::Disconnect => "disconnect",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl Stats {
+    pub const fn new() -> Self {
+        Self {
+            granted_at_once: 0,
+            timed_out: 0,
+            cancelled: 0,
+            resent: 0,
+            not_owner: 0,
+            handovers: [0; Cause::ALL.len()],
+            waits: [0; WAIT_BUCKETS_MS.len() + 1],
+        }
+    }
+
+    /// Counts one lock that went to a waiter, `waited_ms` after its request came.
+    pub fn handed_over(&mut self, cause: Cause, waited_ms: i64) {
+        if let Some(total) = self.handovers.get_mut(cause as usize) {
+            count(total);
+        }
+        let bucket = WAIT_BUCKETS_MS.partition_point(|&bound| bound < waited_ms);
+        if let Some(total) = self.waits.get_mut(bucket) {
+            count(total);
+        }
+    }
+
+    /// Hand-overs with this cause.
+    pub fn handovers(&self, cause: Cause) -> u64 {
+        self.handovers.get(cause as usize).copied().unwrap_or(0)
+    }
+
+    /// Locks granted to a request that had waited.
+    pub fn granted_after_waiting(&self) -> u64 {
+        self.handovers.iter().sum()
+    }
+
+    /// How many waits ended with a grant within each bound of [`WAIT_BUCKETS_MS`]; the last figure counts all.
+    pub fn waits_within(&self) -> impl Iterator<Item = u64> {
+        self.waits.iter().scan(0u64, |total, &more| {
+            *total = total.saturating_add(more);
+            Some(*total)
+        })
+    }
+}
+
+/// Adds one to a total.
+pub fn count(total: &mut u64) {
+    *total = total.saturating_add(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulative_and_bounds_belong_to_them() {
+        let mut stats = Stats::new();
+        for waited_ms in [0, 1, 2, 60_000, 60_001] {
+            stats.handed_over(Cause::Release, waited_ms);
+        }
+        let within: Vec<_> = stats.waits_within().collect();
+        assert_eq!(within.first(), Some(&2));
+        assert_eq!(within.get(1), Some(&3));
+        assert_eq!(within.get(9), Some(&4));
+        assert_eq!(within.last(), Some(&5));
+        assert_eq!(stats.granted_after_waiting(), 5);
+    }
+
+    #[test]
+    fn every_cause_has_its_own_total() {
+        for (number, cause) in Cause::ALL.into_iter().enumerate() {
+            let mut stats = Stats::new();
+            stats.handed_over(cause, 0);
+            assert_eq!(cause as usize, number);
+            assert!(Cause::ALL.iter().all(|&other| stats.handovers(other) == u64::from(other == cause)));
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Random histories against a model that is too simple to be wrong: one list of waiters a lock, searched from the front.
+//!
+//! A tiny server drives the real core the way the host does, over a keyspace that is a map. After every step the two
+//! must agree on who holds, who waits in which order, and who was told what.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::core::{Decision, Held, Lock, Write, acquire, reenter, release};
+
+const KEYS: u8 = 3;
+
+/// What happens next. `key` and `who` are small, so that histories collide.
+#[derive(Clone, Debug)]
+enum Event {
+    Acquire {
+        kind: Kind,
+        key: u8,
+        who: u8,
+        lease_ms: Option<i64>,
+        block_ms: Option<i64>,
+    },
+    Release {
+        key: u8,
+        who: u8,
+    },
+    Delete {
+        key: u8,
+    },
+    /// The nth connection that waits goes away.
+    Leave {
+        nth: usize,
+    },
+    Pass {
+        ms: i64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Granted,
+    Nil,
+    /// The client went away or was refused: no answer that matters.
+    Gone,
+}
+
+type Holder = (Kind, u8, i64, Option<UnixMs>);
+
+/// The naive model: holders by key, and for each key the waiters in a list.
+#[derive(Default)]
+struct Model {
+    holders: BTreeMap<u8, Holder>,
+    line: BTreeMap<u8, Vec<Waiting>>,
+    answers: BTreeMap<u64, Answer>,
+}
+
+struct Waiting {
+    connection: u64,
+    kind: Kind,
+    who: u8,
+    lease_ms: Option<i64>,
+    deadline: Option<UnixMs>,
+}
+
+impl Model {
+    fn request(&mut self, connection: u64, now: UnixMs, event: &Event) {
+        let &Event::Acquire { kind, key, who, lease_ms, block_ms } = event else { return };
+        let mine = |holder: &Holder| holder.0 == kind && holder.1 == who;
+        match self.holders.get_mut(&key) {
+            None => {
+                self.holders.insert(key, (kind, who, 1, lease_ms.map(|ms| now + ms)));
+                self.answers.insert(connection, Answer::Granted);
+            }
+            Some(holder) if mine(holder) => {
+                if kind == Kind::Reentrant {
+                    holder.2 += 1;
+                }
+                holder.3 = holder.3.map(|end| end.max(lease_ms.map_or(end, |ms| now + ms)));
+                self.answers.insert(connection, Answer::Granted);
+            }
+            Some(_) => match block_ms {
+                None => _ = self.answers.insert(connection, Answer::Nil),
+                Some(ms) => {
+                    let deadline = (ms > 0).then(|| now + ms);
+                    self.line.entry(key).or_default().push(Waiting { connection, kind, who, lease_ms, deadline });
+                }
+            },
+        }
+    }
+
+    fn release(&mut self, key: u8, who: u8, now: UnixMs) {
+        if let Some(holder) = self.holders.get_mut(&key).filter(|holder| holder.1 == who) {
+            holder.2 -= 1;
+            if holder.2 == 0 {
+                self.free(key, now);
+            }
+        }
+    }
+
+    fn free(&mut self, key: u8, now: UnixMs) {
+        self.holders.remove(&key);
+        let Some(line) = self.line.get_mut(&key).filter(|line| !line.is_empty()) else { return };
+        let first = line.remove(0);
+        self.holders.insert(key, (first.kind, first.who, 1, first.lease_ms.map(|ms| now + ms)));
+        self.answers.insert(first.connection, Answer::Granted);
+    }
+
+    fn leave(&mut self, connection: u64, answer: Answer) {
+        for line in self.line.values_mut() {
+            line.retain(|waiting| waiting.connection != connection);
+        }
+        self.answers.insert(connection, answer);
+    }
+
+    /// Lets one millisecond pass: leases that have ended go first, then deadlines.
+    fn tick(&mut self, now: UnixMs) {
+        let ended: Vec<u8> =
+            self.holders.iter().filter(|(_, h)| h.3.is_some_and(|end| now > end)).map(|(k, _)| *k).collect();
+        for key in ended {
+            self.free(key, now);
+        }
+        let late = |waiting: &&Waiting| waiting.deadline.is_some_and(|deadline| now >= deadline);
+        let out: Vec<u64> = self.line.values().flatten().filter(late).map(|waiting| waiting.connection).collect();
+        for connection in out {
+            self.leave(connection, Answer::Nil);
+        }
+    }
+}
+
+/// The real core behind a keyspace that is a map.
+struct Server {
+    keys: BTreeMap<u8, Held<'static>>,
+    room: WaitingRoom,
+    requests: BTreeMap<u64, RequestId>,
+    answers: BTreeMap<u64, Answer>,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self { keys: BTreeMap::new(), room: WaitingRoom::new(), requests: BTreeMap::new(), answers: BTreeMap::new() }
+    }
+
+    fn lock(&self, key: u8) -> Lock<'static> {
+        self.keys.get(&key).cloned().map_or(Lock::Free, Lock::Held)
+    }
+
+    fn answer(&mut self, connection: u64, answer: Answer) {
+        self.requests.remove(&connection);
+        let earlier = self.answers.insert(connection, answer);
+        assert_eq!(earlier, None, "connection {connection} was answered twice");
+    }
+
+    fn request(&mut self, connection: u64, now: UnixMs, event: &Event) {
+        let &Event::Acquire { kind, key, who, lease_ms, block_ms } = event else { return };
+        let lease = lease_ms.and_then(Lease::from_ms);
+        let decision = match kind {
+            Kind::Mutex => acquire(&self.lock(key), &[who], lease, false, now),
+            Kind::Reentrant => reenter(&self.lock(key), &[who], lease, now).unwrap(),
+        };
+        match (decision, block_ms) {
+            (Decision::Done { write, .. }, _) => {
+                self.write(key, &[who], write, now);
+                self.answer(connection, Answer::Granted);
+            }
+            (Decision::Contended, None) => self.answer(connection, Answer::Nil),
+            (Decision::Contended, Some(ms)) => {
+                let claim = Claim { kind, owner: [who].into(), lease };
+                let deadline = (ms > 0).then(|| now + ms);
+                let request = self.room.join((0, &[key]), claim, ConnectionId(connection), now, deadline).unwrap();
+                self.requests.insert(connection, request);
+            }
+        }
+        self.watch(key);
+    }
+
+    fn release(&mut self, key: u8, who: u8, now: UnixMs) {
+        if let Ok(Decision::Done { write, .. }) = release(&self.lock(key), &[who], None, now) {
+            self.write(key, &[who], write, now);
+            self.watch(key);
+        }
+    }
+
+    fn write(&mut self, key: u8, owner: &[u8], write: Write, now: UnixMs) {
+        match write {
+            Write::Confirm { lease_end } => {
+                let held = self.keys.get_mut(&key).unwrap();
+                held.lease_end = lease_end.or(held.lease_end);
+            }
+            Write::Take { kind, lease_end } => {
+                let held = Held { kind, owner: Cow::Owned(owner.to_vec()), holds: 1, lease_end };
+                assert_eq!(self.keys.insert(key, held), None, "a lock was taken from its holder");
+            }
+            Write::SetHolds { holds, lease_end } => {
+                let held = self.keys.get_mut(&key).unwrap();
+                held.holds = holds;
+                held.lease_end = lease_end.or(held.lease_end);
+            }
+            Write::SetLease(end) => self.keys.get_mut(&key).unwrap().lease_end = Some(end),
+            Write::Free => self.free(key, now),
+        }
+    }
+
+    fn free(&mut self, key: u8, now: UnixMs) {
+        self.keys.remove(&key);
+        let Some(grant) = self.room.queue_of(0, &[key]).and_then(|queue| self.room.serve_first(queue)) else { return };
+        let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
+        let owner = Cow::Owned(grant.claim.owner.to_vec());
+        self.keys.insert(key, Held { kind: grant.claim.kind, owner, holds: 1, lease_end });
+        self.answer(grant.connection.0, Answer::Granted);
+    }
+
+    fn watch(&mut self, key: u8) {
+        if let Some(queue) = self.room.queue_of(0, &[key]) {
+            self.room.review_after(queue, self.lock(key).lease_end());
+        }
+    }
+
+    fn leave(&mut self, connection: u64) {
+        let request = self.requests.get(&connection).copied().unwrap();
+        assert_eq!(self.room.leave(request), Some(ConnectionId(connection)));
+        self.answer(connection, Answer::Gone);
+    }
+
+    fn tick(&mut self, now: UnixMs) {
+        // Locks that nobody waits for expire too, only unseen.
+        self.keys.retain(|key, held| {
+            self.room.queue_of(0, &[*key]).is_some() || held.lease_end.is_none_or(|end| now <= end)
+        });
+        while let Some(due) = self.room.pop_due(now, Timely::All) {
+            match due {
+                Due::TimedOut(connection) => self.answer(connection.0, Answer::Nil),
+                Due::Review(queue) => {
+                    let key = self.room.lock_of(queue).unwrap().1[0];
+                    assert!(self.lock(key).lease_end().is_some_and(|end| now > end), "looked too early");
+                    self.free(key, now);
+                    self.watch(key);
+                }
+            }
+        }
+    }
+}
+
+fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
+    for key in 0..KEYS {
+        let held = server.keys.get(&key).filter(|held| held.lease_end.is_none_or(|end| now <= end));
+        let holder = held.map(|held| (held.kind, held.owner[0], held.holds, held.lease_end));
+        assert_eq!(holder, model.holders.get(&key).copied(), "holder of {key}");
+
+        let line: Vec<u64> = match server.room.queue_of(0, &[key]) {
+            Some(queue) => server.room.waiters(queue).map(|waiter| waiter.connection.0).collect(),
+            None => Vec::new(),
+        };
+        let expected: Vec<u64> = model.line.get(&key).into_iter().flatten().map(|waiting| waiting.connection).collect();
+        assert_eq!(line, expected, "line for {key}");
+        assert!(holder.is_some() || line.is_empty(), "{key} is free while somebody waits for it");
+    }
+    assert_eq!(server.answers, model.answers);
+    let waiting: HashSet<_> = server.requests.keys().collect();
+    assert_eq!(waiting.len(), server.room.waiting(), "a waiter was lost");
+    assert!(waiting.iter().all(|connection| !server.answers.contains_key(connection)));
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let kind = prop_oneof![Just(Kind::Mutex), Just(Kind::Reentrant)];
+    let lease_ms = prop::option::of(1..30i64);
+    let block_ms = prop::option::of(prop_oneof![Just(0), 1..40i64]);
+    prop_oneof![
+        6 => (kind, 0..KEYS, 0..6u8, lease_ms, block_ms)
+            .prop_map(|(kind, key, who, lease_ms, block_ms)| Event::Acquire { kind, key, who, lease_ms, block_ms }),
+        4 => (0..KEYS, 0..6u8).prop_map(|(key, who)| Event::Release { key, who }),
+        1 => (0..KEYS).prop_map(|key| Event::Delete { key }),
+        1 => any::<usize>().prop_map(|nth| Event::Leave { nth }),
+        3 => (1..25i64).prop_map(|ms| Event::Pass { ms }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_history_agrees_with_the_naive_queue(history in prop::collection::vec(event(), 1..120)) {
+        let (mut server, mut model, mut now) = (Server::new(), Model::default(), 1_000);
+        for (number, event) in history.into_iter().enumerate() {
+            match event {
+                Event::Acquire { .. } => {
+                    server.request(number as u64, now, &event);
+                    model.request(number as u64, now, &event);
+                }
+                Event::Release { key, who } => {
+                    server.release(key, who, now);
+                    model.release(key, who, now);
+                }
+                Event::Delete { key } => {
+                    server.free(key, now);
+                    server.watch(key);
+                    model.free(key, now);
+                }
+                Event::Leave { nth } => {
+                    let count = server.requests.len();
+                    if let Some(&connection) = server.requests.keys().nth(nth % count.max(1)) {
+                        server.leave(connection);
+                        model.leave(connection, Answer::Gone);
+                    }
+                }
+                Event::Pass { ms } => {
+                    for _ in 0..ms {
+                        now += 1;
+                        server.tick(now);
+                        model.tick(now);
+                        assert_agreement(&server, &model, now);
+                    }
+                }
+            }
+            assert_agreement(&server, &model, now);
+        }
+    }
+}

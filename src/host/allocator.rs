@@ -1,0 +1,63 @@
+//! The module's memory is the server's: it counts in `used_memory` and `MEMORY DOCTOR` sees it.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
+
+use redis_module::raw;
+
+/// What every allocator a server is built with (jemalloc, libc, tcmalloc) guarantees for any size.
+const GUARANTEED_ALIGN: usize = 8;
+
+/// The server's allocator inside a server, the system's elsewhere (in `cargo test`).
+///
+/// Which one it is cannot change while memory is held: the server hands out its functions before the module allocates.
+struct ServerAllocator;
+
+#[global_allocator]
+static ALLOCATOR: ServerAllocator = ServerAllocator;
+
+// SAFETY: each method forwards to one of two sound allocators, and the choice depends only on the layout, which a
+// block keeps for its life, and on whether the API is loaded (see the type).
+unsafe impl GlobalAlloc for ServerAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the pointers are written once, at load, on the only thread that allocates here.
+        match unsafe { raw::RedisModule_Alloc } {
+            // SAFETY: any size may be asked of the server's allocator.
+            Some(alloc) if layout.align() <= GUARANTEED_ALIGN => unsafe { alloc(layout.size()).cast() },
+            // SAFETY: the caller's promise about the layout is passed on.
+            _ => unsafe { System.alloc(layout) },
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        match unsafe { raw::RedisModule_Calloc } {
+            // SAFETY: as in `alloc`.
+            Some(calloc) if layout.align() <= GUARANTEED_ALIGN => unsafe { calloc(1, layout.size()).cast() },
+            // SAFETY: as in `alloc`.
+            _ => unsafe { System.alloc_zeroed(layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        match unsafe { raw::RedisModule_Realloc } {
+            // SAFETY: `block` came from the same allocator, because its layout is the same.
+            Some(realloc) if layout.align() <= GUARANTEED_ALIGN => unsafe {
+                realloc(block.cast::<c_void>(), new_size).cast()
+            },
+            // SAFETY: likewise.
+            _ => unsafe { System.realloc(block, layout, new_size) },
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as in `alloc`.
+        match unsafe { raw::RedisModule_Free } {
+            // SAFETY: `block` came from the same allocator, because its layout is the same.
+            Some(free) if layout.align() <= GUARANTEED_ALIGN => unsafe { free(block.cast::<c_void>()) },
+            // SAFETY: likewise.
+            _ => unsafe { System.dealloc(block, layout) },
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Access to the server's functions, which arrive as pointers when the module is loaded.
+
+use redis_module::raw;
+
+/// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, inside an unsafe block.
+///
+/// Every function that is called this way stands in [`missing`], so that a server without it refuses to load the
+/// module.
+macro_rules! api {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        match ::redis_module::raw::$function {
+            Some(function) => function($($argument),*),
+            None => $crate::host::api::absent(stringify!($function)),
+        }
+    };
+}
+
+/// Whether the server has a function.
+macro_rules! has_api {
+    ($function:ident) => {{
+        // SAFETY: the pointers are written once, while the module is loaded on this thread, and only read from then on.
+        let function = unsafe { ::redis_module::raw::$function };
+        function.is_some()
+    }};
+}
+
+/// The name of a function that the module cannot do without and that this server does not have.
+pub fn missing() -> Option<&'static str> {
+    macro_rules! first_absent {
+        ($($function:ident),* $(,)?) => {
+            [$((stringify!($function), has_api!($function))),*].into_iter().find(|(_, there)| !there).map(|(name, _)| name)
+        };
+    }
+    first_absent![
+        RedisModule_AvoidReplicaTraffic,
+        RedisModule_BlockClientOnKeys,
+        RedisModule_Call,
+        RedisModule_CloseKey,
+        RedisModule_CreateCommand,
+        RedisModule_CreateString,
+        RedisModule_CreateTimer,
+        RedisModule_DeleteKey,
+        RedisModule_EventLoopAddOneShot,
+        RedisModule_FreeCallReply,
+        RedisModule_FreeServerInfo,
+        RedisModule_FreeString,
+        RedisModule_GetAbsExpire,
+        RedisModule_GetBlockedClientPrivateData,
+        RedisModule_GetClientId,
+        RedisModule_GetCommand,
+        RedisModule_GetContextFlags,
+        RedisModule_GetSelectedDb,
+        RedisModule_GetServerInfo,
+        RedisModule_HashSet,
+        RedisModule_InfoAddFieldULongLong,
+        RedisModule_InfoAddSection,
+        RedisModule_KeyType,
+        RedisModule_LoadConfigs,
+        RedisModule_Log,
+        RedisModule_Milliseconds,
+        RedisModule_NotifyKeyspaceEvent,
+        RedisModule_OpenKey,
+        RedisModule_RegisterInfoFunc,
+        RedisModule_RegisterNumericConfig,
+        RedisModule_Replicate,
+        RedisModule_ReplyWithArray,
+        RedisModule_ReplyWithError,
+        RedisModule_ReplyWithLongLong,
+        RedisModule_ReplyWithMap,
+        RedisModule_ReplyWithNull,
+        RedisModule_ReplyWithStringBuffer,
+        RedisModule_ScanCursorCreate,
+        RedisModule_ScanCursorDestroy,
+        RedisModule_ScanKey,
+        RedisModule_SelectDb,
+        RedisModule_ServerInfoGetFieldC,
+        RedisModule_SetAbsExpire,
+        RedisModule_SetCommandInfo,
+        RedisModule_SetDisconnectCallback,
+        RedisModule_SetModuleOptions,
+        RedisModule_SignalModifiedKey,
+        RedisModule_StopTimer,
+        RedisModule_StringDMA,
+        RedisModule_StringPtrLen,
+        RedisModule_StringSet,
+        RedisModule_SubscribeToKeyspaceEvents,
+        RedisModule_SubscribeToServerEvent,
+        RedisModule_UnblockClient,
+        RedisModule_ValueLength,
+    ]
+}
+
+/// Where a call to an absent function ends. Loading has made sure that this does not happen; if it does, the guard
+/// around every trampoline turns the panic into an error.
+#[cold]
+#[allow(clippy::panic, reason = "the caller needs a value that cannot be had, and every entry catches panics")]
+pub fn absent(function: &'static str) -> ! {
+    panic!("this server has no {function}")
+}
+
+/// Writes a warning into the server's log. `ctx` may be null.
+pub fn warn(ctx: *mut raw::RedisModuleCtx, line: &str) {
+    // A NUL would end the line early; ours have none.
+    let Ok(line) = std::ffi::CString::new(line) else { return };
+    // SAFETY: the API was loaded before anything is logged; "%s" takes exactly the one C string that follows it.
+    unsafe { api!(RedisModule_Log(ctx, c"warning".as_ptr(), c"%s".as_ptr(), line.as_ptr())) }
+}

@@ -1,0 +1,112 @@
+//! What a decision does to a key: the write, then what replicas and AOF are told, then what subscribers are told.
+//!
+//! Only plain commands with absolute times leave the module, so a server without it can replay them. The native writes
+//! fire no keyspace events and do not wake WATCH, so both are done here, once a real change has been made.
+
+use std::ffi::CStr;
+
+use redis_module::raw;
+
+use super::key::Key;
+use super::state;
+use super::text::Text;
+use crate::core::{Kind, UnixMs};
+
+/// An event as keyspace notifications name it, with its class.
+type Event = (i32, &'static CStr);
+
+const SET: Event = (raw::REDISMODULE_NOTIFY_STRING, c"set");
+const HSET: Event = (raw::REDISMODULE_NOTIFY_HASH, c"hset");
+const EXPIRE: Event = (raw::REDISMODULE_NOTIFY_GENERIC, c"expire");
+const DEL: Event = (raw::REDISMODULE_NOTIFY_GENERIC, c"del");
+
+/// Makes `owner` the holder, with one hold, whoever held the lock before.
+pub fn grant(key: &mut Key<'_>, kind: Kind, owner: Text<'_>, lease_end: Option<UnixMs>) {
+    match kind {
+        Kind::Mutex => {
+            key.set_string(owner);
+            if let Some(end) = lease_end {
+                key.set_expiry(end);
+            }
+            replicate_set(key, owner, lease_end);
+            notify(key, SET, lease_end);
+        }
+        Kind::Reentrant => {
+            if !key.is_empty() {
+                key.delete();
+                replicate_del(key);
+            }
+            set_holds(key, owner, 1, lease_end);
+        }
+    }
+}
+
+/// Gives `owner` that many holds, and the lease a new end where there is one. The key is empty or holds this lock.
+pub fn set_holds(key: &mut Key<'_>, owner: Text<'_>, holds: i64, lease_end: Option<UnixMs>) {
+    key.set_field(owner, holds);
+    replicate_hset(key, owner, holds);
+    if let Some(end) = lease_end {
+        key.set_expiry(end);
+        replicate_pexpireat(key, end);
+    }
+    notify(key, HSET, lease_end);
+}
+
+/// Gives the lease a new end.
+pub fn set_lease(key: &mut Key<'_>, lease_end: UnixMs) {
+    key.set_expiry(lease_end);
+    replicate_pexpireat(key, lease_end);
+    notify(key, EXPIRE, None);
+}
+
+/// Frees the lock.
+pub fn free(key: &mut Key<'_>) {
+    key.delete();
+    replicate_del(key);
+    notify(key, DEL, None);
+}
+
+/// Tells WATCH and client-side caches that the key has changed, and subscribers how; a new lease is an event of its own.
+fn notify(key: &Key<'_>, event: Event, new_lease: Option<UnixMs>) {
+    // SAFETY: context and name are valid while the key is open.
+    unsafe { api!(RedisModule_SignalModifiedKey(key.ctx.raw(), key.name.raw())) };
+    // These events also reach our own handler, which would take them for somebody else's doing.
+    state::with(|state| state.own_events = true);
+    for (class, event) in [Some(event), new_lease.map(|_| EXPIRE)].into_iter().flatten() {
+        // SAFETY: likewise; the name of the event is a static C string.
+        unsafe { api!(RedisModule_NotifyKeyspaceEvent(key.ctx.raw(), class, event.as_ptr(), key.name.raw())) };
+    }
+    state::with(|state| state.own_events = false);
+}
+
+// In a format, "s" stands for a string of the server, "c" for a C string, "l" for a long long.
+
+fn replicate_set(key: &Key<'_>, token: Text<'_>, lease_end: Option<UnixMs>) {
+    let (ctx, name, token) = (key.ctx.raw(), key.name.raw(), token.raw());
+    let (set, pxat) = (c"SET".as_ptr(), c"PXAT".as_ptr());
+    // SAFETY: context and strings are valid while the key is open, and the arguments match the format.
+    unsafe {
+        match lease_end {
+            Some(end) => api!(RedisModule_Replicate(ctx, set, c"sscl".as_ptr(), name, token, pxat, end)),
+            None => api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, token)),
+        };
+    }
+}
+
+fn replicate_hset(key: &Key<'_>, owner: Text<'_>, holds: i64) {
+    let (ctx, name, owner) = (key.ctx.raw(), key.name.raw(), owner.raw());
+    // SAFETY: as in `replicate_set`.
+    unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"ssl".as_ptr(), name, owner, holds)) };
+}
+
+fn replicate_pexpireat(key: &Key<'_>, lease_end: UnixMs) {
+    let (ctx, name) = (key.ctx.raw(), key.name.raw());
+    // SAFETY: as in `replicate_set`.
+    unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), name, lease_end)) };
+}
+
+fn replicate_del(key: &Key<'_>) {
+    let (ctx, name) = (key.ctx.raw(), key.name.raw());
+    // SAFETY: as in `replicate_set`.
+    unsafe { api!(RedisModule_Replicate(ctx, c"DEL".as_ptr(), c"s".as_ptr(), name)) };
+}

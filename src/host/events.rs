@@ -1,0 +1,171 @@
+//! What happens to keys, databases, connections and the server behind the module's back.
+//!
+//! Nothing is written here: a write in a keyspace callback reaches replicas before the command that caused it. What
+//! was heard is noted, and the pump acts on it.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use redis_module::raw;
+
+use super::alarm;
+use super::blocked;
+use super::context::Context;
+use super::guard::guard;
+use super::pump;
+use super::state;
+use super::text::Text;
+use crate::core::Cause;
+
+/// The classes of key events that can free a lock or move its lease. The other classes bring new values, and a key with
+/// a value is not free.
+const CLASSES: c_int =
+    raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+
+/// Begins to listen. `false`: the server does not let us.
+pub fn subscribe(ctx: Context<'_>) -> bool {
+    let subscriptions: [(u64, ServerEventHandler); 5] = [
+        (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
+        (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
+        (raw::REDISMODULE_EVENT_LOADING, on_loading),
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change),
+        (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change),
+    ];
+    let ok = raw::REDISMODULE_OK as c_int;
+    // SAFETY: called while loading, with static callbacks of the signatures the API asks for.
+    unsafe {
+        subscriptions.into_iter().all(|(id, handler)| {
+            let event = raw::RedisModuleEvent { id, dataver: 1 };
+            api!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, Some(handler))) == ok
+        }) && api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), CLASSES, Some(on_key_event))) == ok
+    }
+}
+
+type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+unsafe extern "C" fn on_key_event(
+    ctx: *mut raw::RedisModuleCtx,
+    _class: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    let ok = raw::REDISMODULE_OK as c_int;
+    guard("key event", ok, || {
+        // The common case first: nobody waits, or it is our own doing.
+        if state::with(|state| state.room.is_empty() || state.own_events) {
+            return ok;
+        }
+        // SAFETY: context, event name and key are the server's, valid for this callback.
+        let (ctx, event, key) = unsafe { (Context::new(ctx), CStr::from_ptr(event), Text::new(key)) };
+        let (db, key, cause) = (ctx.db(), key.bytes(), cause_of(event));
+        let concerned = state::with(|state| {
+            let queue = state.room.queue_of(db, key)?;
+            state.room.review_soon(queue, cause);
+            Some(queue)
+        });
+        if concerned.is_some() {
+            pump::queue(ctx);
+        }
+        ok
+    })
+}
+
+fn cause_of(event: &CStr) -> Cause {
+    match event.to_bytes() {
+        b"expired" => Cause::Expiry,
+        b"del" => Cause::Delete,
+        _ => Cause::Other,
+    }
+}
+
+/// A database was emptied, or all of them. Keys that go this way have no events of their own.
+unsafe extern "C" fn on_flush(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    step: u64,
+    data: *mut c_void,
+) {
+    guard("flush", (), || {
+        if step == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+            // SAFETY: with this event comes this structure, valid for this callback.
+            let db = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() }.dbnum;
+            // SAFETY: the server's own context for this callback.
+            review_databases(unsafe { Context::new(ctx) }, &[(db >= 0).then_some(db)]);
+        }
+    });
+}
+
+/// Two databases changed places; those who wait stay with the number.
+unsafe extern "C" fn on_swap(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _step: u64,
+    data: *mut c_void,
+) {
+    guard("swap", (), || {
+        // SAFETY: with this event comes this structure, valid for this callback.
+        let swap = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+        // SAFETY: the server's own context for this callback.
+        review_databases(unsafe { Context::new(ctx) }, &[Some(swap.dbnum_first), Some(swap.dbnum_second)]);
+    });
+}
+
+/// The keyspace was loaded anew.
+unsafe extern "C" fn on_loading(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    step: u64,
+    _data: *mut c_void,
+) {
+    guard("loading", (), || {
+        if [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED].contains(&step) {
+            // SAFETY: the server's own context for this callback.
+            review_databases(unsafe { Context::new(ctx) }, &[None]);
+        }
+    });
+}
+
+/// The server became a master or a replica. As a replica it takes nothing back: its keys are its master's.
+unsafe extern "C" fn on_role_change(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    role: u64,
+    _data: *mut c_void,
+) {
+    guard("role change", (), || {
+        if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+            state::with(|state| state.undelivered.clear());
+        }
+        // SAFETY: the server's own context for this callback.
+        review_databases(unsafe { Context::new(ctx) }, &[None]);
+    });
+}
+
+unsafe extern "C" fn on_client_change(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    change: u64,
+    data: *mut c_void,
+) {
+    guard("client change", (), || {
+        if change == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+            // SAFETY: with this event comes this structure, valid for this callback.
+            let client = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };
+            if blocked::connection_closed(client.id.cast_signed()) {
+                // SAFETY: the server's own context for this callback.
+                alarm::set(unsafe { Context::new(ctx) });
+            }
+        }
+    });
+}
+
+/// Looks at all locks of these databases (`None`: of every one). Not from a job behind the event: one that follows a
+/// flush is replicated before it on some servers, so it is left to the timer.
+fn review_databases(ctx: Context<'_>, databases: &[Option<i32>]) {
+    let concerned = state::with(|state| {
+        databases.iter().for_each(|db| state.room.review_all(*db));
+        !state.room.is_empty()
+    });
+    if concerned {
+        alarm::set(ctx);
+    }
+}

@@ -1,0 +1,62 @@
+//! Runs a request to look at a lock.
+
+use std::ffi::c_int;
+
+use redis_module::raw;
+
+use super::clock;
+use super::context::Context;
+use super::guard::guard;
+use super::key::{Key, Mode};
+use super::reply;
+use super::state::{self, State};
+use super::text::Arguments;
+use crate::command::{Inspection, Sight};
+use crate::core::Refusal;
+
+/// The server's entry to a command that looks at a lock.
+pub unsafe extern "C" fn run<I: Inspection>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's own context and arguments, valid while this command runs.
+    let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
+    let panicked = guard(I::NAME, true, || {
+        if let Err(refusal) = inspect::<I>(ctx, &arguments) {
+            reply::refusal(ctx, refusal, I::NAME);
+        }
+        false
+    });
+    if panicked {
+        reply::error(ctx, "ERR internal error of redis-lock, see the server's log");
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+fn inspect<I: Inspection>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<(), Refusal> {
+    let words = arguments.behind_name().ok_or(Refusal::Syntax)?;
+    let [_key, options @ ..] = words else { return Err(Refusal::Arity) };
+    let inspection = I::parse(options)?;
+    let name = arguments.text(1).ok_or(Refusal::Arity)?;
+
+    let key = Key::open(ctx, name, Mode::Read);
+    let (lock, now, db) = (key.read()?, clock::now(), ctx.db());
+    let report = state::with(|State { room, blocked, .. }| {
+        let queue = room.queue_of(db, name.bytes());
+        let waiters = queue.into_iter().flat_map(|queue| room.waiters(queue));
+        let sight = Sight {
+            lock: &lock,
+            now,
+            waiting: queue.map_or(0, |queue| room.waiting_for(queue)),
+            waiters: waiters.map(|waiter| {
+                let client = blocked.client_id(waiter.connection);
+                (waiter, client)
+            }),
+        };
+        // The reply borrows from the room, and answering may call back, so it is copied.
+        inspection.report(sight).into_owned()
+    });
+    reply::shaped(ctx, &report);
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! A key of the keyspace, read as a lock.
+
+use std::borrow::Cow;
+use std::ffi::c_void;
+use std::{ptr, slice};
+
+use redis_module::raw;
+
+use super::context::Context;
+use super::guard::guard;
+use super::text::{NO_TEXT, OwnedText, Text};
+use crate::core::{Held, Kind, Lock, Refusal, UnixMs, format_integer, parse_integer};
+
+/// How a key is opened.
+#[derive(Clone, Copy)]
+pub enum Mode {
+    Read,
+    Write,
+}
+
+/// An open key. Opening an expired one deletes it, which calls back into the module's event handler.
+pub struct Key<'c> {
+    raw: *mut raw::RedisModuleKey,
+    pub ctx: Context<'c>,
+    pub name: Text<'c>,
+}
+
+/// The type of value behind a key, as far as it matters here.
+#[derive(PartialEq, Eq)]
+enum Value {
+    None,
+    String,
+    Hash,
+    Other,
+}
+
+impl<'c> Key<'c> {
+    pub fn open(ctx: Context<'c>, name: Text<'c>, mode: Mode) -> Self {
+        let mode = match mode {
+            Mode::Read => raw::REDISMODULE_READ,
+            Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        // SAFETY: context and name are valid while this callback runs.
+        let raw = unsafe { api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode.cast_signed())) };
+        Self { raw: raw.cast(), ctx, name }
+    }
+
+    /// What the key says about its lock. Borrows from the value, so it ends before the next write.
+    pub fn read(&self) -> Result<Lock<'_>, Refusal> {
+        let (kind, owner, holds) = match self.value() {
+            Value::None => return Ok(Lock::Free),
+            Value::String => (Kind::Mutex, Cow::Borrowed(self.string()), 1),
+            Value::Hash => {
+                let (owner, holds) = self.only_field().ok_or(Refusal::WrongType)?;
+                (Kind::Reentrant, Cow::Owned(owner), holds)
+            }
+            Value::Other => return Err(Refusal::WrongType),
+        };
+        Ok(Lock::Held(Held { kind, owner, holds, lease_end: self.expiry() }))
+    }
+
+    /// When the key expires, whatever it holds.
+    pub fn expiry(&self) -> Option<UnixMs> {
+        if self.raw.is_null() {
+            return None;
+        }
+        // SAFETY: the key is open.
+        let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw)) };
+        (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
+    }
+
+    /// Makes the key a String, whatever it was, without expiry.
+    pub fn set_string(&mut self, value: Text<'_>) {
+        // SAFETY: the key is open for writing; the server copies or counts `value`.
+        unsafe { api!(RedisModule_StringSet(self.raw, value.raw())) };
+    }
+
+    /// Sets a field of the Hash; an empty key becomes one. The key must not hold anything else.
+    pub fn set_field(&mut self, field: Text<'_>, value: i64) {
+        format_integer(value, |digits| {
+            let value = OwnedText::new(self.ctx, digits);
+            let flags = raw::REDISMODULE_HASH_NONE.cast_signed();
+            // SAFETY: the key is open for writing; one pair and the null that ends the list, as the API wants it.
+            unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_TEXT)) };
+        });
+    }
+
+    /// Sets the expiry of an existing key.
+    pub fn set_expiry(&mut self, at: UnixMs) {
+        // SAFETY: the key is open for writing.
+        unsafe { api!(RedisModule_SetAbsExpire(self.raw, at)) };
+    }
+
+    /// Empties the key.
+    pub fn delete(&mut self) {
+        // SAFETY: the key is open for writing.
+        unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.value() == Value::None
+    }
+
+    fn value(&self) -> Value {
+        // SAFETY: the key is open, or null because it is empty, which the function takes.
+        match unsafe { api!(RedisModule_KeyType(self.raw)) } as isize {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Value::None,
+            raw::REDISMODULE_KEYTYPE_STRING => Value::String,
+            raw::REDISMODULE_KEYTYPE_HASH => Value::Hash,
+            _ => Value::Other,
+        }
+    }
+
+    fn string(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: the key is open and holds a String; the bytes stay until the key is written or closed, and both need
+        // `self`, which the result borrows.
+        unsafe {
+            let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_READ.cast_signed()));
+            if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
+        }
+    }
+
+    /// The field of a Hash that has exactly one, if its value is a number of holds.
+    fn only_field(&self) -> Option<(Vec<u8>, i64)> {
+        // SAFETY: the key is open.
+        if unsafe { api!(RedisModule_ValueLength(self.raw)) } != 1 {
+            return None;
+        }
+        let (owner, count) = self.scan()?;
+        parse_integer(&count).filter(|&holds| holds >= 1).map(|holds| (owner, holds))
+    }
+
+    /// The last field that a scan of the Hash comes upon.
+    fn scan(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        // A Hash of one field takes one round; a table that was large before it shrank takes a few.
+        const MAX_ROUNDS: usize = 1 << 16;
+        let mut pair: Option<(Vec<u8>, Vec<u8>)> = None;
+        // SAFETY: the cursor is made and given back here; `pair` outlives the calls that fill it.
+        unsafe {
+            let cursor = api!(RedisModule_ScanCursorCreate());
+            let sink = ptr::from_mut(&mut pair).cast::<c_void>();
+            let next = || api!(RedisModule_ScanKey(self.raw, cursor, Some(keep_pair), sink)) != 0;
+            for _ in 0..MAX_ROUNDS {
+                if !next() {
+                    break;
+                }
+            }
+            api!(RedisModule_ScanCursorDestroy(cursor));
+        }
+        pair
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: opened in `open`, closed once.
+            unsafe { api!(RedisModule_CloseKey(self.raw)) }
+        }
+    }
+}
+
+/// Takes one pair of a Hash that is scanned into the `Option` that `sink` points at.
+unsafe extern "C" fn keep_pair(
+    _key: *mut raw::RedisModuleKey,
+    field: *mut raw::RedisModuleString,
+    value: *mut raw::RedisModuleString,
+    sink: *mut c_void,
+) {
+    guard("scan", (), || {
+        // SAFETY: the server lends both strings for the time of this call.
+        let [field, value] = unsafe { [Text::new(field), Text::new(value)] };
+        // SAFETY: `Key::scan` gave this pointer and waits for this call.
+        let pair = unsafe { &mut *sink.cast::<Option<(Vec<u8>, Vec<u8>)>>() };
+        *pair = Some((field.bytes().to_vec(), value.bytes().to_vec()));
+    });
+}

@@ -1,0 +1,116 @@
+//! Loading and unloading.
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use super::api;
+use super::context::Context;
+use super::guard::guard;
+use super::{config, events, info, register, state};
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+
+/// The name of the module: the first half of its commands and settings.
+const NAME: &CStr = c"lock";
+
+/// The version as the server shows it: two decimal digits each for major, minor and patch.
+const VERSION: c_int = 100;
+
+/// A promise to Valkey 9, in whose header it is `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION`: the module keeps
+/// working while a slot moves as a whole. Without it Valkey refuses to move slots at all.
+const VALKEY_HANDLES_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// The server's entry when it loads the module.
+///
+/// # Safety
+/// Called by the server, with its own context and arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server's own context; the name is static. This must come first: it loads the API, allocator included.
+    if unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, raw::REDISMODULE_APIVER_1 as c_int) } != OK {
+        return ERR;
+    }
+    guard("load", ERR, || {
+        // SAFETY: the server's own context for this callback.
+        match load(unsafe { Context::new(ctx) }, argc) {
+            Ok(()) => OK,
+            Err(reason) => {
+                api::warn(ctx, &format!("redis-lock is not loaded: {reason}"));
+                ERR
+            }
+        }
+    })
+}
+
+/// The server's entry when it unloads the module. It does not come here while clients are blocked or a timer is armed.
+///
+/// # Safety
+/// Called by the server, with its own context.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnUnload(_ctx: *mut raw::RedisModuleCtx) -> c_int {
+    guard("unload", ERR, || {
+        if state::with(|state| state.alarm.has_wake_ups()) {
+            return ERR;
+        }
+        state::reset();
+        OK
+    })
+}
+
+fn load(ctx: Context<'_>, argc: c_int) -> Result<(), String> {
+    if let Some(function) = api::missing() {
+        return Err(format!("it needs Redis 7.0 or later, or Valkey; this server has no {function}"));
+    }
+    if argc > 0 {
+        return Err(
+            "it takes no arguments; set lock.max-waiters and the like in redis.conf or by CONFIG SET".to_owned()
+        );
+    }
+    state::reset();
+    set_options(ctx);
+    let step = |done: bool, what: &str| if done { Ok(()) } else { Err(format!("the server refused {what}")) };
+    step(config::register(ctx), "its settings; is a value of lock.* out of range?")?;
+    step(register::register(ctx), "its commands")?;
+    step(info::register(ctx), "its part of INFO")?;
+    step(events::subscribe(ctx), "to tell it of events")?;
+    warn_of_eviction(ctx);
+    Ok(())
+}
+
+fn set_options(ctx: Context<'_>) {
+    let mut options =
+        raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    // The same bit may come to mean something else to Redis.
+    if server_info(ctx, c"server", c"server_name").is_some_and(|name| name == "valkey") {
+        options |= VALKEY_HANDLES_SLOT_MIGRATION;
+    }
+    // SAFETY: called while loading.
+    unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options.cast_signed())) };
+}
+
+/// Locks have an expiry, so every policy but one may take a lock from its holder.
+fn warn_of_eviction(ctx: Context<'_>) {
+    let policy = server_info(ctx, c"memory", c"maxmemory_policy");
+    if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
+        let line = format!("maxmemory-policy is {policy}: the server may evict a lock that is held; use noeviction");
+        api::warn(ctx.raw(), &line);
+    }
+}
+
+/// One field of INFO.
+fn server_info(ctx: Context<'_>, section: &CStr, field: &CStr) -> Option<String> {
+    // SAFETY: the data is made and given back here, and the text copied before that.
+    unsafe {
+        let data = api!(RedisModule_GetServerInfo(ctx.raw(), section.as_ptr()));
+        let text = api!(RedisModule_ServerInfoGetFieldC(data, field.as_ptr()));
+        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+        api!(RedisModule_FreeServerInfo(ctx.raw(), data));
+        text
+    }
+}

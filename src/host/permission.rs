@@ -1,0 +1,46 @@
+//! May the module write now, of its own accord?
+//!
+//! A client's write command is held back by the server where it must not run. What the module does from a timer or an
+//! event is not: it has to ask. A write during a pause aborts the server, and one that the server would refuse to a
+//! client would let an isolated old master go on granting.
+
+use redis_module::raw;
+
+use super::context::{Context, ContextFlags};
+use super::text::Text;
+
+/// Whether anything may be written: not while paused, failing over, loading, or a read-only replica.
+pub fn server_takes_writes(ctx: Context<'_>) -> bool {
+    // SAFETY: the function takes nothing and reads the server's state.
+    let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
+    !paused && !ctx.flags().intersects(ContextFlags::READONLY | ContextFlags::LOADING)
+}
+
+/// Whether the key is this node's to read. Always, outside a cluster. While its slot is on its way to another node, the
+/// key that is missing here may exist there.
+pub fn slot_is_ours(ctx: Context<'_>, key: Text<'_>) -> bool {
+    if !ctx.flags().contains(ContextFlags::CLUSTER) {
+        return true;
+    }
+    // SAFETY: context and key are valid while this callback runs, and "s" takes the one string that follows.
+    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"EXISTS".as_ptr(), c"s".as_ptr(), key.raw())) };
+    was_run(reply)
+}
+
+/// Whether the server would take a client's write to this key, which is empty: enough replicas, a disk that works, a
+/// slot that is served. Asked by deleting the empty key in the mode in which scripts write.
+pub fn write_is_welcome(ctx: Context<'_>, empty_key: Text<'_>) -> bool {
+    // SAFETY: as in `slot_is_ours`; "S" takes no argument.
+    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"DEL".as_ptr(), c"Ss".as_ptr(), empty_key.raw())) };
+    was_run(reply)
+}
+
+/// Whether the server ran a command that it was asked to run, going by the reply.
+fn was_run(reply: *mut raw::RedisModuleCallReply) -> bool {
+    if reply.is_null() {
+        return false;
+    }
+    // SAFETY: a reply that is not null is ours to free, once.
+    unsafe { api!(RedisModule_FreeCallReply(reply)) };
+    true
+}

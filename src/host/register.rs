@@ -1,0 +1,177 @@
+//! Makes the table of commands known to the server.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+
+use redis_module::raw;
+
+use super::context::Context;
+use super::{execute, inspect};
+use crate::command::table::{ACL_CATEGORY, Access, Argument, COMMANDS, Code, Command, SINCE, Shape};
+use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// Registers all commands. `false`: the server refused one.
+pub fn register(ctx: Context<'_>) -> bool {
+    add_acl_category(ctx);
+    COMMANDS.iter().all(|command| create(ctx, command).is_some_and(|registered| describe(registered, command)))
+}
+
+fn handler(code: Code) -> raw::RedisModuleCmdFunc {
+    Some(match code {
+        Code::Acquire => execute::run::<Acquire>,
+        Code::Reenter => execute::run::<Reenter>,
+        Code::Release => execute::run::<Release>,
+        Code::Extend => execute::run::<Extend>,
+        Code::Info => inspect::run::<Info>,
+        Code::Waiters => inspect::run::<Waiters>,
+    })
+}
+
+fn create(ctx: Context<'_>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
+    let (name, flags) = (CString::new(command.name).ok()?, CString::new(command.flags).ok()?);
+    // SAFETY: called while loading; the server copies name and flags. The one key is the first argument.
+    unsafe {
+        let created =
+            api!(RedisModule_CreateCommand(ctx.raw(), name.as_ptr(), handler(command.code), flags.as_ptr(), 1, 1, 1,));
+        if created != OK {
+            return None;
+        }
+        Some(api!(RedisModule_GetCommand(ctx.raw(), name.as_ptr())))
+    }
+}
+
+/// Arity, key specification, ACL categories and documentation.
+fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool {
+    let mut strings = Strings::default();
+    let mut key_specs = [key_spec(command.access), end_of_list()];
+    let mut lists = Vec::new();
+    let info = raw::RedisModuleCommandInfo {
+        version: &VERSION.0,
+        summary: strings.keep(command.summary),
+        complexity: strings.keep(command.complexity),
+        since: strings.keep(SINCE),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: command.arity,
+        key_specs: key_specs.as_mut_ptr(),
+        args: argument_list(command.arguments, &mut strings, &mut lists),
+    };
+    // SAFETY: the server copies all of it before this function ends; lists end with a zeroed element.
+    let described = unsafe { api!(RedisModule_SetCommandInfo(registered, &raw const info)) } == OK;
+    described && set_acl_categories(registered, strings.keep(command.acl_categories))
+}
+
+/// Sizes of the structures below, by which the server knows which version of them it is given.
+struct InfoVersion(raw::RedisModuleCommandInfoVersion);
+
+static VERSION: InfoVersion = InfoVersion(raw::RedisModuleCommandInfoVersion {
+    version: 1,
+    sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+    sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+    sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+});
+
+/// C strings that live until the server has copied them.
+#[derive(Default)]
+struct Strings(Vec<CString>);
+
+impl Strings {
+    fn keep(&mut self, text: &str) -> *const c_char {
+        let text = CString::new(text).unwrap_or_default();
+        // The text stays where it is on the heap when the list moves.
+        let start = text.as_ptr();
+        self.0.push(text);
+        start
+    }
+
+    fn keep_any(&mut self, text: Option<&str>) -> *const c_char {
+        text.map_or(ptr::null(), |text| self.keep(text))
+    }
+}
+
+fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
+    let flags = match access {
+        Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+        Access::Update => {
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
+        }
+        Access::Delete => {
+            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE
+        }
+    };
+    let mut spec = end_of_list();
+    spec.flags = u64::from(flags);
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    spec.bs.index.pos = 1;
+    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey: 0, keystep: 1, limit: 0 };
+    spec
+}
+
+fn end_of_list() -> raw::RedisModuleCommandKeySpec {
+    // SAFETY: a C structure of numbers and pointers, of which all zeroes is a value: the one that ends a list.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The documentation of some arguments as the list that the server takes. `lists` keeps it, and those inside it, alive.
+fn argument_list(
+    arguments: &[Argument],
+    strings: &mut Strings,
+    lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> *mut raw::RedisModuleCommandArg {
+    let mut list: Vec<_> = arguments.iter().map(|argument| describe_argument(argument, strings, lists)).collect();
+    // SAFETY: a C structure of numbers and pointers, of which all zeroes is a value: the one that ends a list.
+    list.push(unsafe { std::mem::zeroed() });
+    // The elements stay where they are on the heap when the list moves.
+    let start = list.as_mut_ptr();
+    lists.push(list);
+    start
+}
+
+fn describe_argument(
+    argument: &Argument,
+    strings: &mut Strings,
+    lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
+) -> raw::RedisModuleCommandArg {
+    let (type_, subargs) = match argument.shape {
+        Shape::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, ptr::null_mut()),
+        Shape::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, ptr::null_mut()),
+        Shape::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, ptr::null_mut()),
+        Shape::Word => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, ptr::null_mut()),
+        Shape::OneOf(choices) => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, argument_list(choices, strings, lists))
+        }
+    };
+    let flags = if argument.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { raw::REDISMODULE_CMD_ARG_NONE };
+    raw::RedisModuleCommandArg {
+        name: strings.keep(argument.name),
+        type_,
+        key_spec_index: if matches!(argument.shape, Shape::Key) { 0 } else { -1 },
+        token: strings.keep_any(argument.token),
+        summary: ptr::null(),
+        since: ptr::null(),
+        flags: flags.cast_signed(),
+        deprecated_since: ptr::null(),
+        subargs,
+        display_text: ptr::null(),
+    }
+}
+
+/// Adds the category `@lock` where a module can (Redis 7.4, Valkey 8).
+fn add_acl_category(ctx: Context<'_>) {
+    if let Some(name) = CString::new(ACL_CATEGORY).ok().filter(|_| has_api!(RedisModule_AddACLCategory)) {
+        // SAFETY: called while loading; the server copies the name. Refused if it is there already: loaded before.
+        unsafe { api!(RedisModule_AddACLCategory(ctx.raw(), name.as_ptr())) };
+    }
+}
+
+/// Puts a command into its ACL categories where a module can (Redis 7.2, Valkey).
+fn set_acl_categories(registered: *mut raw::RedisModuleCommand, categories: *const c_char) -> bool {
+    if !has_api!(RedisModule_SetCommandACLCategories) {
+        return true;
+    }
+    // SAFETY: called while loading; the server copies the text.
+    unsafe { api!(RedisModule_SetCommandACLCategories(registered, categories)) == OK }
+}

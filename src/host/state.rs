@@ -1,0 +1,54 @@
+//! All that the module remembers between two calls.
+
+use std::cell::RefCell;
+
+use super::alarm::Alarm;
+use super::blocked::{BlockedClients, Granting};
+use crate::core::{Stats, WaitingRoom};
+
+/// The module's memory. A lock that nobody waits for leaves nothing here.
+pub struct State {
+    pub room: WaitingRoom,
+    pub blocked: BlockedClients,
+    /// Grants whose client was gone before the answer was.
+    pub undelivered: Vec<Granting>,
+    pub alarm: Alarm,
+    pub stats: Stats,
+    /// The events that arrive now are of our own making.
+    pub own_events: bool,
+    /// A job that pumps is already queued in the server.
+    pub pump_queued: bool,
+}
+
+impl State {
+    const fn new() -> Self {
+        Self {
+            room: WaitingRoom::new(),
+            blocked: BlockedClients::new(),
+            undelivered: Vec::new(),
+            alarm: Alarm::new(),
+            stats: Stats::new(),
+            own_events: false,
+            pump_queued: false,
+        }
+    }
+}
+
+/// A cell that only the server's main thread touches.
+struct MainThread<T>(RefCell<T>);
+
+// SAFETY: the server makes every call into the module on its main thread; the module starts no thread and asks for no
+// callback on another one.
+unsafe impl<T> Sync for MainThread<T> {}
+
+static STATE: MainThread<State> = MainThread(RefCell::new(State::new()));
+
+/// Lends the state to `body`, which must not call the server: the server may call back, and the state is lent once.
+pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
+    body(&mut STATE.0.borrow_mut())
+}
+
+/// Begins anew, when the module is loaded or unloaded.
+pub fn reset() {
+    with(|state| *state = State::new());
+}
