@@ -3,6 +3,8 @@
 //! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or a refusal.
 //! Nothing here touches the server; the host runs a request that was parsed in full.
 
+#![forbid(unsafe_code)]
+
 mod acquire;
 mod extend;
 mod info;

@@ -4,6 +4,9 @@
 //! request, and answers with a decision; the host layer carries it out. That is what lets these rules be tested
 //! against a naive model in milliseconds.
 
+#![forbid(unsafe_code)]
+#![allow(clippy::new_without_default, reason = "what is made in a static needs a const function")]
+
 mod agenda;
 mod arena;
 mod integer;

@@ -98,6 +98,11 @@ pub enum Timely {
     DeadlinesOnly,
 }
 
+/// When a point of time has passed. The server thinks so, too: a key that expires at t still exists at t.
+fn passed(time: UnixMs) -> UnixMs {
+    time.saturating_add(1)
+}
+
 /// All queues of the server.
 pub struct WaitingRoom {
     index: QueueIndex,
@@ -175,7 +180,7 @@ impl WaitingRoom {
         queue.first = queue.first.or(Some(place_id));
         queue.last = Some(place_id);
         queue.waiting = queue.waiting.saturating_add(1);
-        self.deadlines.reschedule(request_id, None, deadline);
+        self.deadlines.reschedule(request_id, None, deadline.map(passed));
         Some(request_id)
     }
 
@@ -194,8 +199,7 @@ impl WaitingRoom {
 
     /// Looks at the lock again when its lease ends (`None`: it has none).
     pub fn review_after(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
-        // A key whose expiry is at t still exists at t: the server expires it when the clock has passed t.
-        self.set_review(queue, lease_end.map(|end| end.saturating_add(1)), Cause::Expiry);
+        self.set_review(queue, lease_end.map(passed), Cause::Expiry);
     }
 
     /// Looks at the lock again at `time`, with the cause unchanged.
@@ -277,7 +281,7 @@ impl WaitingRoom {
     /// Takes a request and its place out, and the queue with them if nobody else waits in it.
     fn take_out(&mut self, id: RequestId) -> Option<(Place, Request)> {
         let request = self.requests.remove(id)?;
-        self.deadlines.reschedule(id, request.deadline, None);
+        self.deadlines.reschedule(id, request.deadline.map(passed), None);
         let place = self.places.remove(request.place)?;
         if let Some(ahead) = place.ahead.and_then(|ahead| self.places.get_mut(ahead)) {
             ahead.behind = place.behind;

@@ -1,7 +1,13 @@
-//! The one timer: it rings when the next thing falls due, and is silent while nobody waits.
+//! The one alarm of the module: it rings when the next thing falls due.
+//!
+//! The server's own timers count whole milliseconds from now, and Redis 7.0 may sleep past one for up to 100 ms when a
+//! client that was blocked or buffered has set it. So the time comes from a Linux timer descriptor in the server's event
+//! loop, which is exact and always ends the loop's sleep. Its callback has no context to write in, so it sets a server
+//! timer of zero length, which runs in the same loop round and does the work.
 
-use std::ffi::c_void;
-use std::ptr;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{io, mem, ptr};
 
 use redis_module::raw;
 
@@ -12,82 +18,137 @@ use super::pump;
 use super::state;
 use crate::core::{Timely, UnixMs};
 
-/// The state of the timer.
+/// Readable, in the server's words.
+const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
+
+/// The alarm clock.
 pub struct Alarm {
-    /// The timer that is armed, and when it rings.
-    armed: Option<(raw::RedisModuleTimerID, UnixMs)>,
-    /// Wake-ups that the server has not run yet; the code they call must not be unloaded before.
-    wake_ups: usize,
+    clock: Option<Clock>,
+    /// When the descriptor becomes readable.
+    set_to: Option<UnixMs>,
+    /// A server timer of zero length is under way.
+    ringing: bool,
+}
+
+/// What exists from load to unload.
+struct Clock {
+    descriptor: OwnedFd,
+    /// A context of our own, to set a server timer in.
+    ctx: *mut raw::RedisModuleCtx,
 }
 
 impl Alarm {
     pub const fn new() -> Self {
-        Self { armed: None, wake_ups: 0 }
-    }
-
-    /// Whether the server still holds a call into the module that it does not know of when it unloads one.
-    pub fn has_wake_ups(&self) -> bool {
-        self.wake_ups > 0
+        Self { clock: None, set_to: None, ringing: false }
     }
 }
 
-/// Sees to it that the alarm rings when the next thing falls due.
-pub fn set(ctx: Context<'_>) {
-    let next = state::with(|state| {
-        let undelivered = (!state.undelivered.is_empty()).then_some(UnixMs::MIN);
-        undelivered.or_else(|| state.room.next_due(Timely::All))
-    });
-    set_for(ctx, next);
+/// Puts the alarm into the server's event loop, when the module is loaded.
+pub fn install(ctx: Context<'_>) -> io::Result<()> {
+    // SAFETY: takes numbers only, and the descriptor it makes is nobody else's.
+    let descriptor = unsafe {
+        let fd = libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: the callback has the signature the API asks for and gets no data; `uninstall` takes the descriptor out of
+    // the loop before it is closed.
+    let added =
+        unsafe { api!(RedisModule_EventLoopAdd(descriptor.as_raw_fd(), READABLE, Some(on_readable), ptr::null_mut())) };
+    if added != raw::REDISMODULE_OK as c_int {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the server's own context; the one made from it is freed in `uninstall`.
+    let own_ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
+    state::with(|state| state.alarm.clock = Some(Clock { descriptor, ctx: own_ctx }));
+    Ok(())
 }
 
-/// Sees to it that the alarm rings at `time`, or not at all. One that rings earlier is left alone: it finds nothing due
-/// and is set anew, which is cheaper than to move it each time.
-pub fn set_for(ctx: Context<'_>, time: Option<UnixMs>) {
-    let armed = state::with(|state| state.alarm.armed);
-    match (armed, time) {
-        (None, None) => {}
-        (Some((_, rings)), Some(time)) if rings <= time => {}
-        _ => {
-            if let Some((timer, _)) = armed {
-                // SAFETY: the timer is armed: it would have cleared `armed` when it rang.
-                unsafe { api!(RedisModule_StopTimer(ctx.raw(), timer, ptr::null_mut())) };
-            }
-            let armed = time.map(|time| (arm(ctx, time), time));
-            state::with(|state| state.alarm.armed = armed);
+/// Takes the alarm out of the server's event loop, when the module is unloaded.
+pub fn uninstall() {
+    if let Some(clock) = state::with(|state| state.alarm.clock.take()) {
+        // SAFETY: put in by `install`; nothing is called after this.
+        unsafe {
+            api!(RedisModule_EventLoopDel(clock.descriptor.as_raw_fd(), READABLE));
+            api!(RedisModule_FreeThreadSafeContext(clock.ctx));
         }
     }
 }
 
-fn arm(ctx: Context<'_>, time: UnixMs) -> raw::RedisModuleTimerID {
-    let wait_us = time.saturating_mul(1000).saturating_sub(clock::now_us()).max(0);
-    // Rounded up: a timer that rings early would have to be set again.
-    let wait_ms = wait_us.saturating_add(999).checked_div(1000).unwrap_or(0);
-    // SAFETY: the callback has the signature the API asks for and gets no data.
-    let timer = unsafe { api!(RedisModule_CreateTimer(ctx.raw(), wait_ms, Some(on_ring), ptr::null_mut())) };
-    wake_event_loop();
-    timer
+/// Sees to it that the alarm rings when the next thing falls due.
+pub fn set() {
+    let next = state::with(|state| {
+        let undelivered = (!state.undelivered.is_empty()).then_some(UnixMs::MIN);
+        undelivered.or_else(|| state.room.next_due(Timely::All))
+    });
+    set_for(next);
 }
 
-/// Redis 7.0 decides how long to sleep before it runs the commands of clients that were blocked or buffered, and then
-/// sleeps past a timer that one of them sets, by up to 100 ms. A byte in the server's own pipe ends that sleep.
-fn wake_event_loop() {
-    if has_api!(RedisModule_AddPostNotificationJob) {
-        return; // Redis 7.2 and all Valkey decide afterwards.
+/// Sees to it that the alarm rings at `time`, if any. One that rings earlier is left alone: it finds nothing due and is
+/// set anew, which is cheaper than to move it each time.
+pub fn set_for(time: Option<UnixMs>) {
+    let Some(time) = time else { return };
+    if time <= clock::now() {
+        return ring();
     }
-    state::with(|state| state.alarm.wake_ups = state.alarm.wake_ups.saturating_add(1));
-    // SAFETY: the callback has the signature the API asks for; the module is not unloaded before it ran.
-    unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_wake_up), ptr::null_mut())) };
+    state::with(|state| {
+        if state.alarm.set_to.is_none_or(|set_to| set_to > time) {
+            state.alarm.set_to = Some(time);
+            set_descriptor(state.alarm.clock.as_ref(), time);
+        }
+    });
 }
 
-unsafe extern "C" fn on_wake_up(_data: *mut c_void) {
-    guard("wake-up", (), || {
-        state::with(|state| state.alarm.wake_ups = state.alarm.wake_ups.saturating_sub(1));
+/// Rings in this loop round, or as soon as the loop gets to it.
+fn ring() {
+    let ctx = state::with(|state| {
+        let alarm = &mut state.alarm;
+        if mem::replace(&mut alarm.ringing, true) {
+            return None;
+        }
+        // Ends a sleep that the loop may have decided on already.
+        alarm.set_to = Some(0);
+        set_descriptor(alarm.clock.as_ref(), 0);
+        alarm.clock.as_ref().map(|clock| clock.ctx)
+    });
+    if let Some(ctx) = ctx {
+        // SAFETY: the context is our own; the callback has the signature the API asks for and gets no data. The server
+        // does not unload the module while the timer runs.
+        unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_ring), ptr::null_mut())) };
+    }
+}
+
+fn set_descriptor(clock: Option<&Clock>, time: UnixMs) {
+    let Some(clock) = clock else { return };
+    let (seconds, ms) = (time.div_euclid(1000), time.rem_euclid(1000));
+    // All zeroes would switch the timer off.
+    let nanoseconds = ms.saturating_mul(1_000_000).max(1);
+    let at = libc::itimerspec {
+        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds },
+    };
+    // A step of the clock makes the descriptor readable, too, so that what is due by the new time is seen.
+    let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+    // SAFETY: an open descriptor of this kind and a valid time; it fails only for invalid ones.
+    unsafe { libc::timerfd_settime(clock.descriptor.as_raw_fd(), flags, &raw const at, ptr::null_mut()) };
+}
+
+unsafe extern "C" fn on_readable(fd: c_int, _data: *mut c_void, _mask: c_int) {
+    guard("alarm", (), || {
+        let mut expirations = 0u64;
+        // SAFETY: reads eight bytes into eight bytes. Whether it succeeds or tells of a step of the clock, the
+        // descriptor is not readable any more.
+        unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
+        state::with(|state| state.alarm.set_to = None);
+        set();
     });
 }
 
 unsafe extern "C" fn on_ring(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     guard("timer", (), || {
-        state::with(|state| state.alarm.armed = None);
+        state::with(|state| state.alarm.ringing = false);
         // SAFETY: the server's own context for this callback.
         pump::run(unsafe { Context::new(ctx) });
     });

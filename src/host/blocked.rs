@@ -222,22 +222,19 @@ unsafe extern "C" fn on_gone(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::R
             leave(state, id);
             give_up_grant(state, id);
         });
-        alarm::set(ctx);
+        alarm::set();
     });
 }
 
 /// The server lets the client go.
-unsafe extern "C" fn on_freed(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
+unsafe extern "C" fn on_freed(_ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
     guard("free", (), || {
-        // SAFETY: the server's own context for this callback.
-        let ctx = unsafe { Context::new(ctx) };
         let id = from_private_data(private);
         state::with(|State { blocked, .. }| {
             if let Some(entry) = blocked.clients.remove(id) {
                 blocked.by_id.remove(&entry.client);
             }
         });
-        alarm::set(ctx);
     });
 }
 

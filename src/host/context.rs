@@ -42,7 +42,7 @@ impl Context<'_> {
     pub fn flags(self) -> ContextFlags {
         // SAFETY: the context is valid (see `new`).
         let bits = unsafe { api!(RedisModule_GetContextFlags(self.raw)) };
-        ContextFlags::from_bits_retain(bits.cast_unsigned())
+        ContextFlags::from_bits_retain(bits as u32)
     }
 
     /// The number of the selected database.
@@ -61,6 +61,6 @@ impl Context<'_> {
     pub fn client_id(self) -> ClientId {
         // SAFETY: the context is valid (see `new`).
         let id = unsafe { api!(RedisModule_GetClientId(self.raw)) };
-        id.cast_signed()
+        id as ClientId
     }
 }

@@ -79,7 +79,7 @@ fn cause_of(event: &CStr) -> Cause {
 
 /// A database was emptied, or all of them. Keys that go this way have no events of their own.
 unsafe extern "C" fn on_flush(
-    ctx: *mut raw::RedisModuleCtx,
+    _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     step: u64,
     data: *mut c_void,
@@ -88,15 +88,14 @@ unsafe extern "C" fn on_flush(
         if step == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             // SAFETY: with this event comes this structure, valid for this callback.
             let db = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() }.dbnum;
-            // SAFETY: the server's own context for this callback.
-            review_databases(unsafe { Context::new(ctx) }, &[(db >= 0).then_some(db)]);
+            review_databases(&[(db >= 0).then_some(db)]);
         }
     });
 }
 
 /// Two databases changed places; those who wait stay with the number.
 unsafe extern "C" fn on_swap(
-    ctx: *mut raw::RedisModuleCtx,
+    _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     _step: u64,
     data: *mut c_void,
@@ -104,29 +103,27 @@ unsafe extern "C" fn on_swap(
     guard("swap", (), || {
         // SAFETY: with this event comes this structure, valid for this callback.
         let swap = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-        // SAFETY: the server's own context for this callback.
-        review_databases(unsafe { Context::new(ctx) }, &[Some(swap.dbnum_first), Some(swap.dbnum_second)]);
+        review_databases(&[Some(swap.dbnum_first), Some(swap.dbnum_second)]);
     });
 }
 
 /// The keyspace was loaded anew.
 unsafe extern "C" fn on_loading(
-    ctx: *mut raw::RedisModuleCtx,
+    _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     step: u64,
     _data: *mut c_void,
 ) {
     guard("loading", (), || {
         if [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED].contains(&step) {
-            // SAFETY: the server's own context for this callback.
-            review_databases(unsafe { Context::new(ctx) }, &[None]);
+            review_databases(&[None]);
         }
     });
 }
 
 /// The server became a master or a replica. As a replica it takes nothing back: its keys are its master's.
 unsafe extern "C" fn on_role_change(
-    ctx: *mut raw::RedisModuleCtx,
+    _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     role: u64,
     _data: *mut c_void,
@@ -135,13 +132,12 @@ unsafe extern "C" fn on_role_change(
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
             state::with(|state| state.undelivered.clear());
         }
-        // SAFETY: the server's own context for this callback.
-        review_databases(unsafe { Context::new(ctx) }, &[None]);
+        review_databases(&[None]);
     });
 }
 
 unsafe extern "C" fn on_client_change(
-    ctx: *mut raw::RedisModuleCtx,
+    _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
     change: u64,
     data: *mut c_void,
@@ -150,9 +146,8 @@ unsafe extern "C" fn on_client_change(
         if change == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
             // SAFETY: with this event comes this structure, valid for this callback.
             let client = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };
-            if blocked::connection_closed(client.id.cast_signed()) {
-                // SAFETY: the server's own context for this callback.
-                alarm::set(unsafe { Context::new(ctx) });
+            if blocked::connection_closed(client.id as i64) {
+                alarm::set();
             }
         }
     });
@@ -160,12 +155,12 @@ unsafe extern "C" fn on_client_change(
 
 /// Looks at all locks of these databases (`None`: of every one). Not from a job behind the event: one that follows a
 /// flush is replicated before it on some servers, so it is left to the timer.
-fn review_databases(ctx: Context<'_>, databases: &[Option<i32>]) {
+fn review_databases(databases: &[Option<i32>]) {
     let concerned = state::with(|state| {
         databases.iter().for_each(|db| state.room.review_all(*db));
         !state.room.is_empty()
     });
     if concerned {
-        alarm::set(ctx);
+        alarm::set();
     }
 }

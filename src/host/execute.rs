@@ -131,6 +131,6 @@ fn watch_lease(key: &Key<'_>) {
     if let Some(queue) = queue_of(key.ctx, key.name) {
         let lease_end = key.expiry();
         state::with(|state| state.room.review_after(queue, lease_end));
-        alarm::set(key.ctx);
+        alarm::set();
     }
 }

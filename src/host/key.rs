@@ -41,7 +41,7 @@ impl<'c> Key<'c> {
             Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
         // SAFETY: context and name are valid while this callback runs.
-        let raw = unsafe { api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode.cast_signed())) };
+        let raw = unsafe { api!(RedisModule_OpenKey(ctx.raw(), name.raw(), mode as i32)) };
         Self { raw: raw.cast(), ctx, name }
     }
 
@@ -79,7 +79,7 @@ impl<'c> Key<'c> {
     pub fn set_field(&mut self, field: Text<'_>, value: i64) {
         format_integer(value, |digits| {
             let value = OwnedText::new(self.ctx, digits);
-            let flags = raw::REDISMODULE_HASH_NONE.cast_signed();
+            let flags = raw::REDISMODULE_HASH_NONE as i32;
             // SAFETY: the key is open for writing; one pair and the null that ends the list, as the API wants it.
             unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_TEXT)) };
         });
@@ -116,7 +116,7 @@ impl<'c> Key<'c> {
         // SAFETY: the key is open and holds a String; the bytes stay until the key is written or closed, and both need
         // `self`, which the result borrows.
         unsafe {
-            let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_READ.cast_signed()));
+            let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_READ as i32));
             if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
         }
     }

@@ -7,7 +7,7 @@ use redis_module::raw;
 use super::api;
 use super::context::Context;
 use super::guard::guard;
-use super::{config, events, info, register, state};
+use super::{alarm, config, events, info, register, state};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -48,16 +48,14 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     })
 }
 
-/// The server's entry when it unloads the module. It does not come here while clients are blocked or a timer is armed.
+/// The server's entry when it unloads the module. It does not come here while clients are blocked or a timer runs.
 ///
 /// # Safety
 /// Called by the server, with its own context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn RedisModule_OnUnload(_ctx: *mut raw::RedisModuleCtx) -> c_int {
     guard("unload", ERR, || {
-        if state::with(|state| state.alarm.has_wake_ups()) {
-            return ERR;
-        }
+        alarm::uninstall();
         state::reset();
         OK
     })
@@ -79,6 +77,7 @@ fn load(ctx: Context<'_>, argc: c_int) -> Result<(), String> {
     step(register::register(ctx), "its commands")?;
     step(info::register(ctx), "its part of INFO")?;
     step(events::subscribe(ctx), "to tell it of events")?;
+    alarm::install(ctx).map_err(|error| format!("no timer: {error}"))?;
     warn_of_eviction(ctx);
     Ok(())
 }
@@ -91,7 +90,7 @@ fn set_options(ctx: Context<'_>) {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }
     // SAFETY: called while loading.
-    unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options.cast_signed())) };
+    unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
 }
 
 /// Locks have an expiry, so every policy but one may take a lock from its holder.

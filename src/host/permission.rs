@@ -22,25 +22,29 @@ pub fn slot_is_ours(ctx: Context<'_>, key: Text<'_>) -> bool {
     if !ctx.flags().contains(ContextFlags::CLUSTER) {
         return true;
     }
-    // SAFETY: context and key are valid while this callback runs, and "s" takes the one string that follows.
-    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"EXISTS".as_ptr(), c"s".as_ptr(), key.raw())) };
+    // SAFETY: context and key are valid while this callback runs; "s" takes the one string that follows, "E" none.
+    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"EXISTS".as_ptr(), c"Es".as_ptr(), key.raw())) };
     was_run(reply)
 }
 
 /// Whether the server would take a client's write to this key, which is empty: enough replicas, a disk that works, a
 /// slot that is served. Asked by deleting the empty key in the mode in which scripts write.
 pub fn write_is_welcome(ctx: Context<'_>, empty_key: Text<'_>) -> bool {
-    // SAFETY: as in `slot_is_ours`; "S" takes no argument.
-    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"DEL".as_ptr(), c"Ss".as_ptr(), empty_key.raw())) };
+    // SAFETY: as in `slot_is_ours`; "S" takes none either.
+    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"DEL".as_ptr(), c"ESs".as_ptr(), empty_key.raw())) };
     was_run(reply)
 }
 
-/// Whether the server ran a command that it was asked to run, going by the reply.
+/// Whether the server ran a command that it was asked to run, going by the reply. Refusals are asked for as replies
+/// ("E"), because Valkey 9.1 crashes when it refuses a command and has no words to put.
 fn was_run(reply: *mut raw::RedisModuleCallReply) -> bool {
     if reply.is_null() {
         return false;
     }
-    // SAFETY: a reply that is not null is ours to free, once.
-    unsafe { api!(RedisModule_FreeCallReply(reply)) };
-    true
+    // SAFETY: a reply that is not null is ours to read and to free, once.
+    unsafe {
+        let kind = api!(RedisModule_CallReplyType(reply));
+        api!(RedisModule_FreeCallReply(reply));
+        kind as isize != raw::REDISMODULE_REPLY_ERROR
+    }
 }

@@ -44,7 +44,7 @@ pub fn queue(ctx: Context<'_>) {
         }
         state::with(|state| state.pump_queued = false);
     }
-    alarm::set(ctx);
+    alarm::set();
 }
 
 unsafe extern "C" fn on_job(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
@@ -77,14 +77,14 @@ pub fn run(ctx: Context<'_>) {
         }
     }
     if writable {
-        alarm::set(ctx);
+        alarm::set();
     } else {
         let retry = clock::now().saturating_add(RETRY_MS);
         let next = state::with(|state| {
             let idle = state.room.is_empty() && state.undelivered.is_empty();
             (!idle).then(|| state.room.next_due(timely).map_or(retry, |deadline| deadline.min(retry)))
         });
-        alarm::set_for(ctx, next);
+        alarm::set_for(next);
     }
 }
 

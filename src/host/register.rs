@@ -152,7 +152,7 @@ fn describe_argument(
         token: strings.keep_any(argument.token),
         summary: ptr::null(),
         since: ptr::null(),
-        flags: flags.cast_signed(),
+        flags: flags as c_int,
         deprecated_since: ptr::null(),
         subargs,
         display_text: ptr::null(),

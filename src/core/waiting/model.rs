@@ -122,7 +122,7 @@ impl Model {
         for key in ended {
             self.free(key, now);
         }
-        let late = |waiting: &&Waiting| waiting.deadline.is_some_and(|deadline| now >= deadline);
+        let late = |waiting: &&Waiting| waiting.deadline.is_some_and(|deadline| now > deadline);
         let out: Vec<u64> = self.line.values().flatten().filter(late).map(|waiting| waiting.connection).collect();
         for connection in out {
             self.leave(connection, Answer::Nil);

@@ -97,7 +97,7 @@ fn while_nothing_may_be_written_only_deadlines_fall_due() {
     join(&mut room, 2, None);
     let queue = queue(&room);
     room.review_soon(queue, Cause::Delete);
-    assert_eq!(room.next_due(Timely::DeadlinesOnly), Some(NOW + 20));
+    assert_eq!(room.next_due(Timely::DeadlinesOnly), Some(NOW + 21));
     assert_eq!(room.pop_due(NOW + 30, Timely::DeadlinesOnly), Some(Due::TimedOut(ConnectionId(1))));
     assert_eq!(room.pop_due(NOW + 30, Timely::DeadlinesOnly), None);
     assert_eq!(room.pop_due(NOW + 30, Timely::All), Some(Due::Review(queue)));
