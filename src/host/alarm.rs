@@ -79,11 +79,10 @@ pub fn uninstall() {
 
 /// Sees to it that the alarm rings when the next thing falls due.
 pub fn set() {
-    let next = state::with(|state| {
-        let undelivered = (!state.undelivered.is_empty()).then_some(UnixMs::MIN);
-        undelivered.or_else(|| state.room.next_due(Timely::All))
-    });
-    set_for(next);
+    set_for(state::with(|state| {
+        let undelivered = state.undelivered.iter().map(|undelivered| undelivered.due);
+        undelivered.chain(state.room.next_due(Timely::All)).min()
+    }));
 }
 
 /// Sees to it that the alarm rings at `time`, if any. One that rings earlier is left alone: it finds nothing due and is

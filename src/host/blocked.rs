@@ -23,7 +23,7 @@ use super::reply;
 use super::state::{self, State};
 use super::text::Text;
 use crate::command::{ClientId, Wait};
-use crate::core::{Arena, Claim, ConnectionId, Id, Refusal, RequestId, UnixMs, count};
+use crate::core::{Arena, Claim, ConnectionId, Id, Kind, Refusal, RequestId, UnixMs, count};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -55,7 +55,14 @@ pub enum Stage {
 pub struct Granting {
     pub db: i32,
     pub key: Rc<[u8]>,
+    pub kind: Kind,
     pub owner: Box<[u8]>,
+}
+
+/// A grant whose client was gone before the answer was, and when to take it back.
+pub struct Undelivered {
+    pub granting: Granting,
+    pub due: UnixMs,
 }
 
 impl BlockedClients {
@@ -160,7 +167,7 @@ pub fn connection_closed(client: ClientId) -> bool {
 fn give_up_grant(state: &mut State, id: BlockedId) -> bool {
     let Some(entry) = state.blocked.clients.get_mut(id) else { return false };
     match std::mem::replace(&mut entry.stage, Stage::Over) {
-        Stage::Granted(granting) => state.undelivered.push(granting),
+        Stage::Granted(granting) => state.undelivered.push(Undelivered { granting, due: UnixMs::MIN }),
         stage => {
             entry.stage = stage;
             return false;

@@ -18,7 +18,7 @@ pub struct Setting {
     value: AtomicI64,
 }
 
-/// How many requests may wait, over all locks. Each costs the server some 35 KB, see docs/operations.md.
+/// How many requests may wait, over all locks. Each costs the server memory, see docs/operations.md.
 pub static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 100_000, 0, 10_000_000);
 
 /// The longest wait in milliseconds, whatever BLOCK says; 0: no limit.

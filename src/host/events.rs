@@ -4,6 +4,7 @@
 //! was heard is noted, and the pump acts on it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 
 use redis_module::raw;
 
@@ -51,7 +52,7 @@ unsafe extern "C" fn on_key_event(
     let ok = raw::REDISMODULE_OK as c_int;
     guard("key event", ok, || {
         // The common case first: nobody waits, or it is our own doing.
-        if state::with(|state| state.room.is_empty() || state.own_events) {
+        if state::with(|state| state.room.is_empty() || ptr::eq(state.own_event, key)) {
             return ok;
         }
         // SAFETY: context, event name and key are the server's, valid for this callback.

@@ -99,6 +99,7 @@ fn serve_first_in_line(key: &mut Key<'_>, queue: QueueId, now: UnixMs) -> Result
     if key.read()? == Lock::Free {
         let cause = state::with(|state| state.room.cause_of(queue));
         hand_over(key, queue, cause, now);
+        alarm::set();
     }
     Ok(())
 }

@@ -22,6 +22,9 @@ pub fn hand_over(key: &mut Key<'_>, queue: QueueId, cause: Cause, now: UnixMs) -
         state.stats.handed_over(cause, now.saturating_sub(grant.since));
         state.room.review_after(queue, lease_end);
     });
-    blocked::answer(grant.connection, Stage::Granted(Granting { db, key: key_name, owner: claim.owner }));
+    blocked::answer(
+        grant.connection,
+        Stage::Granted(Granting { db, key: key_name, kind: claim.kind, owner: claim.owner }),
+    );
     true
 }

@@ -15,7 +15,10 @@ pub fn register(ctx: Context<'_>) -> bool {
     unsafe { api!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(on_info))) == raw::REDISMODULE_OK as c_int }
 }
 
-unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, _for_crash_report: c_int) {
+unsafe extern "C" fn on_info(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        return; // Whatever was going on, the state may be lent already.
+    }
     guard("info", (), || {
         // SAFETY: the server's own context for this callback. Without a name the section is called like the module.
         if unsafe { api!(RedisModule_InfoAddSection(info, c"".as_ptr())) } != raw::REDISMODULE_OK as c_int {

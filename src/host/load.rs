@@ -76,8 +76,9 @@ fn load(ctx: Context<'_>, argc: c_int) -> Result<(), String> {
     step(config::register(ctx), "its settings; is a value of lock.* out of range?")?;
     step(register::register(ctx), "its commands")?;
     step(info::register(ctx), "its part of INFO")?;
-    step(events::subscribe(ctx), "to tell it of events")?;
     alarm::install(ctx).map_err(|error| format!("no timer: {error}"))?;
+    // Last, because the server does not end a subscription when loading fails.
+    step(events::subscribe(ctx), "to tell it of events").inspect_err(|_| alarm::uninstall())?;
     warn_of_eviction(ctx);
     Ok(())
 }

@@ -8,6 +8,7 @@ use redis_module::raw;
 
 use super::context::{Context, ContextFlags};
 use super::text::Text;
+use crate::core::Kind;
 
 /// Whether anything may be written: not while paused, failing over, loading, or a read-only replica.
 pub fn server_takes_writes(ctx: Context<'_>) -> bool {
@@ -27,11 +28,21 @@ pub fn slot_is_ours(ctx: Context<'_>, key: Text<'_>) -> bool {
     was_run(reply)
 }
 
-/// Whether the server would take a client's write to this key, which is empty: enough replicas, a disk that works, a
-/// slot that is served. Asked by deleting the empty key in the mode in which scripts write.
-pub fn write_is_welcome(ctx: Context<'_>, empty_key: Text<'_>) -> bool {
-    // SAFETY: as in `slot_is_ours`; "S" takes none either.
-    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"DEL".as_ptr(), c"ESs".as_ptr(), empty_key.raw())) };
+/// Whether the server would take a client's write to this key now: enough replicas, a disk that works, a slot that is
+/// served. Asked in the mode in which scripts write, by a write that changes nothing and creates nothing: no bytes into
+/// a String or an empty key, or the removal of the field "" of a Hash, which no owner is called. The key must not be
+/// open, because the question can expire it.
+pub fn write_is_welcome(ctx: Context<'_>, key: Text<'_>, present: Option<Kind>) -> bool {
+    let nothing = c"".as_ptr();
+    // SAFETY: as in `slot_is_ours`; "c" takes a C string, "S" nothing.
+    let reply = unsafe {
+        if present == Some(Kind::Reentrant) {
+            api!(RedisModule_Call(ctx.raw(), c"HDEL".as_ptr(), c"ESsc".as_ptr(), key.raw(), nothing))
+        } else {
+            let offset = c"0".as_ptr();
+            api!(RedisModule_Call(ctx.raw(), c"SETRANGE".as_ptr(), c"ESscc".as_ptr(), key.raw(), offset, nothing))
+        }
+    };
     was_run(reply)
 }
 

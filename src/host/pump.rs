@@ -10,7 +10,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::alarm;
-use super::blocked::{self, Granting, Stage};
+use super::blocked::{self, Granting, Stage, Undelivered};
 use super::clock;
 use super::context::Context;
 use super::effect;
@@ -63,8 +63,8 @@ pub fn run(ctx: Context<'_>) {
     let timely = if writable { Timely::All } else { Timely::DeadlinesOnly };
     for _ in 0..BATCH {
         let now = clock::now();
-        if let Some(granting) = writable.then(next_undelivered).flatten() {
-            take_back(ctx, &granting, now);
+        if let Some(granting) = writable.then(|| next_undelivered(now)).flatten() {
+            take_back(ctx, granting, now);
             continue;
         }
         match state::with(|state| state.room.pop_due(now, timely)) {
@@ -80,11 +80,10 @@ pub fn run(ctx: Context<'_>) {
         alarm::set();
     } else {
         let retry = clock::now().saturating_add(RETRY_MS);
-        let next = state::with(|state| {
+        alarm::set_for(state::with(|state| {
             let idle = state.room.is_empty() && state.undelivered.is_empty();
             (!idle).then(|| state.room.next_due(timely).map_or(retry, |deadline| deadline.min(retry)))
-        });
-        alarm::set_for(next);
+        }));
     }
 }
 
@@ -105,34 +104,43 @@ fn review(ctx: Context<'_>, queue: QueueId, now: UnixMs) {
         return state::with(|state| state.room.review_after(queue, end));
     }
     drop(looked);
-    if !permission::write_is_welcome(ctx, *name) {
+    if !permission::write_is_welcome(ctx, *name, None) {
         return state::with(|state| state.room.review_at(queue, later));
     }
     let cause = state::with(|state| state.room.cause_of(queue));
     hand_over(&mut Key::open(ctx, *name, Mode::Write), queue, cause, now);
 }
 
-fn next_undelivered() -> Option<Granting> {
-    state::with(|state| state.undelivered.pop())
+fn next_undelivered(now: UnixMs) -> Option<Granting> {
+    state::with(|state| {
+        let due = state.undelivered.iter().position(|undelivered| undelivered.due <= now)?;
+        Some(state.undelivered.swap_remove(due).granting)
+    })
 }
 
 /// Takes a lock back from a client that was gone before it heard of it.
-fn take_back(ctx: Context<'_>, granting: &Granting, now: UnixMs) {
+fn take_back(ctx: Context<'_>, granting: Granting, now: UnixMs) {
     ctx.select_db(granting.db);
     let name = OwnedText::new(ctx, &granting.key);
-    if !permission::slot_is_ours(ctx, *name) {
-        return; // Then its lease ends it, on whichever node it is.
-    }
-    let mut key = Key::open(ctx, *name, Mode::Write);
-    let still_theirs = match key.read() {
-        Ok(Lock::Held(held)) => *held.owner == *granting.owner && held.holds == 1,
-        _ => false,
+    let still_theirs = |mode| {
+        let key = Key::open(ctx, *name, mode);
+        let theirs = match key.read() {
+            Ok(Lock::Held(held)) => *held.owner == *granting.owner && held.kind == granting.kind && held.holds == 1,
+            _ => false,
+        };
+        theirs.then_some(key)
     };
-    if still_theirs {
-        let queue = state::with(|state| state.room.queue_of(granting.db, &granting.key));
-        let handed = queue.is_some_and(|queue| hand_over(&mut key, queue, Cause::Disconnect, now));
-        if !handed {
-            effect::free(&mut key);
-        }
+    if still_theirs(Mode::Read).is_none() {
+        return;
+    }
+    if !permission::slot_is_ours(ctx, *name) || !permission::write_is_welcome(ctx, *name, Some(granting.kind)) {
+        let due = now.saturating_add(RETRY_MS);
+        return state::with(|state| state.undelivered.push(Undelivered { granting, due }));
+    }
+    let Some(mut key) = still_theirs(Mode::Write) else { return };
+    let queue = state::with(|state| state.room.queue_of(granting.db, &granting.key));
+    let handed = queue.is_some_and(|queue| hand_over(&mut key, queue, Cause::Disconnect, now));
+    if !handed {
+        effect::free(&mut key);
     }
 }

@@ -1,9 +1,12 @@
 //! All that the module remembers between two calls.
 
 use std::cell::RefCell;
+use std::ptr;
+
+use redis_module::raw::RedisModuleString;
 
 use super::alarm::Alarm;
-use super::blocked::{BlockedClients, Granting};
+use super::blocked::{BlockedClients, Undelivered};
 use crate::core::{Stats, WaitingRoom};
 
 /// The module's memory. A lock that nobody waits for leaves nothing here.
@@ -11,11 +14,11 @@ pub struct State {
     pub room: WaitingRoom,
     pub blocked: BlockedClients,
     /// Grants whose client was gone before the answer was.
-    pub undelivered: Vec<Granting>,
+    pub undelivered: Vec<Undelivered>,
     pub alarm: Alarm,
     pub stats: Stats,
-    /// The events that arrive now are of our own making.
-    pub own_events: bool,
+    /// The name, as the server's string, of the key whose events are of our own making right now; null: of none.
+    pub own_event: *const RedisModuleString,
     /// A job that pumps is already queued in the server.
     pub pump_queued: bool,
 }
@@ -28,7 +31,7 @@ impl State {
             undelivered: Vec::new(),
             alarm: Alarm::new(),
             stats: Stats::new(),
-            own_events: false,
+            own_event: ptr::null(),
             pump_queued: false,
         }
     }
