@@ -1,0 +1,78 @@
+# Two commands are all that a fresh machine needs: `make run` and `make test`. Each installs what it finds missing.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PORT ?= 6379
+# Where Redis 8 built from source and the official images look; Debian's own packages look in PREFIX=/usr.
+PREFIX ?= /usr/local
+MODULEDIR ?= $(PREFIX)/lib/redis/modules
+ARGS ?=
+
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+MODULE := $(TARGET)/release/libredis_lock.so
+INSTALLED := $(MODULEDIR)/redis-lock.so
+
+# Where rustup puts cargo, also for a shell that has not been told.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+# The scripts read these. No SERVER: the one in PATH, or a private one.
+export PORT MODULE
+ifdef SERVER
+export SERVER
+endif
+
+.PHONY: help build run test test-matrix lint fmt install uninstall clean
+
+help: ## list the targets
+	@echo 'redis-lock: locks for Redis and Valkey'
+	@echo
+	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo '  PORT=6380     another port for run'
+	@echo '  SERVER=path   another server for run and test'
+	@echo '  ARGS=...      more arguments for cargo test'
+
+build: ## build the module, target/release/libredis_lock.so
+	@scripts/setup build
+	cargo build --release --locked
+
+run: ## start a server with the module on 127.0.0.1, in the foreground
+	@scripts/setup run
+	cargo build --release --locked
+	@scripts/run
+
+test: ## run everything that must pass, against one server
+	@scripts/setup test
+	cargo build --release --locked
+	@scripts/test one $(ARGS)
+
+test-matrix: ## the same against every supported server, which it fetches into .servers
+	@scripts/setup test
+	@scripts/servers
+	cargo build --release --locked
+	@scripts/test matrix $(ARGS)
+
+lint: ## check format, clippy, documentation and scripts; warnings are errors
+	@scripts/setup lint
+	cargo fmt --all --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets --no-default-features -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+	shellcheck scripts/servers scripts/setup scripts/run scripts/test .ci/run
+
+fmt: ## format the code
+	cargo fmt --all
+
+# Builds nothing, so that root need not run cargo.
+install: ## install as MODULEDIR/redis-lock.so (PREFIX=/usr/local, DESTDIR honoured)
+	@test -f '$(MODULE)' || { echo 'There is nothing to install yet: run make build first.' >&2; exit 1; }
+	install -d '$(DESTDIR)$(MODULEDIR)'
+	install -m 755 '$(MODULE)' '$(DESTDIR)$(INSTALLED)'
+	@echo 'Now add this line to the redis.conf of the server (redis.conf.example has more):'
+	@echo 'loadmodule $(INSTALLED)'
+
+uninstall: ## remove what install installed
+	rm -f '$(DESTDIR)$(INSTALLED)'
+
+clean: ## remove what was built (.servers and .tools stay)
+	cargo clean

@@ -1,0 +1,230 @@
+//! How a waiter leaves the line: its time is up, it hangs up, it is killed or unblocked, the server ends. Whoever stands
+//! behind it moves up.
+
+mod support;
+
+use std::time::Instant;
+
+use support::{Client, PATIENCE, Reply, Server, Setup, Waiter, bytes_of, eventually, waiters_of};
+
+/// How the mutex and the re-entrant lock are taken.
+const TAKE: [&str; 2] = ["LOCK.ACQUIRE", "LOCK.REENTER"];
+
+#[test]
+fn a_time_out_answers_nil_and_leaves_the_queue() {
+    let server = Server::start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 30000"), 1);
+    let end = alice.expires_at("door");
+    for take in TAKE {
+        let mut short = Waiter::start(&server, &format!("{take} door short BLOCK 60"));
+        let mut long = Waiter::start(&server, &format!("{take} door long BLOCK 0"));
+        assert_eq!(short.reply(), Reply::Nil);
+        assert_eq!(waiters_of(&mut alice, "door"), 1);
+        assert_eq!(alice.expires_at("door"), end, "waiting changes nothing");
+        assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+        assert_eq!(long.reply(), 1, "the next in line");
+        assert_eq!(alice.run("LOCK.RELEASE door long"), 0);
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 30000"), 1);
+        alice.run(&format!("PEXPIREAT door {end}"));
+    }
+}
+
+/// The first of two waiters leaves in some way; the second moves up and is served.
+fn first_leaves(leave: impl Fn(&Server, Waiter) -> Option<Reply>, expected: Option<Reply>) {
+    for take in TAKE {
+        let server = Server::start();
+        let mut alice = server.client();
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+        let first = Waiter::start(&server, &format!("{take} door first BLOCK 0"));
+        let mut second = Waiter::start(&server, &format!("{take} door second BLOCK 0"));
+        assert_eq!(leave(&server, first), expected, "{take}");
+        eventually("the first has left", || waiters_of(&mut alice, "door") == 1);
+        assert!(second.is_blocked());
+        assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+        assert_eq!(second.reply(), 1, "{take}");
+        assert_eq!(alice.run("LOCK.RELEASE door second"), 0);
+    }
+}
+
+#[test]
+fn a_waiter_that_hangs_up_leaves_the_queue() {
+    first_leaves(
+        |_, first| {
+            drop(first);
+            None
+        },
+        None,
+    );
+}
+
+#[test]
+fn a_killed_waiter_leaves_the_queue() {
+    first_leaves(
+        |server, mut first| {
+            assert_eq!(server.client().run(&format!("CLIENT KILL ID {}", first.id())), 1);
+            Some(first.reply())
+        },
+        Some(Reply::Closed),
+    );
+}
+
+#[test]
+fn client_unblock_answers_nil_and_the_waiter_leaves_the_queue() {
+    first_leaves(
+        |server, mut first| {
+            assert_eq!(server.client().run(&format!("CLIENT UNBLOCK {}", first.id())), 1);
+            Some(first.reply())
+        },
+        Some(Reply::Nil),
+    );
+}
+
+#[test]
+fn client_unblock_error_answers_unblocked_and_the_waiter_leaves_the_queue() {
+    first_leaves(
+        |server, mut first| {
+            assert_eq!(server.client().run(&format!("CLIENT UNBLOCK {} ERROR", first.id())), 1);
+            Some(Reply::text(first.reply().code()))
+        },
+        Some(Reply::text("UNBLOCKED")),
+    );
+}
+
+#[test]
+fn the_last_waiter_may_leave_and_come_back() {
+    let server = Server::start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 30000"), 1);
+    for _ in 0..3 {
+        drop(Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0"));
+        eventually("bob has left", || waiters_of(&mut alice, "door") == 0);
+    }
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(bob.reply(), 1);
+}
+
+/// `first` is granted the lock and, in the same round of the server's event loop, ended in some way. Whether it has the
+/// lock then or not, the line does not stop.
+#[track_caller]
+fn a_grant_meets(end: &str, lease: &str) {
+    let server = Server::start();
+    let mut alice = server.client();
+    for round in 0..20 {
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 30000"), 1);
+        let first = Waiter::start(&server, &format!("LOCK.ACQUIRE door first {lease} BLOCK 0"));
+        let mut second = Waiter::start(&server, "LOCK.ACQUIRE door second BLOCK 0");
+        let end = end.replace("{}", &first.id().to_string());
+        alice.send_together(&["LOCK.RELEASE door alice", &end]);
+        assert_eq!(alice.receive(), 0);
+        assert!(!alice.receive().is_error(), "{end}");
+        assert_eq!(second.reply(), 1, "round {round} of {end}");
+        assert_eq!(alice.run("LOCK.RELEASE door second"), 0);
+        drop(first);
+    }
+}
+
+#[test]
+fn a_grant_that_meets_a_kill_goes_to_the_next() {
+    a_grant_meets("CLIENT KILL ID {}", "");
+}
+
+#[test]
+fn a_grant_that_meets_an_unblock_does_not_stop_the_line() {
+    // Not every server lets the module know that its answer was replaced: then the lease ends the lock.
+    a_grant_meets("CLIENT UNBLOCK {} TIMEOUT", "PX 40");
+    a_grant_meets("CLIENT UNBLOCK {} ERROR", "PX 40");
+}
+
+/// A waiter whose time is up in the moment in which the lock comes free: one answer, and the lock is where it says.
+#[track_caller]
+fn a_time_out_meets(lease: &str, free: Option<&str>) {
+    let server = Server::start();
+    let mut alice = server.client();
+    let mut answers = [0, 0];
+    for round in 0..60 {
+        assert_eq!(alice.run(&format!("LOCK.ACQUIRE door alice {lease}")), 1);
+        let asked = Instant::now();
+        let line = format!("LOCK.ACQUIRE door bob BLOCK {}", 9 + round % 3);
+        let mut bob = Waiter::send_on(&server, server.client(), &bytes_of(&line));
+        if let Some(free) = free {
+            while asked.elapsed().as_millis() < 10 {
+                std::hint::spin_loop();
+            }
+            alice.run(free);
+        }
+        let granted = match bob.reply() {
+            Reply::Nil => false,
+            reply => reply == 1,
+        };
+        answers[usize::from(granted)] += 1;
+        let mut bob = bob.into_ready();
+        assert_eq!(bob.run("PING"), "PONG", "no second answer");
+        if granted {
+            assert_eq!(alice.run("GET door"), "bob");
+            assert_eq!(bob.run("LOCK.RELEASE door bob"), 0);
+        } else {
+            eventually("the lock is free", || alice.run("EXISTS door") == 0);
+        }
+        assert_eq!(waiters_of(&mut alice, "door"), 0);
+    }
+    assert!(answers.iter().all(|&count| count > 0), "the two never met: {answers:?} time-outs and grants");
+}
+
+#[test]
+fn a_time_out_that_meets_a_release_or_a_delete_is_answered_once() {
+    a_time_out_meets("PX 30000", Some("LOCK.RELEASE door alice"));
+    a_time_out_meets("PX 30000", Some("DEL door"));
+}
+
+#[test]
+fn a_time_out_that_meets_the_end_of_the_lease_is_answered_once() {
+    a_time_out_meets("PX 10", None);
+}
+
+#[test]
+fn two_hundred_blocked_clients_survive_client_kill_type_normal() {
+    const CLIENTS: usize = 200;
+    let server = Server::start();
+    let mut control = server.client();
+    for door in 0..4 {
+        assert_eq!(control.run(&format!("LOCK.ACQUIRE door-{door} holder")), 1);
+    }
+    let mut blocked: Vec<Client> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = server.client();
+            let take = TAKE[number % 2];
+            client.send(&bytes_of(&format!("{take} door-{} token-{number} BLOCK 0", number % 4)));
+            client
+        })
+        .collect();
+    eventually("all of them wait", || control.info("clients", "blocked_clients").as_deref() == Some("200"));
+    control.send(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    assert_eq!(control.receive(), i64::try_from(CLIENTS).unwrap());
+    for client in &mut blocked {
+        assert_eq!(client.receive(), Reply::Closed);
+    }
+    for door in 0..4 {
+        eventually("nobody waits", || waiters_of(&mut control, &format!("door-{door}")) == 0);
+        assert_eq!(control.run(&format!("LOCK.RELEASE door-{door} holder")), 0);
+        assert_eq!(control.run(&format!("LOCK.ACQUIRE door-{door} next")), 1);
+    }
+}
+
+#[test]
+fn shutdown_does_not_hang_on_waiters() {
+    for config in ["", "appendonly yes"] {
+        let mut server = Setup::new().config(config).start();
+        let mut alice = server.client();
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
+        let mut waiters =
+            ["bob", "carol"].map(|name| Waiter::start(&server, &format!("LOCK.ACQUIRE door {name} BLOCK 0")));
+        let asked = Instant::now();
+        server.shut_down("NOSAVE");
+        assert!(asked.elapsed() < PATIENCE);
+        for waiter in &mut waiters {
+            assert_eq!(waiter.reply(), Reply::Closed);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A real cluster: three masters, each with one replica, all with the module.
+
+use std::net::TcpListener;
+
+use super::replicas::{REPLICATION, in_step, in_time};
+use super::{Client, Reply, Server, Setup, bytes_of};
+
+const MASTERS: usize = 3;
+const SLOTS: usize = 16_384;
+
+/// A bus port that was free may be taken by somebody else before the server binds it.
+const ATTEMPTS: u32 = 5;
+
+/// Masters first, then the replica of each in the same order.
+pub struct Cluster {
+    nodes: Vec<Server>,
+}
+
+/// A hash tag, braces included, and the slot of every key that has it.
+#[derive(Clone, Debug)]
+pub struct Tag {
+    pub name: String,
+    pub slot: i64,
+}
+
+impl Tag {
+    /// A key of this tag's slot.
+    pub fn key(&self, name: &str) -> String {
+        format!("{name}{}", self.name)
+    }
+}
+
+impl Cluster {
+    /// Servers that fail over after `node_timeout_ms` of silence.
+    #[track_caller]
+    pub fn start(node_timeout_ms: u32, config: &str) -> Self {
+        let cluster = Self { nodes: (0..2 * MASTERS).map(|_| start_node(node_timeout_ms, config)).collect() };
+        cluster.share_slots_out();
+        cluster.introduce_everybody();
+        cluster.attach_replicas();
+        cluster.wait_until_complete();
+        cluster
+    }
+
+    pub fn master(&self, number: usize) -> &Server {
+        self.nodes.get(number).expect("the number of a master")
+    }
+
+    pub fn master_mut(&mut self, number: usize) -> &mut Server {
+        self.nodes.get_mut(number).expect("the number of a master")
+    }
+
+    pub fn replica(&self, number: usize) -> &Server {
+        self.nodes.get(MASTERS + number).expect("the number of a master")
+    }
+
+    pub fn masters(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter().take(MASTERS)
+    }
+
+    /// A tag whose slot is the master's.
+    #[track_caller]
+    pub fn tag_of(&self, number: usize) -> Tag {
+        let mut client = self.master(number).client();
+        let mut tags = (0..).map(|attempt| {
+            let name = format!("{{{attempt}}}");
+            let slot = client.run(&format!("CLUSTER KEYSLOT {name}")).int();
+            Tag { name, slot }
+        });
+        let (first, last) = slots_of(number);
+        tags.find(|tag| (first..=last).contains(&tag.slot)).expect("a tag for every slot")
+    }
+
+    fn share_slots_out(&self) {
+        for (number, server) in self.masters().enumerate() {
+            let mut client = server.client();
+            let (first, last) = slots_of(number);
+            client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+            client.ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+        }
+    }
+
+    /// Everybody meets everybody, which is quicker than gossip.
+    fn introduce_everybody(&self) {
+        for (number, server) in self.nodes.iter().enumerate() {
+            let mut client = server.client();
+            for other in self.nodes.iter().skip(number + 1) {
+                client.ok(&format!("CLUSTER MEET 127.0.0.1 {} {}", other.port(), bus_port(other)));
+            }
+        }
+        for server in &self.nodes {
+            let mut client = server.client();
+            in_time("everybody knows everybody", || {
+                let nodes = nodes_known_to(&mut client);
+                nodes.len() == 2 * MASTERS && nodes.iter().all(|node| is_in_touch(node))
+            });
+        }
+    }
+
+    fn attach_replicas(&self) {
+        for number in 0..MASTERS {
+            let master = id_of(self.master(number));
+            self.replica(number).client().ok(&format!("CLUSTER REPLICATE {master}"));
+        }
+    }
+
+    fn wait_until_complete(&self) {
+        for number in 0..MASTERS {
+            in_step(self.replica(number));
+        }
+        for server in &self.nodes {
+            let mut client = server.client();
+            in_time("the cluster works", || {
+                let replicas = nodes_known_to(&mut client).iter().filter(|node| node.contains("slave")).count();
+                replicas == MASTERS && state(&mut client) == "ok"
+            });
+        }
+    }
+}
+
+#[track_caller]
+fn start_node(node_timeout_ms: u32, config: &str) -> Server {
+    let setup = Setup::new().config(REPLICATION).config(config).config(&format!(
+        "cluster-enabled yes\n\
+         cluster-node-timeout {node_timeout_ms}\n\
+         cluster-require-full-coverage no\n\
+         cluster-replica-validity-factor 0\n\
+         cluster-allow-replica-migration no"
+    ));
+    for _ in 0..ATTEMPTS {
+        let bus = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port");
+        match setup.clone().config(&format!("cluster-port {}", bus.port())).try_start() {
+            Ok(server) => return server,
+            Err(ended) => assert!(ended.port_was_taken(), "the server did not start; its log:\n{}", ended.log),
+        }
+    }
+    panic!("no free port for the cluster bus");
+}
+
+/// The first and the last slot of a master.
+fn slots_of(number: usize) -> (i64, i64) {
+    let bound = |number: usize| i64::try_from(SLOTS * number / MASTERS).expect("a slot");
+    (bound(number), bound(number + 1) - 1)
+}
+
+fn bus_port(server: &Server) -> u16 {
+    let pair = server.client().run("CONFIG GET cluster-port");
+    pair.items().get(1).expect("a value").string().parse().expect("a port")
+}
+
+fn nodes_known_to(client: &mut Client) -> Vec<String> {
+    client.run("CLUSTER NODES").string().lines().map(str::to_owned).collect()
+}
+
+/// Whether a line of CLUSTER NODES shows a node with which there is a working link.
+fn is_in_touch(node: &str) -> bool {
+    !node.contains("handshake") && (node.contains("myself") || node.contains(" connected"))
+}
+
+pub fn id_of(server: &Server) -> String {
+    server.client().run("CLUSTER MYID").string()
+}
+
+/// What the node thinks of the cluster: ok or fail.
+#[track_caller]
+pub fn state(client: &mut Client) -> String {
+    let text = client.run("CLUSTER INFO").string();
+    text.lines().find_map(|line| line.strip_prefix("cluster_state:")).expect("a state").trim_end().to_owned()
+}
+
+#[track_caller]
+pub fn keys_in(client: &mut Client, slot: i64) -> i64 {
+    client.run(&format!("CLUSTER COUNTKEYSINSLOT {slot}")).int()
+}
+
+/// The port to which a request was sent on.
+#[track_caller]
+pub fn moved_to(reply: &Reply) -> u16 {
+    assert_eq!(reply.code(), "MOVED", "{reply:?}");
+    let port = reply.error().rsplit(':').next().expect("an address");
+    port.parse().unwrap_or_else(|_| panic!("no port in {reply:?}"))
+}
+
+/// Sends a command to a node that may not have heard of the latest yet, until it does as asked.
+#[track_caller]
+pub fn insist(server: &Server, line: &str) -> Client {
+    let mut client = server.client();
+    in_time(line, || !client.call(&bytes_of(line)).is_error());
+    client
+}

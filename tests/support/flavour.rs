@@ -1,0 +1,36 @@
+//! Which server this is, and what it therefore can do. Tests ask for abilities, never for versions.
+
+use super::Client;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flavour {
+    pub valkey: bool,
+    pub version: (u32, u32),
+}
+
+impl Flavour {
+    pub fn of(client: &mut Client) -> Self {
+        let valkey = client.info("server", "valkey_version");
+        let number = valkey
+            .clone()
+            .unwrap_or_else(|| client.info("server", "redis_version").expect("a server that tells its version"));
+        let mut parts =
+            number.split('.').map(|part| part.parse().unwrap_or_else(|_| panic!("not a version: {number}")));
+        let version = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        Self { valkey: valkey.is_some(), version }
+    }
+
+    fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
+        self.version >= if self.valkey { valkey } else { redis }
+    }
+
+    /// Whether a module can make an ACL category of its own.
+    pub fn has_module_acl_categories(self) -> bool {
+        self.at_least((7, 4), (8, 0))
+    }
+
+    /// Whether work that a keyspace event caused can run before the next command, in the same transaction.
+    pub fn has_post_notification_jobs(self) -> bool {
+        self.at_least((7, 2), (7, 2))
+    }
+}

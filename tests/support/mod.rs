@@ -1,0 +1,32 @@
+//! What every integration test needs: a server of its own with the module in it, connections that speak raw commands,
+//! clients that wait, and conditions with a deadline in place of sleeps.
+//!
+//! `SERVER` names the server binary (else redis-server or valkey-server from PATH) and `MODULE` the module (else the
+//! release build of this package).
+#![allow(dead_code, unused_imports, reason = "each test file compiles this module anew and uses a part of it")]
+
+mod aof;
+mod client;
+mod conditions;
+mod flavour;
+mod locks;
+mod reply;
+mod server;
+mod setup;
+mod waiter;
+
+pub mod cluster;
+pub mod migration;
+pub mod process;
+pub mod replicas;
+pub mod staggered;
+
+pub use aof::{Aof, lines_of};
+pub use client::{Client, Protocol, bytes_of};
+pub use conditions::{OBSERVATION, PATIENCE, eventually, happens_within, never_within, now_ms, now_us};
+pub use flavour::Flavour;
+pub use locks::{field, held_with_a_waiter, info_lock, remaining_ms, waiters_of};
+pub use reply::Reply;
+pub use server::Server;
+pub use setup::{Setup, module_under_test, repository};
+pub use waiter::Waiter;

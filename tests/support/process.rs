@@ -1,0 +1,50 @@
+//! Ending and stopping the process of one server, as a crash or a frozen machine would.
+
+use std::process::{Command, Stdio};
+
+use super::{Client, Protocol, Server};
+
+/// The process of a server that runs. A stopped one is ended all the same when its [`Server`] is dropped.
+pub struct Process {
+    pid: u32,
+}
+
+impl Process {
+    #[track_caller]
+    pub fn of(server: &Server) -> Self {
+        Self::at(server.port())
+    }
+
+    /// By the port on which the server, or a sentinel, listens.
+    #[track_caller]
+    pub fn at(port: u16) -> Self {
+        let mut client = Client::connect(port, Protocol::Resp2).expect("a server that takes connections");
+        let pid = client.info("server", "process_id").expect("a server that tells its process");
+        Self { pid: pid.parse().expect("the number of a process") }
+    }
+
+    /// Freezes the process: its sockets stay open and answer nothing.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    #[track_caller]
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Ends the process at once, without a word to anybody.
+    #[track_caller]
+    pub fn kill(server: &mut Server) {
+        Self::of(server).signal("-KILL");
+        server.wait_for_end();
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: &str) {
+        let line = format!("kill {signal} {}", self.pid);
+        let status = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).status().expect("a shell");
+        assert!(status.success(), "{line}");
+    }
+}

@@ -1,0 +1,229 @@
+//! One running server in a folder of its own. Dropping it ends the process and fails the test if the server has died,
+//! crashed or caught a panic of the module.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{Aof, Client, Flavour, PATIENCE, Protocol, Reply, Setup};
+
+const TAIL_LINES: usize = 60;
+const START_POLL: Duration = Duration::from_millis(3);
+
+/// What must not stand in a log.
+const SIGNS_OF_A_CRASH: [&str; 5] =
+    ["BUG REPORT", "crashed by signal", "ASSERTION FAILED", "Guru Meditation", "panicked at"];
+
+pub struct Server {
+    process: Child,
+    port: u16,
+    directory: Arc<TempDir>,
+    /// The test has ended the process itself.
+    ended: bool,
+}
+
+/// A server that ended by itself before it answered.
+#[derive(Debug)]
+pub struct Ended {
+    pub log: String,
+}
+
+impl Ended {
+    pub fn port_was_taken(&self) -> bool {
+        self.log.contains("Address already in use")
+    }
+}
+
+impl Server {
+    /// The server under test with the module and nothing else.
+    #[track_caller]
+    pub fn start() -> Self {
+        Setup::new().start()
+    }
+
+    pub(super) fn launch(binary: &Path, config: &Path, port: u16, directory: Arc<TempDir>) -> Result<Self, Ended> {
+        let log = File::create(log_path(&directory)).expect("a log file");
+        let errors = log.try_clone().expect("a second handle of the log");
+        let process = Command::new(binary)
+            .arg(config)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()));
+        let mut server = Self { process, port, directory, ended: false };
+        server.wait_until_it_answers()?;
+        Ok(server)
+    }
+
+    fn wait_until_it_answers(&mut self) -> Result<(), Ended> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.is_ours() {
+            let gone = self.process.try_wait().expect("the state of the process");
+            if gone.is_some() {
+                self.ended = true;
+                return Err(Ended { log: self.log() });
+            }
+            assert!(Instant::now() < deadline, "the server never answered");
+            thread::sleep(START_POLL);
+        }
+        Ok(())
+    }
+
+    /// Whether a server answers on the port, and it is this one: another may have taken the port first.
+    fn is_ours(&self) -> bool {
+        let Some(mut client) = Client::connect(self.port, Protocol::Resp2) else {
+            return false;
+        };
+        if client.run("PING") != "PONG" {
+            return false;
+        }
+        match client.run("CONFIG GET dir") {
+            Reply::List(pair) => {
+                let here = fs::canonicalize(self.directory()).expect("the server's folder");
+                let there = pair.get(1).map(Reply::string).map(fs::canonicalize);
+                matches!(there, Some(Ok(there)) if there == here)
+            }
+            _ => false,
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(super) fn directory_handle(&self) -> Arc<TempDir> {
+        Arc::clone(&self.directory)
+    }
+
+    pub fn log(&self) -> String {
+        let bytes = fs::read(log_path(&self.directory)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn aof(&self) -> Aof {
+        Aof::of(self.directory())
+    }
+
+    #[track_caller]
+    pub fn client(&self) -> Client {
+        self.client_speaking(Protocol::Resp2)
+    }
+
+    #[track_caller]
+    pub fn client_speaking(&self, protocol: Protocol) -> Client {
+        Client::connect(self.port, protocol).expect("a server that takes connections")
+    }
+
+    /// A connection with another database selected.
+    #[track_caller]
+    pub fn client_in(&self, database: u32) -> Client {
+        let mut client = self.client();
+        client.ok(&format!("SELECT {database}"));
+        client
+    }
+
+    /// The very bytes that answer one command on a connection of its own.
+    #[track_caller]
+    pub fn on_the_wire(&self, protocol: Protocol, line: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server that takes connections");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a connection with a time-out");
+        if protocol == Protocol::Resp3 {
+            stream.write_all(b"HELLO 3\r\n").expect("a greeting");
+        }
+        // PING marks the end of what was to be read, QUIT ends the stream.
+        let text = format!("PING start\r\n{line}\r\nQUIT\r\n");
+        stream.write_all(text.as_bytes()).expect("a command");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        answer
+            .split_once("$5\r\nstart\r\n")
+            .and_then(|(_, rest)| rest.strip_suffix("+OK\r\n"))
+            .unwrap_or_else(|| panic!("an answer between PING and QUIT, not {answer:?}"))
+            .to_owned()
+    }
+
+    pub fn flavour(&self) -> Flavour {
+        Flavour::of(&mut self.client())
+    }
+
+    /// Ends the server in the orderly way, with its data written where the configuration says so.
+    #[track_caller]
+    pub fn shut_down(&mut self, how: &str) {
+        let mut client = self.client();
+        client.send(&super::bytes_of(&format!("SHUTDOWN {how}")));
+        self.wait_for_end();
+    }
+
+    /// Waits until the process has ended by itself, which the caller has asked it to.
+    #[track_caller]
+    pub fn wait_for_end(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.process.try_wait().expect("the state of the process").is_none() {
+            assert!(Instant::now() < deadline, "the server did not end");
+            thread::sleep(START_POLL);
+        }
+        self.ended = true;
+    }
+
+    fn kill(&mut self) {
+        if !self.ended {
+            // Both fail only when the process is gone already.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+
+    /// What is wrong with this server, if anything.
+    fn complaint(&mut self) -> Option<String> {
+        let status = self.process.try_wait().ok().flatten();
+        if let Some(status) = status.filter(|_| !self.ended) {
+            return Some(format!("the server died: {status}"));
+        }
+        let log = self.log();
+        SIGNS_OF_A_CRASH.iter().find(|sign| log.contains(**sign)).map(|sign| format!("the log says {sign:?}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let complaint = self.complaint();
+        self.kill();
+        if thread::panicking() || complaint.is_some() {
+            eprintln!("--- server on port {}: end of its log", self.port);
+            eprintln!("{}", tail(&self.log()));
+        }
+        if let Some(complaint) = complaint {
+            if thread::panicking() {
+                eprintln!("--- {complaint}");
+            } else {
+                panic!("{complaint}");
+            }
+        }
+    }
+}
+
+fn log_path(directory: &TempDir) -> PathBuf {
+    directory.path().join("server.log")
+}
+
+/// The end of a log, or what it says about a crash.
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let crash = lines.iter().position(|line| SIGNS_OF_A_CRASH.iter().any(|sign| line.contains(sign)));
+    let last = lines.len().saturating_sub(TAIL_LINES);
+    let from = crash.map_or(last, |line| line.saturating_sub(TAIL_LINES / 4));
+    lines.iter().skip(from).take(TAIL_LINES).copied().collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,145 @@
+//! How a server is to be started: which binary, with or without the module, with which configuration.
+
+use std::env;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::server::{Ended, Server};
+
+/// A port that was free may be taken by somebody else before the server binds it.
+const ATTEMPTS: u32 = 5;
+
+/// A server to be. Each line of configuration is one of redis.conf.
+#[derive(Clone)]
+pub struct Setup {
+    binary: PathBuf,
+    module: Option<String>,
+    lines: Vec<String>,
+    directory: Option<Arc<TempDir>>,
+    for_tests: bool,
+}
+
+/// The root of this package.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+impl Setup {
+    pub fn new() -> Self {
+        Self {
+            binary: server_under_test(),
+            module: Some(module_under_test().display().to_string()),
+            lines: Vec::new(),
+            directory: None,
+            for_tests: true,
+        }
+    }
+
+    /// Adds lines to the configuration.
+    pub fn config(mut self, lines: &str) -> Self {
+        self.lines.extend(lines.lines().map(str::to_owned));
+        self
+    }
+
+    /// Arguments behind the module's path.
+    pub fn module_args(mut self, args: &str) -> Self {
+        self.module = Some(format!("{} {args}", module_under_test().display()));
+        self
+    }
+
+    pub fn without_module(mut self) -> Self {
+        self.module = None;
+        self
+    }
+
+    /// Another server binary, with no configuration beyond what every version knows.
+    pub fn old_binary(mut self, binary: PathBuf) -> Self {
+        self.binary = binary;
+        self.for_tests = false;
+        self
+    }
+
+    /// In the folder of a server that was stopped, so that its files are loaded.
+    pub fn in_directory_of(mut self, server: &Server) -> Self {
+        self.directory = Some(server.directory_handle());
+        self
+    }
+
+    #[track_caller]
+    pub fn start(&self) -> Server {
+        self.try_start().unwrap_or_else(|ended| panic!("the server did not start; its log:\n{}", ended.log))
+    }
+
+    /// Err with the log when the server ends before it answers.
+    pub fn try_start(&self) -> Result<Server, Ended> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            match self.start_once() {
+                Err(ended) if ended.port_was_taken() => last = Some(ended),
+                settled => return settled,
+            }
+        }
+        last.map_or_else(|| panic!("no attempt was made"), Err)
+    }
+
+    fn start_once(&self) -> Result<Server, Ended> {
+        let directory = self
+            .directory
+            .clone()
+            .unwrap_or_else(|| Arc::new(TempDir::with_prefix("redis-lock-test-").expect("a temporary folder")));
+        let port = free_port();
+        let file = directory.path().join("server.conf");
+        fs::write(&file, self.text(port, directory.path())).expect("a writable folder");
+        Server::launch(&self.binary, &file, port, directory)
+    }
+
+    fn text(&self, port: u16, directory: &Path) -> String {
+        let mut lines = vec![
+            "bind 127.0.0.1".to_owned(),
+            format!("port {port}"),
+            format!("dir {}", directory.display()),
+            "save \"\"".to_owned(),
+            "dbfilename dump.rdb".to_owned(),
+        ];
+        if self.for_tests {
+            lines.push("enable-debug-command yes".to_owned());
+            lines.push("enable-module-command yes".to_owned());
+        }
+        if let Some(module) = &self.module {
+            lines.push(format!("loadmodule {module}"));
+        }
+        lines.extend(self.lines.iter().cloned());
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("the port's number").port()
+}
+
+fn server_under_test() -> PathBuf {
+    if let Some(path) = env::var_os("SERVER").filter(|path| !path.is_empty()) {
+        return PathBuf::from(path);
+    }
+    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    ["redis-server", "valkey-server"]
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+        .find(|path| path.is_file())
+        .expect("no redis-server or valkey-server in PATH: set SERVER=/path/to/server")
+}
+
+pub fn module_under_test() -> PathBuf {
+    let path = env::var_os("MODULE")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| repository().join("target/release/libredis_lock.so"), PathBuf::from);
+    assert!(path.is_file(), "no module at {}: run `make build` first", path.display());
+    // The server resolves the path in its own folder.
+    fs::canonicalize(path).expect("the module's absolute path")
+}
