@@ -1,8 +1,8 @@
-//! `LOCK.ACQUIRE key token [EX s | PX ms] [BLOCK ms] [NX]`
+//! `LOCK.ACQUIRE key token [EX s | PX ms] [BLOCK ms] [NX] [SESSION]`
 
 use super::options::{Allowed, Options};
-use super::{Request, Wait};
-use crate::core::{self, Decision, Kind, Lock, Refusal, UnixMs};
+use super::{Request, Wait, check_session};
+use crate::core::{self, Decision, Kind, Lease, Lock, Refusal, UnixMs};
 
 /// Takes the mutex. Reply: 1, or nil where somebody else holds it.
 pub struct Acquire(Options);
@@ -11,15 +11,20 @@ impl Request for Acquire {
     const NAME: &str = "lock.acquire";
 
     fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
-        Options::parse(options, Allowed::LEASE | Allowed::BLOCK | Allowed::NX).map(Self)
+        Options::parse(options, Allowed::LEASE | Allowed::BLOCK | Allowed::NX | Allowed::SESSION).map(Self)
     }
 
     fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
-        Ok(core::acquire(lock, caller, self.0.lease, self.0.nx, now))
+        let decision = core::acquire(lock, caller, self.0.lease, self.0.nx, now);
+        check_session(self.0.session, lock, decision)
+    }
+
+    fn session(&self) -> Option<(Kind, Lease)> {
+        self.0.session_as(Kind::Mutex)
     }
 
     fn wait(&self) -> Option<Wait> {
         let patience = self.0.block?;
-        Some(Wait { kind: Kind::Mutex, lease: self.0.lease, patience })
+        Some(Wait { kind: Kind::Mutex, lease: self.0.lease, session: self.0.session, patience })
     }
 }

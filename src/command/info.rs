@@ -1,7 +1,7 @@
 //! `LOCK.INFO key`
 
-use super::{ClientId, Inspection, Reply, Sight};
-use crate::core::{Kind, Lock, Refusal, Waiter};
+use super::{Inspection, Reply, Sight};
+use crate::core::{ClientId, Kind, Lock, Refusal, Waiter};
 
 /// Who holds the lock, for how long, and how many wait.
 pub struct Info;
@@ -25,7 +25,7 @@ impl Inspection for Info {
             ("holds", Reply::Integer(holds)),
             ("lease-ms", Reply::Integer(lease_ms)),
             ("waiters", Reply::count(sight.waiting)),
-            ("session", Reply::Array(Vec::new())),
+            ("session", Reply::Array(sight.session.into_iter().map(Reply::Integer).collect())),
         ])
     }
 }

@@ -7,6 +7,7 @@
 
 mod acquire;
 mod extend;
+mod fence;
 mod info;
 mod options;
 mod reenter;
@@ -17,6 +18,7 @@ mod waiters;
 
 pub use acquire::Acquire;
 pub use extend::Extend;
+pub use fence::Fence;
 pub use info::Info;
 pub use options::Patience;
 pub use reenter::Reenter;
@@ -24,7 +26,7 @@ pub use release::Release;
 pub use reply::Reply;
 pub use waiters::Waiters;
 
-use crate::core::{Decision, Kind, Lease, Lock, MAX_IDENTITY_LEN, Refusal, UnixMs, Waiter};
+use crate::core::{ClientId, Decision, Kind, Lease, Lock, MAX_IDENTITY_LEN, Refusal, UnixMs, Waiter};
 
 /// No command has a use for more arguments than this, its name included.
 pub const MAX_ARGUMENTS: usize = 16;
@@ -40,10 +42,27 @@ pub trait Request: Sized {
     /// What shall happen to the lock.
     fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal>;
 
+    /// If the lock shall belong to the connection: as which kind, and with which lease to renew.
+    fn session(&self) -> Option<(Kind, Lease)> {
+        None
+    }
+
+    /// Whether the caller, whatever it holds, shall not wait for this lock any more.
+    fn withdraws(&self, _outcome: &Result<Decision, Refusal>) -> bool {
+        false
+    }
+
     /// How to wait if somebody else holds the lock; `None` answers nil.
     fn wait(&self) -> Option<Wait> {
         None
     }
+}
+
+/// Refuses to make a lock a session's that is held without a lease: nothing would free it should the server fail.
+fn check_session(session: bool, lock: &Lock<'_>, decision: Decision) -> Result<Decision, Refusal> {
+    let without_lease = matches!(lock, Lock::Held(held) if held.lease_end.is_none());
+    let granted = matches!(decision, Decision::Done { .. });
+    if session && granted && without_lease { Err(Refusal::NoLease) } else { Ok(decision) }
 }
 
 /// What a request that has to wait asks for.
@@ -51,6 +70,8 @@ pub trait Request: Sized {
 pub struct Wait {
     pub kind: Kind,
     pub lease: Option<Lease>,
+    /// The lock shall belong to the connection; then there is a lease.
+    pub session: bool,
     pub patience: Patience,
 }
 
@@ -66,13 +87,12 @@ pub trait Inspection: Sized {
     fn report<'r>(&self, sight: Sight<'r, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
 }
 
-/// The server's number for a connection, as in `CLIENT ID`.
-pub type ClientId = i64;
-
 /// Everything an onlooker is shown of a lock.
 pub struct Sight<'r, W> {
     pub lock: &'r Lock<'r>,
     pub now: UnixMs,
+    /// The connections that the lock belongs to.
+    pub session: Vec<ClientId>,
     /// How many requests wait.
     pub waiting: usize,
     /// The waiters, first in line first.

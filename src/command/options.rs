@@ -1,8 +1,8 @@
-//! The one option parser: `[EX s | PX ms] [BLOCK ms] [NX] [ADD] [COUNT n]`, in any order and case, each at most once.
+//! The one option parser: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION] [HOLD n] [ADD] [COUNT n]`, in any order and case, each at most once.
 
 use bitflags::bitflags;
 
-use crate::core::{Lease, MAX_DURATION_MS, Refusal, UnixMs, parse_integer};
+use crate::core::{Hold, Kind, Lease, MAX_DURATION_MS, Refusal, UnixMs, parse_integer};
 
 bitflags! {
     /// The options a command takes. EX and PX are two spellings of one of them.
@@ -13,6 +13,8 @@ bitflags! {
         const NX = 1 << 2;
         const ADD = 1 << 3;
         const COUNT = 1 << 4;
+        const HOLD = 1 << 5;
+        const SESSION = 1 << 6;
     }
 }
 
@@ -30,7 +32,10 @@ pub struct Options {
     pub lease: Option<Lease>,
     pub block: Option<Patience>,
     pub nx: bool,
+    pub hold: Option<Hold>,
     pub add: bool,
+    /// Comes with a lease.
+    pub session: bool,
     /// At least 1.
     pub count: Option<usize>,
 }
@@ -43,6 +48,8 @@ enum Word {
     Nx,
     Add,
     Count,
+    Hold,
+    Session,
 }
 
 impl Patience {
@@ -76,23 +83,35 @@ impl Options {
                 Word::Px => options.lease = Some(milliseconds(value()?)?),
                 Word::Block => options.block = Some(patience(value()?)?),
                 Word::Count => options.count = Some(count(value()?)?),
+                Word::Hold => options.hold = Some(hold(value()?)?),
+                Word::Session => options.session = true,
                 Word::Nx => options.nx = true,
                 Word::Add => options.add = true,
             }
         }
+        if options.session && options.lease.is_none() {
+            return Err(Refusal::SessionNeedsLease);
+        }
         Ok(options)
+    }
+
+    /// If a lock of this kind shall belong to the connection: as that, and with which lease to renew.
+    pub fn session_as(&self, kind: Kind) -> Option<(Kind, Lease)> {
+        self.lease.filter(|_| self.session).map(|lease| (kind, lease))
     }
 }
 
 impl Word {
     fn read(text: &[u8]) -> Option<Self> {
-        const SPELLINGS: [(&str, Word); 6] = [
+        const SPELLINGS: [(&str, Word); 8] = [
             ("PX", Word::Px),
             ("EX", Word::Ex),
             ("BLOCK", Word::Block),
             ("NX", Word::Nx),
             ("ADD", Word::Add),
             ("COUNT", Word::Count),
+            ("HOLD", Word::Hold),
+            ("SESSION", Word::Session),
         ];
         let same = |spelling: &str| text.eq_ignore_ascii_case(spelling.as_bytes());
         SPELLINGS.iter().find(|(spelling, _)| same(spelling)).map(|(_, word)| *word)
@@ -105,6 +124,8 @@ impl Word {
             Self::Nx => Allowed::NX,
             Self::Add => Allowed::ADD,
             Self::Count => Allowed::COUNT,
+            Self::Hold => Allowed::HOLD,
+            Self::Session => Allowed::SESSION,
         }
     }
 }
@@ -132,6 +153,10 @@ fn count(text: &[u8]) -> Result<usize, Refusal> {
     usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Refusal::NotPositive)
 }
 
+fn hold(text: &[u8]) -> Result<Hold, Refusal> {
+    parse_integer(text).ok_or(Refusal::NotAnInteger).and_then(|n| Hold::from_number(n).ok_or(Refusal::NotPositive))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,8 +179,18 @@ mod tests {
 
     #[test]
     fn what_is_repeated_contradicting_unknown_or_not_this_commands_is_a_syntax_error() {
-        for line in ["PX 1 PX 1", "EX 1 PX 1", "NX nx", "BLOCK 1 BLOCK 2", "ADD ADD", "HOLD 1", "SESSION", "PX", "NXX"]
-        {
+        for line in [
+            "PX 1 PX 1",
+            "EX 1 PX 1",
+            "NX nx",
+            "BLOCK 1 BLOCK 2",
+            "ADD ADD",
+            "HOLD 1 HOLD 1",
+            "HOLD",
+            "PX 1 SESSION SESSION",
+            "PX",
+            "NXX",
+        ] {
             assert_eq!(parse(line, Allowed::all()), Err(Refusal::Syntax), "{line}");
         }
         assert_eq!(parse("NX", Allowed::LEASE | Allowed::BLOCK), Err(Refusal::Syntax));
@@ -176,6 +211,10 @@ mod tests {
             ("COUNT 0", Refusal::NotPositive),
             ("COUNT -3", Refusal::NotPositive),
             ("COUNT many", Refusal::NotAnInteger),
+            ("SESSION", Refusal::SessionNeedsLease),
+            ("HOLD 0", Refusal::NotPositive),
+            ("HOLD -1", Refusal::NotPositive),
+            ("HOLD 1x", Refusal::NotAnInteger),
         ] {
             assert_eq!(parse(line, Allowed::all()), Err(refusal), "{line}");
         }

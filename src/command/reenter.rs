@@ -1,8 +1,8 @@
-//! `LOCK.REENTER key owner [EX s | PX ms] [BLOCK ms]`
+//! `LOCK.REENTER key owner [EX s | PX ms] [BLOCK ms] [HOLD n] [SESSION]`
 
 use super::options::{Allowed, Options};
-use super::{Request, Wait};
-use crate::core::{self, Decision, Kind, Lock, Refusal, UnixMs};
+use super::{Request, Wait, check_session};
+use crate::core::{self, Decision, Kind, Lease, Lock, Refusal, UnixMs};
 
 /// Takes the re-entrant lock, or one more hold of it. Reply: the caller's holds, or nil where somebody else holds it.
 pub struct Reenter(Options);
@@ -11,15 +11,20 @@ impl Request for Reenter {
     const NAME: &str = "lock.reenter";
 
     fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
-        Options::parse(options, Allowed::LEASE | Allowed::BLOCK).map(Self)
+        Options::parse(options, Allowed::LEASE | Allowed::BLOCK | Allowed::HOLD | Allowed::SESSION).map(Self)
     }
 
     fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
-        core::reenter(lock, caller, self.0.lease, now)
+        let decision = core::reenter(lock, caller, self.0.lease, self.0.hold, now)?;
+        check_session(self.0.session, lock, decision)
+    }
+
+    fn session(&self) -> Option<(Kind, Lease)> {
+        self.0.session_as(Kind::Reentrant)
     }
 
     fn wait(&self) -> Option<Wait> {
         let patience = self.0.block?;
-        Some(Wait { kind: Kind::Reentrant, lease: self.0.lease, patience })
+        Some(Wait { kind: Kind::Reentrant, lease: self.0.lease, session: self.0.session, patience })
     }
 }

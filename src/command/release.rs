@@ -1,8 +1,8 @@
-//! `LOCK.RELEASE key token [EX s | PX ms]`
+//! `LOCK.RELEASE key token [HOLD n] [EX s | PX ms]`
 
 use super::Request;
 use super::options::{Allowed, Options};
-use crate::core::{self, Decision, Lock, Refusal, UnixMs};
+use crate::core::{self, Decision, Lock, Refusal, UnixMs, Write};
 
 /// Gives up one hold. Reply: the holds that remain.
 pub struct Release(Options);
@@ -11,10 +11,19 @@ impl Request for Release {
     const NAME: &str = "lock.release";
 
     fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
-        Options::parse(options, Allowed::LEASE).map(Self)
+        Options::parse(options, Allowed::LEASE | Allowed::HOLD).map(Self)
     }
 
     fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
-        core::release(lock, caller, self.0.lease, now)
+        core::release(lock, caller, self.0.lease, self.0.hold, now)
+    }
+
+    /// After its last release a token neither holds nor waits, so a client can always clean up with it.
+    fn withdraws(&self, outcome: &Result<Decision, Refusal>) -> bool {
+        match outcome {
+            Ok(Decision::Done { write, .. }) => *write == Write::Free,
+            Ok(Decision::Contended) => false,
+            Err(refusal) => [Refusal::NotHeld, Refusal::NotOwner].contains(refusal),
+        }
     }
 }

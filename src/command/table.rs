@@ -1,6 +1,6 @@
 //! Every command with all that the server is told about it: the single description.
 
-use super::{Acquire, Extend, Info, Inspection, Reenter, Release, Request, Waiters};
+use super::{Acquire, Extend, Fence, Info, Inspection, Reenter, Release, Request, Waiters};
 
 /// One command.
 pub struct Command {
@@ -13,8 +13,8 @@ pub struct Command {
     pub flags: &'static str,
     /// ACL categories, where the server lets a module choose them.
     pub acl_categories: &'static str,
-    /// What is done with the one key, which is always the first argument.
-    pub access: Access,
+    /// What is done with its keys.
+    pub keys: Keys,
     pub summary: &'static str,
     pub complexity: &'static str,
     pub arguments: &'static [Argument],
@@ -27,8 +27,18 @@ pub enum Code {
     Reenter,
     Release,
     Extend,
+    Fence,
     Info,
     Waiters,
+}
+
+/// The keys among the arguments of a command, the command name being argument 0. One range for all of them, because
+/// that is what cluster clients understand without asking the server on each call.
+pub struct Keys {
+    pub first: i32,
+    pub last: i32,
+    pub step: i32,
+    pub access: Access,
 }
 
 /// What a command does with the value of its key.
@@ -67,6 +77,11 @@ pub const SINCE: &str = "0.1.0";
 /// The ACL category of all commands, where the server lets a module add one.
 pub const ACL_CATEGORY: &str = "lock";
 
+/// The lock, which is the first argument of every command.
+const fn lock(access: Access) -> Keys {
+    Keys { first: 1, last: 1, step: 1, access }
+}
+
 const KEY: Argument = Argument { name: "key", token: None, shape: Shape::Key, optional: false };
 const TOKEN: Argument = Argument { name: "token", token: None, shape: Shape::Text, optional: false };
 const OWNER: Argument = Argument { name: "owner", token: None, shape: Shape::Text, optional: false };
@@ -76,6 +91,8 @@ const LEASE_FORMS: &[Argument] = &[
 ];
 const LEASE: Argument = Argument { name: "lease", token: None, shape: Shape::OneOf(LEASE_FORMS), optional: true };
 const BLOCK: Argument = Argument { name: "timeout", token: Some("BLOCK"), shape: Shape::Integer, optional: true };
+const HOLD: Argument = Argument { name: "hold", token: Some("HOLD"), shape: Shape::Integer, optional: true };
+const SESSION: Argument = Argument { name: "session", token: Some("SESSION"), shape: Shape::Word, optional: true };
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
@@ -85,7 +102,7 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         flags: "write deny-oom fast blocking",
         acl_categories: "write fast blocking lock",
-        access: Access::Update,
+        keys: lock(Access::Update),
         summary: "Takes a mutex, or waits in line for it.",
         complexity: "O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
         arguments: &[
@@ -94,6 +111,7 @@ pub const COMMANDS: &[Command] = &[
             LEASE,
             BLOCK,
             Argument { name: "condition", token: Some("NX"), shape: Shape::Word, optional: true },
+            SESSION,
         ],
     },
     Command {
@@ -102,10 +120,10 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         flags: "write deny-oom fast blocking",
         acl_categories: "write fast blocking lock",
-        access: Access::Update,
+        keys: lock(Access::Update),
         summary: "Takes a re-entrant lock or one more hold of it, or waits in line for it.",
         complexity: "O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[KEY, OWNER, LEASE, BLOCK],
+        arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION],
     },
     Command {
         name: Release::NAME,
@@ -113,10 +131,10 @@ pub const COMMANDS: &[Command] = &[
         arity: -3,
         flags: "write fast",
         acl_categories: "write fast lock",
-        access: Access::Delete,
+        keys: lock(Access::Delete),
         summary: "Gives up one hold of a lock and hands a free lock to the next waiter.",
         complexity: "O(1); O(log(N)) to hand over, where N is the number of requests that wait on the server",
-        arguments: &[KEY, TOKEN, LEASE],
+        arguments: &[KEY, TOKEN, HOLD, LEASE],
     },
     Command {
         name: Extend::NAME,
@@ -124,7 +142,7 @@ pub const COMMANDS: &[Command] = &[
         arity: -5,
         flags: "write fast",
         acl_categories: "write fast lock",
-        access: Access::Update,
+        keys: lock(Access::Update),
         summary: "Sets or lengthens the lease of a lock that the caller holds.",
         complexity: "O(1)",
         arguments: &[
@@ -135,12 +153,23 @@ pub const COMMANDS: &[Command] = &[
         ],
     },
     Command {
+        name: Fence::NAME,
+        code: Code::Fence,
+        arity: 4,
+        flags: "write deny-oom fast",
+        acl_categories: "write fast lock",
+        keys: Keys { first: 1, last: 3, step: 2, access: Access::Update },
+        summary: "Draws a fencing token, higher than every earlier one, for the present holder.",
+        complexity: "O(1)",
+        arguments: &[KEY, TOKEN, Argument { name: "counter", token: None, shape: Shape::Key, optional: false }],
+    },
+    Command {
         name: Info::NAME,
         code: Code::Info,
         arity: 2,
         flags: "readonly fast",
         acl_categories: "read fast lock",
-        access: Access::Read,
+        keys: lock(Access::Read),
         summary: "Tells who holds a lock, for how long, and how many wait.",
         complexity: "O(1)",
         arguments: &[KEY],
@@ -151,7 +180,7 @@ pub const COMMANDS: &[Command] = &[
         arity: -2,
         flags: "readonly",
         acl_categories: "read slow lock",
-        access: Access::Read,
+        keys: lock(Access::Read),
         summary: "Lists who waits for a lock, first in line first.",
         complexity: "O(N), where N is the number of waiters listed",
         arguments: &[KEY, Argument { name: "count", token: Some("COUNT"), shape: Shape::Integer, optional: true }],

@@ -2,8 +2,8 @@
 
 use super::info::kind_name;
 use super::options::{Allowed, Options};
-use super::{ClientId, Inspection, Reply, Sight};
-use crate::core::{Refusal, UnixMs, Waiter};
+use super::{Inspection, Reply, Sight};
+use crate::core::{ClientId, Refusal, UnixMs, Waiter};
 
 /// How many waiters are listed unless COUNT says otherwise.
 const DEFAULT_COUNT: usize = 100;

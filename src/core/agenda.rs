@@ -30,6 +30,11 @@ impl<T: Copy + Ord> Agenda<T> {
         self.0.first().map(|&(time, _)| time)
     }
 
+    /// The earliest entry.
+    pub fn first(&self) -> Option<T> {
+        self.0.first().map(|&(_, entry)| entry)
+    }
+
     /// Takes the earliest entry out, if its time has come.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<T> {
         let &(time, _) = self.0.first()?;

@@ -36,13 +36,17 @@ pub struct Held<'k> {
 }
 
 /// The length of a lease, in milliseconds: 1 to [`MAX_DURATION_MS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lease(i64);
+
+/// The number of a hold as its owner counts, at least 1: what makes a request safe to send twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold(i64);
 
 /// What to write for the caller, whose identity the host already has at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// The caller holds the mutex already: nothing changes but, where given, the end of the lease.
+    /// The request was granted before, and this is it again: nothing changes but, where given, the end of the lease.
     Confirm { lease_end: Option<UnixMs> },
     /// The key is free: make the caller its holder, with one hold.
     Take { kind: Kind, lease_end: Option<UnixMs> },
@@ -75,9 +79,27 @@ impl Lease {
         start.checked_add(self.0)
     }
 
+    /// When a third of a lease is over that begins at `now`; at least a millisecond.
+    pub fn third_from(self, now: UnixMs) -> UnixMs {
+        now.saturating_add(self.0.div_euclid(3).max(1))
+    }
+
+    /// When to try again to renew a lease that could not be renewed at `now`: within a third of it, and within 20 ms to
+    /// a second, so that many leases that wait for the same thing are no burden.
+    pub fn retry_from(self, now: UnixMs) -> UnixMs {
+        now.saturating_add(self.0.div_euclid(12).clamp(20, 1000))
+    }
+
     /// When a lease that is granted at `now` ends.
     pub fn from_now(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0)
+    }
+}
+
+impl Hold {
+    /// The hold with this number, or `None` below 1.
+    pub fn from_number(number: i64) -> Option<Self> {
+        (number >= 1).then_some(Self(number))
     }
 }
 
@@ -96,7 +118,7 @@ impl Held<'_> {
 
 impl<'k> Lock<'k> {
     /// The holder, if it is `caller`.
-    fn held_by(&self, caller: &[u8]) -> Result<&Held<'k>, Refusal> {
+    pub(super) fn held_by(&self, caller: &[u8]) -> Result<&Held<'k>, Refusal> {
         match self {
             Self::Free => Err(Refusal::NotHeld),
             Self::Held(held) if held.is_held_by(caller) => Ok(held),
@@ -117,28 +139,53 @@ impl<'k> Lock<'k> {
 pub fn acquire(lock: &Lock<'_>, token: &[u8], lease: Option<Lease>, strict: bool, now: UnixMs) -> Decision {
     match lock {
         Lock::Free => take(Kind::Mutex, lease, now),
-        Lock::Held(held) if held.kind == Kind::Mutex && held.is_held_by(token) && !strict => {
-            Decision::Done { write: Write::Confirm { lease_end: held.lengthened(lease, now) }, reply: 1 }
-        }
+        Lock::Held(held) if held.kind == Kind::Mutex && held.is_held_by(token) && !strict => confirm(held, lease, now),
         Lock::Held(_) => Decision::Contended,
     }
 }
 
-/// LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's holds.
-pub fn reenter(lock: &Lock<'_>, owner: &[u8], lease: Option<Lease>, now: UnixMs) -> Result<Decision, Refusal> {
+/// LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's holds. With `hold` it is
+/// the caller's n-th hold, and one that was taken already is confirmed.
+pub fn reenter(
+    lock: &Lock<'_>,
+    owner: &[u8],
+    lease: Option<Lease>,
+    hold: Option<Hold>,
+    now: UnixMs,
+) -> Result<Decision, Refusal> {
+    let first = hold.is_none_or(|Hold(hold)| hold == 1);
     match lock {
-        Lock::Free => Ok(take(Kind::Reentrant, lease, now)),
-        Lock::Held(held) if held.kind == Kind::Reentrant && held.is_held_by(owner) => {
-            let holds = held.holds.checked_add(1).ok_or(Refusal::HoldOverflow)?;
-            Ok(set_holds(held, holds, lease, now))
-        }
-        Lock::Held(_) => Ok(Decision::Contended),
+        Lock::Free if first => Ok(take(Kind::Reentrant, lease, now)),
+        Lock::Held(held) if held.kind == Kind::Reentrant && held.is_held_by(owner) => match hold {
+            Some(Hold(hold)) if hold == held.holds => Ok(confirm(held, lease, now)),
+            Some(Hold(hold)) if hold.checked_sub(1) != Some(held.holds) => Err(Refusal::HoldMismatch),
+            _ => {
+                let holds = held.holds.checked_add(1).ok_or(Refusal::Overflow)?;
+                Ok(set_holds(held, holds, lease, now))
+            }
+        },
+        Lock::Held(_) if first => Ok(Decision::Contended),
+        // A later hold makes no sense without the earlier ones, and those were lost.
+        Lock::Free => Err(Refusal::NotHeld),
+        Lock::Held(_) => Err(Refusal::NotOwner),
     }
 }
 
-/// LOCK.RELEASE: gives up one hold. The reply is the holds that remain.
-pub fn release(lock: &Lock<'_>, caller: &[u8], lease: Option<Lease>, now: UnixMs) -> Result<Decision, Refusal> {
+/// LOCK.RELEASE: gives up one hold. The reply is the holds that remain. With `hold` it is the caller's n-th hold, and
+/// one that was given up already is confirmed as long as an earlier one is left.
+pub fn release(
+    lock: &Lock<'_>,
+    caller: &[u8],
+    lease: Option<Lease>,
+    hold: Option<Hold>,
+    now: UnixMs,
+) -> Result<Decision, Refusal> {
     let held = lock.held_by(caller)?;
+    match hold {
+        Some(Hold(hold)) if hold.checked_sub(1) == Some(held.holds) => return Ok(confirm(held, lease, now)),
+        Some(Hold(hold)) if hold != held.holds => return Err(Refusal::HoldMismatch),
+        _ => {}
+    }
     Ok(match held.holds {
         ..=1 => Decision::Done { write: Write::Free, reply: 0 },
         more => set_holds(held, more.saturating_sub(1), lease, now),
@@ -156,6 +203,11 @@ pub fn extend(lock: &Lock<'_>, caller: &[u8], lease: Lease, add: bool, now: Unix
 fn take(kind: Kind, lease: Option<Lease>, now: UnixMs) -> Decision {
     let lease_end = lease.map(|lease| lease.from_now(now));
     Decision::Done { write: Write::Take { kind, lease_end }, reply: 1 }
+}
+
+/// The request was granted before: nothing changes but the lease. The reply is the holds.
+fn confirm(held: &Held<'_>, lease: Option<Lease>, now: UnixMs) -> Decision {
+    Decision::Done { write: Write::Confirm { lease_end: held.lengthened(lease, now) }, reply: held.holds }
 }
 
 fn set_holds(held: &Held<'_>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {

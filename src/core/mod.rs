@@ -9,21 +9,31 @@
 
 mod agenda;
 mod arena;
+mod fence;
 mod integer;
 mod lock;
+mod lock_index;
 mod refusal;
+mod sessions;
 mod stats;
 mod waiting;
 
 pub use arena::{Arena, Id};
+pub use fence::{FENCE_LIMIT, fence};
 pub use integer::{format_integer, parse_integer};
-pub use lock::{Decision, Held, Kind, Lease, Lock, Write, acquire, extend, reenter, release};
+pub use lock::{Decision, Held, Hold, Kind, Lease, Lock, Write, acquire, extend, reenter, release};
 pub use refusal::Refusal;
+pub use sessions::{Begin, Session, SessionId, Sessions};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
-pub use waiting::{Claim, ConnectionId, Due, Grant, QueueId, RequestId, Timely, Waiter, WaitingRoom};
+pub use waiting::{
+    Claim, ConnectionId, Due, Grant, Join, Joined, QueueId, RequestId, Ticket, Timely, Waiter, WaitingRoom,
+};
 
 /// A point on the server's wall clock, in milliseconds since the Unix epoch; the unit in which Redis stores expiry.
 pub type UnixMs = i64;
+
+/// The server's number for a connection, as in `CLIENT ID`.
+pub type ClientId = i64;
 
 /// A token or owner is 1 to this many bytes long.
 pub const MAX_IDENTITY_LEN: usize = 1024;

@@ -15,15 +15,23 @@ pub enum Refusal {
     QueueFull,
     /// The key holds something that is not a lock.
     WrongType,
-    /// One more hold would not fit into an integer.
-    HoldOverflow,
+    /// The number of a hold is neither the present one nor the one before it.
+    HoldMismatch,
+    /// A number of holds or a counter is at its end.
+    Overflow,
+    /// The counter of a lock is the lock.
+    SameKey,
     /// Too few or too many arguments.
     Arity,
+    /// SESSION without EX or PX.
+    SessionNeedsLease,
+    /// SESSION where the client is a stand-in.
+    SessionInScript,
     /// An unknown, repeated, contradicting or missing word.
     Syntax,
     /// A number that is not one.
     NotAnInteger,
-    /// A COUNT below one.
+    /// A COUNT or HOLD below one.
     NotPositive,
     /// A lease that is zero, negative or beyond the calendar.
     InvalidExpire,
@@ -47,7 +55,11 @@ impl Refusal {
             Self::NoLease => "NOLEASE This lock has no lease: it is held until it is released",
             Self::QueueFull => "QUEUEFULL Too many requests wait already, see lock.max-waiters",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
-            Self::HoldOverflow => "ERR increment or decrement would overflow",
+            Self::HoldMismatch => "HOLDMISMATCH This is not the hold that comes next",
+            Self::Overflow => "ERR increment or decrement would overflow",
+            Self::SameKey => "ERR the counter must be another key than the lock",
+            Self::SessionNeedsLease => "ERR SESSION needs a lease, EX or PX",
+            Self::SessionInScript => "ERR SESSION is not allowed in scripts",
             Self::Syntax => "ERR syntax error",
             Self::NotAnInteger => "ERR value is not an integer or out of range",
             Self::NotPositive => "ERR value is out of range, must be positive",

@@ -1,101 +1,41 @@
 //! Who waits for which lock, in which order, and until when.
 //!
-//! A **queue** belongs to one lock and exists only while somebody waits for it. A **place** in it is a claim on the
-//! lock: it has its turn. A **request** is a connection that wants the answer, with a deadline of its own. A place and
-//! a request are two things because a place can outlive a connection and be shared by several; so far each place has
-//! exactly one request.
+//! A **queue** belongs to one lock and exists only while it has places. A **place** is a claim on the lock: it has its
+//! turn, and its ticket says which. A **request** is a connection that wants the answer, with a deadline of its own.
+//! Requests with the same claim share a place, so one that is sent twice stands in line once. A place whose last request
+//! has left may be kept for a while: it is **away**, out of the line and in nobody's way, and takes up its turn again
+//! when the same claim comes back.
 //!
-//! Invariants: a place is in exactly one queue, and a queue has at least one place; places leave a queue from its front
-//! when they are served or from anywhere when their request leaves; a request is answered at most once, because the
-//! answer takes it out.
+//! Invariants: a place is in exactly one queue; it is in the line exactly while it has requests, and has a time to be
+//! dropped exactly while it has none; a request is answered at most once, because the answer takes it out.
 
-mod queues;
+mod places;
+mod types;
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::agenda::Agenda;
-use super::{Arena, Cause, Id, Kind, Lease, UnixMs};
-use queues::QueueIndex;
+use super::lock_index::LockIndex;
+use super::{Arena, Cause, Kind, UnixMs};
+pub use types::{
+    Claim, ConnectionId, Due, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Ticket, Timely, Waiter,
+};
+use types::{Place, PlaceId, PlaceKey};
 
-/// Handle to the queue of a contended lock.
-pub type QueueId = Id<Queue>;
-/// Handle to a request that waits.
-pub type RequestId = Id<Request>;
-type PlaceId = Id<Place>;
-
-/// The host's handle to a blocked client; the core only hands it back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionId(pub u64);
-
-/// What a waiter wants, and as whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    pub kind: Kind,
-    pub owner: Box<[u8]>,
-    /// Counts from the moment of the grant.
-    pub lease: Option<Lease>,
-}
-
-/// The queue of one lock.
-pub struct Queue {
-    db: i32,
-    key: Rc<[u8]>,
-    first: Option<PlaceId>,
-    last: Option<PlaceId>,
-    waiting: usize,
-    /// When to look at the lock again, unless something happens to it before.
-    review_at: Option<UnixMs>,
-    /// What is thought to free the lock next.
-    cause: Cause,
-}
-
-struct Place {
-    queue: QueueId,
-    ahead: Option<PlaceId>,
-    behind: Option<PlaceId>,
-    claim: Claim,
-    since: UnixMs,
-    request: Option<RequestId>,
-}
-
-/// A connection that waits.
-pub struct Request {
-    place: PlaceId,
-    connection: ConnectionId,
-    deadline: Option<UnixMs>,
-}
-
-/// The waiter whose turn has come. It is in no queue any more.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Grant {
-    pub claim: Claim,
-    pub since: UnixMs,
-    pub connection: ConnectionId,
-}
-
-/// A waiter as an onlooker sees it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Waiter<'w> {
-    pub claim: &'w Claim,
-    pub since: UnixMs,
-    pub deadline: Option<UnixMs>,
-    pub connection: ConnectionId,
-}
-
-/// Something whose time has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
-    /// The lock of this queue may have come free: look at it.
-    Review(QueueId),
-    /// The time of this connection is up. Its request is in no queue any more.
-    TimedOut(ConnectionId),
-}
-
-/// Which things fall due: all, or only deadlines because nothing may be written now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timely {
-    All,
-    DeadlinesOnly,
+/// All queues of the server.
+pub struct WaitingRoom {
+    index: LockIndex<Queue>,
+    queues: Arena<Queue>,
+    places: Arena<Place>,
+    requests: Arena<Request>,
+    /// Made with the first place, because it cannot be made in a constant.
+    by_claim: Option<HashMap<PlaceKey, PlaceId>>,
+    next_ticket: u64,
+    reviews: Agenda<QueueId>,
+    deadlines: Agenda<RequestId>,
+    /// Places that are away, by when they are dropped.
+    away: Agenda<PlaceId>,
 }
 
 /// When a point of time has passed. The server thinks so, too: a key that expires at t still exists at t.
@@ -103,25 +43,18 @@ fn passed(time: UnixMs) -> UnixMs {
     time.saturating_add(1)
 }
 
-/// All queues of the server.
-pub struct WaitingRoom {
-    index: QueueIndex,
-    queues: Arena<Queue>,
-    places: Arena<Place>,
-    requests: Arena<Request>,
-    reviews: Agenda<QueueId>,
-    deadlines: Agenda<RequestId>,
-}
-
 impl WaitingRoom {
     pub const fn new() -> Self {
         Self {
-            index: QueueIndex::new(),
+            index: LockIndex::new(),
             queues: Arena::new(),
             places: Arena::new(),
             requests: Arena::new(),
+            by_claim: None,
+            next_ticket: 0,
             reviews: Agenda::new(),
             deadlines: Agenda::new(),
+            away: Agenda::new(),
         }
     }
 
@@ -130,11 +63,12 @@ impl WaitingRoom {
         self.requests.len()
     }
 
+    /// Whether there is no place, present or away, in any queue.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.places.is_empty()
     }
 
-    /// The queue of a lock, if anybody waits for it.
+    /// The queue of a lock, if it has places.
     pub fn queue_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
         if self.is_empty() { None } else { self.index.get(db, key) }
     }
@@ -151,50 +85,94 @@ impl WaitingRoom {
 
     /// Requests that wait for this lock.
     pub fn waiting_for(&self, queue: QueueId) -> usize {
-        self.queues.get(queue).map_or(0, |queue| queue.waiting)
+        self.queues.get(queue).map_or(0, |queue| queue.requests)
     }
 
-    /// Puts a claim at the end of the lock's queue. `deadline`: when the answer is nil; `None` waits for ever.
-    /// `None` is answered only if the arenas are full, which no configuration allows.
-    pub fn join(
-        &mut self,
-        (db, key): (i32, &[u8]),
-        claim: Claim,
-        connection: ConnectionId,
-        now: UnixMs,
-        deadline: Option<UnixMs>,
-    ) -> Option<RequestId> {
-        let queue_id = match self.index.get(db, key) {
-            Some(queue) => queue,
-            None => self.open_queue(db, key)?,
-        };
-        let ahead = self.queues.get(queue_id)?.last;
-        let place = Place { queue: queue_id, ahead, behind: None, claim, since: now, request: None };
-        let place_id = self.places.insert(place)?;
-        let request_id = self.requests.insert(Request { place: place_id, connection, deadline })?;
-        self.places.get_mut(place_id)?.request = Some(request_id);
-        if let Some(ahead) = ahead.and_then(|ahead| self.places.get_mut(ahead)) {
-            ahead.behind = Some(place_id);
+    /// Lets a connection wait: at the place of its claim if there is one, else at the end of the line. `None` if `limit`
+    /// places are taken and none of them is away; of those that are, the one nearest to its end makes room.
+    pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
+        if self.waiting() >= limit {
+            return None;
         }
-        let queue = self.queues.get_mut(queue_id)?;
-        queue.first = queue.first.or(Some(place_id));
-        queue.last = Some(place_id);
-        queue.waiting = queue.waiting.saturating_add(1);
-        self.deadlines.reschedule(request_id, None, deadline.map(passed));
-        Some(request_id)
+        let Join { db, key, claim, connection, now, deadline } = join;
+        let known = self.place_of(db, key, claim.kind, &claim.owner);
+        let place = match known {
+            Some(place) => {
+                self.lengthen(place, claim.lease);
+                place
+            }
+            None => {
+                self.make_room(limit);
+                let queue = self.index.get(db, key).or_else(|| self.open_queue(db, key))?;
+                self.open_place(queue, claim, now)?
+            }
+        };
+        let request = self.add_request(place, connection, deadline)?;
+        Some(Joined { request, again: known.is_some() })
     }
 
-    /// Takes the first waiter out: the lock has come free and is this waiter's now.
+    /// Takes the first in line out: the lock has come free and is this claim's now. `None`: nobody is present.
     pub fn serve_first(&mut self, queue: QueueId) -> Option<Grant> {
-        let first = self.queues.get(queue)?.first?;
-        let request = self.places.get(first)?.request?;
-        let (place, Request { connection, .. }) = self.take_out(request)?;
-        Some(Grant { claim: place.claim, since: place.since, connection })
+        let (_, &place) = self.queues.get(queue)?.line.first_key_value()?;
+        let (db, key) = self.lock_of(queue)?;
+        let connections = self.take_requests(place);
+        let Place { claim, ticket, since, .. } = self.close_place(place)?;
+        Some(Grant { db, key, claim, ticket, since, connections })
     }
 
-    /// Takes a request out of its queue: its client left or is answered otherwise. `None` if it waits no more.
-    pub fn leave(&mut self, request: RequestId) -> Option<ConnectionId> {
-        self.take_out(request).map(|(_, request)| request.connection)
+    /// Takes a request out: its client left or is answered otherwise. The place of the last one is kept until
+    /// `keep_until`, if that is said. `None` if the request waits no more.
+    pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<ConnectionId> {
+        let request = self.take_request(request)?;
+        if self.places.get(request.place)?.latest.is_none() {
+            match keep_until {
+                Some(until) => self.send_away(request.place, until),
+                None => _ = self.close_place(request.place),
+            }
+        }
+        Some(request.connection)
+    }
+
+    /// Gives up the places that an identity has for a lock, of either kind. Answers the connections that waited there.
+    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Vec<ConnectionId> {
+        let mut connections = Vec::new();
+        for kind in [Kind::Mutex, Kind::Reentrant] {
+            if let Some(place) = self.place_of(db, key, kind, owner) {
+                connections.extend(self.take_requests(place));
+                self.close_place(place);
+            }
+        }
+        connections
+    }
+
+    /// Drops the place of a claim that was granted otherwise: while nobody is present, it took the free lock.
+    pub fn forget(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
+        if let Some(place) = self.place_of(db, key, kind, owner) {
+            self.close_place(place);
+        }
+    }
+
+    /// Keeps the turn of a grant that was taken back, in a place that is away unless its claim waits again already.
+    pub fn restore(&mut self, grant: Grant, until: UnixMs) {
+        let Grant { db, key, claim, ticket, since, .. } = grant;
+        let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
+            Some(place) => Some(place),
+            None => self.index.get(db, &key).or_else(|| self.open_queue(db, &key)).and_then(|queue| {
+                let place = self.open_place(queue, claim, since)?;
+                self.send_away(place, until);
+                Some(place)
+            }),
+        };
+        if let Some(place) = place {
+            self.move_to_turn(place, ticket);
+        }
+    }
+
+    /// Drops every place that is away.
+    pub fn drop_away(&mut self) {
+        while let Some(place) = self.away.first() {
+            self.close_place(place);
+        }
     }
 
     /// Looks at the lock again when its lease ends (`None`: it has none).
@@ -223,91 +201,60 @@ impl WaitingRoom {
     pub fn next_due(&self, timely: Timely) -> Option<UnixMs> {
         let reviews = match timely {
             Timely::All => self.reviews.earliest(),
-            Timely::DeadlinesOnly => None,
+            Timely::Unwritten => None,
         };
-        [reviews, self.deadlines.earliest()].into_iter().flatten().min()
+        [reviews, self.deadlines.earliest(), self.away.earliest()].into_iter().flatten().min()
     }
 
-    /// Takes out what is due, earliest first, so that a lock that came free before a deadline is still granted.
-    pub fn pop_due(&mut self, now: UnixMs, timely: Timely) -> Option<Due> {
-        let deadline = self.deadlines.earliest();
+    /// Takes out what is due, earliest first, so that a lock that came free before a deadline is still granted. The
+    /// place of a request whose time is up is kept until `keep_until`, if that is said.
+    pub fn pop_due(&mut self, now: UnixMs, timely: Timely, keep_until: Option<UnixMs>) -> Option<Due> {
         let review = self.reviews.earliest().filter(|_| timely == Timely::All);
-        if review.is_some_and(|review| deadline.is_none_or(|deadline| review <= deadline)) {
+        let [deadline, away] = [self.deadlines.earliest(), self.away.earliest()];
+        let before =
+            |one: Option<UnixMs>, other: Option<UnixMs>| one.is_some() && other.is_none_or(|at| one <= Some(at));
+        if before(review, deadline) && before(review, away) {
             let queue = self.reviews.pop_due(now)?;
             if let Some(queue) = self.queues.get_mut(queue) {
                 queue.review_at = None;
             }
             return Some(Due::Review(queue));
         }
-        let request = self.deadlines.pop_due(now)?;
-        self.leave(request).map(Due::TimedOut)
+        if before(deadline, away) {
+            let request = self.deadlines.pop_due(now)?;
+            return self.leave(request, keep_until).map(Due::TimedOut);
+        }
+        let place = self.away.pop_due(now)?;
+        self.close_place(place).map(|_| Due::Dropped)
     }
 
     /// The waiters of a lock, first in line first.
     pub fn waiters(&self, queue: QueueId) -> impl Iterator<Item = Waiter<'_>> {
-        let first = self.queues.get(queue).and_then(|queue| queue.first);
-        let places =
-            std::iter::successors(first.and_then(|id| self.places.get(id)), |place| self.places.get(place.behind?));
-        places.filter_map(|place| {
-            let request = self.requests.get(place.request?)?;
-            let &Request { connection, deadline, .. } = request;
-            Some(Waiter { claim: &place.claim, since: place.since, deadline, connection })
+        let line = self.queues.get(queue).into_iter().flat_map(|queue| queue.line.values());
+        line.filter_map(|&place| self.places.get(place)).flat_map(|place| {
+            self.requests_of(place).map(|(_, request)| Waiter {
+                claim: &place.claim,
+                since: place.since,
+                deadline: request.deadline,
+                connection: request.connection,
+            })
         })
     }
 
     fn open_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
         let key: Rc<[u8]> = key.into();
-        let queue = Queue {
-            db,
-            key: Rc::clone(&key),
-            first: None,
-            last: None,
-            waiting: 0,
-            review_at: None,
-            cause: Cause::Other,
-        };
-        let id = self.queues.insert(queue)?;
+        let id = self.queues.insert(Queue::new(db, Rc::clone(&key)))?;
         self.index.insert(db, key, id);
         Some(id)
     }
 
     fn set_review(&mut self, id: QueueId, time: Option<UnixMs>, cause: Cause) {
         let Some(queue) = self.queues.get_mut(id) else { return };
+        // Nobody present: nobody to serve.
+        let time = time.filter(|_| !queue.line.is_empty());
         self.reviews.reschedule(id, queue.review_at, time);
         queue.review_at = time;
         queue.cause = cause;
-    }
-
-    /// Takes a request and its place out, and the queue with them if nobody else waits in it.
-    fn take_out(&mut self, id: RequestId) -> Option<(Place, Request)> {
-        let request = self.requests.remove(id)?;
-        self.deadlines.reschedule(id, request.deadline.map(passed), None);
-        let place = self.places.remove(request.place)?;
-        if let Some(ahead) = place.ahead.and_then(|ahead| self.places.get_mut(ahead)) {
-            ahead.behind = place.behind;
-        }
-        if let Some(behind) = place.behind.and_then(|behind| self.places.get_mut(behind)) {
-            behind.ahead = place.ahead;
-        }
-        let queue = self.queues.get_mut(place.queue)?;
-        queue.waiting = queue.waiting.saturating_sub(1);
-        if queue.first == Some(request.place) {
-            queue.first = place.behind;
-        }
-        if queue.last == Some(request.place) {
-            queue.last = place.ahead;
-        }
-        if queue.first.is_none() {
-            self.close_queue(place.queue);
-        }
-        Some((place, request))
-    }
-
-    fn close_queue(&mut self, id: QueueId) {
-        if let Some(queue) = self.queues.remove(id) {
-            self.reviews.reschedule(id, queue.review_at, None);
-            self.index.remove(queue.db, &queue.key);
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! The server calls, depending on its version: `on_unblocked` inside or after our call, `on_gone` instead of it when
 //! the client leaves otherwise, and `on_freed` exactly once at the end.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -16,14 +17,19 @@ use std::rc::Rc;
 use redis_module::raw;
 
 use super::alarm;
+use super::clock;
 use super::config;
 use super::context::Context;
 use super::guard::guard;
+use super::key::Key;
 use super::reply;
 use super::state::{self, State};
+use super::takeback::TakeBack;
 use super::text::Text;
-use crate::command::{ClientId, Wait};
-use crate::core::{Arena, Claim, ConnectionId, Id, Kind, Refusal, RequestId, UnixMs, count};
+use crate::command::Wait;
+use crate::core::{
+    Arena, Begin, Claim, ClientId, ConnectionId, Grant, Id, Join, Lease, Refusal, RequestId, UnixMs, count,
+};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -39,6 +45,8 @@ type BlockedId = Id<Blocked>;
 struct Blocked {
     handle: *mut raw::RedisModuleBlockedClient,
     client: ClientId,
+    /// The lease to renew, if the lock shall belong to the connection.
+    session: Option<Lease>,
     stage: Stage,
 }
 
@@ -46,23 +54,16 @@ struct Blocked {
 pub enum Stage {
     Waiting(RequestId),
     /// The lock is written in its name; the answer is on its way.
-    Granted(Granting),
+    Granted(Rc<Granting>),
     /// Its time is up, or it has left.
     Over,
 }
 
 /// A grant that may still turn out to be undeliverable.
 pub struct Granting {
-    pub db: i32,
-    pub key: Rc<[u8]>,
-    pub kind: Kind,
-    pub owner: Box<[u8]>,
-}
-
-/// A grant whose client was gone before the answer was, and when to take it back.
-pub struct Undelivered {
-    pub granting: Granting,
-    pub due: UnixMs,
+    grant: Grant,
+    /// How many of the connections that share it are not known to be gone.
+    reachable: Cell<usize>,
 }
 
 impl BlockedClients {
@@ -76,42 +77,40 @@ impl BlockedClients {
     }
 }
 
-/// Where in the keyspace a request wants a lock, and as whom.
-pub struct Target<'c> {
-    pub db: i32,
-    pub key: Text<'c>,
-    pub caller: &'c [u8],
-}
-
-/// Lets the client of this command wait in line. The caller then answers nothing.
-pub fn wait(ctx: Context<'_>, target: &Target<'_>, wait: Wait, now: UnixMs) -> Result<(), Refusal> {
-    let client = ctx.client_id();
+/// Lets the client of this command wait in line for a lock. The caller then answers nothing.
+pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<(), Refusal> {
+    let (client, db) = (key.ctx.client_id(), key.ctx.db());
     let deadline = wait.patience.deadline(now, config::MAX_BLOCK_MS.get());
-    let claim = Claim { kind: wait.kind, owner: target.caller.into(), lease: wait.lease };
+    let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };
+    let session = wait.lease.filter(|_| wait.session);
     let limit = usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX);
-    let (id, request) = state::with(|State { room, blocked, .. }| {
-        if room.waiting() >= limit {
-            return None;
+    let (id, joined) = state::with(|State { room, blocked, .. }| {
+        let entry = Blocked { handle: ptr::null_mut(), client, session, stage: Stage::Over };
+        let id = blocked.clients.insert(entry)?;
+        let connection = ConnectionId(id.to_bits());
+        let joined = room.join(Join { db, key: key.name.bytes(), claim, connection, now, deadline }, limit);
+        if joined.is_none() {
+            blocked.clients.remove(id);
         }
-        let id = blocked.clients.insert(Blocked { handle: ptr::null_mut(), client, stage: Stage::Over })?;
-        let place = (target.db, target.key.bytes());
-        let request = room.join(place, claim, ConnectionId(id.to_bits()), now, deadline)?;
-        Some((id, request))
+        Some((id, joined?))
     })
     .ok_or(Refusal::QueueFull)?;
 
-    let handle = block(ctx, target.key, id);
-    state::with(|State { room, blocked, .. }| {
+    let handle = block(key.ctx, key.name, id);
+    state::with(|State { room, blocked, stats, .. }| {
         if handle.is_null() {
-            room.leave(request);
+            room.leave(joined.request, None);
             blocked.clients.remove(id);
             return Err(Refusal::QueueFull);
         }
         if let Some(entry) = blocked.clients.get_mut(id) {
             entry.handle = handle;
-            entry.stage = Stage::Waiting(request);
+            entry.stage = Stage::Waiting(joined.request);
         }
         blocked.by_id.insert(client, id);
+        if joined.again {
+            count(&mut stats.resent);
+        }
         Ok(())
     })
 }
@@ -140,6 +139,34 @@ fn block(ctx: Context<'_>, key: Text<'_>, id: BlockedId) -> *mut raw::RedisModul
     }
 }
 
+/// Tells every connection of a grant that the lock is theirs, and makes those its session that asked for it. To be
+/// called last, after all effects of the command.
+pub fn answer_grant(mut grant: Grant, now: UnixMs) {
+    let connections = std::mem::take(&mut grant.connections);
+    state::with(|state| connections.iter().for_each(|connection| begin_session(state, &grant, *connection, now)));
+    let granting = Rc::new(Granting { grant, reachable: Cell::new(connections.len()) });
+    for connection in connections {
+        answer(connection, Stage::Granted(Rc::clone(&granting)));
+    }
+}
+
+fn begin_session(state: &mut State, grant: &Grant, connection: ConnectionId, now: UnixMs) {
+    let Some(entry) = state.blocked.clients.get(Id::from_bits(connection.0)) else { return };
+    if let Some(lease) = entry.session {
+        let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
+        let (kind, owner) = (grant.claim.kind, Rc::clone(&grant.claim.owner));
+        state.sessions.begin(Begin { db, key, kind, owner, holds: 1, lease, client }, now);
+    }
+}
+
+/// Answers nil to connections whose place was given up.
+pub fn answer_withdrawn(connections: Vec<ConnectionId>) {
+    for connection in connections {
+        state::with(|state| count(&mut state.stats.cancelled));
+        answer(connection, Stage::Over);
+    }
+}
+
 /// Ends the wait of a connection that is in no queue any more: the server fetches the reply that belongs to `stage`.
 /// To be called last, after all effects of the command: the server may call back at once.
 pub fn answer(connection: ConnectionId, stage: Stage) {
@@ -155,33 +182,33 @@ pub fn answer(connection: ConnectionId, stage: Stage) {
 }
 
 /// A connection is closed. If it was granted a lock in this very loop round, its answer will never be sent, and not
-/// every server says so to `on_gone`. Answers whether that is so.
-pub fn connection_closed(client: ClientId) -> bool {
-    state::with(|state| match state.blocked.by_id.get(&client) {
-        Some(&id) => give_up_grant(state, id),
-        None => false,
-    })
-}
-
-/// Puts the grant of a client that will not get its answer, if there is one, on the list of those to be taken back.
-fn give_up_grant(state: &mut State, id: BlockedId) -> bool {
-    let Some(entry) = state.blocked.clients.get_mut(id) else { return false };
-    match std::mem::replace(&mut entry.stage, Stage::Over) {
-        Stage::Granted(granting) => state.undelivered.push(Undelivered { granting, due: UnixMs::MIN }),
-        stage => {
-            entry.stage = stage;
-            return false;
-        }
+/// every server says so to `on_gone`.
+pub fn connection_closed(state: &mut State, client: ClientId) {
+    if let Some(&id) = state.blocked.by_id.get(&client) {
+        give_up_grant(state, id);
     }
-    true
 }
 
-/// Takes a client that waits out of its queue.
-fn leave(state: &mut State, id: BlockedId) {
+/// Notes that a client will not get the answer to its grant, if there is one. If nobody got it, the grant is to be
+/// taken back.
+fn give_up_grant(state: &mut State, id: BlockedId) {
+    let Some(entry) = state.blocked.clients.get_mut(id) else { return };
+    let Stage::Granted(granting) = &entry.stage else { return };
+    let granting = Rc::clone(granting);
+    entry.stage = Stage::Over;
+    let reachable = granting.reachable.get().saturating_sub(1);
+    granting.reachable.set(reachable);
+    if reachable == 0 {
+        state.take_backs.push(TakeBack::of_grant(granting.grant.clone()));
+    }
+}
+
+/// Takes a client that waits out of its queue. Its place is kept until `keep_until`, if that is said.
+fn leave(state: &mut State, id: BlockedId, keep_until: Option<UnixMs>) {
     let Some(entry) = state.blocked.clients.get_mut(id) else { return };
     if let Stage::Waiting(request) = entry.stage {
         entry.stage = Stage::Over;
-        state.room.leave(request);
+        state.room.leave(request, keep_until);
         count(&mut state.stats.cancelled);
     }
 }
@@ -205,8 +232,9 @@ unsafe extern "C" fn on_unblocked(
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(ctx);
+        let keep_until = config::kept_until(clock::now());
         let granted = state::with(|state| {
-            leave(state, id);
+            leave(state, id, keep_until);
             state.blocked.clients.get(id).is_some_and(|entry| matches!(entry.stage, Stage::Granted(_)))
         });
         // A lock that was waited for is granted with its first hold.
@@ -225,8 +253,9 @@ unsafe extern "C" fn on_gone(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::R
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(ctx);
+        let keep_until = config::kept_until(clock::now());
         state::with(|state| {
-            leave(state, id);
+            leave(state, id, keep_until);
             give_up_grant(state, id);
         });
         alarm::set();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use redis_module::raw;
 
 use super::context::Context;
+use crate::core::UnixMs;
 
 /// A number that the operator sets.
 pub struct Setting {
@@ -24,7 +25,10 @@ pub static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 100_000, 0, 10_00
 /// The longest wait in milliseconds, whatever BLOCK says; 0: no limit.
 pub static MAX_BLOCK_MS: Setting = Setting::new(c"max-block-ms", 0, 0, crate::core::MAX_DURATION_MS);
 
-static SETTINGS: [&Setting; 2] = [&MAX_WAITERS, &MAX_BLOCK_MS];
+/// For how many milliseconds the place of a waiter is kept whose connection is lost or whose time is up; 0: not at all.
+pub static REJOIN_GRACE_MS: Setting = Setting::new(c"rejoin-grace-ms", 10_000, 0, 86_400_000);
+
+static SETTINGS: [&Setting; 3] = [&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS];
 
 impl Setting {
     const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
@@ -34,6 +38,12 @@ impl Setting {
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }
+}
+
+/// Until when the place of one who leaves at `now` is kept, if at all.
+pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
+    let grace_ms = REJOIN_GRACE_MS.get();
+    (grace_ms > 0).then(|| now.saturating_add(grace_ms))
 }
 
 /// Makes the settings known to the server and takes over what its configuration says. `false`: refused.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bitflags::bitflags;
 use redis_module::raw;
 
-use crate::command::ClientId;
+use crate::core::ClientId;
 
 /// A context of the server. It ends when the callback it was given to returns.
 #[derive(Clone, Copy)]
@@ -20,6 +20,8 @@ bitflags! {
     pub struct ContextFlags: u32 {
         /// A replica that refuses writes.
         const READONLY = raw::REDISMODULE_CTX_FLAGS_READONLY;
+        /// In a script or function, where the client is a stand-in.
+        const SCRIPT = raw::REDISMODULE_CTX_FLAGS_LUA;
         const CLUSTER = raw::REDISMODULE_CTX_FLAGS_CLUSTER;
         const LOADING = raw::REDISMODULE_CTX_FLAGS_LOADING;
         /// In MULTI, a script or a function: a client cannot be blocked.

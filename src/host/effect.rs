@@ -60,6 +60,17 @@ pub fn set_lease(key: &mut Key<'_>, lease_end: UnixMs) {
     notify(key, EXPIRE, None);
 }
 
+/// Sets a counter, which is a String, and leaves its expiry as it is.
+pub fn set_counter(key: &mut Key<'_>, value: Text<'_>) {
+    let expiry = key.expiry();
+    key.set_string(value);
+    if let Some(at) = expiry {
+        key.set_expiry(at);
+    }
+    replicate_set(key, value, expiry);
+    notify(key, SET, None);
+}
+
 /// Frees the lock.
 pub fn free(key: &mut Key<'_>) {
     key.delete();
@@ -82,14 +93,14 @@ fn notify(key: &Key<'_>, event: Event, new_lease: Option<UnixMs>) {
 
 // In a format, "s" stands for a string of the server, "c" for a C string, "l" for a long long.
 
-fn replicate_set(key: &Key<'_>, token: Text<'_>, lease_end: Option<UnixMs>) {
-    let (ctx, name, token) = (key.ctx.raw(), key.name.raw(), token.raw());
+fn replicate_set(key: &Key<'_>, value: Text<'_>, expiry: Option<UnixMs>) {
+    let (ctx, name, value) = (key.ctx.raw(), key.name.raw(), value.raw());
     let (set, pxat) = (c"SET".as_ptr(), c"PXAT".as_ptr());
     // SAFETY: context and strings are valid while the key is open, and the arguments match the format.
     unsafe {
-        match lease_end {
-            Some(end) => api!(RedisModule_Replicate(ctx, set, c"sscl".as_ptr(), name, token, pxat, end)),
-            None => api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, token)),
+        match expiry {
+            Some(at) => api!(RedisModule_Replicate(ctx, set, c"sscl".as_ptr(), name, value, pxat, at)),
+            None => api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, value)),
         };
     }
 }

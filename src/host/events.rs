@@ -14,8 +14,9 @@ use super::context::Context;
 use super::guard::guard;
 use super::pump;
 use super::state;
+use super::takeback::TakeBack;
 use super::text::Text;
-use crate::core::Cause;
+use crate::core::{Cause, ClientId};
 
 /// The classes of key events that can free a lock or move its lease. The other classes bring new values, and a key with
 /// a value is not free.
@@ -51,24 +52,33 @@ unsafe extern "C" fn on_key_event(
 ) -> c_int {
     let ok = raw::REDISMODULE_OK as c_int;
     guard("key event", ok, || {
-        // The common case first: nobody waits, or it is our own doing.
-        if state::with(|state| state.room.is_empty() || ptr::eq(state.own_event, key)) {
+        // The common case first: nothing to do with us, or our own doing.
+        if state::with(|state| state.is_idle() || ptr::eq(state.own_event, key)) {
             return ok;
         }
         // SAFETY: context, event name and key are the server's, valid for this callback.
         let (ctx, event, key) = unsafe { (Context::new(ctx), CStr::from_ptr(event), Text::new(key)) };
         let (db, key, cause) = (ctx.db(), key.bytes(), cause_of(event));
         let concerned = state::with(|state| {
-            let queue = state.room.queue_of(db, key)?;
-            state.room.review_soon(queue, cause);
-            Some(queue)
+            // A lease that ran out is no loss to a session: it takes the lock back.
+            if REMOVALS.contains(&event.to_bytes()) {
+                state.sessions.end(db, key);
+            }
+            let queue = state.room.queue_of(db, key);
+            if let Some(queue) = queue {
+                state.room.review_soon(queue, cause);
+            }
+            queue.is_some()
         });
-        if concerned.is_some() {
+        if concerned {
             pump::queue(ctx);
         }
         ok
     })
 }
+
+/// The events by which a key goes, but for its expiry.
+const REMOVALS: [&[u8]; 4] = [b"del", b"evicted", b"move_from", b"rename_from"];
 
 fn cause_of(event: &CStr) -> Cause {
     match event.to_bytes() {
@@ -89,7 +99,7 @@ unsafe extern "C" fn on_flush(
         if step == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             // SAFETY: with this event comes this structure, valid for this callback.
             let db = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() }.dbnum;
-            review_databases(&[(db >= 0).then_some(db)]);
+            lose_databases(&[(db >= 0).then_some(db)]);
         }
     });
 }
@@ -104,7 +114,7 @@ unsafe extern "C" fn on_swap(
     guard("swap", (), || {
         // SAFETY: with this event comes this structure, valid for this callback.
         let swap = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-        review_databases(&[Some(swap.dbnum_first), Some(swap.dbnum_second)]);
+        lose_databases(&[Some(swap.dbnum_first), Some(swap.dbnum_second)]);
     });
 }
 
@@ -131,7 +141,11 @@ unsafe extern "C" fn on_role_change(
 ) {
     guard("role change", (), || {
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-            state::with(|state| state.undelivered.clear());
+            state::with(|state| {
+                state.take_backs.clear();
+                state.sessions.end_all(None);
+                state.room.drop_away();
+            });
         }
         review_databases(&[None]);
     });
@@ -147,11 +161,21 @@ unsafe extern "C" fn on_client_change(
         if change == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
             // SAFETY: with this event comes this structure, valid for this callback.
             let client = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };
-            if blocked::connection_closed(client.id as i64) {
-                alarm::set();
-            }
+            state::with(|state| {
+                let client = client.id as ClientId;
+                blocked::connection_closed(state, client);
+                let closed = state.sessions.connection_closed(client);
+                state.take_backs.extend(closed.into_iter().map(TakeBack::of_session));
+            });
+            alarm::set();
         }
     });
+}
+
+/// All locks of these databases (`None`: of every one) are gone, and their sessions with them.
+fn lose_databases(databases: &[Option<i32>]) {
+    state::with(|state| databases.iter().for_each(|db| state.sessions.end_all(*db)));
+    review_databases(databases);
 }
 
 /// Looks at all locks of these databases (`None`: of every one). Not from a job behind the event: one that follows a

@@ -5,18 +5,19 @@ use std::ffi::c_int;
 use redis_module::raw;
 
 use super::alarm;
-use super::blocked::{self, Target};
+use super::blocked;
 use super::clock;
 use super::context::{Context, ContextFlags};
 use super::effect;
 use super::guard::guard;
-use super::handover::hand_over;
+use super::handover;
 use super::key::{Key, Mode};
+use super::remembered::Remembered;
 use super::reply;
-use super::state;
+use super::state::{self, State};
 use super::text::{Arguments, Text};
-use crate::command::{Request, split_request};
-use crate::core::{Cause, Decision, Lock, QueueId, Refusal, UnixMs, Write, count};
+use crate::command::{Request, Wait, split_request};
+use crate::core::{Begin, Cause, ConnectionId, Decision, Kind, Lease, Refusal, UnixMs, Write, count};
 
 /// What the client is told.
 enum Answer {
@@ -34,12 +35,24 @@ pub unsafe extern "C" fn run<R: Request>(
 ) -> c_int {
     // SAFETY: the server's own context and arguments, valid while this command runs.
     let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    let panicked = guard(R::NAME, true, || {
-        match execute::<R>(ctx, &arguments) {
-            Ok(Answer::Integer(value)) => reply::integer(ctx, value),
-            Ok(Answer::Nil) => reply::nil(ctx),
-            Ok(Answer::Later) => {}
-            Err(refusal) => refuse(ctx, refusal, R::NAME),
+    answer(ctx, R::NAME, || {
+        match execute::<R>(ctx, &arguments)? {
+            Answer::Integer(value) => reply::integer(ctx, value),
+            Answer::Nil => reply::nil(ctx),
+            Answer::Later => {}
+        }
+        Ok(())
+    })
+}
+
+/// Runs the body of a command, which replies unless it is refused. Refusals and panics are answered here.
+pub fn answer(ctx: Context<'_>, command: &str, body: impl FnOnce() -> Result<(), Refusal>) -> c_int {
+    let panicked = guard(command, true, || {
+        if let Err(refusal) = body() {
+            if refusal == Refusal::NotOwner {
+                state::with(|state| count(&mut state.stats.not_owner));
+            }
+            reply::refusal(ctx, refusal, command);
         }
         false
     });
@@ -49,66 +62,88 @@ pub unsafe extern "C" fn run<R: Request>(
     raw::REDISMODULE_OK as c_int
 }
 
-fn refuse(ctx: Context<'_>, refusal: Refusal, command: &str) {
-    if refusal == Refusal::NotOwner {
-        state::with(|state| count(&mut state.stats.not_owner));
-    }
-    reply::refusal(ctx, refusal, command);
-}
-
 fn execute<R: Request>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
     let words = arguments.behind_name().ok_or(Refusal::Syntax)?;
     let (caller, options) = split_request(words)?;
     let request = R::parse(options)?;
     let (Some(name), Some(identity)) = (arguments.text(1), arguments.text(2)) else { return Err(Refusal::Arity) };
+    if request.session().is_some() && ctx.flags().contains(ContextFlags::SCRIPT) {
+        return Err(Refusal::SessionInScript); // There the client is a stand-in.
+    }
 
     let mut key = Key::open(ctx, name, Mode::Write);
     let now = clock::now();
-    // Looked up after the key was opened, which may call back.
-    let queue = queue_of(ctx, name);
-    if let Some(queue) = queue {
-        serve_first_in_line(&mut key, queue, now)?;
-    }
-    let decision = request.decide(&key.read()?, caller, now)?;
-    let answer = match (decision, request.wait()) {
-        (Decision::Done { write, reply }, _) => {
-            carry_out(&mut key, write, identity, queue, now);
-            Answer::Integer(reply)
+    let remembered = Remembered::of(&key);
+    handover::settle(&mut key, remembered, now)?;
+    let outcome = key.read().and_then(|lock| request.decide(&lock, caller, now));
+    let withdrawn = match remembered.queue {
+        Some(_) if request.withdraws(&outcome) => withdraw(&key, caller),
+        _ => Vec::new(),
+    };
+    let answer = match outcome {
+        Ok(Decision::Done { write, reply }) => {
+            update_session(&key, caller, remembered, request.session(), write, reply, now);
+            carry_out(&mut key, write, identity, remembered, now);
+            Ok(Answer::Integer(reply))
         }
-        (Decision::Contended, Some(wait)) if !ctx.flags().contains(ContextFlags::DENY_BLOCKING) => {
-            let target = Target { db: ctx.db(), key: name, caller };
-            blocked::wait(ctx, &target, wait, now)?;
-            Answer::Later
-        }
-        (Decision::Contended, _) => Answer::Nil,
+        Ok(Decision::Contended) => wait_or_nil(&key, caller, request.wait(), now),
+        Err(refusal) => Err(refusal),
     };
     watch_lease(&key);
-    Ok(answer)
+    blocked::answer_withdrawn(withdrawn);
+    answer
 }
 
-fn queue_of(ctx: Context<'_>, name: Text<'_>) -> Option<QueueId> {
-    if state::with(|state| state.room.is_empty()) {
-        return None; // The common case needs neither the database nor a look-up.
+fn wait_or_nil(key: &Key<'_>, caller: &[u8], wait: Option<Wait>, now: UnixMs) -> Result<Answer, Refusal> {
+    let Some(wait) = wait.filter(|_| !key.ctx.flags().contains(ContextFlags::DENY_BLOCKING)) else {
+        return Ok(Answer::Nil);
+    };
+    blocked::wait(key, caller, wait, now).map(|()| Answer::Later)
+}
+
+/// Takes the caller out of the line for this lock. Answers the connections that waited there, to be told last.
+fn withdraw(key: &Key<'_>, caller: &[u8]) -> Vec<ConnectionId> {
+    let (db, name) = (key.ctx.db(), key.name.bytes());
+    state::with(|state| state.room.withdraw(db, name, caller))
+}
+
+/// Keeps the session of the lock in step with what is about to be written, and begins one if that is asked for.
+fn update_session(
+    key: &Key<'_>,
+    caller: &[u8],
+    remembered: Remembered,
+    wanted: Option<(Kind, Lease)>,
+    write: Write,
+    reply: i64,
+    now: UnixMs,
+) {
+    if remembered.session.is_none() && wanted.is_none() {
+        return;
     }
-    let db = ctx.db();
-    state::with(|state| state.room.queue_of(db, name.bytes()))
+    let (db, name, client) = (key.ctx.db(), key.name.bytes(), key.ctx.client_id());
+    state::with(|State { sessions, .. }| {
+        match (write, Lease::from_ms(reply)) {
+            (Write::Take { .. }, _) => sessions.end(db, name),
+            (Write::SetHolds { holds, .. }, _) => sessions.set_holds(db, name, holds),
+            (Write::SetLease(_), Some(remaining)) => sessions.set_lease(db, name, remaining, now),
+            _ => {}
+        }
+        if let Some((kind, lease)) = wanted {
+            let (key, owner) = (name.into(), caller.into());
+            sessions.begin(Begin { db, key, kind, owner, holds: reply, lease, client }, now);
+        }
+    });
 }
 
-/// A lock that has come free unnoticed so far goes to the first in line before this request is heard: nobody overtakes.
-fn serve_first_in_line(key: &mut Key<'_>, queue: QueueId, now: UnixMs) -> Result<(), Refusal> {
-    if key.read()? == Lock::Free {
-        let cause = state::with(|state| state.room.cause_of(queue));
-        hand_over(key, queue, cause, now);
-        alarm::set();
-    }
-    Ok(())
-}
-
-fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, queue: Option<QueueId>, now: UnixMs) {
+fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Remembered, now: UnixMs) {
     match write {
         Write::Take { kind, lease_end } => {
             effect::grant(key, kind, caller, lease_end);
             state::with(|state| count(&mut state.stats.granted_at_once));
+            if remembered.queue.is_some() {
+                let (db, name) = (key.ctx.db(), key.name.bytes());
+                state::with(|state| state.room.forget(db, name, kind, caller.bytes()));
+            }
         }
         Write::Confirm { lease_end } => {
             if let Some(end) = lease_end {
@@ -118,20 +153,18 @@ fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, queue: Option<Qu
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => effect::set_lease(key, end),
-        Write::Free => {
-            let handed = queue.is_some_and(|queue| hand_over(key, queue, Cause::Release, now));
-            if !handed {
-                effect::free(key);
-            }
-        }
+        Write::Free => handover::release(key, remembered, Cause::Release, now),
     }
 }
 
-/// Where somebody waits for the lock, the alarm follows the end of its lease.
+/// Where the module remembers anything, the alarm follows the lease.
 fn watch_lease(key: &Key<'_>) {
-    if let Some(queue) = queue_of(key.ctx, key.name) {
+    let remembered = Remembered::of(key);
+    if let Some(queue) = remembered.queue {
         let lease_end = key.expiry();
         state::with(|state| state.room.review_after(queue, lease_end));
+    }
+    if remembered.is_something() {
         alarm::set();
     }
 }

@@ -1,30 +1,78 @@
-//! The hand-over: a lock that is free goes to the first in line, in the same step.
+//! To whom a lock goes that has come free: to the session that lost it, else to the first in line, in the same step.
 
-use super::blocked::{self, Granting, Stage};
+use super::blocked;
 use super::effect;
 use super::key::Key;
+use super::remembered::Remembered;
 use super::state;
 use super::text::OwnedText;
-use crate::core::{Cause, QueueId, UnixMs};
+use crate::core::{Cause, Kind, Lock, QueueId, Refusal, Session, SessionId, UnixMs};
 
-/// Gives the lock to the first in line, whoever the key still names, and answers that client. `false`: nobody waits
+/// Sees to a lock that has come free unnoticed so far, before anybody else is heard: nobody overtakes.
+pub fn settle(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) -> Result<(), Refusal> {
+    if remembered.is_something() && key.read()? == Lock::Free {
+        serve(key, remembered, now);
+    }
+    Ok(())
+}
+
+/// Gives a lock that is free to whom it is due, if to anybody.
+pub fn serve(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) {
+    if let Some(session) = remembered.session {
+        give_back(key, session, now);
+    } else if let Some(queue) = remembered.queue {
+        let cause = state::with(|state| state.room.cause_of(queue));
+        hand_over(key, queue, cause, now);
+    }
+}
+
+/// Frees a lock that is held: the first in line takes it over, or the key is deleted.
+pub fn release(key: &mut Key<'_>, remembered: Remembered, cause: Cause, now: UnixMs) {
+    if remembered.session.is_some() {
+        end_session(key);
+    }
+    let handed = remembered.queue.is_some_and(|queue| hand_over(key, queue, cause, now));
+    if !handed {
+        effect::free(key);
+    }
+}
+
+/// Ends the session of a lock, if it has one.
+pub fn end_session(key: &Key<'_>) {
+    let (db, name) = (key.ctx.db(), key.name.bytes());
+    state::with(|state| state.sessions.end(db, name));
+}
+
+/// Gives the lock to the first in line, whoever the key still names, and answers its clients. `false`: nobody waits
 /// after all, and nothing was done.
-pub fn hand_over(key: &mut Key<'_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
-    let next = state::with(|state| {
-        let lock = state.room.lock_of(queue)?;
-        state.room.serve_first(queue).map(|grant| (lock, grant))
-    });
-    let Some(((db, key_name), grant)) = next else { return false };
-    let claim = grant.claim;
-    let lease_end = claim.lease.map(|lease| lease.from_now(now));
-    effect::grant(key, claim.kind, *OwnedText::new(key.ctx, &claim.owner), lease_end);
+fn hand_over(key: &mut Key<'_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
+    let Some(grant) = state::with(|state| state.room.serve_first(queue)) else { return false };
+    let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
+    effect::grant(key, grant.claim.kind, *OwnedText::new(key.ctx, &grant.claim.owner), lease_end);
     state::with(|state| {
         state.stats.handed_over(cause, now.saturating_sub(grant.since));
         state.room.review_after(queue, lease_end);
+        state.sessions.end(grant.db, &grant.key);
     });
-    blocked::answer(
-        grant.connection,
-        Stage::Granted(Granting { db, key: key_name, kind: claim.kind, owner: claim.owner }),
-    );
+    blocked::answer_grant(grant, now);
     true
+}
+
+/// Gives the lock back to a session whose lease ended although a connection is open.
+fn give_back(key: &mut Key<'_>, id: SessionId, now: UnixMs) {
+    let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
+    let Session { kind, owner, holds, lease, .. } = session;
+    let owner = OwnedText::new(key.ctx, &owner);
+    let lease_end = Some(lease.from_now(now));
+    match kind {
+        Kind::Mutex => effect::grant(key, kind, *owner, lease_end),
+        Kind::Reentrant => effect::set_holds(key, *owner, holds, lease_end),
+    }
+    let queue = Remembered::of(key).queue;
+    state::with(|state| {
+        state.sessions.renew_later(id, now);
+        if let Some(queue) = queue {
+            state.room.review_after(queue, lease_end);
+        }
+    });
 }

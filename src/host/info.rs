@@ -38,6 +38,7 @@ fn fields() -> Vec<(String, u64)> {
         let stats = &state.stats;
         let mut fields = vec![
             ("waiters".to_owned(), state.room.waiting() as u64),
+            ("sessions".to_owned(), state.sessions.len() as u64),
             ("granted_at_once".to_owned(), stats.granted_at_once),
             ("granted_after_waiting".to_owned(), stats.granted_after_waiting()),
             ("timed_out".to_owned(), stats.timed_out),

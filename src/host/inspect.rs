@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use super::clock;
 use super::context::Context;
-use super::guard::guard;
+use super::execute::answer;
 use super::key::{Key, Mode};
 use super::reply;
 use super::state::{self, State};
@@ -22,16 +22,7 @@ pub unsafe extern "C" fn run<I: Inspection>(
 ) -> c_int {
     // SAFETY: the server's own context and arguments, valid while this command runs.
     let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    let panicked = guard(I::NAME, true, || {
-        if let Err(refusal) = inspect::<I>(ctx, &arguments) {
-            reply::refusal(ctx, refusal, I::NAME);
-        }
-        false
-    });
-    if panicked {
-        reply::error(ctx, "ERR internal error of redis-lock, see the server's log");
-    }
-    raw::REDISMODULE_OK as c_int
+    answer(ctx, I::NAME, || inspect::<I>(ctx, &arguments))
 }
 
 fn inspect<I: Inspection>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<(), Refusal> {
@@ -42,12 +33,14 @@ fn inspect<I: Inspection>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result
 
     let key = Key::open(ctx, name, Mode::Read);
     let (lock, now, db) = (key.read()?, clock::now(), ctx.db());
-    let report = state::with(|State { room, blocked, .. }| {
+    let report = state::with(|State { room, blocked, sessions, .. }| {
         let queue = room.queue_of(db, name.bytes());
+        let session = sessions.of(db, name.bytes()).and_then(|id| sessions.get(id));
         let waiters = queue.into_iter().flat_map(|queue| room.waiters(queue));
         let sight = Sight {
             lock: &lock,
             now,
+            session: session.map_or_else(Vec::new, |session| session.clients.iter().copied().collect()),
             waiting: queue.map_or(0, |queue| room.waiting_for(queue)),
             waiters: waiters.map(|waiter| {
                 let client = blocked.client_id(waiter.connection);

@@ -10,23 +10,26 @@ use std::ptr;
 use redis_module::raw;
 
 use super::alarm;
-use super::blocked::{self, Granting, Stage, Undelivered};
+use super::blocked::{self, Stage};
 use super::clock;
+use super::config;
 use super::context::Context;
-use super::effect;
 use super::guard::guard;
-use super::handover::hand_over;
+use super::handover;
 use super::key::{Key, Mode};
 use super::permission;
+use super::remembered::Remembered;
+use super::renewal;
 use super::state;
+use super::takeback;
 use super::text::OwnedText;
-use crate::core::{Cause, Due, Lock, QueueId, Timely, UnixMs, count};
+use crate::core::{Due, QueueId, Timely, UnixMs, count};
 
 /// How much is done at a stretch before the server may attend to its clients again.
 const BATCH: usize = 1000;
 
 /// When to try again what the server does not allow now, in milliseconds.
-const RETRY_MS: i64 = 20;
+pub const RETRY_MS: i64 = 20;
 
 /// Has the pump run as soon as the server can: behind the command that is running, else in the next loop round.
 pub fn queue(ctx: Context<'_>) {
@@ -60,19 +63,19 @@ unsafe extern "C" fn on_job_freed(_data: *mut c_void) {}
 /// Does what is due, and sets the alarm for the rest.
 pub fn run(ctx: Context<'_>) {
     let writable = permission::server_takes_writes(ctx);
-    let timely = if writable { Timely::All } else { Timely::DeadlinesOnly };
+    let timely = if writable { Timely::All } else { Timely::Unwritten };
     for _ in 0..BATCH {
         let now = clock::now();
-        if let Some(granting) = writable.then(|| next_undelivered(now)).flatten() {
-            take_back(ctx, granting, now);
-            continue;
-        }
-        match state::with(|state| state.room.pop_due(now, timely)) {
+        let wrote = writable && write_one(ctx, now);
+        let keep_until = config::kept_until(now);
+        match state::with(|state| state.room.pop_due(now, timely, keep_until)) {
             Some(Due::Review(queue)) => review(ctx, queue, now),
             Some(Due::TimedOut(connection)) => {
                 state::with(|state| count(&mut state.stats.timed_out));
                 blocked::answer(connection, Stage::Over);
             }
+            Some(Due::Dropped) => {}
+            None if wrote => {}
             None => break,
         }
     }
@@ -81,10 +84,24 @@ pub fn run(ctx: Context<'_>) {
     } else {
         let retry = clock::now().saturating_add(RETRY_MS);
         alarm::set_for(state::with(|state| {
-            let idle = state.room.is_empty() && state.undelivered.is_empty();
-            (!idle).then(|| state.room.next_due(timely).map_or(retry, |deadline| deadline.min(retry)))
+            let nothing_to_do = state.is_idle() && state.take_backs.is_empty();
+            (!nothing_to_do).then(|| state.room.next_due(timely).map_or(retry, |next| next.min(retry)))
         }));
     }
+}
+
+/// Takes one lock back and renews one lease, if any are due. Answers whether there was anything to do.
+fn write_one(ctx: Context<'_>, now: UnixMs) -> bool {
+    let take_back = takeback::next(now);
+    let renewal = state::with(|state| state.sessions.pop_due(now));
+    let wrote = take_back.is_some() || renewal.is_some();
+    if let Some(take_back) = take_back {
+        takeback::carry_out(ctx, take_back, now);
+    }
+    if let Some(session) = renewal {
+        renewal::carry_out(ctx, session, now);
+    }
+    wrote
 }
 
 /// Looks at a lock that may have come free, and serves the first in line if it has.
@@ -107,40 +124,7 @@ fn review(ctx: Context<'_>, queue: QueueId, now: UnixMs) {
     if !permission::write_is_welcome(ctx, *name, None) {
         return state::with(|state| state.room.review_at(queue, later));
     }
-    let cause = state::with(|state| state.room.cause_of(queue));
-    hand_over(&mut Key::open(ctx, *name, Mode::Write), queue, cause, now);
-}
-
-fn next_undelivered(now: UnixMs) -> Option<Granting> {
-    state::with(|state| {
-        let due = state.undelivered.iter().position(|undelivered| undelivered.due <= now)?;
-        Some(state.undelivered.swap_remove(due).granting)
-    })
-}
-
-/// Takes a lock back from a client that was gone before it heard of it.
-fn take_back(ctx: Context<'_>, granting: Granting, now: UnixMs) {
-    ctx.select_db(granting.db);
-    let name = OwnedText::new(ctx, &granting.key);
-    let still_theirs = |mode| {
-        let key = Key::open(ctx, *name, mode);
-        let theirs = match key.read() {
-            Ok(Lock::Held(held)) => *held.owner == *granting.owner && held.kind == granting.kind && held.holds == 1,
-            _ => false,
-        };
-        theirs.then_some(key)
-    };
-    if still_theirs(Mode::Read).is_none() {
-        return;
-    }
-    if !permission::slot_is_ours(ctx, *name) || !permission::write_is_welcome(ctx, *name, Some(granting.kind)) {
-        let due = now.saturating_add(RETRY_MS);
-        return state::with(|state| state.undelivered.push(Undelivered { granting, due }));
-    }
-    let Some(mut key) = still_theirs(Mode::Write) else { return };
-    let queue = state::with(|state| state.room.queue_of(granting.db, &granting.key));
-    let handed = queue.is_some_and(|queue| hand_over(&mut key, queue, Cause::Disconnect, now));
-    if !handed {
-        effect::free(&mut key);
-    }
+    let mut key = Key::open(ctx, *name, Mode::Write);
+    let remembered = Remembered::of(&key);
+    handover::serve(&mut key, remembered, now);
 }

@@ -6,8 +6,8 @@ use std::ptr;
 use redis_module::raw;
 
 use super::context::Context;
-use super::{execute, inspect};
-use crate::command::table::{ACL_CATEGORY, Access, Argument, COMMANDS, Code, Command, SINCE, Shape};
+use super::{execute, fence, inspect};
+use crate::command::table::{ACL_CATEGORY, Access, Argument, COMMANDS, Code, Command, Keys, SINCE, Shape};
 use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -24,6 +24,7 @@ fn handler(code: Code) -> raw::RedisModuleCmdFunc {
         Code::Reenter => execute::run::<Reenter>,
         Code::Release => execute::run::<Release>,
         Code::Extend => execute::run::<Extend>,
+        Code::Fence => fence::run,
         Code::Info => inspect::run::<Info>,
         Code::Waiters => inspect::run::<Waiters>,
     })
@@ -31,10 +32,18 @@ fn handler(code: Code) -> raw::RedisModuleCmdFunc {
 
 fn create(ctx: Context<'_>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
     let (name, flags) = (CString::new(command.name).ok()?, CString::new(command.flags).ok()?);
-    // SAFETY: called while loading; the server copies name and flags. The one key is the first argument.
+    let Keys { first, last, step, .. } = command.keys;
+    // SAFETY: called while loading; the server copies name and flags.
     unsafe {
-        let created =
-            api!(RedisModule_CreateCommand(ctx.raw(), name.as_ptr(), handler(command.code), flags.as_ptr(), 1, 1, 1,));
+        let created = api!(RedisModule_CreateCommand(
+            ctx.raw(),
+            name.as_ptr(),
+            handler(command.code),
+            flags.as_ptr(),
+            first,
+            last,
+            step
+        ));
         if created != OK {
             return None;
         }
@@ -45,7 +54,7 @@ fn create(ctx: Context<'_>, command: &Command) -> Option<*mut raw::RedisModuleCo
 /// Arity, key specification, ACL categories and documentation.
 fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool {
     let mut strings = Strings::default();
-    let mut key_specs = [key_spec(command.access), end_of_list()];
+    let mut key_specs = [key_spec(&command.keys), end_of_list()];
     let mut lists = Vec::new();
     let info = raw::RedisModuleCommandInfo {
         version: &VERSION.0,
@@ -91,8 +100,8 @@ impl Strings {
     }
 }
 
-fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
-    let flags = match access {
+fn key_spec(keys: &Keys) -> raw::RedisModuleCommandKeySpec {
+    let flags = match keys.access {
         Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
         Access::Update => {
             raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
@@ -104,9 +113,12 @@ fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
     let mut spec = end_of_list();
     spec.flags = u64::from(flags);
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    spec.bs.index.pos = 1;
+    spec.bs.index.pos = keys.first;
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey: 0, keystep: 1, limit: 0 };
+    // The server counts the last key from the first.
+    let lastkey = keys.last.saturating_sub(keys.first);
+    spec.fk.range =
+        raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 { lastkey, keystep: keys.step, limit: 0 };
     spec
 }
 

@@ -6,15 +6,17 @@ use std::ptr;
 use redis_module::raw::RedisModuleString;
 
 use super::alarm::Alarm;
-use super::blocked::{BlockedClients, Undelivered};
-use crate::core::{Stats, WaitingRoom};
+use super::blocked::BlockedClients;
+use super::takeback::TakeBack;
+use crate::core::{Sessions, Stats, WaitingRoom};
 
-/// The module's memory. A lock that nobody waits for leaves nothing here.
+/// The module's memory. A lock that nobody waits for and that has no session leaves nothing here.
 pub struct State {
     pub room: WaitingRoom,
     pub blocked: BlockedClients,
-    /// Grants whose client was gone before the answer was.
-    pub undelivered: Vec<Undelivered>,
+    pub sessions: Sessions,
+    /// Locks that are to be taken from connections that are gone.
+    pub take_backs: Vec<TakeBack>,
     pub alarm: Alarm,
     pub stats: Stats,
     /// The name, as the server's string, of the key whose events are of our own making right now; null: of none.
@@ -28,12 +30,18 @@ impl State {
         Self {
             room: WaitingRoom::new(),
             blocked: BlockedClients::new(),
-            undelivered: Vec::new(),
+            sessions: Sessions::new(),
+            take_backs: Vec::new(),
             alarm: Alarm::new(),
             stats: Stats::new(),
             own_event: ptr::null(),
             pump_queued: false,
         }
+    }
+
+    /// Whether nobody waits for any lock, and no lock belongs to a connection.
+    pub fn is_idle(&self) -> bool {
+        self.room.is_empty() && self.sessions.is_empty()
     }
 }
 

@@ -29,7 +29,7 @@ fn a_free_lock_is_taken_with_a_lease_from_now() {
     assert_eq!(acquire(&Lock::Free, b"me", lease(500), false, NOW), done(write, 1));
     assert_eq!(acquire(&Lock::Free, b"me", lease(500), true, NOW), done(write, 1));
     let write = Write::Take { kind: Kind::Reentrant, lease_end: None };
-    assert_eq!(reenter(&Lock::Free, b"me", None, NOW), Ok(done(write, 1)));
+    assert_eq!(reenter(&Lock::Free, b"me", None, None, NOW), Ok(done(write, 1)));
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn the_same_token_is_the_same_caller_unless_it_asks_for_a_fresh_grant() {
 #[test]
 fn the_two_kinds_exclude_each_other_even_for_one_identity() {
     assert_eq!(acquire(&held(Kind::Reentrant, 1, None), b"me", None, false, NOW), Decision::Contended);
-    assert_eq!(reenter(&held(Kind::Mutex, 1, None), b"me", None, NOW), Ok(Decision::Contended));
+    assert_eq!(reenter(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), Ok(Decision::Contended));
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn an_inner_lease_only_lengthens_the_outer_one() {
 
     let lock = held(Kind::Reentrant, 2, Some(NOW + 100));
     let shorter = Write::SetHolds { holds: 3, lease_end: None };
-    assert_eq!(reenter(&lock, b"me", lease(50), NOW), Ok(done(shorter, 3)));
+    assert_eq!(reenter(&lock, b"me", lease(50), None, NOW), Ok(done(shorter, 3)));
     let longer = Write::SetHolds { holds: 1, lease_end: Some(NOW + 200) };
-    assert_eq!(release(&lock, b"me", lease(200), NOW), Ok(done(longer, 1)));
+    assert_eq!(release(&lock, b"me", lease(200), None, NOW), Ok(done(longer, 1)));
 }
 
 #[test]
@@ -67,32 +67,32 @@ fn a_lock_without_a_lease_is_given_none() {
         done(Write::Confirm { lease_end: None }, 1)
     );
     let write = Write::SetHolds { holds: 2, lease_end: None };
-    assert_eq!(reenter(&held(Kind::Reentrant, 1, None), b"me", lease(50), NOW), Ok(done(write, 2)));
+    assert_eq!(reenter(&held(Kind::Reentrant, 1, None), b"me", lease(50), None, NOW), Ok(done(write, 2)));
     assert_eq!(extend(&held(Kind::Mutex, 1, None), b"me", Lease(50), false, NOW), Err(Refusal::NoLease));
 }
 
 #[test]
 fn holds_that_would_overflow_are_refused() {
     let lock = held(Kind::Reentrant, i64::MAX, None);
-    assert_eq!(reenter(&lock, b"me", None, NOW), Err(Refusal::HoldOverflow));
+    assert_eq!(reenter(&lock, b"me", None, None, NOW), Err(Refusal::Overflow));
 }
 
 #[test]
 fn the_last_release_frees_and_an_earlier_one_counts_down() {
-    assert_eq!(release(&held(Kind::Mutex, 1, None), b"me", None, NOW), Ok(done(Write::Free, 0)));
-    assert_eq!(release(&held(Kind::Reentrant, 1, None), b"me", lease(9), NOW), Ok(done(Write::Free, 0)));
+    assert_eq!(release(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), Ok(done(Write::Free, 0)));
+    assert_eq!(release(&held(Kind::Reentrant, 1, None), b"me", lease(9), None, NOW), Ok(done(Write::Free, 0)));
     let write = Write::SetHolds { holds: 1, lease_end: None };
-    assert_eq!(release(&held(Kind::Reentrant, 2, None), b"me", None, NOW), Ok(done(write, 1)));
+    assert_eq!(release(&held(Kind::Reentrant, 2, None), b"me", None, None, NOW), Ok(done(write, 1)));
 }
 
 #[test]
 fn only_the_holder_releases_and_extends() {
     for kind in [Kind::Mutex, Kind::Reentrant] {
         let lock = held(kind, 1, Some(NOW + 1));
-        assert_eq!(release(&lock, b"you", None, NOW), Err(Refusal::NotOwner));
+        assert_eq!(release(&lock, b"you", None, None, NOW), Err(Refusal::NotOwner));
         assert_eq!(extend(&lock, b"you", Lease(1), false, NOW), Err(Refusal::NotOwner));
     }
-    assert_eq!(release(&Lock::Free, b"me", None, NOW), Err(Refusal::NotHeld));
+    assert_eq!(release(&Lock::Free, b"me", None, None, NOW), Err(Refusal::NotHeld));
     assert_eq!(extend(&Lock::Free, b"me", Lease(1), false, NOW), Err(Refusal::NotHeld));
 }
 
@@ -107,4 +107,56 @@ fn extend_sets_the_lease_exactly_and_add_lengthens_what_remains() {
 fn a_lease_beyond_the_calendar_is_refused_and_not_wrapped() {
     let lock = held(Kind::Mutex, 1, Some(i64::MAX - 5));
     assert_eq!(extend(&lock, b"me", Lease(6), true, NOW), Err(Refusal::InvalidExpire));
+}
+
+fn hold(number: i64) -> Option<Hold> {
+    Hold::from_number(number)
+}
+
+#[test]
+fn a_hold_is_counted_from_one() {
+    assert_eq!(hold(0), None);
+    assert_eq!(hold(-1), None);
+    assert!(hold(1).is_some());
+}
+
+#[test]
+fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
+    let lock = held(Kind::Reentrant, 2, Some(NOW + 100));
+    let next = Write::SetHolds { holds: 3, lease_end: None };
+    assert_eq!(reenter(&lock, b"me", None, hold(3), NOW), Ok(done(next, 3)));
+    let again = Write::Confirm { lease_end: Some(NOW + 200) };
+    assert_eq!(reenter(&lock, b"me", lease(200), hold(2), NOW), Ok(done(again, 2)));
+    for number in [1, 4, i64::MAX] {
+        assert_eq!(reenter(&lock, b"me", None, hold(number), NOW), Err(Refusal::HoldMismatch), "{number}");
+    }
+}
+
+#[test]
+fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() {
+    let taken = Write::Take { kind: Kind::Reentrant, lease_end: None };
+    assert_eq!(reenter(&Lock::Free, b"me", None, hold(1), NOW), Ok(done(taken, 1)));
+    assert_eq!(reenter(&Lock::Free, b"me", None, hold(2), NOW), Err(Refusal::NotHeld));
+    for lock in [held(Kind::Mutex, 1, None), held(Kind::Reentrant, 2, None)] {
+        assert_eq!(reenter(&lock, b"you", None, hold(1), NOW), Ok(Decision::Contended));
+        assert_eq!(reenter(&lock, b"you", None, hold(2), NOW), Err(Refusal::NotOwner));
+    }
+}
+
+#[test]
+fn a_numbered_release_counts_once_however_often_it_is_sent() {
+    let lock = held(Kind::Reentrant, 2, None);
+    let next = Write::SetHolds { holds: 1, lease_end: None };
+    assert_eq!(release(&lock, b"me", None, hold(2), NOW), Ok(done(next, 1)));
+    assert_eq!(release(&lock, b"me", None, hold(3), NOW), Ok(done(Write::Confirm { lease_end: None }, 2)));
+    assert_eq!(release(&lock, b"me", None, hold(1), NOW), Err(Refusal::HoldMismatch));
+    assert_eq!(release(&lock, b"me", None, hold(4), NOW), Err(Refusal::HoldMismatch));
+}
+
+#[test]
+fn a_mutex_has_one_hold() {
+    let lock = held(Kind::Mutex, 1, None);
+    assert_eq!(release(&lock, b"me", None, hold(1), NOW), Ok(done(Write::Free, 0)));
+    assert_eq!(release(&lock, b"me", None, hold(3), NOW), Err(Refusal::HoldMismatch));
+    assert_eq!(release(&Lock::Free, b"me", None, hold(1), NOW), Err(Refusal::NotHeld));
 }

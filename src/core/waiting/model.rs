@@ -1,7 +1,7 @@
-//! Random histories against a model that is too simple to be wrong: one list of waiters a lock, searched from the front.
+//! Random histories against a model that is too simple to be wrong: one list of places a lock, searched from the front.
 //!
 //! A tiny server drives the real core the way the host does, over a keyspace that is a map. After every step the two
-//! must agree on who holds, who waits in which order, and who was told what.
+//! must agree on who holds, who waits in which order, whose place is kept, and who was told what.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::{Decision, Held, Lock, Write, acquire, reenter, release};
+use crate::core::{Decision, Held, Lease, Lock, Write, acquire, reenter, release};
 
 const KEYS: u8 = 3;
+const GRACE_MS: i64 = 15;
 
 /// What happens next. `key` and `who` are small, so that histories collide.
 #[derive(Clone, Debug)]
@@ -43,89 +44,123 @@ enum Event {
 enum Answer {
     Granted,
     Nil,
-    /// The client went away or was refused: no answer that matters.
+    /// The client went away: no answer that matters.
     Gone,
 }
 
 type Holder = (Kind, u8, i64, Option<UnixMs>);
 
-/// The naive model: holders by key, and for each key the waiters in a list.
+/// The naive model: holders by key, and for each key the places in a list.
 #[derive(Default)]
 struct Model {
     holders: BTreeMap<u8, Holder>,
-    line: BTreeMap<u8, Vec<Waiting>>,
+    line: BTreeMap<u8, Vec<Turn>>,
     answers: BTreeMap<u64, Answer>,
 }
 
-struct Waiting {
-    connection: u64,
+struct Turn {
     kind: Kind,
     who: u8,
     lease_ms: Option<i64>,
-    deadline: Option<UnixMs>,
+    /// Connection and deadline of each request.
+    requests: Vec<(u64, Option<UnixMs>)>,
+    /// When it is dropped, if it is away.
+    kept_until: UnixMs,
+}
+
+impl Turn {
+    fn is_present(&self) -> bool {
+        !self.requests.is_empty()
+    }
 }
 
 impl Model {
     fn request(&mut self, connection: u64, now: UnixMs, event: &Event) {
         let &Event::Acquire { kind, key, who, lease_ms, block_ms } = event else { return };
         let mine = |holder: &Holder| holder.0 == kind && holder.1 == who;
-        match self.holders.get_mut(&key) {
-            None => {
+        let answer = match (self.holders.get_mut(&key), block_ms) {
+            (None, _) => {
                 self.holders.insert(key, (kind, who, 1, lease_ms.map(|ms| now + ms)));
-                self.answers.insert(connection, Answer::Granted);
+                self.forget(key, |turn| turn.kind == kind && turn.who == who);
+                Answer::Granted
             }
-            Some(holder) if mine(holder) => {
-                if kind == Kind::Reentrant {
-                    holder.2 += 1;
-                }
+            (Some(holder), _) if mine(holder) => {
+                holder.2 += i64::from(kind == Kind::Reentrant);
                 holder.3 = holder.3.map(|end| end.max(lease_ms.map_or(end, |ms| now + ms)));
-                self.answers.insert(connection, Answer::Granted);
+                Answer::Granted
             }
-            Some(_) => match block_ms {
-                None => _ = self.answers.insert(connection, Answer::Nil),
-                Some(ms) => {
-                    let deadline = (ms > 0).then(|| now + ms);
-                    self.line.entry(key).or_default().push(Waiting { connection, kind, who, lease_ms, deadline });
-                }
-            },
+            (Some(_), None) => Answer::Nil,
+            (Some(_), Some(ms)) => return self.wait(connection, now, event, (ms > 0).then(|| now + ms)),
+        };
+        self.answers.insert(connection, answer);
+    }
+
+    fn wait(&mut self, connection: u64, _now: UnixMs, event: &Event, deadline: Option<UnixMs>) {
+        let &Event::Acquire { kind, key, who, lease_ms, .. } = event else { return };
+        let line = self.line.entry(key).or_default();
+        match line.iter_mut().find(|turn| turn.kind == kind && turn.who == who) {
+            Some(turn) => {
+                turn.requests.push((connection, deadline));
+                turn.lease_ms = turn.lease_ms.map(|present| present.max(lease_ms.unwrap_or(present)));
+            }
+            None => line.push(Turn { kind, who, lease_ms, requests: vec![(connection, deadline)], kept_until: 0 }),
         }
     }
 
+    fn forget(&mut self, key: u8, which: impl Fn(&Turn) -> bool) {
+        let line = self.line.entry(key).or_default();
+        for (connection, _) in line.iter().filter(|turn| which(turn)).flat_map(|turn| &turn.requests) {
+            self.answers.insert(*connection, Answer::Nil);
+        }
+        line.retain(|turn| !which(turn));
+    }
+
     fn release(&mut self, key: u8, who: u8, now: UnixMs) {
-        if let Some(holder) = self.holders.get_mut(&key).filter(|holder| holder.1 == who) {
-            holder.2 -= 1;
-            if holder.2 == 0 {
-                self.free(key, now);
+        let remaining = match self.holders.get_mut(&key).filter(|holder| holder.1 == who) {
+            Some(holder) => {
+                holder.2 -= 1;
+                holder.2
             }
+            None => return self.forget(key, |turn| turn.who == who),
+        };
+        if remaining == 0 {
+            self.forget(key, |turn| turn.who == who);
+            self.free(key, now);
         }
     }
 
     fn free(&mut self, key: u8, now: UnixMs) {
         self.holders.remove(&key);
-        let Some(line) = self.line.get_mut(&key).filter(|line| !line.is_empty()) else { return };
-        let first = line.remove(0);
+        let line = self.line.entry(key).or_default();
+        let Some(first) = line.iter().position(Turn::is_present) else { return };
+        let first = line.remove(first);
         self.holders.insert(key, (first.kind, first.who, 1, first.lease_ms.map(|ms| now + ms)));
-        self.answers.insert(first.connection, Answer::Granted);
+        self.answers.extend(first.requests.into_iter().map(|(connection, _)| (connection, Answer::Granted)));
     }
 
-    fn leave(&mut self, connection: u64, answer: Answer) {
-        for line in self.line.values_mut() {
-            line.retain(|waiting| waiting.connection != connection);
+    fn leave(&mut self, connection: u64, now: UnixMs, answer: Answer) {
+        for turn in self.line.values_mut().flatten().filter(|turn| turn.is_present()) {
+            turn.requests.retain(|(other, _)| *other != connection);
+            turn.kept_until = now + GRACE_MS;
         }
         self.answers.insert(connection, answer);
     }
 
     /// Lets one millisecond pass: leases that have ended go first, then deadlines.
     fn tick(&mut self, now: UnixMs) {
-        let ended: Vec<u8> =
-            self.holders.iter().filter(|(_, h)| h.3.is_some_and(|end| now > end)).map(|(k, _)| *k).collect();
+        let has_ended = |holder: &Holder| holder.3.is_some_and(|end| now > end);
+        let ended: Vec<u8> = self.holders.iter().filter(|(_, holder)| has_ended(holder)).map(|(key, _)| *key).collect();
         for key in ended {
             self.free(key, now);
         }
-        let late = |waiting: &&Waiting| waiting.deadline.is_some_and(|deadline| now > deadline);
-        let out: Vec<u64> = self.line.values().flatten().filter(late).map(|waiting| waiting.connection).collect();
-        for connection in out {
-            self.leave(connection, Answer::Nil);
+        let requests = self.line.values().flatten().flat_map(|turn| &turn.requests);
+        let late = requests.filter(|(_, deadline)| deadline.is_some_and(|deadline| now > deadline));
+        let late: Vec<u64> = late.map(|(connection, _)| *connection).collect();
+        for connection in late {
+            self.leave(connection, now, Answer::Nil);
+        }
+        for line in self.line.values_mut() {
+            line.retain(|turn| turn.is_present() || turn.kept_until > now);
         }
     }
 }
@@ -140,7 +175,8 @@ struct Server {
 
 impl Server {
     fn new() -> Self {
-        Self { keys: BTreeMap::new(), room: WaitingRoom::new(), requests: BTreeMap::new(), answers: BTreeMap::new() }
+        let (keys, requests, answers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { keys, room: WaitingRoom::new(), requests, answers }
     }
 
     fn lock(&self, key: u8) -> Lock<'static> {
@@ -158,7 +194,7 @@ impl Server {
         let lease = lease_ms.and_then(Lease::from_ms);
         let decision = match kind {
             Kind::Mutex => acquire(&self.lock(key), &[who], lease, false, now),
-            Kind::Reentrant => reenter(&self.lock(key), &[who], lease, now).unwrap(),
+            Kind::Reentrant => reenter(&self.lock(key), &[who], lease, None, now).unwrap(),
         };
         match (decision, block_ms) {
             (Decision::Done { write, .. }, _) => {
@@ -169,17 +205,28 @@ impl Server {
             (Decision::Contended, Some(ms)) => {
                 let claim = Claim { kind, owner: [who].into(), lease };
                 let deadline = (ms > 0).then(|| now + ms);
-                let request = self.room.join((0, &[key]), claim, ConnectionId(connection), now, deadline).unwrap();
-                self.requests.insert(connection, request);
+                let join = Join { db: 0, key: &[key], claim, connection: ConnectionId(connection), now, deadline };
+                self.requests.insert(connection, self.room.join(join, usize::MAX).unwrap().request);
             }
         }
         self.watch(key);
     }
 
     fn release(&mut self, key: u8, who: u8, now: UnixMs) {
-        if let Ok(Decision::Done { write, .. }) = release(&self.lock(key), &[who], None, now) {
-            self.write(key, &[who], write, now);
-            self.watch(key);
+        match release(&self.lock(key), &[who], None, None, now) {
+            Ok(Decision::Done { write: Write::Free, .. }) => {
+                self.withdraw(key, &[who]);
+                self.free(key, now);
+            }
+            Ok(Decision::Done { write, .. }) => self.write(key, &[who], write, now),
+            _ => self.withdraw(key, &[who]),
+        }
+        self.watch(key);
+    }
+
+    fn withdraw(&mut self, key: u8, owner: &[u8]) {
+        for connection in self.room.withdraw(0, &[key], owner) {
+            self.answer(connection.0, Answer::Nil);
         }
     }
 
@@ -192,6 +239,7 @@ impl Server {
             Write::Take { kind, lease_end } => {
                 let held = Held { kind, owner: Cow::Owned(owner.to_vec()), holds: 1, lease_end };
                 assert_eq!(self.keys.insert(key, held), None, "a lock was taken from its holder");
+                self.room.forget(0, &[key], kind, owner);
             }
             Write::SetHolds { holds, lease_end } => {
                 let held = self.keys.get_mut(&key).unwrap();
@@ -209,7 +257,9 @@ impl Server {
         let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
         let owner = Cow::Owned(grant.claim.owner.to_vec());
         self.keys.insert(key, Held { kind: grant.claim.kind, owner, holds: 1, lease_end });
-        self.answer(grant.connection.0, Answer::Granted);
+        for connection in grant.connections {
+            self.answer(connection.0, Answer::Granted);
+        }
     }
 
     fn watch(&mut self, key: u8) {
@@ -218,19 +268,20 @@ impl Server {
         }
     }
 
-    fn leave(&mut self, connection: u64) {
+    fn leave(&mut self, connection: u64, now: UnixMs) {
         let request = self.requests.get(&connection).copied().unwrap();
-        assert_eq!(self.room.leave(request), Some(ConnectionId(connection)));
+        assert_eq!(self.room.leave(request, Some(now + GRACE_MS)), Some(ConnectionId(connection)));
         self.answer(connection, Answer::Gone);
     }
 
     fn tick(&mut self, now: UnixMs) {
         // Locks that nobody waits for expire too, only unseen.
-        self.keys.retain(|key, held| {
-            self.room.queue_of(0, &[*key]).is_some() || held.lease_end.is_none_or(|end| now <= end)
-        });
-        while let Some(due) = self.room.pop_due(now, Timely::All) {
+        let watched = |key: u8| self.room.queue_of(0, &[key]).is_some_and(|queue| self.room.waiting_for(queue) > 0);
+        let unseen = |key: u8, held: &Held<'_>| !watched(key) && held.lease_end.is_some_and(|end| now > end);
+        self.keys.retain(|key, held| !unseen(*key, held));
+        while let Some(due) = self.room.pop_due(now, Timely::All, Some(now + GRACE_MS)) {
             match due {
+                Due::Dropped => {}
                 Due::TimedOut(connection) => self.answer(connection.0, Answer::Nil),
                 Due::Review(queue) => {
                     let key = self.room.lock_of(queue).unwrap().1[0];
@@ -249,12 +300,19 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
         let holder = held.map(|held| (held.kind, held.owner[0], held.holds, held.lease_end));
         assert_eq!(holder, model.holders.get(&key).copied(), "holder of {key}");
 
-        let line: Vec<u64> = match server.room.queue_of(0, &[key]) {
-            Some(queue) => server.room.waiters(queue).map(|waiter| waiter.connection.0).collect(),
-            None => Vec::new(),
-        };
-        let expected: Vec<u64> = model.line.get(&key).into_iter().flatten().map(|waiting| waiting.connection).collect();
-        assert_eq!(line, expected, "line for {key}");
+        let queue = server.room.queue_of(0, &[key]);
+        let turns = model.line.get(&key).into_iter().flatten();
+        let present: Vec<(Kind, u8)> =
+            turns.clone().filter(|turn| turn.is_present()).map(|turn| (turn.kind, turn.who)).collect();
+        let mut line: Vec<(Kind, u8)> = queue
+            .into_iter()
+            .flat_map(|queue| server.room.waiters(queue))
+            .map(|waiter| (waiter.claim.kind, waiter.claim.owner[0]))
+            .collect();
+        line.dedup();
+        assert_eq!(line, present, "line for {key}");
+        let places = queue.and_then(|queue| server.room.queues.get(queue)).map_or(0, |queue| queue.places);
+        assert_eq!(places, turns.count(), "places for {key}, those that are away included");
         assert!(holder.is_some() || line.is_empty(), "{key} is free while somebody waits for it");
     }
     assert_eq!(server.answers, model.answers);
@@ -272,7 +330,7 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(kind, key, who, lease_ms, block_ms)| Event::Acquire { kind, key, who, lease_ms, block_ms }),
         4 => (0..KEYS, 0..6u8).prop_map(|(key, who)| Event::Release { key, who }),
         1 => (0..KEYS).prop_map(|key| Event::Delete { key }),
-        1 => any::<usize>().prop_map(|nth| Event::Leave { nth }),
+        2 => any::<usize>().prop_map(|nth| Event::Leave { nth }),
         3 => (1..25i64).prop_map(|ms| Event::Pass { ms }),
     ]
 }
@@ -301,8 +359,8 @@ proptest! {
                 Event::Leave { nth } => {
                     let count = server.requests.len();
                     if let Some(&connection) = server.requests.keys().nth(nth % count.max(1)) {
-                        server.leave(connection);
-                        model.leave(connection, Answer::Gone);
+                        server.leave(connection, now);
+                        model.leave(connection, now, Answer::Gone);
                     }
                 }
                 Event::Pass { ms } => {

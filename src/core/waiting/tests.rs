@@ -1,14 +1,23 @@
 use super::*;
+use crate::core::Lease;
 
 const NOW: UnixMs = 1_000;
+
+const NO_LIMIT: usize = usize::MAX;
 
 fn claim(owner: &str) -> Claim {
     Claim { kind: Kind::Mutex, owner: owner.as_bytes().into(), lease: None }
 }
 
-/// Lets `owner` wait for lock "k" of database 0; its connection has the number `connection`.
+/// Lets `connection` wait for lock "k" of database `db` as `owner`.
+fn join_as(room: &mut WaitingRoom, db: i32, owner: &str, connection: u64, deadline: Option<UnixMs>) -> RequestId {
+    let (claim, connection) = (claim(owner), ConnectionId(connection));
+    room.join(Join { db, key: b"k", claim, connection, now: NOW, deadline }, NO_LIMIT).unwrap().request
+}
+
+/// Lets `connection` wait for lock "k" of database 0 as itself.
 fn join(room: &mut WaitingRoom, connection: u64, deadline: Option<UnixMs>) -> RequestId {
-    room.join((0, b"k"), claim("x"), ConnectionId(connection), NOW, deadline).unwrap()
+    join_as(room, 0, &connection.to_string(), connection, deadline)
 }
 
 fn queue(room: &WaitingRoom) -> QueueId {
@@ -17,7 +26,7 @@ fn queue(room: &WaitingRoom) -> QueueId {
 
 fn next(room: &mut WaitingRoom) -> Option<u64> {
     let queue = room.queue_of(0, b"k")?;
-    room.serve_first(queue).map(|grant| grant.connection.0)
+    room.serve_first(queue).map(|grant| grant.connections[0].0)
 }
 
 #[test]
@@ -34,8 +43,8 @@ fn one_who_leaves_is_passed_over_wherever_it_stood() {
     for leaver in 1..=3 {
         let mut room = WaitingRoom::new();
         let requests: Vec<_> = (1..=3).map(|connection| join(&mut room, connection, None)).collect();
-        assert_eq!(room.leave(requests[leaver as usize - 1]), Some(ConnectionId(leaver)));
-        assert_eq!(room.leave(requests[leaver as usize - 1]), None);
+        assert_eq!(room.leave(requests[leaver as usize - 1], None), Some(ConnectionId(leaver)));
+        assert_eq!(room.leave(requests[leaver as usize - 1], None), None);
         let served: Vec<_> = std::iter::from_fn(|| next(&mut room)).collect();
         let expected: Vec<_> = (1..=3).filter(|&connection| connection != leaver).collect();
         assert_eq!(served, expected);
@@ -48,7 +57,7 @@ fn a_lock_nobody_waits_for_leaves_nothing_behind() {
     let request = join(&mut room, 1, Some(NOW + 5));
     let queue = queue(&room);
     room.review_after(queue, Some(NOW + 9));
-    room.leave(request);
+    room.leave(request, None);
     assert!(room.is_empty());
     assert_eq!(room.queue_of(0, b"k"), None);
     assert_eq!(room.next_due(Timely::All), None);
@@ -60,7 +69,7 @@ fn the_same_key_in_another_database_is_another_lock() {
     let mut room = WaitingRoom::new();
     join(&mut room, 1, None);
     assert_eq!(room.queue_of(1, b"k"), None);
-    room.join((1, b"k"), claim("y"), ConnectionId(2), NOW, None).unwrap();
+    join_as(&mut room, 1, "2", 2, None);
     assert_eq!(next(&mut room), Some(1));
     assert_eq!(room.waiting(), 1);
 }
@@ -71,9 +80,9 @@ fn a_lease_is_reviewed_one_millisecond_after_its_end_because_the_server_keeps_th
     join(&mut room, 1, None);
     let queue = queue(&room);
     room.review_after(queue, Some(NOW + 10));
-    assert_eq!(room.pop_due(NOW + 10, Timely::All), None);
-    assert_eq!(room.pop_due(NOW + 11, Timely::All), Some(Due::Review(queue)));
-    assert_eq!(room.pop_due(NOW + 11, Timely::All), None);
+    assert_eq!(room.pop_due(NOW + 10, Timely::All, None), None);
+    assert_eq!(room.pop_due(NOW + 11, Timely::All, None), Some(Due::Review(queue)));
+    assert_eq!(room.pop_due(NOW + 11, Timely::All, None), None);
 }
 
 #[test]
@@ -84,23 +93,23 @@ fn what_falls_due_first_comes_first_and_a_review_goes_before_a_deadline() {
     let queue = queue(&room);
     room.review_at(queue, NOW + 20);
     let late = NOW + 99;
-    assert_eq!(room.pop_due(late, Timely::All), Some(Due::TimedOut(ConnectionId(2))));
-    assert_eq!(room.pop_due(late, Timely::All), Some(Due::Review(queue)));
-    assert_eq!(room.pop_due(late, Timely::All), Some(Due::TimedOut(ConnectionId(1))));
-    assert_eq!(room.pop_due(late, Timely::All), None);
+    assert_eq!(room.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(2))));
+    assert_eq!(room.pop_due(late, Timely::All, None), Some(Due::Review(queue)));
+    assert_eq!(room.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(1))));
+    assert_eq!(room.pop_due(late, Timely::All, None), None);
 }
 
 #[test]
-fn while_nothing_may_be_written_only_deadlines_fall_due() {
+fn while_nothing_may_be_written_only_what_writes_nothing_falls_due() {
     let mut room = WaitingRoom::new();
     join(&mut room, 1, Some(NOW + 20));
     join(&mut room, 2, None);
     let queue = queue(&room);
     room.review_soon(queue, Cause::Delete);
-    assert_eq!(room.next_due(Timely::DeadlinesOnly), Some(NOW + 21));
-    assert_eq!(room.pop_due(NOW + 30, Timely::DeadlinesOnly), Some(Due::TimedOut(ConnectionId(1))));
-    assert_eq!(room.pop_due(NOW + 30, Timely::DeadlinesOnly), None);
-    assert_eq!(room.pop_due(NOW + 30, Timely::All), Some(Due::Review(queue)));
+    assert_eq!(room.next_due(Timely::Unwritten), Some(NOW + 21));
+    assert_eq!(room.pop_due(NOW + 30, Timely::Unwritten, None), Some(Due::TimedOut(ConnectionId(1))));
+    assert_eq!(room.pop_due(NOW + 30, Timely::Unwritten, None), None);
+    assert_eq!(room.pop_due(NOW + 30, Timely::All, None), Some(Due::Review(queue)));
 }
 
 #[test]
@@ -117,13 +126,13 @@ fn a_review_keeps_its_cause_while_it_is_put_off() {
 fn a_flush_of_one_database_reviews_the_locks_of_that_one() {
     let mut room = WaitingRoom::new();
     for db in 0..3 {
-        room.join((db, b"k"), claim("x"), ConnectionId(db as u64), NOW, None).unwrap();
+        join_as(&mut room, db, "x", db as u64, None);
     }
     room.review_all(Some(1));
-    assert_eq!(room.pop_due(NOW, Timely::All), room.queue_of(1, b"k").map(Due::Review));
-    assert_eq!(room.pop_due(NOW, Timely::All), None);
+    assert_eq!(room.pop_due(NOW, Timely::All, None), room.queue_of(1, b"k").map(Due::Review));
+    assert_eq!(room.pop_due(NOW, Timely::All, None), None);
     room.review_all(None);
-    assert_eq!(std::iter::from_fn(|| room.pop_due(NOW, Timely::All)).count(), 3);
+    assert_eq!(std::iter::from_fn(|| room.pop_due(NOW, Timely::All, None)).count(), 3);
 }
 
 #[test]
@@ -134,4 +143,180 @@ fn onlookers_see_the_line_in_its_order() {
     let seen: Vec<_> = room.waiters(queue(&room)).map(|waiter| (waiter.connection.0, waiter.deadline)).collect();
     assert_eq!(seen, [(1, Some(NOW + 5)), (2, None)]);
     assert_eq!(room.waiting_for(queue(&room)), 2);
+}
+
+/// Connections by the order in which they would be served.
+fn line(room: &WaitingRoom) -> Vec<u64> {
+    room.queue_of(0, b"k").into_iter().flat_map(|queue| room.waiters(queue)).map(|waiter| waiter.connection.0).collect()
+}
+
+#[test]
+fn requests_with_the_same_claim_share_one_place_and_are_granted_together() {
+    let mut room = WaitingRoom::new();
+    join_as(&mut room, 0, "a", 1, None);
+    join_as(&mut room, 0, "b", 2, None);
+    join_as(&mut room, 0, "a", 3, None);
+    assert_eq!(room.waiting(), 3);
+    let queue = queue(&room);
+    let mut together = room.serve_first(queue).unwrap().connections;
+    together.sort_by_key(|connection| connection.0);
+    assert_eq!(together, [ConnectionId(1), ConnectionId(3)]);
+    assert_eq!(next(&mut room), Some(2));
+    assert!(room.is_empty());
+}
+
+#[test]
+fn the_other_kind_of_lock_is_another_claim() {
+    let mut room = WaitingRoom::new();
+    join_as(&mut room, 0, "a", 1, None);
+    let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
+    room.join(Join { db: 0, key: b"k", claim, connection: ConnectionId(2), now: NOW, deadline: None }, NO_LIMIT)
+        .unwrap();
+    assert_eq!([next(&mut room), next(&mut room)], [Some(1), Some(2)]);
+}
+
+#[test]
+fn a_repeat_lengthens_the_lease_that_will_be_granted_and_never_gives_one() {
+    let lease = |ms| Lease::from_ms(ms);
+    for (first, second, granted) in [(9, 20, lease(20)), (20, 9, lease(20)), (0, 20, None), (20, 0, lease(20))] {
+        let mut room = WaitingRoom::new();
+        for (connection, ms) in [(1, first), (2, second)] {
+            let claim = Claim { lease: lease(ms), ..claim("a") };
+            let connection = ConnectionId(connection);
+            room.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, NO_LIMIT).unwrap();
+        }
+        let queue = queue(&room);
+        assert_eq!(room.serve_first(queue).unwrap().claim.lease, granted, "{first} then {second}");
+    }
+}
+
+#[test]
+fn a_place_that_is_kept_takes_up_its_turn_again() {
+    let mut room = WaitingRoom::new();
+    let first = join_as(&mut room, 0, "a", 1, None);
+    join_as(&mut room, 0, "b", 2, None);
+    room.leave(first, Some(NOW + 50));
+    assert_eq!(line(&room), [2]);
+    assert_eq!(room.waiting_for(queue(&room)), 1);
+    join_as(&mut room, 0, "a", 3, None);
+    assert_eq!(line(&room), [3, 2]);
+    assert_eq!(room.next_due(Timely::All), None, "it is dropped no more");
+}
+
+#[test]
+fn a_place_that_is_away_holds_nobody_up_and_goes_when_its_time_is_over() {
+    let mut room = WaitingRoom::new();
+    let first = join_as(&mut room, 0, "a", 1, None);
+    join_as(&mut room, 0, "b", 2, None);
+    room.leave(first, Some(NOW + 50));
+    assert_eq!(next(&mut room), Some(2));
+    assert!(!room.is_empty());
+    assert_eq!(room.pop_due(NOW + 49, Timely::All, None), None);
+    assert_eq!(room.pop_due(NOW + 50, Timely::Unwritten, None), Some(Due::Dropped));
+    assert!(room.is_empty());
+    assert_eq!(room.queue_of(0, b"k"), None);
+}
+
+#[test]
+fn a_place_is_away_only_when_the_last_of_its_requests_has_left() {
+    let mut room = WaitingRoom::new();
+    let one = join_as(&mut room, 0, "a", 1, None);
+    let other = join_as(&mut room, 0, "a", 2, None);
+    room.leave(one, Some(NOW + 50));
+    assert_eq!(line(&room), [2]);
+    room.leave(other, Some(NOW + 50));
+    assert!(line(&room).is_empty() && !room.is_empty());
+}
+
+#[test]
+fn one_whose_time_is_up_keeps_its_place_for_the_grace_time() {
+    let mut room = WaitingRoom::new();
+    join_as(&mut room, 0, "a", 1, Some(NOW + 10));
+    let due = room.pop_due(NOW + 11, Timely::All, Some(NOW + 60));
+    assert_eq!(due, Some(Due::TimedOut(ConnectionId(1))));
+    join_as(&mut room, 0, "b", 2, None);
+    join_as(&mut room, 0, "a", 3, None);
+    assert_eq!(line(&room), [3, 2]);
+}
+
+#[test]
+fn nothing_is_reviewed_for_those_who_are_away() {
+    let mut room = WaitingRoom::new();
+    let request = join_as(&mut room, 0, "a", 1, None);
+    let queue = queue(&room);
+    room.review_after(queue, Some(NOW + 5));
+    room.leave(request, Some(NOW + 50));
+    room.review_soon(queue, Cause::Delete);
+    assert_eq!(room.next_due(Timely::All), Some(NOW + 50));
+    assert_eq!(room.serve_first(queue), None);
+}
+
+#[test]
+fn the_limit_counts_those_who_wait_and_those_who_are_away_make_room() {
+    let mut room = WaitingRoom::new();
+    let join = |room: &mut WaitingRoom, owner: &str, connection| {
+        let (claim, connection) = (claim(owner), ConnectionId(connection));
+        room.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, 2)
+    };
+    let one = join(&mut room, "a", 1).unwrap().request;
+    let two = join(&mut room, "b", 2).unwrap().request;
+    assert_eq!(join(&mut room, "c", 3), None);
+    room.leave(two, Some(NOW + 40));
+    room.leave(one, Some(NOW + 50));
+    assert!(join(&mut room, "c", 3).is_some(), "b was nearest to its end and went");
+    assert!(join(&mut room, "a", 4).is_some(), "a was kept");
+    assert_eq!(line(&room), [4, 3]);
+    assert_eq!(join(&mut room, "d", 5), None);
+}
+
+#[test]
+fn an_identity_that_withdraws_neither_waits_nor_keeps_a_place() {
+    let mut room = WaitingRoom::new();
+    let away = join_as(&mut room, 0, "a", 1, None);
+    room.leave(away, Some(NOW + 50));
+    join_as(&mut room, 0, "b", 2, None);
+    join_as(&mut room, 0, "b", 3, None);
+    assert_eq!(room.withdraw(0, b"k", b"a"), []);
+    assert_eq!(room.withdraw(0, b"k", b"b").len(), 2);
+    assert_eq!(room.withdraw(0, b"k", b"b"), []);
+    assert!(room.is_empty());
+}
+
+#[test]
+fn a_grant_that_is_taken_back_keeps_its_turn() {
+    let mut room = WaitingRoom::new();
+    join_as(&mut room, 0, "a", 1, None);
+    join_as(&mut room, 0, "b", 2, None);
+    let queue = queue(&room);
+    let grant = room.serve_first(queue).unwrap();
+    room.restore(grant, NOW + 50);
+    assert_eq!(line(&room), [2]);
+    join_as(&mut room, 0, "a", 3, None);
+    assert_eq!(line(&room), [3, 2]);
+}
+
+#[test]
+fn a_grant_that_is_taken_back_after_its_claim_waits_again_gets_its_old_turn() {
+    let mut room = WaitingRoom::new();
+    join_as(&mut room, 0, "a", 1, None);
+    join_as(&mut room, 0, "b", 2, None);
+    let queue = queue(&room);
+    let grant = room.serve_first(queue).unwrap();
+    join_as(&mut room, 0, "a", 3, None);
+    assert_eq!(line(&room), [2, 3]);
+    room.restore(grant, NOW + 50);
+    assert_eq!(line(&room), [3, 2]);
+}
+
+#[test]
+fn all_who_are_away_can_be_dropped_at_once() {
+    let mut room = WaitingRoom::new();
+    for owner in ["a", "b"] {
+        let request = join_as(&mut room, 0, owner, 1, None);
+        room.leave(request, Some(NOW + 50));
+    }
+    join_as(&mut room, 0, "c", 2, None);
+    room.drop_away();
+    assert_eq!(line(&room), [2]);
+    assert_eq!(room.next_due(Timely::All), None);
 }

@@ -1,0 +1,140 @@
+//! The words of the waiting room.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::core::{Cause, Id, Kind, Lease, UnixMs};
+
+/// Handle to the queue of a contended lock.
+pub type QueueId = Id<Queue>;
+/// Handle to a request that waits.
+pub type RequestId = Id<Request>;
+/// Handle to a place.
+pub type PlaceId = Id<Place>;
+
+/// The turn of a place: lower is earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// The host's handle to a blocked client; the core only hands it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionId(pub u64);
+
+/// What a waiter wants, and as whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub kind: Kind,
+    pub owner: Rc<[u8]>,
+    /// Counts from the moment of the grant.
+    pub lease: Option<Lease>,
+}
+
+/// A request to join a line.
+pub struct Join<'k> {
+    pub db: i32,
+    pub key: &'k [u8],
+    pub claim: Claim,
+    pub connection: ConnectionId,
+    pub now: UnixMs,
+    /// When the answer is nil; `None` waits for ever.
+    pub deadline: Option<UnixMs>,
+}
+
+/// A connection has begun to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    pub request: RequestId,
+    /// At a place that its claim had already.
+    pub again: bool,
+}
+
+/// The queue of one lock.
+pub struct Queue {
+    pub db: i32,
+    pub key: Rc<[u8]>,
+    /// Those that are present, by turn.
+    pub line: BTreeMap<Ticket, PlaceId>,
+    /// Places, present or away.
+    pub places: usize,
+    /// Requests, of which a place that is present has one or more.
+    pub requests: usize,
+    /// When to look at the lock again, unless something happens to it before.
+    pub review_at: Option<UnixMs>,
+    /// What is thought to free the lock next.
+    pub cause: Cause,
+}
+
+impl Queue {
+    pub fn new(db: i32, key: Rc<[u8]>) -> Self {
+        let line = BTreeMap::new();
+        Self { db, key, line, places: 0, requests: 0, review_at: None, cause: Cause::Other }
+    }
+}
+
+/// A turn in the line of one lock.
+pub struct Place {
+    pub queue: QueueId,
+    pub ticket: Ticket,
+    pub claim: Claim,
+    pub since: UnixMs,
+    /// The requests that share it, the latest first; none while it is away.
+    pub latest: Option<RequestId>,
+    /// When it is dropped, while it is away.
+    pub kept_until: Option<UnixMs>,
+}
+
+/// What tells a place from every other one.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct PlaceKey {
+    pub queue: QueueId,
+    pub kind: Kind,
+    pub owner: Rc<[u8]>,
+}
+
+/// A connection that waits.
+pub struct Request {
+    pub place: PlaceId,
+    pub connection: ConnectionId,
+    pub deadline: Option<UnixMs>,
+    /// Its neighbours among the requests that share the place.
+    pub earlier: Option<RequestId>,
+    pub later: Option<RequestId>,
+}
+
+/// The claim whose turn has come, out of its queue, with every connection that is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub db: i32,
+    pub key: Rc<[u8]>,
+    pub claim: Claim,
+    pub ticket: Ticket,
+    pub since: UnixMs,
+    pub connections: Vec<ConnectionId>,
+}
+
+/// A waiter as an onlooker sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Waiter<'w> {
+    pub claim: &'w Claim,
+    pub since: UnixMs,
+    pub deadline: Option<UnixMs>,
+    pub connection: ConnectionId,
+}
+
+/// Something whose time has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// The lock of this queue may have come free: look at it.
+    Review(QueueId),
+    /// The time of this connection is up. Its request is in no queue any more.
+    TimedOut(ConnectionId),
+    /// A place that was away was dropped: nothing is to be done.
+    Dropped,
+}
+
+/// Which things fall due: all, or only those that write nothing because nothing may be written now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timely {
+    All,
+    Unwritten,
+}
