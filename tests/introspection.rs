@@ -12,29 +12,33 @@ struct Command {
     categories: &'static [&'static str],
     /// Arguments with every option that the command has.
     example: &'static str,
+    keys: &'static [&'static str],
 }
 
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 7] = [
     Command {
         name: "lock.acquire",
         arity: -3,
         flags: &["blocking", "denyoom", "fast", "write"],
         categories: &["write", "blocking"],
-        example: "key token PX 9 BLOCK 0 NX",
+        example: "key token PX 9 BLOCK 0 NX SESSION",
+        keys: &["key"],
     },
     Command {
         name: "lock.reenter",
         arity: -3,
         flags: &["blocking", "denyoom", "fast", "write"],
         categories: &["write", "blocking"],
-        example: "key owner EX 9 BLOCK 0",
+        example: "key owner EX 9 BLOCK 0 HOLD 1 SESSION",
+        keys: &["key"],
     },
     Command {
         name: "lock.release",
         arity: -3,
         flags: &["fast", "write"],
         categories: &["write"],
-        example: "key token PX 9",
+        example: "key token PX 9 HOLD 1",
+        keys: &["key"],
     },
     Command {
         name: "lock.extend",
@@ -42,9 +46,32 @@ const COMMANDS: [Command; 6] = [
         flags: &["fast", "write"],
         categories: &["write"],
         example: "key token PX 9 ADD",
+        keys: &["key"],
     },
-    Command { name: "lock.info", arity: 2, flags: &["fast", "readonly"], categories: &["read"], example: "key" },
-    Command { name: "lock.waiters", arity: -2, flags: &["readonly"], categories: &["read"], example: "key COUNT 9" },
+    Command {
+        name: "lock.fence",
+        arity: 4,
+        flags: &["denyoom", "fast", "write"],
+        categories: &["write"],
+        example: "key token counter",
+        keys: &["key", "counter"],
+    },
+    Command {
+        name: "lock.info",
+        arity: 2,
+        flags: &["fast", "readonly"],
+        categories: &["read"],
+        example: "key",
+        keys: &["key"],
+    },
+    Command {
+        name: "lock.waiters",
+        arity: -2,
+        flags: &["readonly"],
+        categories: &["read"],
+        example: "key COUNT 9",
+        keys: &["key"],
+    },
 ];
 
 impl Command {
@@ -313,7 +340,7 @@ fn command_info_is_right_for_every_command() {
     let mut known: Vec<&str> = COMMANDS.iter().map(|command| command.name).collect();
     known.sort_unstable();
     assert_eq!(listed, known);
-    for Command { name, arity, flags, .. } in COMMANDS {
+    for Command { name, arity, flags, keys: expected, .. } in COMMANDS {
         let info = client.run(&format!("COMMAND INFO {name}"));
         let command = info.items()[0].items();
         assert_eq!(command[0], name);
@@ -323,25 +350,28 @@ fn command_info_is_right_for_every_command() {
         shown.sort();
         assert_eq!(shown, flags, "{name}");
         let keys: Vec<i64> = command[3..6].iter().map(Reply::int).collect();
-        assert_eq!(keys, [1, 1, 1], "{name}: first key, last key, step");
+        let range = if expected.len() == 1 { [1, 1, 1] } else { [1, 3, 2] };
+        assert_eq!(keys, range, "{name}: first key, last key, step");
     }
 }
 
 #[test]
-fn command_getkeys_finds_the_one_key() {
+fn command_getkeys_finds_the_keys() {
     let server = Server::start();
     let mut client = server.client();
     for command in COMMANDS {
         let Command { name, example, .. } = command;
         let keys = client.run(&format!("COMMAND GETKEYS {name} {example}"));
-        assert_eq!(keys, Reply::list([Reply::text("key")]), "{name}");
+        assert_eq!(keys, Reply::list(command.keys.iter().map(|key| Reply::text(key))), "{name}");
         let with_flags = client.run(&format!("COMMAND GETKEYSANDFLAGS {name} {example}"));
-        let [key] = with_flags.items() else { panic!("one key: {with_flags:?}") };
-        assert_eq!(key.items()[0], "key");
-        let access = if command.writes() { "RW" } else { "RO" };
-        let shown: Vec<String> = key.items()[1].items().iter().map(Reply::string).collect();
-        assert!(shown.contains(&access.to_owned()), "{name}: {shown:?}");
-        assert!(shown.contains(&"access".to_owned()), "{name} shows who holds: {shown:?}");
+        assert_eq!(with_flags.items().len(), command.keys.len(), "{name}");
+        for (key, expected) in with_flags.items().iter().zip(command.keys) {
+            assert_eq!(key.items()[0], *expected);
+            let access = if command.writes() { "RW" } else { "RO" };
+            let shown: Vec<String> = key.items()[1].items().iter().map(Reply::string).collect();
+            assert!(shown.contains(&access.to_owned()), "{name}: {shown:?}");
+            assert!(shown.contains(&"access".to_owned()), "{name} shows who holds: {shown:?}");
+        }
     }
 }
 
@@ -360,7 +390,7 @@ fn command_docs_describe_every_command() {
         for word in example.split(' ').filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) {
             assert!(words.contains(&word.to_owned()), "{name} has no argument {word}: {words:?}");
         }
-        for option in ["EX", "PX", "BLOCK", "NX", "ADD", "COUNT"] {
+        for option in ["EX", "PX", "BLOCK", "NX", "ADD", "COUNT", "HOLD", "SESSION"] {
             let other = if option == "EX" { "PX" } else { "EX" };
             let lease = ["EX", "PX"].contains(&option) && example.contains(other);
             let given = example.split(' ').any(|word| word == option);
@@ -409,8 +439,10 @@ fn acl_rules_for_commands_and_keys_hold() {
 #[test]
 fn a_user_who_may_only_read_a_key_may_look_at_its_lock() {
     let server = Server::start();
-    let mut guest =
-        user(&server, "%R~* +lock.acquire +lock.reenter +lock.release +lock.extend +lock.info +lock.waiters");
+    let mut guest = user(
+        &server,
+        "%R~* +lock.acquire +lock.reenter +lock.release +lock.extend +lock.fence +lock.info +lock.waiters",
+    );
     assert_eq!(guest.run("LOCK.INFO door").get("state"), "free");
     assert_eq!(guest.run("LOCK.WAITERS door"), Reply::List(vec![]));
     for command in COMMANDS.iter().filter(|command| command.writes()) {
