@@ -346,8 +346,8 @@ fn what_is_just_within_the_limits_is_taken() {
     let server = Server::start();
     let mut client = server.client();
     let token = vec![b'x'; 1024];
-    assert_eq!(client.call(&[b"LOCK.ACQUIRE", b"door".as_slice(), &token]), 1);
-    assert_eq!(client.call(&[b"LOCK.RELEASE", b"door".as_slice(), &token]), 0);
+    assert_eq!(client.call(&[b"LOCK.ACQUIRE".as_slice(), b"door", &token]), 1);
+    assert_eq!(client.call(&[b"LOCK.RELEASE".as_slice(), b"door", &token]), 0);
     assert_eq!(client.run("LOCK.ACQUIRE door a PX 1000"), 1);
     assert_eq!(client.run("LOCK.RELEASE door a"), 0);
     let most = i64::MAX / 2;

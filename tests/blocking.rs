@@ -200,23 +200,24 @@ fn a_client_that_never_stops_asking_overtakes_nobody() {
     let names: Vec<String> = (0..WAITERS).map(|number| format!("waiter-{number}")).collect();
     let mut waiters = line_up(&server, &names.iter().map(String::as_str).collect::<Vec<_>>());
     let hammering = server.client();
-    // Not a scoped thread: if this test fails, the end of the server ends it.
-    let hammering = thread::spawn(|| hammer(hammering));
-    let mut current = "holder";
-    for (number, (waiter, name)) in waiters.iter_mut().zip(&names).enumerate() {
-        let free = match number % 3 {
-            0 => format!("LOCK.RELEASE door {current}"),
-            1 => "DEL door".to_owned(),
-            _ => "PEXPIRE door 5".to_owned(),
-        };
-        assert!(!control.run(&free).is_error(), "{free}");
-        assert_eq!(waiter.reply(), 1, "{name}");
-        assert_eq!(control.run("GET door"), name.as_str());
-        assert!(!hammering.is_finished(), "{name} was overtaken");
-        current = name;
-    }
-    assert_eq!(control.run(&format!("LOCK.RELEASE door {current}")), 0);
-    let asked = hammering.join().expect("the hammering client");
+    let asked = thread::scope(|scope| {
+        let hammering = scope.spawn(|| hammer(hammering));
+        let mut current = "holder";
+        for (number, (waiter, name)) in waiters.iter_mut().zip(&names).enumerate() {
+            let free = match number % 3 {
+                0 => format!("LOCK.RELEASE door {current}"),
+                1 => "DEL door".to_owned(),
+                _ => "PEXPIRE door 5".to_owned(),
+            };
+            assert!(!control.run(&free).is_error(), "{free}");
+            assert_eq!(waiter.reply(), 1, "{name}");
+            assert_eq!(control.run("GET door"), name.as_str());
+            assert!(!hammering.is_finished(), "{name} was overtaken");
+            current = name;
+        }
+        assert_eq!(control.run(&format!("LOCK.RELEASE door {current}")), 0);
+        hammering.join().expect("the hammering client")
+    });
     assert!(asked > 100, "it asked only {asked} times: the test shows nothing");
     assert_eq!(control.run("GET door"), "hammer", "the lock came free in the end");
 }

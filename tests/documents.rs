@@ -3,69 +3,17 @@
 
 mod support;
 
+#[path = "documents/blocks.rs"]
+mod blocks;
 #[path = "documents/session.rs"]
 mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
+use blocks::{blocks_in, every_block};
 use session::{Step, agree, parse, shown};
 use support::{Reply, Server, Waiter, repository};
-
-/// A fenced block that is marked `redis`.
-struct Block {
-    document: String,
-    /// The number of its first line in the document.
-    first: usize,
-    lines: Vec<String>,
-}
-
-/// README.md and every page below docs/.
-fn documents() -> Vec<PathBuf> {
-    let mut found = vec![repository().join("README.md")];
-    let mut folders = vec![repository().join("docs")];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for path in entries.map(|entry| entry.expect("a folder entry").path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-fn blocks_of(path: &Path) -> Vec<Block> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let document = path.strip_prefix(repository()).unwrap_or(path).display().to_string();
-    blocks_in(&document, &text)
-}
-
-fn blocks_in(document: &str, text: &str) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    let mut open: Option<(Block, usize)> = None;
-    for (number, line) in (1..).zip(text.lines()) {
-        let fence = line.trim_start();
-        let indent = line.len() - fence.len();
-        if let Some((mut block, inside)) = open.take() {
-            if fence.starts_with("```") {
-                blocks.push(block);
-            } else {
-                block.lines.push(line.get(inside.min(indent)..).unwrap_or_default().to_owned());
-                open = Some((block, inside));
-            }
-        } else if fence.trim_end() == "```redis" {
-            let block = Block { document: document.to_owned(), first: number + 1, lines: Vec::new() };
-            open = Some((block, indent));
-        }
-    }
-    assert!(open.is_none(), "{document}: a block that is not closed");
-    blocks
-}
 
 /// A connection of a session, and whether it waits.
 enum Actor {
@@ -111,7 +59,7 @@ fn play(steps: Vec<Step>) -> Result<(), String> {
 #[test]
 fn every_session_in_the_documentation_answers_as_shown() {
     let mut wrong = Vec::new();
-    for block in documents().iter().flat_map(|path| blocks_of(path)) {
+    for block in every_block("redis") {
         if let Err(what) = parse(block.first, &block.lines).and_then(play) {
             wrong.push(format!("{}, {what}", block.document));
         }
@@ -121,7 +69,7 @@ fn every_session_in_the_documentation_answers_as_shown() {
 
 #[test]
 fn the_readme_shows_a_session() {
-    assert!(!blocks_of(&repository().join("README.md")).is_empty());
+    assert!(every_block("redis").iter().any(|block| block.document == "README.md"));
 }
 
 #[test]
@@ -228,11 +176,12 @@ fn nested_arrays_are_shown_as_redis_cli_does() {
 }
 
 #[test]
-fn only_blocks_marked_redis_are_sessions() {
+fn blocks_are_found_by_their_language() {
     let text = "```sh\nls\n```\n\n```redis\na> PING\nPONG\n```\n\n    ```redis\n    a> PING\n    ```\n";
     let blocks = blocks_in("x.md", text);
-    assert_eq!(blocks.len(), 2);
-    assert_eq!(blocks[0].first, 6);
-    assert_eq!(blocks[0].lines, ["a> PING", "PONG"]);
-    assert_eq!(blocks[1].lines, ["a> PING"], "without the indentation of a list");
+    let languages: Vec<&str> = blocks.iter().map(|block| block.language.as_str()).collect();
+    assert_eq!(languages, ["sh", "redis", "redis"]);
+    assert_eq!(blocks[1].first, 6);
+    assert_eq!(blocks[1].lines, ["a> PING", "PONG"]);
+    assert_eq!(blocks[2].lines, ["a> PING"], "without the indentation of a list");
 }

@@ -208,7 +208,7 @@ fn tokens_of_any_bytes_are_shown_as_they_are() {
     let mut alice = server.client();
     let token = b"\x00\r\n\xff".as_slice();
     let other = b"\xfe\x00".as_slice();
-    assert_eq!(alice.call(&[b"LOCK.ACQUIRE", b"door".as_slice(), token]), 1);
+    assert_eq!(alice.call(&[b"LOCK.ACQUIRE".as_slice(), b"door", token]), 1);
     assert_eq!(alice.run("LOCK.INFO door").get("owner"), Reply::Text(token.to_vec()));
     let args = [b"LOCK.ACQUIRE", b"door".as_slice(), other, b"BLOCK", b"0"];
     let _waiter = Waiter::start_on(&server, server.client(), &args);

@@ -216,11 +216,11 @@ fn keys_and_tokens_are_any_bytes() {
     let mut alice = server.client();
     for key in [b"door".as_slice(), BINARY, b""] {
         for token in [b"t".as_slice(), BINARY, &[0xF0; 1024]] {
-            assert_eq!(alice.call(&[b"LOCK.ACQUIRE", key, token]), 1);
-            assert_eq!(alice.call(&[b"GET", key]), Reply::Text(token.to_vec()));
-            assert_eq!(alice.call(&[b"LOCK.ACQUIRE", key, b"other"]), Reply::Nil);
-            assert_eq!(alice.call(&[b"LOCK.ACQUIRE", key, token]), 1);
-            assert_eq!(alice.call(&[b"LOCK.RELEASE", key, token]), 0);
+            assert_eq!(alice.call(&[b"LOCK.ACQUIRE".as_slice(), key, token]), 1);
+            assert_eq!(alice.call(&[b"GET".as_slice(), key]), Reply::Text(token.to_vec()));
+            assert_eq!(alice.call(&[b"LOCK.ACQUIRE".as_slice(), key, b"other"]), Reply::Nil);
+            assert_eq!(alice.call(&[b"LOCK.ACQUIRE".as_slice(), key, token]), 1);
+            assert_eq!(alice.call(&[b"LOCK.RELEASE".as_slice(), key, token]), 0);
         }
     }
     assert_eq!(alice.run("DBSIZE"), 0);

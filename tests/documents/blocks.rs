@@ -1,0 +1,71 @@
+//! The fenced blocks of the documentation.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::repository;
+
+/// A fenced block.
+pub struct Block {
+    pub document: String,
+    /// The number of its first line in the document.
+    pub first: usize,
+    pub language: String,
+    pub lines: Vec<String>,
+}
+
+/// Every block of README.md and below docs/.
+pub fn all_blocks() -> Vec<Block> {
+    documents().iter().flat_map(|path| blocks_of(path)).collect()
+}
+
+/// Those of one language.
+pub fn every_block(language: &str) -> Vec<Block> {
+    all_blocks().into_iter().filter(|block| block.language == language).collect()
+}
+
+fn documents() -> Vec<PathBuf> {
+    let mut found = vec![repository().join("README.md")];
+    let mut folders = vec![repository().join("docs")];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for path in entries.map(|entry| entry.expect("a folder entry").path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn blocks_of(path: &Path) -> Vec<Block> {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let document = path.strip_prefix(repository()).unwrap_or(path).display().to_string();
+    blocks_in(&document, &text)
+}
+
+/// The blocks of a text.
+pub fn blocks_in(document: &str, text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(Block, usize)> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let fence = line.trim_start();
+        let indent = line.len() - fence.len();
+        if let Some((mut block, inside)) = open.take() {
+            if fence.starts_with("```") {
+                blocks.push(block);
+            } else {
+                block.lines.push(line.get(inside.min(indent)..).unwrap_or_default().to_owned());
+                open = Some((block, inside));
+            }
+        } else if let Some(language) = fence.strip_prefix("```") {
+            let (document, language) = (document.to_owned(), language.trim().to_owned());
+            open = Some((Block { document, first: number + 1, language, lines: Vec::new() }, indent));
+        }
+    }
+    assert!(open.is_none(), "{document}: a block that is not closed");
+    blocks
+}
