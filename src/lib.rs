@@ -26,5 +26,8 @@
 pub mod command;
 pub mod core;
 
+#[cfg(all(feature = "module", not(all(target_os = "linux", target_pointer_width = "64"))))]
+compile_error!("the module needs 64-bit Linux: timer descriptors, and pointers that hold a handle");
+
 #[cfg(feature = "module")]
 mod host;

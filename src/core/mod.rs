@@ -16,6 +16,7 @@ mod lock_index;
 mod refusal;
 mod sessions;
 mod stats;
+mod takebacks;
 mod waiting;
 
 pub use arena::{Arena, Id};
@@ -25,6 +26,7 @@ pub use lock::{Decision, Held, Hold, Kind, Lease, Lock, Write, acquire, extend, 
 pub use refusal::Refusal;
 pub use sessions::{Begin, Session, SessionId, Sessions};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
+pub use takebacks::{TakeBack, TakeBackId, TakeBacks};
 pub use waiting::{
     Claim, ConnectionId, Due, Grant, Join, Joined, QueueId, RequestId, Ticket, Timely, Waiter, WaitingRoom,
 };

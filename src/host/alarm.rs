@@ -80,8 +80,8 @@ pub fn uninstall() {
 /// Sees to it that the alarm rings when the next thing falls due.
 pub fn set() {
     set_for(state::with(|state| {
-        let take_backs = state.take_backs.iter().map(|take_back| take_back.due);
-        take_backs.chain(state.room.next_due(Timely::All)).chain(state.sessions.next_due()).min()
+        let all = [state.take_backs.next_due(), state.room.next_due(Timely::All), state.sessions.next_due()];
+        all.into_iter().flatten().min()
     }));
 }
 

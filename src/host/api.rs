@@ -35,6 +35,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_AvoidReplicaTraffic,
         RedisModule_BlockClientOnKeys,
         RedisModule_Call,
+        RedisModule_BlockedClientDisconnected,
         RedisModule_CallReplyType,
         RedisModule_CloseKey,
         RedisModule_CreateCommand,

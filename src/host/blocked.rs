@@ -24,11 +24,10 @@ use super::guard::guard;
 use super::key::Key;
 use super::reply;
 use super::state::{self, State};
-use super::takeback::TakeBack;
 use super::text::Text;
 use crate::command::Wait;
 use crate::core::{
-    Arena, Begin, Claim, ClientId, ConnectionId, Grant, Id, Join, Lease, Refusal, RequestId, UnixMs, count,
+    Arena, Begin, Claim, ClientId, ConnectionId, Grant, Id, Join, Lease, Refusal, RequestId, TakeBack, UnixMs, count,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -199,7 +198,7 @@ fn give_up_grant(state: &mut State, id: BlockedId) {
     let reachable = granting.reachable.get().saturating_sub(1);
     granting.reachable.set(reachable);
     if reachable == 0 {
-        state.take_backs.push(TakeBack::of_grant(granting.grant.clone()));
+        state.take_backs.add(TakeBack::of_grant(granting.grant.clone()));
     }
 }
 
@@ -262,15 +261,28 @@ unsafe extern "C" fn on_gone(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::R
     });
 }
 
-/// The server lets the client go.
-unsafe extern "C" fn on_freed(_ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
+/// The server lets the client go. With a grant in hand and the client gone, the answer was dropped; on Valkey nothing
+/// else tells that a CLIENT UNBLOCK with ERROR came between grant and answer.
+unsafe extern "C" fn on_freed(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
     guard("free", (), || {
+        // SAFETY: the server's own context for this callback.
+        let client_is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
         let id = from_private_data(private);
-        state::with(|State { blocked, .. }| {
-            if let Some(entry) = blocked.clients.remove(id) {
-                blocked.by_id.remove(&entry.client);
+        let keep_until = config::kept_until(clock::now());
+        state::with(|state| {
+            leave(state, id, keep_until);
+            if client_is_gone {
+                give_up_grant(state, id);
+            }
+            let BlockedClients { clients, by_id } = &mut state.blocked;
+            // The client may wait again already: its next command can run before this.
+            if let Some(entry) = clients.remove(id).filter(|entry| by_id.get(&entry.client) == Some(&id)) {
+                by_id.remove(&entry.client);
             }
         });
+        if client_is_gone {
+            alarm::set();
+        }
     });
 }
 

@@ -18,8 +18,7 @@ bitflags! {
     /// What the context and the server are like. The server's own bits.
     #[derive(Clone, Copy)]
     pub struct ContextFlags: u32 {
-        /// A replica that refuses writes.
-        const READONLY = raw::REDISMODULE_CTX_FLAGS_READONLY;
+        const REPLICA = raw::REDISMODULE_CTX_FLAGS_SLAVE;
         /// In a script or function, where the client is a stand-in.
         const SCRIPT = raw::REDISMODULE_CTX_FLAGS_LUA;
         const CLUSTER = raw::REDISMODULE_CTX_FLAGS_CLUSTER;

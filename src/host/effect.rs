@@ -82,13 +82,13 @@ pub fn free(key: &mut Key<'_>) {
 fn notify(key: &Key<'_>, event: Event, new_lease: Option<UnixMs>) {
     // SAFETY: context and name are valid while the key is open.
     unsafe { api!(RedisModule_SignalModifiedKey(key.ctx.raw(), key.name.raw())) };
-    // These events also reach our own handler, which would take them for somebody else's doing.
-    state::with(|state| state.own_event = key.name.raw());
     for (class, event) in [Some(event), new_lease.map(|_| EXPIRE)].into_iter().flatten() {
+        // The event also reaches our own handler, which would take it for somebody else's doing.
+        state::with(|state| state.own_event = key.name.raw());
         // SAFETY: likewise; the name of the event is a static C string.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(key.ctx.raw(), class, event.as_ptr(), key.name.raw())) };
+        state::with(|state| state.own_event = ptr::null());
     }
-    state::with(|state| state.own_event = ptr::null());
 }
 
 // In a format, "s" stands for a string of the server, "c" for a C string, "l" for a long long.

@@ -4,7 +4,6 @@
 //! was heard is noted, and the pump acts on it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::ptr;
 
 use redis_module::raw;
 
@@ -14,9 +13,8 @@ use super::context::Context;
 use super::guard::guard;
 use super::pump;
 use super::state;
-use super::takeback::TakeBack;
 use super::text::Text;
-use crate::core::{Cause, ClientId};
+use crate::core::{Cause, ClientId, TakeBack};
 
 /// The classes of key events that can free a lock or move its lease. The other classes bring new values, and a key with
 /// a value is not free.
@@ -53,7 +51,7 @@ unsafe extern "C" fn on_key_event(
     let ok = raw::REDISMODULE_OK as c_int;
     guard("key event", ok, || {
         // The common case first: nothing to do with us, or our own doing.
-        if state::with(|state| state.is_idle() || ptr::eq(state.own_event, key)) {
+        if state::with(|state| state.is_idle() || state.take_own_event(key)) {
             return ok;
         }
         // SAFETY: context, event name and key are the server's, valid for this callback.
@@ -165,7 +163,7 @@ unsafe extern "C" fn on_client_change(
                 let client = client.id as ClientId;
                 blocked::connection_closed(state, client);
                 let closed = state.sessions.connection_closed(client);
-                state.take_backs.extend(closed.into_iter().map(TakeBack::of_session));
+                closed.into_iter().for_each(|session| state.take_backs.add(TakeBack::of_session(session)));
             });
             alarm::set();
         }

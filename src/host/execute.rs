@@ -73,8 +73,7 @@ fn execute<R: Request>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<An
 
     let mut key = Key::open(ctx, name, Mode::Write);
     let now = clock::now();
-    let remembered = Remembered::of(&key);
-    handover::settle(&mut key, remembered, now)?;
+    let remembered = handover::settle(&mut key, now)?;
     let outcome = key.read().and_then(|lock| request.decide(&lock, caller, now));
     let withdrawn = match remembered.queue {
         Some(_) if request.withdraws(&outcome) => withdraw(&key, caller),
@@ -153,7 +152,7 @@ fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Reme
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => effect::set_lease(key, end),
-        Write::Free => handover::release(key, remembered, Cause::Release, now),
+        Write::Free => handover::release(key, Cause::Release, now),
     }
 }
 

@@ -4,10 +4,12 @@ use std::ffi::c_int;
 
 use redis_module::raw;
 
+use super::alarm;
 use super::clock;
 use super::context::Context;
 use super::effect;
 use super::execute::answer;
+use super::handover;
 use super::key::{Key, Mode};
 use super::reply;
 use super::text::{Arguments, OwnedText};
@@ -28,7 +30,9 @@ pub unsafe extern "C" fn run(
 fn draw(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<i64, Refusal> {
     let request = Fence::parse(arguments.behind_name().ok_or(Refusal::Arity)?)?;
     let (Some(lock), Some(counter)) = (arguments.text(1), arguments.text(3)) else { return Err(Refusal::Arity) };
-    let lock = Key::open(ctx, lock, Mode::Read);
+    let mut lock = Key::open(ctx, lock, Mode::Write);
+    handover::settle(&mut lock, clock::now())?;
+    alarm::set();
     let mut counter = Key::open(ctx, counter, Mode::Write);
     let token = request.draw(&lock.read()?, counter.integer()?, clock::now_us())?;
     format_integer(token, |digits| effect::set_counter(&mut counter, *OwnedText::new(ctx, digits)));

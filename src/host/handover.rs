@@ -5,19 +5,29 @@ use super::effect;
 use super::key::Key;
 use super::remembered::Remembered;
 use super::state;
+use super::takeback;
 use super::text::OwnedText;
 use crate::core::{Cause, Kind, Lock, QueueId, Refusal, Session, SessionId, UnixMs};
 
-/// Sees to a lock that has come free unnoticed so far, before anybody else is heard: nobody overtakes.
-pub fn settle(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) -> Result<(), Refusal> {
-    if remembered.is_something() && key.read()? == Lock::Free {
-        serve(key, remembered, now);
+/// Sees to what is overdue for a lock, before a request is heard: a holder that is gone loses it, and a lock that has
+/// come free goes to whom it is due. Nobody overtakes, and nobody is told that he holds what is about to be taken back.
+/// Answers what is remembered of the lock then.
+pub fn settle(key: &mut Key<'_>, now: UnixMs) -> Result<Remembered, Refusal> {
+    let mut remembered = Remembered::of(key);
+    if let Some(take_back) = remembered.take_back {
+        takeback::carry_out_on(key, take_back, now);
+        remembered = Remembered::of(key);
     }
-    Ok(())
+    if remembered.is_something() && key.read()? == Lock::Free {
+        serve(key, now);
+        remembered = Remembered::of(key);
+    }
+    Ok(remembered)
 }
 
 /// Gives a lock that is free to whom it is due, if to anybody.
-pub fn serve(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) {
+pub fn serve(key: &mut Key<'_>, now: UnixMs) {
+    let remembered = Remembered::of(key);
     if let Some(session) = remembered.session {
         give_back(key, session, now);
     } else if let Some(queue) = remembered.queue {
@@ -27,7 +37,8 @@ pub fn serve(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) {
 }
 
 /// Frees a lock that is held: the first in line takes it over, or the key is deleted.
-pub fn release(key: &mut Key<'_>, remembered: Remembered, cause: Cause, now: UnixMs) {
+pub fn release(key: &mut Key<'_>, cause: Cause, now: UnixMs) {
+    let remembered = Remembered::of(key);
     if remembered.session.is_some() {
         end_session(key);
     }

@@ -15,8 +15,21 @@ const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 /// The name of the module: the first half of its commands and settings.
 const NAME: &CStr = c"lock";
 
-/// The version as the server shows it: two decimal digits each for major, minor and patch.
-const VERSION: c_int = 100;
+/// The version of the package as the server shows it: two decimal digits each for major, minor and patch.
+const VERSION: c_int = version(env!("CARGO_PKG_VERSION").as_bytes());
+
+#[allow(clippy::arithmetic_side_effects, reason = "computed by the compiler, to which an overflow is an error")]
+const fn version(text: &[u8]) -> c_int {
+    let (mut sum, mut part, mut rest) = (0, 0, text);
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        match *byte {
+            b'.' => (sum, part) = ((sum + part) * 100, 0),
+            digit => part = part * 10 + (digit - b'0') as c_int,
+        }
+    }
+    sum + part
+}
 
 /// A promise to Valkey 9, in whose header it is `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION`: the module keeps
 /// working while a slot moves as a whole. Without it Valkey refuses to move slots at all.

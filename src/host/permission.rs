@@ -10,11 +10,12 @@ use super::context::{Context, ContextFlags};
 use super::text::Text;
 use crate::core::Kind;
 
-/// Whether anything may be written: not while paused, failing over, loading, or a read-only replica.
+/// Whether anything may be written: not while paused, failing over or loading, and not by a replica, even one that
+/// takes its clients' writes: its locks are its master's.
 pub fn server_takes_writes(ctx: Context<'_>) -> bool {
     // SAFETY: the function takes nothing and reads the server's state.
     let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
-    !paused && !ctx.flags().intersects(ContextFlags::READONLY | ContextFlags::LOADING)
+    !paused && !ctx.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
 }
 
 /// Whether the key is this node's to read. Always, outside a cluster. While its slot is on its way to another node, the

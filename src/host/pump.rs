@@ -18,7 +18,6 @@ use super::guard::guard;
 use super::handover;
 use super::key::{Key, Mode};
 use super::permission;
-use super::remembered::Remembered;
 use super::renewal;
 use super::state;
 use super::takeback;
@@ -84,16 +83,14 @@ pub fn run(ctx: Context<'_>) {
     } else {
         let retry = clock::now().saturating_add(RETRY_MS);
         alarm::set_for(state::with(|state| {
-            let nothing_to_do = state.is_idle() && state.take_backs.is_empty();
-            (!nothing_to_do).then(|| state.room.next_due(timely).map_or(retry, |next| next.min(retry)))
+            (!state.is_idle()).then(|| state.room.next_due(timely).map_or(retry, |next| next.min(retry)))
         }));
     }
 }
 
 /// Takes one lock back and renews one lease, if any are due. Answers whether there was anything to do.
 fn write_one(ctx: Context<'_>, now: UnixMs) -> bool {
-    let take_back = takeback::next(now);
-    let renewal = state::with(|state| state.sessions.pop_due(now));
+    let (take_back, renewal) = state::with(|state| (state.take_backs.next(now), state.sessions.pop_due(now)));
     let wrote = take_back.is_some() || renewal.is_some();
     if let Some(take_back) = take_back {
         takeback::carry_out(ctx, take_back, now);
@@ -124,7 +121,5 @@ fn review(ctx: Context<'_>, queue: QueueId, now: UnixMs) {
     if !permission::write_is_welcome(ctx, *name, None) {
         return state::with(|state| state.room.review_at(queue, later));
     }
-    let mut key = Key::open(ctx, *name, Mode::Write);
-    let remembered = Remembered::of(&key);
-    handover::serve(&mut key, remembered, now);
+    handover::serve(&mut Key::open(ctx, *name, Mode::Write), now);
 }

@@ -69,7 +69,9 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
     };
     // SAFETY: the server copies all of it before this function ends; lists end with a zeroed element.
     let described = unsafe { api!(RedisModule_SetCommandInfo(registered, &raw const info)) } == OK;
-    described && set_acl_categories(registered, strings.keep(command.acl_categories))
+    let own_category = if has_api!(RedisModule_AddACLCategory) { ACL_CATEGORY } else { "" };
+    let categories = format!("{} {own_category}", command.acl_categories);
+    described && set_acl_categories(registered, strings.keep(categories.trim_end()))
 }
 
 /// Sizes of the structures below, by which the server knows which version of them it is given.

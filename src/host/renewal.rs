@@ -33,10 +33,9 @@ pub fn carry_out(ctx: Context<'_>, id: SessionId, now: UnixMs) {
         return state::with(|state| state.sessions.renew_at(id, later));
     }
     let mut key = Key::open(ctx, *name, Mode::Write);
-    let remembered = Remembered::of(&key);
     match fate(&session, &key) {
         Fate::Kept(lease_end) => renew(&mut key, id, &session, lease_end, now),
-        Fate::Free => handover::serve(&mut key, remembered, now),
+        Fate::Free => handover::serve(&mut key, now),
         Fate::Lost => handover::end_session(&key),
     }
 }

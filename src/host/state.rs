@@ -7,8 +7,7 @@ use redis_module::raw::RedisModuleString;
 
 use super::alarm::Alarm;
 use super::blocked::BlockedClients;
-use super::takeback::TakeBack;
-use crate::core::{Sessions, Stats, WaitingRoom};
+use crate::core::{Sessions, Stats, TakeBacks, WaitingRoom};
 
 /// The module's memory. A lock that nobody waits for and that has no session leaves nothing here.
 pub struct State {
@@ -16,10 +15,10 @@ pub struct State {
     pub blocked: BlockedClients,
     pub sessions: Sessions,
     /// Locks that are to be taken from connections that are gone.
-    pub take_backs: Vec<TakeBack>,
+    pub take_backs: TakeBacks,
     pub alarm: Alarm,
     pub stats: Stats,
-    /// The name, as the server's string, of the key whose events are of our own making right now; null: of none.
+    /// The name, as the server's string, of the key whose next event is of our own making; null: of none.
     pub own_event: *const RedisModuleString,
     /// A job that pumps is already queued in the server.
     pub pump_queued: bool,
@@ -31,7 +30,7 @@ impl State {
             room: WaitingRoom::new(),
             blocked: BlockedClients::new(),
             sessions: Sessions::new(),
-            take_backs: Vec::new(),
+            take_backs: TakeBacks::new(),
             alarm: Alarm::new(),
             stats: Stats::new(),
             own_event: ptr::null(),
@@ -39,9 +38,18 @@ impl State {
         }
     }
 
-    /// Whether nobody waits for any lock, and no lock belongs to a connection.
+    /// Whether this is the event that we are about to cause ourselves; if so, it is expected no more.
+    pub fn take_own_event(&mut self, key: *const RedisModuleString) -> bool {
+        let ours = ptr::eq(self.own_event, key);
+        if ours {
+            self.own_event = ptr::null();
+        }
+        ours
+    }
+
+    /// Whether nobody waits for any lock, and no lock belongs to a connection that is there or was.
     pub fn is_idle(&self) -> bool {
-        self.room.is_empty() && self.sessions.is_empty()
+        self.room.is_empty() && self.sessions.is_empty() && self.take_backs.is_empty()
     }
 }
 

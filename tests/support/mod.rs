@@ -17,8 +17,12 @@ mod waiter;
 
 pub mod cluster;
 pub mod migration;
+pub mod one_node;
 pub mod process;
+pub mod python;
+pub mod raw;
 pub mod replicas;
+pub mod sessions;
 pub mod staggered;
 
 pub use aof::{Aof, lines_of};
