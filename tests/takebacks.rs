@@ -1,0 +1,113 @@
+//! Nobody is told that he holds a lock that is about to be taken back from a connection that is gone: what is overdue
+//! for a lock is done before the next request for it is heard.
+
+mod support;
+
+use support::{Client, Reply, Server, Waiter, eventually};
+
+/// The lock that all of these are about.
+const RELEASE: &str = "LOCK.RELEASE door alice";
+
+/// Alice holds the door, and bob and carol wait in that order.
+fn two_in_line() -> (Server, Client, Waiter, Waiter) {
+    let server = Server::start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+    let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+    let carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 0");
+    (server, alice, bob, carol)
+}
+
+#[test]
+fn a_grant_to_a_killed_client_is_not_confirmed_to_its_retry() {
+    let (_server, mut alice, bob, mut carol) = two_in_line();
+    let kill = format!("CLIENT KILL ID {}", bob.id());
+    alice.send_together(&[RELEASE, &kill, "LOCK.ACQUIRE door bob"]);
+    assert_eq!(alice.receive(), 0);
+    assert_eq!(alice.receive(), 1);
+    assert_eq!(alice.receive(), Reply::Nil, "it went to carol before the retry was heard");
+    assert_eq!(carol.reply(), 1);
+    assert_eq!(alice.run("GET door"), "carol");
+}
+
+#[test]
+fn a_retry_that_waits_has_the_turn_of_the_grant_that_was_lost() {
+    let (server, mut alice, bob, mut carol) = two_in_line();
+    let dave = Waiter::start(&server, "LOCK.ACQUIRE door dave BLOCK 0");
+    let kill = format!("CLIENT KILL ID {}", bob.id());
+    alice.send_together(&[RELEASE, &kill]);
+    assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
+    assert_eq!(carol.reply(), 1);
+    let mut retry = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+    assert_eq!(alice.run("LOCK.RELEASE door carol"), 0);
+    assert_eq!(retry.reply(), 1, "before dave, who came later");
+    assert!(dave.is_blocked());
+}
+
+#[test]
+fn a_retry_that_waits_is_not_granted_what_its_dead_connection_holds() {
+    let (server, mut alice, bob, carol) = two_in_line();
+    drop(carol);
+    eventually("carol has left", || support::waiters_of(&mut alice, "door") == 1);
+    let kill = format!("CLIENT KILL ID {}", bob.id());
+    alice.send_together(&[RELEASE, &kill, "LOCK.ACQUIRE door bob NX", "LOCK.INFO door"]);
+    assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
+    assert_eq!(alice.receive(), 1, "a fresh grant, because nobody else waits");
+    assert_eq!(alice.receive().get("owner"), "bob");
+    assert_eq!(server.client().run("LOCK.RELEASE door bob"), 0, "and it stays");
+}
+
+#[test]
+fn a_session_that_was_killed_is_not_confirmed_to_its_retry() {
+    let server = Server::start();
+    let mut bob = server.client();
+    let id = bob.id();
+    assert_eq!(bob.run("LOCK.ACQUIRE door bob PX 60000 SESSION"), 1);
+    let mut carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 0");
+    let mut alice = server.client();
+    let kill = format!("CLIENT KILL ID {id}");
+    alice.send_together(&[&kill, "LOCK.ACQUIRE door bob PX 60000 SESSION"]);
+    assert_eq!(alice.receive(), 1);
+    assert_eq!(alice.receive(), Reply::Nil);
+    assert_eq!(carol.reply(), 1);
+    assert_eq!(alice.run("GET door"), "carol");
+}
+
+#[test]
+fn a_dead_holder_neither_releases_nor_extends_nor_draws() {
+    for (request, code) in [
+        ("LOCK.EXTEND door bob PX 90000", "NOTOWNER"),
+        ("LOCK.RELEASE door bob", "NOTOWNER"),
+        ("LOCK.FENCE door bob fence", "NOTOWNER"),
+    ] {
+        let (_server, mut alice, bob, mut carol) = two_in_line();
+        let kill = format!("CLIENT KILL ID {}", bob.id());
+        alice.send_together(&[RELEASE, &kill, request]);
+        assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
+        assert_eq!(alice.receive().code(), code, "{request}");
+        assert_eq!(carol.reply(), 1);
+    }
+}
+
+#[test]
+fn a_client_that_is_unblocked_and_waits_anew_in_one_round_is_still_known_when_it_is_killed() {
+    let server = Server::start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+    let mut bob = server.client();
+    let id = bob.id();
+    bob.send_together(&["LOCK.ACQUIRE door bob-1 BLOCK 0"]);
+    eventually("bob waits", || support::waiters_of(&mut alice, "door") == 1);
+    bob.send_together(&["LOCK.ACQUIRE door bob-2 PX 60000 BLOCK 0"]);
+    // A blocked client's pipeline runs where the server lets blocked clients go, before it has let go of bob.
+    let mut dave = server.client();
+    dave.send_together(&["BLPOP list 0"]);
+    eventually("dave waits", || alice.run("CLIENT LIST").string().contains("cmd=blpop"));
+    dave.send_together(&[&format!("CLIENT UNBLOCK {id}")]);
+    assert_eq!(alice.run("RPUSH list x"), 1);
+    assert_eq!(bob.receive(), Reply::Nil);
+    eventually("bob waits anew", || support::waiters_of(&mut alice, "door") == 1);
+    alice.send_together(&[RELEASE, &format!("CLIENT KILL ID {id}")]);
+    assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
+    eventually("the lock was taken back", || alice.run("EXISTS door") == 0);
+}
