@@ -37,6 +37,11 @@ struct Clock {
     ctx: *mut raw::RedisModuleCtx,
 }
 
+/// The module's own context, for calls that need no callback's.
+pub fn own_context() -> Option<*mut raw::RedisModuleCtx> {
+    state::with(|state| state.alarm.clock.as_ref().map(|clock| clock.ctx))
+}
+
 impl Alarm {
     pub const fn new() -> Self {
         Self { clock: None, set_to: None, ringing: false }
@@ -101,7 +106,7 @@ pub fn set_for(time: Option<UnixMs>) {
 }
 
 /// Rings in this loop round, or as soon as the loop gets to it.
-fn ring() {
+pub fn ring() {
     let ctx = state::with(|state| {
         let alarm = &mut state.alarm;
         if mem::replace(&mut alarm.ringing, true) {

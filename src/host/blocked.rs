@@ -20,6 +20,7 @@ use super::alarm;
 use super::clock;
 use super::config;
 use super::context::Context;
+use super::events;
 use super::guard::guard;
 use super::key::Key;
 use super::reply;
@@ -37,6 +38,8 @@ const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 pub struct BlockedClients {
     clients: Arena<Blocked>,
     by_id: BTreeMap<ClientId, BlockedId>,
+    /// Grants whose answer is in the client's buffer but cannot have left the server before its loop sleeps again.
+    unsent: BTreeMap<ClientId, Rc<Granting>>,
 }
 
 type BlockedId = Id<Blocked>;
@@ -67,7 +70,17 @@ pub struct Granting {
 
 impl BlockedClients {
     pub const fn new() -> Self {
-        Self { clients: Arena::new(), by_id: BTreeMap::new() }
+        Self { clients: Arena::new(), by_id: BTreeMap::new(), unsent: BTreeMap::new() }
+    }
+
+    /// Whether there are grants that may still be lost with their connection.
+    pub fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// The server's loop has slept: every answer is on its way.
+    pub fn all_sent(&mut self) {
+        self.unsent.clear();
     }
 
     /// The server's number for a connection that waits.
@@ -76,8 +89,9 @@ impl BlockedClients {
     }
 }
 
-/// Lets the client of this command wait in line for a lock. The caller then answers nothing.
-pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<(), Refusal> {
+/// Lets the client of this command wait in line for a lock. `true`: it waits, and the caller answers nothing. `false`:
+/// the server does not block this client, as Valkey 9.1 one that has subscribed to a channel.
+pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<bool, Refusal> {
     let (client, db) = (key.ctx.client_id(), key.ctx.db());
     let deadline = wait.patience.deadline(now, config::MAX_BLOCK_MS.get());
     let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };
@@ -100,7 +114,7 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<(),
         if handle.is_null() {
             room.leave(joined.request, None);
             blocked.clients.remove(id);
-            return Err(Refusal::QueueFull);
+            return Ok(false);
         }
         if let Some(entry) = blocked.clients.get_mut(id) {
             entry.handle = handle;
@@ -110,7 +124,7 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<(),
         if joined.again {
             count(&mut stats.resent);
         }
-        Ok(())
+        Ok(true)
     })
 }
 
@@ -186,19 +200,28 @@ pub fn connection_closed(state: &mut State, client: ClientId) {
     if let Some(&id) = state.blocked.by_id.get(&client) {
         give_up_grant(state, id);
     }
+    if let Some(granting) = state.blocked.unsent.remove(&client) {
+        granting.give_up(state);
+    }
 }
 
-/// Notes that a client will not get the answer to its grant, if there is one. If nobody got it, the grant is to be
-/// taken back.
+/// Notes that a client will not get the answer to its grant, if there is one.
 fn give_up_grant(state: &mut State, id: BlockedId) {
     let Some(entry) = state.blocked.clients.get_mut(id) else { return };
-    let Stage::Granted(granting) = &entry.stage else { return };
-    let granting = Rc::clone(granting);
-    entry.stage = Stage::Over;
-    let reachable = granting.reachable.get().saturating_sub(1);
-    granting.reachable.set(reachable);
-    if reachable == 0 {
-        state.take_backs.add(TakeBack::of_grant(granting.grant.clone()));
+    match std::mem::replace(&mut entry.stage, Stage::Over) {
+        Stage::Granted(granting) => granting.give_up(state),
+        stage => entry.stage = stage,
+    }
+}
+
+impl Granting {
+    /// One connection less. If none is left that hears of the grant, it is to be taken back.
+    fn give_up(&self, state: &mut State) {
+        let reachable = self.reachable.get().saturating_sub(1);
+        self.reachable.set(reachable);
+        if reachable == 0 {
+            state.take_backs.add(TakeBack::of_grant(self.grant.clone()));
+        }
     }
 }
 
@@ -262,7 +285,7 @@ unsafe extern "C" fn on_gone(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::R
 }
 
 /// The server lets the client go. With a grant in hand and the client gone, the answer was dropped; on Valkey nothing
-/// else tells that a CLIENT UNBLOCK with ERROR came between grant and answer.
+/// else tells that a CLIENT UNBLOCK with ERROR came between grant and answer. Otherwise the answer waits to be sent.
 unsafe extern "C" fn on_freed(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
     guard("free", (), || {
         // SAFETY: the server's own context for this callback.
@@ -274,14 +297,20 @@ unsafe extern "C" fn on_freed(ctx: *mut raw::RedisModuleCtx, private: *mut c_voi
             if client_is_gone {
                 give_up_grant(state, id);
             }
-            let BlockedClients { clients, by_id } = &mut state.blocked;
+            let BlockedClients { clients, by_id, unsent } = &mut state.blocked;
+            let Some(entry) = clients.remove(id) else { return };
             // The client may wait again already: its next command can run before this.
-            if let Some(entry) = clients.remove(id).filter(|entry| by_id.get(&entry.client) == Some(&id)) {
+            if by_id.get(&entry.client) == Some(&id) {
                 by_id.remove(&entry.client);
+            }
+            if let Stage::Granted(granting) = entry.stage {
+                unsent.insert(entry.client, granting);
             }
         });
         if client_is_gone {
             alarm::set();
+        } else {
+            events::watch_loop();
         }
     });
 }

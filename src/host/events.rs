@@ -40,6 +40,54 @@ pub fn subscribe(ctx: Context<'_>) -> bool {
     }
 }
 
+/// After so many rounds of the loop without a grant the watch ends by itself, if no command ends it before.
+const IDLE_ROUNDS: u32 = 100;
+
+/// Asks to be told when the server's loop has slept, while there are grants that may be lost until then. It costs a call
+/// in each round of the loop, so it ends again when no grant comes.
+pub fn watch_loop() {
+    let begins = state::with(|state| state.blocked.has_unsent() && state.idle_rounds.replace(0).is_none());
+    if begins {
+        subscribe_to_loop(Some(on_loop));
+    }
+}
+
+/// Ends what [`watch_loop`] began, if there is no need for it. Not to be called from the event itself.
+pub fn stop_watching_loop() {
+    let ends = state::with(|state| !state.blocked.has_unsent() && state.idle_rounds.take().is_some());
+    if ends {
+        subscribe_to_loop(None);
+    }
+}
+
+fn subscribe_to_loop(handler: raw::RedisModuleEventCallback) {
+    let Some(ctx) = alarm::own_context() else { return };
+    let event = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_EVENTLOOP, dataver: 1 };
+    // SAFETY: the context is our own, the callback static; no callback ends the subscription.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event, handler)) };
+}
+
+unsafe extern "C" fn on_loop(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    step: u64,
+    _data: *mut c_void,
+) {
+    guard("loop", (), || {
+        if step == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+            let idle_rounds = state::with(|state| {
+                let idle = !state.blocked.has_unsent();
+                state.blocked.all_sent();
+                state.idle_rounds = state.idle_rounds.map(|rounds| if idle { rounds.saturating_add(1) } else { 0 });
+                state.idle_rounds
+            });
+            if idle_rounds == Some(IDLE_ROUNDS) {
+                alarm::ring(); // The pump ends the watch.
+            }
+        }
+    });
+}
+
 type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
 unsafe extern "C" fn on_key_event(

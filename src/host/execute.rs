@@ -9,6 +9,7 @@ use super::blocked;
 use super::clock;
 use super::context::{Context, ContextFlags};
 use super::effect;
+use super::events;
 use super::guard::guard;
 use super::handover;
 use super::key::{Key, Mode};
@@ -71,6 +72,7 @@ fn execute<R: Request>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<An
         return Err(Refusal::SessionInScript); // There the client is a stand-in.
     }
 
+    events::stop_watching_loop();
     let mut key = Key::open(ctx, name, Mode::Write);
     let now = clock::now();
     let remembered = handover::settle(&mut key, now)?;
@@ -97,7 +99,7 @@ fn wait_or_nil(key: &Key<'_>, caller: &[u8], wait: Option<Wait>, now: UnixMs) ->
     let Some(wait) = wait.filter(|_| !key.ctx.flags().contains(ContextFlags::DENY_BLOCKING)) else {
         return Ok(Answer::Nil);
     };
-    blocked::wait(key, caller, wait, now).map(|()| Answer::Later)
+    blocked::wait(key, caller, wait, now).map(|waits| if waits { Answer::Later } else { Answer::Nil })
 }
 
 /// Takes the caller out of the line for this lock. Answers the connections that waited there, to be told last.

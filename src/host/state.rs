@@ -20,6 +20,8 @@ pub struct State {
     pub stats: Stats,
     /// The name, as the server's string, of the key whose next event is of our own making; null: of none.
     pub own_event: *const RedisModuleString,
+    /// While we are told of each round of the server's loop: how many rounds have brought no grant.
+    pub idle_rounds: Option<u32>,
     /// A job that pumps is already queued in the server.
     pub pump_queued: bool,
 }
@@ -34,6 +36,7 @@ impl State {
             alarm: Alarm::new(),
             stats: Stats::new(),
             own_event: ptr::null(),
+            idle_rounds: None,
             pump_queued: false,
         }
     }
