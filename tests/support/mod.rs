@@ -18,10 +18,13 @@ mod waiter;
 pub mod cluster;
 pub mod migration;
 pub mod one_node;
+pub mod parallel;
 pub mod process;
+pub mod proxy;
 pub mod python;
 pub mod raw;
 pub mod replicas;
+pub mod sentinel;
 pub mod sessions;
 pub mod staggered;
 

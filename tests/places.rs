@@ -1,0 +1,344 @@
+//! Places in line: requests that share one, places that are kept for those who come back, and how they go.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{
+    Client, OBSERVATION, Reply, Server, Setup, Waiter, bytes_of, eventually, field, info_lock, never_within, waiters_of,
+};
+
+const TAKE: [&str; 2] = ["LOCK.ACQUIRE", "LOCK.REENTER"];
+
+/// A server where `holder` has the mutex `door`, with this much grace for those who leave.
+#[track_caller]
+fn held(grace_ms: u32) -> (Server, Client) {
+    let server = Server::start();
+    let mut control = server.client();
+    control.ok(&format!("CONFIG SET lock.rejoin-grace-ms {grace_ms}"));
+    assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);
+    (server, control)
+}
+
+/// The tokens in line, first in line first.
+#[track_caller]
+fn line(control: &mut Client) -> Vec<String> {
+    control.run("LOCK.WAITERS door").items().iter().map(|waiter| waiter.get("token").string()).collect()
+}
+
+#[track_caller]
+fn wait_as(server: &Server, take: &str, token: &str) -> Waiter {
+    Waiter::start(server, &format!("{take} door {token} BLOCK 0"))
+}
+
+/// The waiter hangs up, and the server has seen it.
+#[track_caller]
+fn hangs_up(control: &mut Client, waiter: Waiter) {
+    let before = waiters_of(control, "door");
+    drop(waiter);
+    eventually("the waiter has left", || waiters_of(control, "door") == before - 1);
+}
+
+#[test]
+fn requests_of_one_token_share_a_place_and_one_grant_answers_them_all() {
+    for take in TAKE {
+        let (server, mut control) = held(10_000);
+        let mut first = wait_as(&server, take, "alice");
+        let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+        let mut second = wait_as(&server, take, "alice");
+        let mut third = Waiter::start(&server, &format!("{take} door alice BLOCK 60000 PX 60000"));
+        assert_eq!(waiters_of(&mut control, "door"), 4, "requests are counted");
+        assert_eq!(info_lock(&mut control, "waiters"), 4);
+        assert_eq!(line(&mut control)[3], "bob", "who came between them is behind them");
+        assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+        for waiter in [&mut first, &mut second, &mut third] {
+            assert_eq!(waiter.reply(), 1, "{take}");
+        }
+        assert_eq!(field(&mut control, "door", "owner"), "alice");
+        assert_eq!(field(&mut control, "door", "holds"), 1, "{take}: one hold for them all");
+        assert!(bob.is_blocked());
+        assert_eq!(control.run("LOCK.RELEASE door alice"), 0);
+        assert_eq!(bob.reply(), 1);
+    }
+}
+
+#[test]
+fn each_request_has_a_block_of_its_own() {
+    let (server, mut control) = held(10_000);
+    let mut long = wait_as(&server, "LOCK.ACQUIRE", "alice");
+    let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    let mut short = Waiter::start(&server, "LOCK.ACQUIRE door alice BLOCK 50");
+    assert_eq!(short.reply(), Reply::Nil);
+    assert!(long.is_blocked());
+    hangs_up(&mut control, wait_as(&server, "LOCK.ACQUIRE", "alice"));
+    assert_eq!(line(&mut control), ["alice", "bob"]);
+    assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+    assert_eq!(long.reply(), 1);
+    assert!(bob.is_blocked());
+    assert_eq!(control.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(bob.reply(), 1);
+}
+
+#[test]
+fn the_other_kind_is_another_place() {
+    let (server, mut control) = held(10_000);
+    let mut mutex = wait_as(&server, "LOCK.ACQUIRE", "alice");
+    let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    let mut reentrant = wait_as(&server, "LOCK.REENTER", "alice");
+    let kinds = control.run("LOCK.WAITERS door");
+    let kinds: Vec<String> = kinds.items().iter().map(|waiter| waiter.get("kind").string()).collect();
+    assert_eq!(kinds, ["mutex", "mutex", "reentrant"]);
+    assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+    assert_eq!(mutex.reply(), 1);
+    assert!(reentrant.is_blocked());
+    // By force, because a RELEASE would give up the other place, too.
+    assert_eq!(control.run("DEL door"), 1);
+    assert_eq!(bob.reply(), 1);
+    assert_eq!(control.run("LOCK.RELEASE door bob"), 0);
+    assert_eq!(reentrant.reply(), 1);
+    assert_eq!(field(&mut control, "door", "state"), "reentrant");
+}
+
+/// How a waiter leaves and whether it has its answer.
+const LEAVE: [&str; 3] = ["hangs up", "is killed", "times out"];
+
+#[track_caller]
+fn leaves(server: &Server, control: &mut Client, take: &str, token: &str, how: &str) {
+    let before = waiters_of(control, "door");
+    match how {
+        "times out" => {
+            let mut waiter = Waiter::start(server, &format!("{take} door {token} BLOCK 60"));
+            assert_eq!(waiter.reply(), Reply::Nil);
+        }
+        "is killed" => {
+            let waiter = wait_as(server, take, token);
+            assert_eq!(control.run(&format!("CLIENT KILL ID {}", waiter.id())), 1);
+        }
+        _ => drop(wait_as(server, take, token)),
+    }
+    eventually("the waiter has left", || waiters_of(control, "door") == before);
+}
+
+#[test]
+fn who_comes_back_stands_where_it_stood() {
+    for take in TAKE {
+        for how in LEAVE {
+            let (server, mut control) = held(10_000);
+            leaves(&server, &mut control, take, "alice", how);
+            let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+            assert_eq!(line(&mut control), ["bob"], "{how}: who is away is not listed");
+            let mut alice = wait_as(&server, take, "alice");
+            assert_eq!(line(&mut control), ["alice", "bob"], "{take} {how}");
+            assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+            assert_eq!(alice.reply(), 1);
+            assert!(bob.is_blocked());
+            assert_eq!(control.run("LOCK.RELEASE door alice"), 0);
+            assert_eq!(bob.reply(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_place_is_kept_again_and_again() {
+    let (server, mut control) = held(10_000);
+    leaves(&server, &mut control, "LOCK.ACQUIRE", "alice", "hangs up");
+    let _bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    for how in ["times out", "hangs up", "times out", "is killed"] {
+        leaves(&server, &mut control, "LOCK.ACQUIRE", "alice", how);
+    }
+    let _alice = wait_as(&server, "LOCK.ACQUIRE", "alice");
+    assert_eq!(line(&mut control), ["alice", "bob"]);
+}
+
+#[test]
+fn who_is_away_holds_nobody_up_and_is_not_counted() {
+    let (server, mut control) = held(10_000);
+    for how in LEAVE {
+        leaves(&server, &mut control, "LOCK.ACQUIRE", how.split(' ').next_back().expect("a word"), how);
+    }
+    assert_eq!(waiters_of(&mut control, "door"), 0);
+    assert_eq!(info_lock(&mut control, "waiters"), 0);
+    assert_eq!(control.run("LOCK.WAITERS door"), Reply::List(vec![]));
+    let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    assert_eq!(waiters_of(&mut control, "door"), 1);
+    assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+    assert_eq!(bob.reply(), 1);
+    assert_eq!(control.run("LOCK.RELEASE door bob"), 0);
+    assert_eq!(control.run("EXISTS door"), 0, "it is not kept free for anybody, nor given to who is not there");
+    assert_eq!(control.run("LOCK.ACQUIRE door carol"), 1, "and may be taken");
+}
+
+#[test]
+fn without_grace_no_place_is_kept() {
+    for how in LEAVE {
+        let (server, mut control) = held(0);
+        leaves(&server, &mut control, "LOCK.ACQUIRE", "alice", how);
+        let _bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+        let _alice = wait_as(&server, "LOCK.ACQUIRE", "alice");
+        assert_eq!(line(&mut control), ["bob", "alice"], "{how}");
+    }
+}
+
+#[test]
+fn a_place_is_dropped_after_the_grace() {
+    const GRACE_MS: u32 = 150;
+    for how in LEAVE {
+        let (server, mut control) = held(GRACE_MS);
+        leaves(&server, &mut control, "LOCK.ACQUIRE", "alice", how);
+        let left = Instant::now();
+        let _bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+        let grace = Duration::from_millis(u64::from(GRACE_MS) + 20);
+        eventually("the grace is over", || left.elapsed() > grace);
+        let _alice = wait_as(&server, "LOCK.ACQUIRE", "alice");
+        assert_eq!(line(&mut control), ["bob", "alice"], "{how}");
+    }
+}
+
+#[test]
+fn an_attempt_that_does_not_wait_neither_takes_nor_gives_up_the_place() {
+    let (server, mut control) = held(10_000);
+    leaves(&server, &mut control, "LOCK.ACQUIRE", "alice", "hangs up");
+    let bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    assert_eq!(control.run("LOCK.ACQUIRE door alice"), Reply::Nil);
+    assert_eq!(line(&mut control), ["bob"]);
+    let _alice = wait_as(&server, "LOCK.ACQUIRE", "alice");
+    assert_eq!(line(&mut control), ["alice", "bob"]);
+    drop(bob);
+}
+
+#[test]
+fn release_by_a_waiting_token_answers_its_requests_nil_and_gives_the_place_up() {
+    for take in TAKE {
+        let (server, mut control) = held(10_000);
+        let mut alices = [wait_as(&server, take, "alice"), wait_as(&server, take, "alice")];
+        let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+        assert_eq!(control.run("LOCK.RELEASE door alice").code(), "NOTOWNER");
+        for alice in &mut alices {
+            assert_eq!(alice.reply(), Reply::Nil, "{take}");
+        }
+        assert_eq!(line(&mut control), ["bob"]);
+        let _again = wait_as(&server, take, "alice");
+        assert_eq!(line(&mut control), ["bob", "alice"], "it begins at the end");
+        assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(bob.reply(), 1);
+    }
+}
+
+#[test]
+fn release_gives_up_a_place_that_is_away_and_those_of_both_kinds() {
+    let (server, mut control) = held(10_000);
+    for take in TAKE {
+        leaves(&server, &mut control, take, "alice", "hangs up");
+    }
+    let bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    assert_eq!(control.run("LOCK.RELEASE door alice").code(), "NOTOWNER");
+    let _alices = TAKE.map(|take| wait_as(&server, take, "alice"));
+    assert_eq!(line(&mut control), ["bob", "alice", "alice"]);
+    drop(bob);
+}
+
+#[test]
+fn release_by_a_holder_that_also_waits_ends_both() {
+    let server = Server::start();
+    let mut control = server.client();
+    assert_eq!(control.run("LOCK.ACQUIRE door alice"), 1);
+    let mut strict = Waiter::start(&server, "LOCK.ACQUIRE door alice NX BLOCK 0");
+    let mut reentrant = wait_as(&server, "LOCK.REENTER", "alice");
+    let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    assert_eq!(control.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(strict.reply(), Reply::Nil);
+    assert_eq!(reentrant.reply(), Reply::Nil);
+    assert_eq!(bob.reply(), 1, "the first of the others");
+    assert_eq!(waiters_of(&mut control, "door"), 0);
+}
+
+#[test]
+fn places_that_are_away_are_the_first_to_go() {
+    let (server, mut control) = held(60_000);
+    control.ok("CONFIG SET lock.max-waiters 4");
+    for away in ["first", "second"] {
+        leaves(&server, &mut control, "LOCK.ACQUIRE", away, "hangs up");
+    }
+    let present = ["bob", "carol", "dave"].map(|name| wait_as(&server, "LOCK.ACQUIRE", name));
+    // The first had to make room for dave; the second is still where it was.
+    let _second = wait_as(&server, "LOCK.ACQUIRE", "second");
+    assert_eq!(line(&mut control), ["second", "bob", "carol", "dave"]);
+    let full = control.run("LOCK.ACQUIRE door first BLOCK 0");
+    assert_eq!(full.code(), "QUEUEFULL", "nobody who is present has to go");
+    let [bob, ..] = present;
+    hangs_up(&mut control, bob);
+    let _first = wait_as(&server, "LOCK.ACQUIRE", "first");
+    assert_eq!(line(&mut control), ["second", "carol", "dave", "first"]);
+    assert_eq!(control.run("LOCK.ACQUIRE door bob BLOCK 0").code(), "QUEUEFULL");
+}
+
+#[test]
+fn a_free_lock_goes_to_who_asks_and_its_own_place_is_gone_with_it() {
+    let (server, mut control) = held(10_000);
+    leaves(&server, &mut control, "LOCK.ACQUIRE", "alice", "hangs up");
+    assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+    assert_eq!(control.run("LOCK.ACQUIRE door alice"), 1);
+    let _bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    // Had the old place been kept, alice would now stand before bob.
+    let _again = Waiter::start(&server, "LOCK.ACQUIRE door alice NX BLOCK 0");
+    assert_eq!(line(&mut control), ["bob", "alice"]);
+}
+
+#[test]
+fn in_a_transaction_nothing_waits_and_no_place_is_taken() {
+    let (server, mut control) = held(10_000);
+    control.ok("MULTI");
+    assert_eq!(control.run("LOCK.ACQUIRE door alice BLOCK 0"), "QUEUED");
+    assert_eq!(control.run("EXEC"), Reply::list([Reply::Nil]));
+    let _bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    let _alice = wait_as(&server, "LOCK.ACQUIRE", "alice");
+    assert_eq!(line(&mut control), ["bob", "alice"]);
+}
+
+/// The quickest of several hand-overs from one present waiter to the next.
+#[track_caller]
+fn quickest_hand_over(server: &Server, control: &mut Client) -> Duration {
+    let mut best = Duration::MAX;
+    let mut holder = "holder".to_owned();
+    for round in 0..15 {
+        let next = format!("next-{round}");
+        let mut waiter = Waiter::start(server, &format!("LOCK.ACQUIRE door {next} BLOCK 0"));
+        let asked = Instant::now();
+        assert_eq!(control.run(&format!("LOCK.RELEASE door {holder}")), 0);
+        assert_eq!(waiter.reply(), 1);
+        best = best.min(asked.elapsed());
+        holder = next;
+    }
+    best
+}
+
+#[test]
+fn ten_thousand_places_that_are_away_cost_no_time_at_a_hand_over() {
+    const AWAY: usize = 10_000;
+    const AT_ONCE: usize = 500;
+    let server = Setup::new().start();
+    let mut control = server.client();
+    control.ok("CONFIG SET lock.rejoin-grace-ms 600000");
+    assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);
+    let mut connections: Vec<Client> = (0..AT_ONCE).map(|_| server.client()).collect();
+    let none_away = quickest_hand_over(&server, &mut control);
+    let holder = field(&mut control, "door", "owner").string();
+    for round in 0..AWAY / AT_ONCE {
+        for (number, connection) in connections.iter_mut().enumerate() {
+            connection.send(&bytes_of(&format!("LOCK.ACQUIRE door away-{round}-{number} BLOCK 1")));
+        }
+        assert!(connections.iter_mut().all(|connection| connection.receive() == Reply::Nil));
+    }
+    assert_eq!(waiters_of(&mut control, "door"), 0);
+    // They are really there: the very first one would stand in front of everybody.
+    let bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+    let first = wait_as(&server, "LOCK.ACQUIRE", "away-0-0");
+    assert_eq!(line(&mut control), ["away-0-0", "bob"]);
+    drop((bob, first));
+    eventually("both have left", || waiters_of(&mut control, "door") == 0);
+    assert_eq!(control.run(&format!("LOCK.RELEASE door {holder}")), 0);
+    assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);
+    let many_away = quickest_hand_over(&server, &mut control);
+    assert!(many_away < 5 * none_away, "{many_away:?} with {AWAY} away, {none_away:?} with none");
+    never_within(OBSERVATION, "somebody is counted who is away", || waiters_of(&mut control, "door") > 0);
+}

@@ -1,0 +1,115 @@
+//! Real sentinels that watch a master.
+
+use std::env;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::replicas::in_time;
+use super::{Client, Protocol, Reply, Server};
+
+/// The name under which they know the master.
+const NAME: &str = "locks";
+const QUORUM: usize = 2;
+
+pub struct Sentinel {
+    process: Child,
+    port: u16,
+    directory: TempDir,
+}
+
+impl Sentinel {
+    /// Three of them that know of each other and of the master's replicas.
+    #[track_caller]
+    pub fn start_three(master: &Server, replicas: usize) -> Vec<Self> {
+        let sentinels: Vec<Self> = (0..3).map(|_| Self::start(master)).collect();
+        for sentinel in &sentinels {
+            in_time("the sentinels know everybody", || sentinel.knows(sentinels.len() - 1, replicas));
+        }
+        sentinels
+    }
+
+    fn start(master: &Server) -> Self {
+        let directory = TempDir::with_prefix("redis-lock-test-").expect("a temporary folder");
+        let port = free_port();
+        let config = format!(
+            "bind 127.0.0.1\n\
+             port {port}\n\
+             dir {}\n\
+             sentinel monitor {NAME} 127.0.0.1 {} {QUORUM}\n\
+             sentinel down-after-milliseconds {NAME} 500\n\
+             sentinel failover-timeout {NAME} 5000\n\
+             sentinel parallel-syncs {NAME} 2\n",
+            directory.path().display(),
+            master.port(),
+        );
+        let file = directory.path().join("sentinel.conf");
+        fs::write(&file, config).expect("a writable folder");
+        let log = File::create(directory.path().join("sentinel.log")).expect("a log file");
+        let process = Command::new(server_under_test())
+            .arg(&file)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a server that can be a sentinel");
+        Self { process, port, directory }
+    }
+
+    /// Whether it has heard of that many other sentinels and of replicas that are in step.
+    fn knows(&self, others: usize, replicas: usize) -> bool {
+        let Some(mut client) = self.client() else { return false };
+        let master = client.run(&format!("SENTINEL MASTER {NAME}"));
+        if master.is_error() || master.get("num-other-sentinels") != others.to_string().as_str() {
+            return false;
+        }
+        let known = client.run(&format!("SENTINEL REPLICAS {NAME}"));
+        let in_step = known.items().iter().filter(|replica| replica.get("master-link-status") == "ok").count();
+        in_step == replicas
+    }
+
+    /// The port of the master, as this sentinel tells clients that ask.
+    pub fn master_port(&self) -> Option<u16> {
+        match self.client()?.run(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {NAME}")) {
+            Reply::List(address) => address.get(1)?.string().parse().ok(),
+            _ => None,
+        }
+    }
+
+    fn client(&self) -> Option<Client> {
+        Client::connect(self.port, Protocol::Resp2)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        // Both fail only when the process is gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            let log = fs::read_to_string(self.directory.path().join("sentinel.log")).unwrap_or_default();
+            eprintln!("--- sentinel on port {}:\n{log}", self.port);
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("the port's number").port()
+}
+
+/// The binary that `Setup` starts is a sentinel, too.
+fn server_under_test() -> PathBuf {
+    if let Some(path) = env::var_os("SERVER").filter(|path| !path.is_empty()) {
+        return PathBuf::from(path);
+    }
+    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    let binaries = ["redis-server", "valkey-server"];
+    let mut paths = binaries.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    paths.find(|path| path.is_file()).expect("redis-server or valkey-server in PATH")
+}
