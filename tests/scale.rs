@@ -281,7 +281,6 @@ fn the_memory_of_ten_thousand_waiters_is_given_back() {
             used <= limit
         });
         assert!(given_back, "{before} bytes before, {used} after {round} round, allowed are {limit}");
-        eprintln!("DBG {used}");
         limit = used + MARGIN;
     }
 }

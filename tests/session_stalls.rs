@@ -43,7 +43,9 @@ fn a_stall_longer_than_the_lease_does_not_lose_the_lock_to_a_waiter() {
         control.ok(&format!("DEBUG SET-ACTIVE-EXPIRE {active_expiry}"));
         hold(&mut alice, take, *holds);
         let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+        let end = control.expires_at("door");
         control.ok("DEBUG SLEEP 0.5");
+        assert!(now_ms() > end, "the stall was longer than the lease");
         is_alices_again(&mut alice, &bob, *holds);
     });
 }
