@@ -251,7 +251,7 @@ fn used_memory(client: &mut Client) -> i64 {
 /// client, and frees only some five hundred of those in a second.
 #[track_caller]
 fn come_and_go(server: &Server, client: &mut Client) {
-    const AT_ONCE: usize = 500;
+    const AT_ONCE: usize = 250;
     for scene in [Scene::OneLock, Scene::OneLockEach].into_iter().cycle().take(MANY / AT_ONCE) {
         let mut crowd = Crowd::connect(server, AT_ONCE);
         crowd.line_up(scene, AT_ONCE, "");

@@ -112,9 +112,9 @@ fn many_other_keys_with_a_lease_do_not_delay_the_hand_over() {
     let _quiet = quiet();
     let server = Server::start();
     let mut client = server.client();
-    let script = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'x', 'PX', 3600000 + i) end return 1";
+    let script = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, 'x', 'PX', 3600000 + i) end return 1";
     assert_eq!(client.call(&["EVAL", script, "0"]), 1);
-    is_punctual("among 20000 volatile keys", 0, 2000, || {
+    is_punctual("among 100,000 volatile keys", 0, 2000, || {
         (0..20).map(|round| lease_ends_once(&server, &mut client, "LOCK.ACQUIRE", 15 + round % 11)).collect()
     });
 }
