@@ -110,11 +110,11 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<boo
     .ok_or(Refusal::QueueFull)?;
 
     let handle = block(key.ctx, key.name, id);
-    state::with(|State { room, blocked, stats, .. }| {
+    Ok(state::with(|State { room, blocked, stats, .. }| {
         if handle.is_null() {
             room.leave(joined.request, None);
             blocked.clients.remove(id);
-            return Ok(false);
+            return false;
         }
         if let Some(entry) = blocked.clients.get_mut(id) {
             entry.handle = handle;
@@ -124,8 +124,8 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<boo
         if joined.again {
             count(&mut stats.resent);
         }
-        Ok(true)
-    })
+        true
+    }))
 }
 
 fn block(ctx: Context<'_>, key: Text<'_>, id: BlockedId) -> *mut raw::RedisModuleBlockedClient {
