@@ -8,6 +8,9 @@ use super::{Client, Reply, Server, Setup, bytes_of};
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
 
+/// The nodes exchange news at half this interval until the cluster is complete.
+const GOSSIP_MS: u32 = 600;
+
 /// A bus port that was free may be taken by somebody else before the server binds it.
 const ATTEMPTS: u32 = 5;
 
@@ -31,14 +34,17 @@ impl Tag {
 }
 
 impl Cluster {
-    /// Servers that fail over after `node_timeout_ms` of silence.
+    /// Servers that think each other dead after `node_timeout_ms` of silence.
     #[track_caller]
     pub fn start(node_timeout_ms: u32, config: &str) -> Self {
-        let cluster = Self { nodes: (0..2 * MASTERS).map(|_| start_node(node_timeout_ms, config)).collect() };
+        let cluster = Self { nodes: (0..2 * MASTERS).map(|_| start_node(config)).collect() };
         cluster.share_slots_out();
         cluster.introduce_everybody();
         cluster.attach_replicas();
         cluster.wait_until_complete();
+        for server in &cluster.nodes {
+            server.client().ok(&format!("CONFIG SET cluster-node-timeout {node_timeout_ms}"));
+        }
         cluster
     }
 
@@ -119,10 +125,10 @@ impl Cluster {
 }
 
 #[track_caller]
-fn start_node(node_timeout_ms: u32, config: &str) -> Server {
+fn start_node(config: &str) -> Server {
     let setup = Setup::new().config(REPLICATION).config(config).config(&format!(
         "cluster-enabled yes\n\
-         cluster-node-timeout {node_timeout_ms}\n\
+         cluster-node-timeout {GOSSIP_MS}\n\
          cluster-require-full-coverage no\n\
          cluster-replica-validity-factor 0\n\
          cluster-allow-replica-migration no"
