@@ -248,6 +248,7 @@ fn is_told_off(answer: &Reply) -> bool {
 #[test]
 fn a_killed_master_leaves_its_locks_to_the_replica_and_nobody_hanging() {
     let mut cluster = Cluster::start(HASTY_MS, "");
+    cluster.let_replicas_take_over();
     let tag = cluster.tag_of(0);
     let mut client = cluster.master(0).client();
     quiet_lock(&mut client, &tag);
@@ -271,8 +272,7 @@ fn a_killed_master_leaves_its_locks_to_the_replica_and_nobody_hanging() {
 #[test]
 fn a_master_without_the_majority_grants_nothing() {
     // Reads go on, so that one can look; a lock that is read as free is not one to be granted.
-    let config = "cluster-allow-reads-when-down yes\ncluster-replica-no-failover yes";
-    let cluster = Cluster::start(HASTY_MS, config);
+    let cluster = Cluster::start(HASTY_MS, "cluster-allow-reads-when-down yes");
     let tag = cluster.tag_of(0);
     let server = cluster.master(0);
     let locks = Staggered::start(server, &tag.name, 100, 40);

@@ -13,6 +13,7 @@ use redis_module::raw;
 
 use super::clock;
 use super::context::Context;
+use super::events;
 use super::guard::guard;
 use super::pump;
 use super::state;
@@ -153,6 +154,7 @@ unsafe extern "C" fn on_readable(fd: c_int, _data: *mut c_void, _mask: c_int) {
 unsafe extern "C" fn on_ring(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     guard("timer", (), || {
         state::with(|state| state.alarm.ringing = false);
+        events::stop_watching_loop();
         // SAFETY: the server's own context for this callback.
         pump::run(unsafe { Context::new(ctx) });
     });

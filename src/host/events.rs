@@ -40,7 +40,7 @@ pub fn subscribe(ctx: Context<'_>) -> bool {
     }
 }
 
-/// After so many rounds of the loop without a grant the watch ends by itself, if no command ends it before.
+/// After so many rounds of the loop without a grant the watch ends.
 const IDLE_ROUNDS: u32 = 100;
 
 /// Asks to be told when the server's loop has slept, while there are grants that may be lost until then. It costs a call
@@ -52,7 +52,8 @@ pub fn watch_loop() {
     }
 }
 
-/// Ends what [`watch_loop`] began, if there is no need for it. Not to be called from the event itself.
+/// Ends what [`watch_loop`] began, if there is no need for it. Only for the timer: the server walks through its list of
+/// subscriptions when it fires an event, and one must not go from under its feet.
 pub fn stop_watching_loop() {
     let ends = state::with(|state| !state.blocked.has_unsent() && state.idle_rounds.take().is_some());
     if ends {
@@ -82,7 +83,7 @@ unsafe extern "C" fn on_loop(
                 state.idle_rounds
             });
             if idle_rounds == Some(IDLE_ROUNDS) {
-                alarm::ring(); // The pump ends the watch.
+                alarm::ring(); // Then the timer ends the watch.
             }
         }
     });

@@ -9,7 +9,6 @@ use super::blocked;
 use super::clock;
 use super::context::{Context, ContextFlags};
 use super::effect;
-use super::events;
 use super::guard::guard;
 use super::handover;
 use super::key::{Key, Mode};
@@ -72,7 +71,6 @@ fn execute<R: Request>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<An
         return Err(Refusal::SessionInScript); // There the client is a stand-in.
     }
 
-    events::stop_watching_loop();
     let mut key = Key::open(ctx, name, Mode::Write);
     let now = clock::now();
     let remembered = handover::settle(&mut key, now)?;

@@ -14,7 +14,6 @@ use super::blocked::{self, Stage};
 use super::clock;
 use super::config;
 use super::context::Context;
-use super::events;
 use super::guard::guard;
 use super::handover;
 use super::key::{Key, Mode};
@@ -62,7 +61,6 @@ unsafe extern "C" fn on_job_freed(_data: *mut c_void) {}
 
 /// Does what is due, and sets the alarm for the rest.
 pub fn run(ctx: Context<'_>) {
-    events::stop_watching_loop();
     let writable = permission::server_takes_writes(ctx);
     let timely = if writable { Timely::All } else { Timely::Unwritten };
     for _ in 0..BATCH {

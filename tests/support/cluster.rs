@@ -34,7 +34,7 @@ impl Tag {
 }
 
 impl Cluster {
-    /// Servers that think each other dead after `node_timeout_ms` of silence.
+    /// Servers that think each other dead after `node_timeout_ms` of silence. No replica takes over by itself.
     #[track_caller]
     pub fn start(node_timeout_ms: u32, config: &str) -> Self {
         let cluster = Self { nodes: (0..2 * MASTERS).map(|_| start_node(config)).collect() };
@@ -58,6 +58,14 @@ impl Cluster {
 
     pub fn replica(&self, number: usize) -> &Server {
         self.nodes.get(MASTERS + number).expect("the number of a master")
+    }
+
+    /// From now on a replica takes over when its master is dead.
+    #[track_caller]
+    pub fn let_replicas_take_over(&self) {
+        for replica in self.nodes.iter().skip(MASTERS) {
+            replica.client().ok("CONFIG SET cluster-replica-no-failover no");
+        }
     }
 
     pub fn masters(&self) -> impl Iterator<Item = &Server> {
@@ -131,6 +139,7 @@ fn start_node(config: &str) -> Server {
          cluster-node-timeout {GOSSIP_MS}\n\
          cluster-require-full-coverage no\n\
          cluster-replica-validity-factor 0\n\
+         cluster-replica-no-failover yes\n\
          cluster-allow-replica-migration no"
     ));
     for _ in 0..ATTEMPTS {
