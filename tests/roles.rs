@@ -130,7 +130,7 @@ fn failover_that_hangs(old: &Server, new: &Server) -> Process {
     // So that there is something the replica has not got.
     let mut client = old.client();
     client.ok("SET other x");
-    begin_failover(&mut client, &new);
+    begin_failover(&mut client, new);
     assert_eq!(client.info("replication", "master_failover_state").as_deref(), Some("waiting-for-sync"));
     replica
 }
