@@ -3,27 +3,13 @@
 
 mod support;
 
-use std::process::Command;
-
-use support::{Client, OBSERVATION, Reply, Server, Waiter, never_within, remaining_ms, repository};
-
-const PYTHON: &str = ".tools/venv/bin/python";
+use support::python::run_script;
+use support::{Client, OBSERVATION, Reply, Server, Waiter, never_within, remaining_ms};
 
 /// Runs a script of tests/interop against a server of its own.
 #[track_caller]
 fn python(script: &str) {
-    let python = repository().join(PYTHON);
-    assert!(python.exists(), "no {PYTHON}: run `scripts/setup test` first");
-    let server = Server::start();
-    let output = Command::new(python)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(repository().join("tests/interop").join(script))
-        .arg(server.port().to_string())
-        .output()
-        .expect("a Python that runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script}: {}\n{said}", output.status);
-    assert!(said.contains("check_"), "{script} checked nothing:\n{said}");
+    run_script(&Server::start(), script);
 }
 
 #[test]

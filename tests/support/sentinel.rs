@@ -1,15 +1,13 @@
 //! Real sentinels that watch a master.
 
-use std::env;
 use std::fs::{self, File};
-use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use tempfile::TempDir;
 
 use super::replicas::in_time;
+use super::setup::{free_port, server_under_test};
 use super::{Client, Protocol, Reply, Server};
 
 /// The name under which they know the master.
@@ -96,20 +94,4 @@ impl Drop for Sentinel {
             eprintln!("--- sentinel on port {}:\n{log}", self.port);
         }
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("the port's number").port()
-}
-
-/// The binary that `Setup` starts is a sentinel, too.
-fn server_under_test() -> PathBuf {
-    if let Some(path) = env::var_os("SERVER").filter(|path| !path.is_empty()) {
-        return PathBuf::from(path);
-    }
-    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
-    let binaries = ["redis-server", "valkey-server"];
-    let mut paths = binaries.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    paths.find(|path| path.is_file()).expect("redis-server or valkey-server in PATH")
 }

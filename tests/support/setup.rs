@@ -118,12 +118,13 @@ impl Setup {
     }
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("the port's number").port()
 }
 
-fn server_under_test() -> PathBuf {
+/// The binary that is tested; it is a sentinel, too.
+pub(super) fn server_under_test() -> PathBuf {
     if let Some(path) = env::var_os("SERVER").filter(|path| !path.is_empty()) {
         return PathBuf::from(path);
     }
