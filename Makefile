@@ -55,8 +55,8 @@ test-matrix: ## the same against every supported server, which it fetches into .
 lint: ## check format, clippy, documentation and scripts; warnings are errors
 	@scripts/setup lint
 	cargo fmt --all --check
-	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --all-targets --no-default-features -- -D warnings
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 	shellcheck scripts/servers scripts/setup scripts/run scripts/test .ci/run
 

@@ -1,7 +1,5 @@
 //! Bad input: a clear error each time, in the server's own words, and nothing changed.
 
-mod support;
-
 use support::{Client, Reply, Server};
 
 const SYNTAX: &str = "ERR syntax error";

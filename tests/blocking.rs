@@ -1,7 +1,5 @@
 //! Waiting in line: who is served, in which order, and within which limits.
 
-mod support;
-
 use std::thread;
 use std::time::{Duration, Instant};
 

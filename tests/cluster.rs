@@ -1,8 +1,6 @@
 //! A real cluster: locks live in their slot, and whoever waits for one is told when the slot goes elsewhere. No grant is
 //! made by a node that has lost it.
 
-mod support;
-
 use support::cluster::{Cluster, Tag, insist, keys_in, moved_to};
 use support::migration::Migration;
 use support::process::Process;

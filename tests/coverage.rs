@@ -1,7 +1,5 @@
 //! Holds docs/waking.md to the tests that it names.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 

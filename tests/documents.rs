@@ -1,8 +1,6 @@
 //! Runs the documentation: each session that README.md and docs/ show is played against a server, and every reply must
 //! be the one that is shown.
 
-mod support;
-
 #[path = "documents/blocks.rs"]
 mod blocks;
 #[path = "documents/session.rs"]

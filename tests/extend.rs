@@ -1,7 +1,5 @@
 //! LOCK.EXTEND: the exact lease of a lock that the caller holds.
 
-mod support;
-
 use support::{Client, Server, eventually, remaining_ms};
 
 const TAKE: [&str; 2] = ["LOCK.ACQUIRE", "LOCK.REENTER"];

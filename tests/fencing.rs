@@ -1,7 +1,5 @@
 //! Fencing tokens: only the holder draws, and whatever happens to holders, counter, clock and server, they rise.
 
-mod support;
-
 use support::{Aof, Client, Reply, Server, Setup, Waiter, eventually, now_us, one_node, python, replicas, waiters_of};
 
 /// Ahead of any clock, so that only the counter can bring about what comes after it.

@@ -1,8 +1,6 @@
 //! Every way in which the connection of a waiter ends: it leaves the queue, and the next in line is served. Whatever ends
 //! it, a lock that is granted in that very moment goes on.
 
-mod support;
-
 use std::time::Duration;
 
 use support::raw::RawConnection;

@@ -1,7 +1,5 @@
 //! `HOLD n` says which hold is meant, so that a REENTER or RELEASE may be sent twice.
 
-mod support;
-
 use support::{Aof, Client, OBSERVATION, Reply, Server, Setup, Waiter, field, never_within, remaining_ms};
 
 /// A server where `alice` has so many holds of `door`, with a lease of ten minutes.

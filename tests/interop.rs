@@ -1,8 +1,6 @@
 //! One key, two kinds of clients: what LOCK.* and the locks of existing client libraries hold, each respects in the
 //! other. The Python libraries are the real ones; Redisson's protocol is spoken in scripts of our own.
 
-mod support;
-
 use support::python::run_script;
 use support::{Client, OBSERVATION, Reply, Server, Waiter, never_within, remaining_ms};
 

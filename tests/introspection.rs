@@ -1,7 +1,5 @@
 //! Looking inside: LOCK.INFO, LOCK.WAITERS, INFO, and what the server tells about the commands.
 
-mod support;
-
 use support::{Client, Protocol, Reply, Server, Waiter, bytes_of, eventually, info_lock, waiters_of};
 
 /// What the server must tell about a command.

@@ -1,7 +1,5 @@
 //! The rules of the layers that the compiler does not hold.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

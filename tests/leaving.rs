@@ -1,8 +1,6 @@
 //! How a waiter leaves the line: its time is up, it hangs up, it is killed or unblocked, the server ends. Whoever stands
 //! behind it moves up.
 
-mod support;
-
 use std::time::Instant;
 
 use support::{Client, PATIENCE, Reply, Server, Setup, Waiter, bytes_of, eventually, waiters_of};

@@ -1,7 +1,5 @@
 //! Loading, settings and unloading.
 
-mod support;
-
 use std::fs;
 
 use support::{Client, Reply, Server, Setup, Waiter, eventually, repository, waiters_of};

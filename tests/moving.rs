@@ -1,7 +1,5 @@
 //! What becomes of fencing tokens and sessions when their slot moves to another node.
 
-mod support;
-
 use support::cluster::Cluster;
 use support::migration::Migration;
 use support::{Client, OBSERVATION, Server, eventually, info_lock, never_within};

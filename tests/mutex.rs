@@ -1,7 +1,5 @@
 //! The mutex: taking it, contention, the same token again, giving it up, and what stands in the keyspace meanwhile.
 
-mod support;
-
 use support::{Protocol, Reply, Server, Setup, eventually, field, held_with_a_waiter, remaining_ms};
 
 /// Any bytes: a line break, a NUL and what is not UTF-8.

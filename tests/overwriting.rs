@@ -1,7 +1,5 @@
 //! What happens to the key of a lock without freeing it: the wait goes on against the new holder and the new lease.
 
-mod support;
-
 use std::time::Duration;
 
 use support::{Aof, Client, OBSERVATION, Reply, Server, Setup, Waiter, held_with_a_waiter, never_within};

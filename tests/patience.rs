@@ -1,7 +1,5 @@
 //! The real client library waits for much longer than its own time-out. A file of its own, because it takes its time.
 
-mod support;
-
 use support::{Server, python};
 
 #[test]

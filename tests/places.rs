@@ -1,7 +1,5 @@
 //! Places in line: requests that share one, places that are kept for those who come back, and how they go.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use support::{

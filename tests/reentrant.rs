@@ -1,7 +1,5 @@
 //! The re-entrant lock: holds up and down, its Hash layout, and how it and the mutex exclude each other.
 
-mod support;
-
 use support::{Client, Reply, Server, eventually, field, remaining_ms};
 
 /// Counts that are no hold count: the layout is the plain decimal number of at least 1.

@@ -1,8 +1,6 @@
 //! What leaves the server: plain commands with absolute times, in order, so that a replica, an AOF and an RDB without
 //! the module hold the same locks.
 
-mod support;
-
 use support::{Aof, Client, Reply, Server, Setup, Waiter, eventually, waiters_of};
 
 fn server_with_aof() -> (Server, Client) {

@@ -1,8 +1,6 @@
 //! Requests that are sent twice, because a client lost its connection or its patience: wherever the connection is cut
 //! and in whichever order the two copies arrive, in the end it is as if one had been sent.
 
-mod support;
-
 use support::parallel::for_each;
 use support::proxy::Link;
 use support::raw::encode;

@@ -1,8 +1,6 @@
 //! Masters that become replicas, replicas that become masters, and masters that may not write for a while: nobody is
 //! left hanging, and no lock is granted by a server that has no say in it.
 
-mod support;
-
 use std::fs;
 
 use support::process::Process;

@@ -1,8 +1,6 @@
 //! Ten thousand clients that wait: in line for one lock, and each for a lock of its own. A hand-over costs the same as
 //! among a hundred, the order holds, and nothing is left behind when all are gone.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{self, Command};

@@ -1,8 +1,6 @@
 //! A failover by real sentinels. What a replica has confirmed survives it, nobody is left hanging, and clients that ask
 //! the sentinels for the new master are served there.
 
-mod support;
-
 use support::process::Process;
 use support::replicas::{in_time, is_master, master, replica_of};
 use support::sentinel::Sentinel;

@@ -1,8 +1,6 @@
 //! However the connection of a session ends, its lock is released with all holds and the first in line is served at
 //! once. The leases are far longer than any test, so nothing else can free a lock here.
 
-mod support;
-
 use support::parallel::for_each;
 use support::raw::{RawConnection, encode};
 use support::sessions::{is_connected, session_of};

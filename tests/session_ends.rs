@@ -1,8 +1,6 @@
 //! What ends a session although its connection stays open: nothing is renewed or released any more, even if the same
 //! token holds the lock again.
 
-mod support;
-
 use support::parallel::for_each;
 use support::sessions::{is_connected, is_renewed, runs_out, session_of};
 use support::{Client, OBSERVATION, Server, Waiter, eventually, field, info_lock, never_within};

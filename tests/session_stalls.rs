@@ -1,8 +1,6 @@
 //! Sessions where the server cannot renew or must not: a stall or a pause that is longer than the lease, a server that
 //! takes no writes, a replica. What is written otherwise, and how it goes with very many.
 
-mod support;
-
 use support::parallel::for_each;
 use support::replicas::{self, replica_of};
 use support::sessions::{is_renewed, runs_out, session_of};

@@ -1,7 +1,5 @@
 //! A lock that belongs to a connection: what begins such a session, what it renews.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use support::sessions::{is_connected, is_renewed, session_of};

@@ -1,8 +1,6 @@
 //! Runs what the documentation shows besides sessions: shell commands, configuration, Python and SQL. No block is shown
 //! in a language that nothing runs.
 
-mod support;
-
 #[path = "documents/blocks.rs"]
 mod blocks;
 

@@ -1,8 +1,6 @@
 //! Nobody is told that he holds a lock that is about to be taken back from a connection that is gone: what is overdue
 //! for a lock is done before the next request for it is heard.
 
-mod support;
-
 use support::{Client, Reply, Server, Waiter, eventually};
 
 /// The lock that all of these are about.

@@ -2,8 +2,6 @@
 //! median of many rounds, and the best of a few batches, so that a busy machine does not fail a punctual module. A
 //! module that waits for the server's own clock tick is tens of milliseconds late in every batch.
 
-mod support;
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,5 @@
 //! Every way in which a lock comes free serves the first waiter, at once and before anybody who asks later.
 
-mod support;
-
 use support::{
     Client, OBSERVATION, Reply, Server, Setup, Waiter, eventually, held_with_a_waiter, never_within, remaining_ms,
     waiters_of,

@@ -1,8 +1,6 @@
 //! Where the server would refuse a client's write, or may not write at all, nothing is granted; nobody is left hanging
 //! when it may again.
 
-mod support;
-
 use support::{OBSERVATION, Reply, Server, Setup, Waiter, eventually, never_within, waiters_of};
 
 /// While writes are paused nothing is granted, although the lease ends; afterwards the first waiter is served.

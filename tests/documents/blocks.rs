@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::repository;
+use support::repository;
 
 /// A fenced block.
 pub struct Block {

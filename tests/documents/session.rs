@@ -14,7 +14,7 @@
 //! comes later, in lines that begin with `bob: `. Any other line that begins with `#`, and what follows two spaces and
 //! `# `, is a comment. `(integer) ~29990` is any integer within ten per cent, and `(integer) *` is any integer.
 
-use crate::support::Reply;
+use support::Reply;
 
 /// One thing that a session does or expects.
 #[derive(Debug, PartialEq)]

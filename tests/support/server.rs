@@ -48,16 +48,15 @@ impl Server {
         Setup::new().start()
     }
 
-    pub(super) fn launch(binary: &Path, config: &Path, port: u16, directory: Arc<TempDir>) -> Result<Self, Ended> {
+    pub(super) fn launch(mut command: Command, port: u16, directory: Arc<TempDir>) -> Result<Self, Ended> {
         let log = File::create(log_path(&directory)).expect("a log file");
         let errors = log.try_clone().expect("a second handle of the log");
-        let process = Command::new(binary)
-            .arg(config)
+        let process = command
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()));
+            .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
         let mut server = Self { process, port, directory, ended: false };
         server.wait_until_it_answers()?;
         Ok(server)

@@ -1,9 +1,11 @@
 //! How a server is to be started: which binary, with or without the module, with which configuration.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
@@ -21,14 +23,17 @@ pub struct Setup {
     lines: Vec<String>,
     directory: Option<Arc<TempDir>>,
     for_tests: bool,
+    /// A program and its arguments that runs the server, valgrind for one.
+    runner: Vec<String>,
 }
 
-/// The root of this package.
+/// The root of the project.
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tests/support is two folders deep")
 }
 
 impl Setup {
+    #[expect(clippy::new_without_default, reason = "a server to be started is nothing that is there by default")]
     pub fn new() -> Self {
         Self {
             binary: server_under_test(),
@@ -36,6 +41,7 @@ impl Setup {
             lines: Vec::new(),
             directory: None,
             for_tests: true,
+            runner: Vec::new(),
         }
     }
 
@@ -60,6 +66,12 @@ impl Setup {
     pub fn old_binary(mut self, binary: PathBuf) -> Self {
         self.binary = binary;
         self.for_tests = false;
+        self
+    }
+
+    /// Runs the server by another program: its path and arguments, to which the server's own are added.
+    pub fn run_by(mut self, runner: &[&str]) -> Self {
+        self.runner = runner.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -94,7 +106,14 @@ impl Setup {
         let port = free_port();
         let file = directory.path().join("server.conf");
         fs::write(&file, self.text(port, directory.path())).expect("a writable folder");
-        Server::launch(&self.binary, &file, port, directory)
+        Server::launch(self.command(&file), port, directory)
+    }
+
+    fn command(&self, config: &Path) -> Command {
+        let mut words = self.runner.iter().map(OsStr::new).chain([self.binary.as_os_str(), config.as_os_str()]);
+        let mut command = Command::new(words.next().expect("a binary"));
+        command.args(words);
+        command
     }
 
     fn text(&self, port: u16, directory: &Path) -> String {
@@ -118,13 +137,13 @@ impl Setup {
     }
 }
 
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("the port's number").port()
 }
 
 /// The binary that is tested; it is a sentinel, too.
-pub(super) fn server_under_test() -> PathBuf {
+pub fn server_under_test() -> PathBuf {
     if let Some(path) = env::var_os("SERVER").filter(|path| !path.is_empty()) {
         return PathBuf::from(path);
     }

@@ -1,9 +1,8 @@
-//! What every integration test needs: a server of its own with the module in it, connections that speak raw commands,
-//! clients that wait, and conditions with a deadline in place of sleeps.
+//! What every integration test needs, and the benchmark too: a server of its own with the module in it, connections that
+//! speak raw commands, clients that wait, and conditions with a deadline in place of sleeps.
 //!
 //! `SERVER` names the server binary (else redis-server or valkey-server from PATH) and `MODULE` the module (else the
 //! release build of this package).
-#![allow(dead_code, unused_imports, reason = "each test file compiles this module anew and uses a part of it")]
 
 mod aof;
 mod client;
@@ -35,5 +34,5 @@ pub use flavour::Flavour;
 pub use locks::{field, held_with_a_waiter, info_lock, remaining_ms, waiters_of};
 pub use reply::Reply;
 pub use server::Server;
-pub use setup::{Setup, module_under_test, repository};
+pub use setup::{Setup, module_under_test, repository, server_under_test};
 pub use waiter::Waiter;
