@@ -2,7 +2,7 @@
 
 use super::options::{Allowed, Options};
 use super::{Request, Wait, check_session};
-use crate::core::{self, Decision, Kind, Lease, Lock, Refusal, UnixMs};
+use crate::core::{self, Decision, Kind, Lease, LeaseEnd, Lock, Refusal, UnixMs};
 
 /// Takes the mutex. Reply: 1, or nil where somebody else holds it.
 pub struct Acquire(Options);
@@ -10,11 +10,11 @@ pub struct Acquire(Options);
 impl Request for Acquire {
     const NAME: &str = "lock.acquire";
 
-    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
         Options::parse(options, Allowed::LEASE | Allowed::BLOCK | Allowed::NX | Allowed::SESSION).map(Self)
     }
 
-    fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
         let decision = core::acquire(lock, caller, self.0.lease, self.0.nx, now);
         check_session(self.0.session, lock, decision)
     }

@@ -1,7 +1,7 @@
 //! `LOCK.INFO key`
 
 use super::{Inspection, Reply, Sight};
-use crate::core::{ClientId, Kind, Lock, Refusal, Waiter};
+use crate::core::{ClientId, Kind, LeaseEnd, Lock, Refusal, Waiter};
 
 /// Who holds the lock, for how long, and how many wait.
 pub struct Info;
@@ -9,11 +9,11 @@ pub struct Info;
 impl Inspection for Info {
     const NAME: &str = "lock.info";
 
-    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
-        if options.is_empty() { Ok(Self) } else { Err(Refusal::Arity) }
+    fn parse<'a>(mut options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+        if options.next().is_none() { Ok(Self) } else { Err(Refusal::Arity) }
     }
 
-    fn report<'r>(&self, sight: Sight<'r, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+    fn report<'r>(&self, sight: Sight<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
         let (state, owner, holds) = match sight.lock {
             Lock::Free => ("free", Reply::Nil, 0),
             Lock::Held(held) => (kind_name(held.kind), Reply::Bytes((&*held.owner).into()), held.holds),

@@ -26,10 +26,7 @@ pub use release::Release;
 pub use reply::Reply;
 pub use waiters::Waiters;
 
-use crate::core::{ClientId, Decision, Kind, Lease, Lock, MAX_IDENTITY_LEN, Refusal, UnixMs, Waiter};
-
-/// No command has a use for more arguments than this, its name included.
-pub const MAX_ARGUMENTS: usize = 16;
+use crate::core::{ClientId, Decision, Kind, Lease, LeaseEnd, Lock, MAX_IDENTITY_LEN, Refusal, UnixMs, Waiter};
 
 /// A request to change one lock, as one caller. Its arguments begin with the key and the caller's identity.
 pub trait Request: Sized {
@@ -37,10 +34,10 @@ pub trait Request: Sized {
     const NAME: &str;
 
     /// Reads the words behind key and identity.
-    fn parse(options: &[&[u8]]) -> Result<Self, Refusal>;
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal>;
 
     /// What shall happen to the lock.
-    fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal>;
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal>;
 
     /// If the lock shall belong to the connection: as which kind, and with which lease to renew.
     fn session(&self) -> Option<(Kind, Lease)> {
@@ -59,10 +56,10 @@ pub trait Request: Sized {
 }
 
 /// Refuses to make a lock a session's that is held without a lease: nothing would free it should the server fail.
-fn check_session(session: bool, lock: &Lock<'_>, decision: Decision) -> Result<Decision, Refusal> {
-    let without_lease = matches!(lock, Lock::Held(held) if held.lease_end.is_none());
+fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decision) -> Result<Decision, Refusal> {
     let granted = matches!(decision, Decision::Done { .. });
-    if session && granted && without_lease { Err(Refusal::NoLease) } else { Ok(decision) }
+    let without_lease = || matches!(lock, Lock::Held(held) if held.lease_end.get().is_none());
+    if session && granted && without_lease() { Err(Refusal::NoLease) } else { Ok(decision) }
 }
 
 /// What a request that has to wait asks for.
@@ -81,15 +78,15 @@ pub trait Inspection: Sized {
     const NAME: &str;
 
     /// Reads the words behind the key.
-    fn parse(options: &[&[u8]]) -> Result<Self, Refusal>;
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal>;
 
     /// What there is to see.
-    fn report<'r>(&self, sight: Sight<'r, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
+    fn report<'r>(&self, sight: Sight<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
 }
 
 /// Everything an onlooker is shown of a lock.
-pub struct Sight<'r, W> {
-    pub lock: &'r Lock<'r>,
+pub struct Sight<'r, L, W> {
+    pub lock: &'r Lock<'r, L>,
     pub now: UnixMs,
     /// The connections that the lock belongs to.
     pub session: Vec<ClientId>,
@@ -99,11 +96,7 @@ pub struct Sight<'r, W> {
     pub waiters: W,
 }
 
-/// Splits the arguments of a [`Request`] into the caller's identity and its options, without the key.
-pub fn split_request<'a>(arguments: &'a [&'a [u8]]) -> Result<(&'a [u8], &'a [&'a [u8]]), Refusal> {
-    let [_key, identity, options @ ..] = arguments else { return Err(Refusal::Arity) };
-    if identity.is_empty() || identity.len() > MAX_IDENTITY_LEN {
-        return Err(Refusal::IdentityLength);
-    }
-    Ok((identity, options))
+/// A token or owner, if it is as long as one may be.
+pub fn check_identity(identity: &[u8]) -> Result<&[u8], Refusal> {
+    if (1..=MAX_IDENTITY_LEN).contains(&identity.len()) { Ok(identity) } else { Err(Refusal::IdentityLength) }
 }

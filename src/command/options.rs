@@ -66,11 +66,10 @@ impl Patience {
 }
 
 impl Options {
-    /// Reads `words`, which may be any bytes. Options outside `allowed` are syntax errors.
-    pub fn parse(words: &[&[u8]], allowed: Allowed) -> Result<Self, Refusal> {
+    /// Reads `words`, which may be any bytes, and no further than the first mistake. Options outside `allowed` are syntax errors.
+    pub fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Refusal> {
         let mut options = Self::default();
         let mut left = allowed;
-        let mut words = words.iter().copied();
         while let Some(text) = words.next() {
             let word = Word::read(text).ok_or(Refusal::Syntax)?;
             if !left.contains(word.option()) {
@@ -103,18 +102,18 @@ impl Options {
 
 impl Word {
     fn read(text: &[u8]) -> Option<Self> {
-        const SPELLINGS: [(&str, Word); 8] = [
-            ("PX", Word::Px),
-            ("EX", Word::Ex),
-            ("BLOCK", Word::Block),
-            ("NX", Word::Nx),
-            ("ADD", Word::Add),
-            ("COUNT", Word::Count),
-            ("HOLD", Word::Hold),
-            ("SESSION", Word::Session),
-        ];
-        let same = |spelling: &str| text.eq_ignore_ascii_case(spelling.as_bytes());
-        SPELLINGS.iter().find(|(spelling, _)| same(spelling)).map(|(_, word)| *word)
+        // The most frequent first.
+        Some(match text {
+            _ if text.eq_ignore_ascii_case(b"PX") => Self::Px,
+            _ if text.eq_ignore_ascii_case(b"EX") => Self::Ex,
+            _ if text.eq_ignore_ascii_case(b"BLOCK") => Self::Block,
+            _ if text.eq_ignore_ascii_case(b"NX") => Self::Nx,
+            _ if text.eq_ignore_ascii_case(b"HOLD") => Self::Hold,
+            _ if text.eq_ignore_ascii_case(b"SESSION") => Self::Session,
+            _ if text.eq_ignore_ascii_case(b"ADD") => Self::Add,
+            _ if text.eq_ignore_ascii_case(b"COUNT") => Self::Count,
+            _ => return None,
+        })
     }
 
     fn option(self) -> Allowed {
@@ -164,7 +163,7 @@ mod tests {
 
     fn parse(line: &str, allowed: Allowed) -> Result<Options, Refusal> {
         let words: Vec<&[u8]> = line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect();
-        Options::parse(&words, allowed)
+        Options::parse(words.into_iter(), allowed)
     }
 
     #[test]
@@ -232,8 +231,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_words_are_safe(words: Vec<Vec<u8>>, allowed: u8) {
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let _ = Options::parse(&words, Allowed::from_bits_truncate(allowed));
+            let _ = Options::parse(words.iter().map(Vec::as_slice), Allowed::from_bits_truncate(allowed));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Request;
 use super::options::{Allowed, Options};
-use crate::core::{self, Decision, Lock, Refusal, UnixMs, Write};
+use crate::core::{self, Decision, LeaseEnd, Lock, Refusal, UnixMs, Write};
 
 /// Gives up one hold. Reply: the holds that remain.
 pub struct Release(Options);
@@ -10,11 +10,11 @@ pub struct Release(Options);
 impl Request for Release {
     const NAME: &str = "lock.release";
 
-    fn parse(options: &[&[u8]]) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
         Options::parse(options, Allowed::LEASE | Allowed::HOLD).map(Self)
     }
 
-    fn decide(&self, lock: &Lock<'_>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
         core::release(lock, caller, self.0.lease, self.0.hold, now)
     }
 

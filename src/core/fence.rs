@@ -1,6 +1,6 @@
 //! Fencing tokens: numbers that rise from holder to holder, so that a resource can refuse one that came too late.
 
-use super::{Lock, Refusal};
+use super::{LeaseEnd, Lock, Refusal};
 
 /// Tokens stay below this, 2^53, up to which every integer is exact in a double: many clients have no other numbers.
 pub const FENCE_LIMIT: i64 = 1 << 53;
@@ -8,7 +8,7 @@ pub const FENCE_LIMIT: i64 = 1 << 53;
 /// LOCK.FENCE: the next token for the present holder. `last` is what the counter says, `now_us` the Unix time in
 /// microseconds: a floor that carries the tokens over the loss of the counter, while the counter carries them over a
 /// clock that is set back.
-pub fn fence(lock: &Lock<'_>, caller: &[u8], last: Option<i64>, now_us: i64) -> Result<i64, Refusal> {
+pub fn fence(lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], last: Option<i64>, now_us: i64) -> Result<i64, Refusal> {
     lock.held_by(caller)?;
     let after_last = match last {
         Some(last) => last.checked_add(1).ok_or(Refusal::Overflow)?,
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn only_the_holder_draws() {
-        assert_eq!(fence(&Lock::Free, b"me", None, NOW_US), Err(Refusal::NotHeld));
+        assert_eq!(fence(&Lock::<Option<i64>>::Free, b"me", None, NOW_US), Err(Refusal::NotHeld));
         assert_eq!(fence(&held(), b"you", None, NOW_US), Err(Refusal::NotOwner));
     }
 

@@ -18,21 +18,32 @@ pub enum Kind {
 
 /// What a key says about its lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lock<'k> {
+pub enum Lock<'k, L = Option<UnixMs>> {
     Free,
-    Held(Held<'k>),
+    Held(Held<'k, L>),
 }
 
 /// The present holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held<'k> {
+pub struct Held<'k, L = Option<UnixMs>> {
     pub kind: Kind,
     /// The token of a mutex or the owner of a re-entrant lock.
     pub owner: Cow<'k, [u8]>,
     /// At least 1; always 1 for a mutex.
     pub holds: i64,
+    pub lease_end: L,
+}
+
+/// The end of a lease, or where to ask for it: most decisions can do without, and the question costs a look-up.
+pub trait LeaseEnd {
     /// `None`: held until released.
-    pub lease_end: Option<UnixMs>,
+    fn get(&self) -> Option<UnixMs>;
+}
+
+impl LeaseEnd for Option<UnixMs> {
+    fn get(&self) -> Option<UnixMs> {
+        *self
+    }
 }
 
 /// The length of a lease, in milliseconds: 1 to [`MAX_DURATION_MS`].
@@ -103,22 +114,22 @@ impl Hold {
     }
 }
 
-impl Held<'_> {
+impl<L: LeaseEnd> Held<'_, L> {
     fn is_held_by(&self, caller: &[u8]) -> bool {
         *self.owner == *caller
     }
 
     /// The end of the lease if `lease` would lengthen the present one.
     fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
-        let present = self.lease_end?;
         let wanted = lease?.from_now(now);
+        let present = self.lease_end.get()?;
         (wanted > present).then_some(wanted)
     }
 }
 
-impl<'k> Lock<'k> {
+impl<'k, L: LeaseEnd> Lock<'k, L> {
     /// The holder, if it is `caller`.
-    pub(super) fn held_by(&self, caller: &[u8]) -> Result<&Held<'k>, Refusal> {
+    pub(super) fn held_by(&self, caller: &[u8]) -> Result<&Held<'k, L>, Refusal> {
         match self {
             Self::Free => Err(Refusal::NotHeld),
             Self::Held(held) if held.is_held_by(caller) => Ok(held),
@@ -130,13 +141,19 @@ impl<'k> Lock<'k> {
     pub fn lease_end(&self) -> Option<UnixMs> {
         match self {
             Self::Free => None,
-            Self::Held(held) => held.lease_end,
+            Self::Held(held) => held.lease_end.get(),
         }
     }
 }
 
 /// LOCK.ACQUIRE: takes the mutex, or confirms that `token` has it already unless `strict` asks for a fresh grant.
-pub fn acquire(lock: &Lock<'_>, token: &[u8], lease: Option<Lease>, strict: bool, now: UnixMs) -> Decision {
+pub fn acquire(
+    lock: &Lock<'_, impl LeaseEnd>,
+    token: &[u8],
+    lease: Option<Lease>,
+    strict: bool,
+    now: UnixMs,
+) -> Decision {
     match lock {
         Lock::Free => take(Kind::Mutex, lease, now),
         Lock::Held(held) if held.kind == Kind::Mutex && held.is_held_by(token) && !strict => confirm(held, lease, now),
@@ -147,7 +164,7 @@ pub fn acquire(lock: &Lock<'_>, token: &[u8], lease: Option<Lease>, strict: bool
 /// LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's holds. With `hold` it is
 /// the caller's n-th hold, and one that was taken already is confirmed.
 pub fn reenter(
-    lock: &Lock<'_>,
+    lock: &Lock<'_, impl LeaseEnd>,
     owner: &[u8],
     lease: Option<Lease>,
     hold: Option<Hold>,
@@ -174,7 +191,7 @@ pub fn reenter(
 /// LOCK.RELEASE: gives up one hold. The reply is the holds that remain. With `hold` it is the caller's n-th hold, and
 /// one that was given up already is confirmed as long as an earlier one is left.
 pub fn release(
-    lock: &Lock<'_>,
+    lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],
     lease: Option<Lease>,
     hold: Option<Hold>,
@@ -193,8 +210,14 @@ pub fn release(
 }
 
 /// LOCK.EXTEND: sets the lease, or with `add` lengthens what remains of it. The reply is the remaining lease in ms.
-pub fn extend(lock: &Lock<'_>, caller: &[u8], lease: Lease, add: bool, now: UnixMs) -> Result<Decision, Refusal> {
-    let present = lock.held_by(caller)?.lease_end.ok_or(Refusal::NoLease)?;
+pub fn extend(
+    lock: &Lock<'_, impl LeaseEnd>,
+    caller: &[u8],
+    lease: Lease,
+    add: bool,
+    now: UnixMs,
+) -> Result<Decision, Refusal> {
+    let present = lock.held_by(caller)?.lease_end.get().ok_or(Refusal::NoLease)?;
     let start = if add { present } else { now };
     let end = lease.after(start).ok_or(Refusal::InvalidExpire)?;
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
@@ -206,11 +229,11 @@ fn take(kind: Kind, lease: Option<Lease>, now: UnixMs) -> Decision {
 }
 
 /// The request was granted before: nothing changes but the lease. The reply is the holds.
-fn confirm(held: &Held<'_>, lease: Option<Lease>, now: UnixMs) -> Decision {
+fn confirm(held: &Held<'_, impl LeaseEnd>, lease: Option<Lease>, now: UnixMs) -> Decision {
     Decision::Done { write: Write::Confirm { lease_end: held.lengthened(lease, now) }, reply: held.holds }
 }
 
-fn set_holds(held: &Held<'_>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {
+fn set_holds(held: &Held<'_, impl LeaseEnd>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {
     let lease_end = held.lengthened(lease, now);
     Decision::Done { write: Write::SetHolds { holds, lease_end }, reply: holds }
 }

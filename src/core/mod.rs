@@ -22,7 +22,7 @@ mod waiting;
 pub use arena::{Arena, Id};
 pub use fence::{FENCE_LIMIT, fence};
 pub use integer::{format_integer, parse_integer};
-pub use lock::{Decision, Held, Hold, Kind, Lease, Lock, Write, acquire, extend, reenter, release};
+pub use lock::{Decision, Held, Hold, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
 pub use refusal::Refusal;
 pub use sessions::{Begin, Session, SessionId, Sessions};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};

@@ -45,7 +45,7 @@ impl TakeBack {
     }
 
     /// Whether the lock is still held as it was when its connection went.
-    pub fn is_of(&self, held: &Held<'_>) -> bool {
+    pub fn is_of<L>(&self, held: &Held<'_, L>) -> bool {
         *held.owner == *self.owner && held.kind == self.kind && (self.all_holds || held.holds == 1)
     }
 }

@@ -10,8 +10,8 @@ use redis_module::raw;
 
 use super::key::Key;
 use super::state;
-use super::text::Text;
-use crate::core::{Kind, UnixMs};
+use super::text::{OwnedText, Text, Word};
+use crate::core::{Kind, UnixMs, format_integer};
 
 /// An event as keyspace notifications name it, with its class.
 type Event = (i32, &'static CStr);
@@ -25,10 +25,7 @@ const DEL: Event = (raw::REDISMODULE_NOTIFY_GENERIC, c"del");
 pub fn grant(key: &mut Key<'_>, kind: Kind, owner: Text<'_>, lease_end: Option<UnixMs>) {
     match kind {
         Kind::Mutex => {
-            key.set_string(owner);
-            if let Some(end) = lease_end {
-                key.set_expiry(end);
-            }
+            key.set_string(owner, lease_end);
             replicate_set(key, owner, lease_end);
             notify(key, SET, lease_end);
         }
@@ -44,8 +41,9 @@ pub fn grant(key: &mut Key<'_>, kind: Kind, owner: Text<'_>, lease_end: Option<U
 
 /// Gives `owner` that many holds, and the lease a new end where there is one. The key is empty or holds this lock.
 pub fn set_holds(key: &mut Key<'_>, owner: Text<'_>, holds: i64, lease_end: Option<UnixMs>) {
-    key.set_field(owner, holds);
-    replicate_hset(key, owner, holds);
+    let holds = format_integer(holds, |digits| OwnedText::new(key.ctx, digits));
+    key.set_field(owner, *holds);
+    replicate_hset(key, owner, *holds);
     if let Some(end) = lease_end {
         key.set_expiry(end);
         replicate_pexpireat(key, end);
@@ -63,10 +61,7 @@ pub fn set_lease(key: &mut Key<'_>, lease_end: UnixMs) {
 /// Sets a counter, which is a String, and leaves its expiry as it is.
 pub fn set_counter(key: &mut Key<'_>, value: Text<'_>) {
     let expiry = key.expiry();
-    key.set_string(value);
-    if let Some(at) = expiry {
-        key.set_expiry(at);
-    }
+    key.set_string(value, expiry);
     replicate_set(key, value, expiry);
     notify(key, SET, None);
 }
@@ -82,39 +77,60 @@ pub fn free(key: &mut Key<'_>) {
 fn notify(key: &Key<'_>, event: Event, new_lease: Option<UnixMs>) {
     // SAFETY: context and name are valid while the key is open.
     unsafe { api!(RedisModule_SignalModifiedKey(key.ctx.raw(), key.name.raw())) };
-    for (class, event) in [Some(event), new_lease.map(|_| EXPIRE)].into_iter().flatten() {
-        // The event also reaches our own handler, which would take it for somebody else's doing.
-        state::with(|state| state.own_event = key.name.raw());
-        // SAFETY: likewise; the name of the event is a static C string.
-        unsafe { api!(RedisModule_NotifyKeyspaceEvent(key.ctx.raw(), class, event.as_ptr(), key.name.raw())) };
-        state::with(|state| state.own_event = ptr::null());
+    publish(key, event);
+    if new_lease.is_some() {
+        publish(key, EXPIRE);
     }
 }
 
-// In a format, "s" stands for a string of the server, "c" for a C string, "l" for a long long.
+fn publish(key: &Key<'_>, (class, event): Event) {
+    // The event also reaches our own handler, which would take it for somebody else's doing.
+    state::with(|state| state.own_event = key.name.raw());
+    // SAFETY: as in `notify`; the name of the event is a static C string.
+    unsafe { api!(RedisModule_NotifyKeyspaceEvent(key.ctx.raw(), class, event.as_ptr(), key.name.raw())) };
+    state::with(|state| state.own_event = ptr::null());
+}
+
+// In a format, "s" stands for a string of the server, "c" for a C string, "b" for bytes and their number. The server
+// makes a string of everything but "s", and two of an integer: digits as bytes and a word kept as a string cost it least.
 
 fn replicate_set(key: &Key<'_>, value: Text<'_>, expiry: Option<UnixMs>) {
-    let (ctx, name, value) = (key.ctx.raw(), key.name.raw(), value.raw());
-    let (set, pxat) = (c"SET".as_ptr(), c"PXAT".as_ptr());
-    // SAFETY: context and strings are valid while the key is open, and the arguments match the format.
-    unsafe {
-        match expiry {
-            Some(at) => api!(RedisModule_Replicate(ctx, set, c"sscl".as_ptr(), name, value, pxat, at)),
-            None => api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, value)),
-        };
+    let (ctx, name, value, set) = (key.ctx.raw(), key.name.raw(), value.raw(), c"SET".as_ptr());
+    match expiry {
+        Some(at) => format_integer(at, |digits| {
+            let (pxat, start, len) = (pxat(), digits.as_ptr(), digits.len());
+            // SAFETY: context and strings are valid while the key is open, and the arguments match the format.
+            unsafe { api!(RedisModule_Replicate(ctx, set, c"sssb".as_ptr(), name, value, pxat, start, len)) };
+        }),
+        // SAFETY: likewise.
+        None => unsafe { _ = api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, value)) },
     }
 }
 
-fn replicate_hset(key: &Key<'_>, owner: Text<'_>, holds: i64) {
-    let (ctx, name, owner) = (key.ctx.raw(), key.name.raw(), owner.raw());
+/// The word of SET, made when it is first needed.
+fn pxat() -> *mut raw::RedisModuleString {
+    if let Some(word) = state::with(|state| state.pxat.as_ref().map(Word::raw)) {
+        return word;
+    }
+    let word = Word::new("PXAT");
+    let raw = word.raw();
+    state::with(|state| state.pxat = Some(word));
+    raw
+}
+
+fn replicate_hset(key: &Key<'_>, owner: Text<'_>, holds: Text<'_>) {
+    let (ctx, name, owner, holds) = (key.ctx.raw(), key.name.raw(), owner.raw(), holds.raw());
     // SAFETY: as in `replicate_set`.
-    unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"ssl".as_ptr(), name, owner, holds)) };
+    unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"sss".as_ptr(), name, owner, holds)) };
 }
 
 fn replicate_pexpireat(key: &Key<'_>, lease_end: UnixMs) {
     let (ctx, name) = (key.ctx.raw(), key.name.raw());
-    // SAFETY: as in `replicate_set`.
-    unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sl".as_ptr(), name, lease_end)) };
+    format_integer(lease_end, |digits| {
+        let (start, len) = (digits.as_ptr(), digits.len());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sb".as_ptr(), name, start, len)) };
+    });
 }
 
 fn replicate_del(key: &Key<'_>) {

@@ -21,7 +21,7 @@ use crate::core::{Cause, ClientId, TakeBack};
 const CLASSES: c_int =
     raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
 
-/// Begins to listen. `false`: the server does not let us.
+/// Begins to listen to all but keys. `false`: the server does not let us.
 pub fn subscribe(ctx: Context<'_>) -> bool {
     let subscriptions: [(u64, ServerEventHandler); 5] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
@@ -36,7 +36,17 @@ pub fn subscribe(ctx: Context<'_>) -> bool {
         subscriptions.into_iter().all(|(id, handler)| {
             let event = raw::RedisModuleEvent { id, dataver: 1 };
             api!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, Some(handler))) == ok
-        }) && api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), CLASSES, Some(on_key_event))) == ok
+        })
+    }
+}
+
+/// Begins to listen to keys, if we do not yet: with the first who waits and the first session, because each event of any
+/// key costs the server a call from then on. Most servers end it only when the module is unloaded.
+pub fn hear_keys() {
+    let begins = !state::with(|state| std::mem::replace(&mut state.hears_keys, true));
+    if let Some(ctx) = alarm::own_context().filter(|_| begins) {
+        // SAFETY: the context is our own, the callback static. It succeeds always.
+        unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, CLASSES, Some(on_key_event))) };
     }
 }
 

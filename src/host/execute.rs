@@ -9,6 +9,7 @@ use super::blocked;
 use super::clock;
 use super::context::{Context, ContextFlags};
 use super::effect;
+use super::events;
 use super::guard::guard;
 use super::handover;
 use super::key::{Key, Mode};
@@ -16,7 +17,7 @@ use super::remembered::Remembered;
 use super::reply;
 use super::state::{self, State};
 use super::text::{Arguments, Text};
-use crate::command::{Request, Wait, split_request};
+use crate::command::{Request, Wait, check_identity};
 use crate::core::{Begin, Cause, ConnectionId, Decision, Kind, Lease, Refusal, UnixMs, Write, count};
 
 /// What the client is told.
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn run<R: Request>(
     // SAFETY: the server's own context and arguments, valid while this command runs.
     let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
     answer(ctx, R::NAME, || {
-        match execute::<R>(ctx, &arguments)? {
+        match execute::<R>(ctx, arguments)? {
             Answer::Integer(value) => reply::integer(ctx, value),
             Answer::Nil => reply::nil(ctx),
             Answer::Later => {}
@@ -62,11 +63,10 @@ pub fn answer(ctx: Context<'_>, command: &str, body: impl FnOnce() -> Result<(),
     raw::REDISMODULE_OK as c_int
 }
 
-fn execute<R: Request>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
-    let words = arguments.behind_name().ok_or(Refusal::Syntax)?;
-    let (caller, options) = split_request(words)?;
-    let request = R::parse(options)?;
-    let (Some(name), Some(identity)) = (arguments.text(1), arguments.text(2)) else { return Err(Refusal::Arity) };
+fn execute<R: Request>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<Answer, Refusal> {
+    let (name, identity) = (arguments.text(1)?, arguments.text(2)?);
+    let caller = check_identity(identity.bytes())?;
+    let request = R::parse(arguments.words_from(3))?;
     if request.session().is_some() && ctx.flags().contains(ContextFlags::SCRIPT) {
         return Err(Refusal::SessionInScript); // There the client is a stand-in.
     }
@@ -74,22 +74,27 @@ fn execute<R: Request>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<An
     let mut key = Key::open(ctx, name, Mode::Write);
     let now = clock::now();
     let remembered = handover::settle(&mut key, now)?;
-    let outcome = key.read().and_then(|lock| request.decide(&lock, caller, now));
-    let withdrawn = match remembered.queue {
-        Some(_) if request.withdraws(&outcome) => withdraw(&key, caller),
-        _ => Vec::new(),
-    };
+    let outcome = key.read_for(Some(identity)).and_then(|lock| request.decide(&lock, caller, now));
+    let waited_for = remembered.is_some_and(|remembered| remembered.queue.is_some());
+    let withdrawn = (waited_for && request.withdraws(&outcome)).then(|| withdraw(&key, caller));
     let answer = match outcome {
         Ok(Decision::Done { write, reply }) => {
-            update_session(&key, caller, remembered, request.session(), write, reply, now);
+            let has_session = remembered.is_some_and(|remembered| remembered.session.is_some());
+            if has_session || request.session().is_some() {
+                update_session(&key, caller, request.session(), write, reply, now);
+            }
             carry_out(&mut key, write, identity, remembered, now);
             Ok(Answer::Integer(reply))
         }
         Ok(Decision::Contended) => wait_or_nil(&key, caller, request.wait(), now),
         Err(refusal) => Err(refusal),
     };
-    watch_lease(&key);
-    blocked::answer_withdrawn(withdrawn);
+    if let Some(remembered) = Remembered::of(&key) {
+        watch_lease(&key, remembered);
+    }
+    if let Some(withdrawn) = withdrawn {
+        blocked::answer_withdrawn(withdrawn);
+    }
     answer
 }
 
@@ -107,18 +112,8 @@ fn withdraw(key: &Key<'_>, caller: &[u8]) -> Vec<ConnectionId> {
 }
 
 /// Keeps the session of the lock in step with what is about to be written, and begins one if that is asked for.
-fn update_session(
-    key: &Key<'_>,
-    caller: &[u8],
-    remembered: Remembered,
-    wanted: Option<(Kind, Lease)>,
-    write: Write,
-    reply: i64,
-    now: UnixMs,
-) {
-    if remembered.session.is_none() && wanted.is_none() {
-        return;
-    }
+fn update_session(key: &Key<'_>, caller: &[u8], wanted: Option<(Kind, Lease)>, write: Write, reply: i64, now: UnixMs) {
+    events::hear_keys();
     let (db, name, client) = (key.ctx.db(), key.name.bytes(), key.ctx.client_id());
     state::with(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {
@@ -134,12 +129,12 @@ fn update_session(
     });
 }
 
-fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Remembered, now: UnixMs) {
+fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Option<Remembered>, now: UnixMs) {
     match write {
         Write::Take { kind, lease_end } => {
             effect::grant(key, kind, caller, lease_end);
             state::with(|state| count(&mut state.stats.granted_at_once));
-            if remembered.queue.is_some() {
+            if remembered.is_some_and(|remembered| remembered.queue.is_some()) {
                 let (db, name) = (key.ctx.db(), key.name.bytes());
                 state::with(|state| state.room.forget(db, name, kind, caller.bytes()));
             }
@@ -152,18 +147,15 @@ fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Reme
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => effect::set_lease(key, end),
-        Write::Free => handover::release(key, Cause::Release, now),
+        Write::Free => handover::release(key, remembered, Cause::Release, now),
     }
 }
 
 /// Where the module remembers anything, the alarm follows the lease.
-fn watch_lease(key: &Key<'_>) {
-    let remembered = Remembered::of(key);
+fn watch_lease(key: &Key<'_>, remembered: Remembered) {
     if let Some(queue) = remembered.queue {
         let lease_end = key.expiry();
         state::with(|state| state.room.review_after(queue, lease_end));
     }
-    if remembered.is_something() {
-        alarm::set();
-    }
+    alarm::set();
 }

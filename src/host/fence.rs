@@ -24,12 +24,12 @@ pub unsafe extern "C" fn run(
 ) -> c_int {
     // SAFETY: the server's own context and arguments, valid while this command runs.
     let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    answer(ctx, Fence::NAME, || draw(ctx, &arguments).map(|token| reply::integer(ctx, token)))
+    answer(ctx, Fence::NAME, || draw(ctx, arguments).map(|token| reply::integer(ctx, token)))
 }
 
-fn draw(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<i64, Refusal> {
-    let request = Fence::parse(arguments.behind_name().ok_or(Refusal::Arity)?)?;
-    let (Some(lock), Some(counter)) = (arguments.text(1), arguments.text(3)) else { return Err(Refusal::Arity) };
+fn draw(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<i64, Refusal> {
+    let (lock, caller, counter) = (arguments.text(1)?, arguments.text(2)?, arguments.text(3)?);
+    let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = Key::open(ctx, lock, Mode::Write);
     handover::settle(&mut lock, clock::now())?;
     alarm::set();

@@ -12,22 +12,38 @@ use crate::core::{Cause, Kind, Lock, QueueId, Refusal, Session, SessionId, UnixM
 /// Sees to what is overdue for a lock, before a request is heard: a holder that is gone loses it, and a lock that has
 /// come free goes to whom it is due. Nobody overtakes, and nobody is told that he holds what is about to be taken back.
 /// Answers what is remembered of the lock then.
-pub fn settle(key: &mut Key<'_>, now: UnixMs) -> Result<Remembered, Refusal> {
-    let mut remembered = Remembered::of(key);
+pub fn settle(key: &mut Key<'_>, now: UnixMs) -> Result<Option<Remembered>, Refusal> {
+    match Remembered::of(key) {
+        None => Ok(None),
+        Some(remembered) => settle_remembered(key, remembered, now),
+    }
+}
+
+fn settle_remembered(
+    key: &mut Key<'_>,
+    mut remembered: Remembered,
+    now: UnixMs,
+) -> Result<Option<Remembered>, Refusal> {
     if let Some(take_back) = remembered.take_back {
         takeback::carry_out_on(key, take_back, now);
-        remembered = Remembered::of(key);
+        let Some(left) = Remembered::of(key) else { return Ok(None) };
+        remembered = left;
     }
-    if remembered.is_something() && key.read()? == Lock::Free {
-        serve(key, now);
-        remembered = Remembered::of(key);
+    if !matches!(key.read()?, Lock::Free) {
+        return Ok(Some(remembered));
     }
-    Ok(remembered)
+    give(key, remembered, now);
+    Ok(Remembered::of(key))
 }
 
 /// Gives a lock that is free to whom it is due, if to anybody.
 pub fn serve(key: &mut Key<'_>, now: UnixMs) {
-    let remembered = Remembered::of(key);
+    if let Some(remembered) = Remembered::of(key) {
+        give(key, remembered, now);
+    }
+}
+
+fn give(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) {
     if let Some(session) = remembered.session {
         give_back(key, session, now);
     } else if let Some(queue) = remembered.queue {
@@ -37,12 +53,13 @@ pub fn serve(key: &mut Key<'_>, now: UnixMs) {
 }
 
 /// Frees a lock that is held: the first in line takes it over, or the key is deleted.
-pub fn release(key: &mut Key<'_>, cause: Cause, now: UnixMs) {
-    let remembered = Remembered::of(key);
-    if remembered.session.is_some() {
-        end_session(key);
-    }
-    let handed = remembered.queue.is_some_and(|queue| hand_over(key, queue, cause, now));
+pub fn release(key: &mut Key<'_>, remembered: Option<Remembered>, cause: Cause, now: UnixMs) {
+    let handed = remembered.is_some_and(|Remembered { queue, session, .. }| {
+        if session.is_some() {
+            end_session(key);
+        }
+        queue.is_some_and(|queue| hand_over(key, queue, cause, now))
+    });
     if !handed {
         effect::free(key);
     }
@@ -79,7 +96,7 @@ fn give_back(key: &mut Key<'_>, id: SessionId, now: UnixMs) {
         Kind::Mutex => effect::grant(key, kind, *owner, lease_end),
         Kind::Reentrant => effect::set_holds(key, *owner, holds, lease_end),
     }
-    let queue = Remembered::of(key).queue;
+    let queue = Remembered::of(key).and_then(|remembered| remembered.queue);
     state::with(|state| {
         state.sessions.renew_later(id, now);
         if let Some(queue) = queue {

@@ -22,14 +22,12 @@ pub unsafe extern "C" fn run<I: Inspection>(
 ) -> c_int {
     // SAFETY: the server's own context and arguments, valid while this command runs.
     let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    answer(ctx, I::NAME, || inspect::<I>(ctx, &arguments))
+    answer(ctx, I::NAME, || inspect::<I>(ctx, arguments))
 }
 
-fn inspect<I: Inspection>(ctx: Context<'_>, arguments: &Arguments<'_>) -> Result<(), Refusal> {
-    let words = arguments.behind_name().ok_or(Refusal::Syntax)?;
-    let [_key, options @ ..] = words else { return Err(Refusal::Arity) };
-    let inspection = I::parse(options)?;
-    let name = arguments.text(1).ok_or(Refusal::Arity)?;
+fn inspect<I: Inspection>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<(), Refusal> {
+    let name = arguments.text(1)?;
+    let inspection = I::parse(arguments.words_from(2))?;
 
     let key = Key::open(ctx, name, Mode::Read);
     let (lock, now, db) = (key.read()?, clock::now(), ctx.db());

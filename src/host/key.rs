@@ -9,7 +9,10 @@ use redis_module::raw;
 use super::context::Context;
 use super::guard::guard;
 use super::text::{NO_TEXT, OwnedText, Text};
-use crate::core::{Held, Kind, Lock, Refusal, UnixMs, format_integer, parse_integer};
+use crate::core::{Held, Kind, LeaseEnd, Lock, Refusal, UnixMs, parse_integer};
+
+/// The longest value, in bytes, that the server packs into the header of an object (`OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
+const LONGEST_PACKED: usize = 44;
 
 /// How a key is opened.
 #[derive(Clone, Copy)]
@@ -46,17 +49,22 @@ impl<'c> Key<'c> {
     }
 
     /// What the key says about its lock. Borrows from the value, so it ends before the next write.
-    pub fn read(&self) -> Result<Lock<'_>, Refusal> {
+    pub fn read(&self) -> Result<Lock<'_, impl LeaseEnd>, Refusal> {
+        self.read_for(None)
+    }
+
+    /// The same, when the holder is likely to be `caller`.
+    pub fn read_for<'k>(&'k self, caller: Option<Text<'k>>) -> Result<Lock<'k, impl LeaseEnd>, Refusal> {
         let (kind, owner, holds) = match self.value() {
             Value::None => return Ok(Lock::Free),
             Value::String => (Kind::Mutex, Cow::Borrowed(self.string()), 1),
             Value::Hash => {
-                let (owner, holds) = self.only_field().ok_or(Refusal::WrongType)?;
-                (Kind::Reentrant, Cow::Owned(owner), holds)
+                let (owner, holds) = self.only_field(caller).ok_or(Refusal::WrongType)?;
+                (Kind::Reentrant, owner, holds)
             }
             Value::Other => return Err(Refusal::WrongType),
         };
-        Ok(Lock::Held(Held { kind, owner, holds, lease_end: self.expiry_of_value() }))
+        Ok(Lock::Held(Held { kind, owner, holds, lease_end: Expiry(self) }))
     }
 
     /// When the key expires, whatever it holds.
@@ -73,20 +81,43 @@ impl<'c> Key<'c> {
         }
     }
 
-    /// Makes the key a String, whatever it was, without expiry.
-    pub fn set_string(&mut self, value: Text<'_>) {
-        // SAFETY: the key is open for writing; the server copies or counts `value`.
-        unsafe { api!(RedisModule_StringSet(self.raw, value.raw())) };
+    /// Makes the key a String, whatever it was, with this expiry and no other.
+    pub fn set_string(&mut self, value: Text<'_>, expiry: Option<UnixMs>) {
+        let bytes = value.bytes();
+        if bytes.len() > LONGEST_PACKED {
+            // SAFETY: the key is open for writing; the server copies or counts `value`.
+            unsafe { api!(RedisModule_StringSet(self.raw, value.raw())) };
+        } else {
+            self.write_unpacked(bytes);
+        }
+        if let Some(at) = expiry {
+            self.set_expiry(at);
+        }
+    }
+
+    /// Makes the key a String without expiry whose bytes stand by themselves. The server packs a short value into the
+    /// header of its object and would have to unpack it, which is the dearest part of a look at a lock.
+    fn write_unpacked(&mut self, bytes: &[u8]) {
+        if !self.is_empty() {
+            self.delete();
+        }
+        let mut len = 0;
+        // SAFETY: the key is open for writing and empty, so the first call makes it a String of as many bytes, which
+        // the second one shows; they stay where they are while nothing else is called.
+        unsafe {
+            api!(RedisModule_StringTruncate(self.raw, bytes.len()));
+            let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_WRITE as i32));
+            if len == bytes.len() {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast(), len);
+            }
+        }
     }
 
     /// Sets a field of the Hash; an empty key becomes one. The key must not hold anything else.
-    pub fn set_field(&mut self, field: Text<'_>, value: i64) {
-        format_integer(value, |digits| {
-            let value = OwnedText::new(self.ctx, digits);
-            let flags = raw::REDISMODULE_HASH_NONE as i32;
-            // SAFETY: the key is open for writing; one pair and the null that ends the list, as the API wants it.
-            unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_TEXT)) };
-        });
+    pub fn set_field(&mut self, field: Text<'_>, value: Text<'_>) {
+        let flags = raw::REDISMODULE_HASH_NONE as i32;
+        // SAFETY: the key is open for writing; one pair and the null that ends the list, as the API wants it.
+        unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_TEXT)) };
     }
 
     /// Sets the expiry of an existing key.
@@ -132,14 +163,32 @@ impl<'c> Key<'c> {
         }
     }
 
-    /// The field of a Hash that has exactly one, if its value is a number of holds.
-    fn only_field(&self) -> Option<(Vec<u8>, i64)> {
+    /// The field of a Hash that has exactly one, if its value is a number of holds. A field that is `likely` spares a
+    /// scan.
+    fn only_field<'k>(&'k self, likely: Option<Text<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
         // SAFETY: the key is open.
         if unsafe { api!(RedisModule_ValueLength(self.raw)) } != 1 {
             return None;
         }
-        let (owner, count) = self.scan()?;
-        parse_integer(&count).filter(|&holds| holds >= 1).map(|holds| (owner, holds))
+        let found = likely.and_then(|field| Some((Cow::Borrowed(field.bytes()), self.number_in(field)?)));
+        let scanned = || {
+            let (field, value) = self.scan()?;
+            Some((Cow::Owned(field), parse_integer(&value)?))
+        };
+        found.or_else(scanned).filter(|&(_, holds)| holds >= 1)
+    }
+
+    /// The integer in a field of a Hash, if the field is there and it is one.
+    fn number_in(&self, field: Text<'_>) -> Option<i64> {
+        let mut value: *mut raw::RedisModuleString = ptr::null_mut();
+        let flags = raw::REDISMODULE_HASH_NONE as i32;
+        // SAFETY: the key is open and holds a Hash; a field, where its value goes, and the null that ends the list.
+        unsafe { api!(RedisModule_HashGet(self.raw, flags, field.raw(), &raw mut value, NO_TEXT)) };
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: the server made this string for us.
+        parse_integer(unsafe { OwnedText::adopt(self.ctx, value) }.bytes())
     }
 
     /// The last field that a scan of the Hash comes upon.
@@ -160,6 +209,15 @@ impl<'c> Key<'c> {
             api!(RedisModule_ScanCursorDestroy(cursor));
         }
         pair
+    }
+}
+
+/// When an open key expires, asked when it is needed.
+struct Expiry<'k>(&'k Key<'k>);
+
+impl LeaseEnd for Expiry<'_> {
+    fn get(&self) -> Option<UnixMs> {
+        self.0.expiry_of_value()
     }
 }
 

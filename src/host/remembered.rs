@@ -1,4 +1,4 @@
-//! What the module remembers of one lock: nothing, for a lock that nobody waits for and that belongs to no connection.
+//! What the module remembers of one lock that somebody waits for, or that belongs to a connection.
 
 use super::key::Key;
 use super::state;
@@ -13,22 +13,21 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    pub const NOTHING: Self = Self { queue: None, session: None, take_back: None };
+    /// `None` if nothing is remembered. To be asked for after the key was opened: that may call back, and change the
+    /// answer.
+    #[inline]
+    pub fn of(key: &Key<'_>) -> Option<Self> {
+        // The common case needs neither the database nor a look-up.
+        if state::with(|state| state.is_idle()) { None } else { Self::find(key) }
+    }
 
-    /// To be asked for after the key was opened: that may call back, and change the answer.
-    pub fn of(key: &Key<'_>) -> Self {
-        if state::with(|state| state.is_idle()) {
-            return Self::NOTHING; // The common case needs neither the database nor a look-up.
-        }
+    fn find(key: &Key<'_>) -> Option<Self> {
         let (db, name) = (key.ctx.db(), key.name.bytes());
-        state::with(|state| Self {
+        let found = state::with(|state| Self {
             queue: state.room.queue_of(db, name),
             session: state.sessions.of(db, name),
             take_back: state.take_backs.of(db, name),
-        })
-    }
-
-    pub fn is_something(self) -> bool {
-        self.queue.is_some() || self.session.is_some() || self.take_back.is_some()
+        });
+        (found.queue.is_some() || found.session.is_some() || found.take_back.is_some()).then_some(found)
     }
 }

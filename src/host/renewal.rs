@@ -8,7 +8,7 @@ use super::permission;
 use super::remembered::Remembered;
 use super::state;
 use super::text::OwnedText;
-use crate::core::{Lock, Session, SessionId, UnixMs};
+use crate::core::{LeaseEnd, Lock, Session, SessionId, UnixMs};
 
 /// What has become of the lock of a session.
 enum Fate {
@@ -44,7 +44,7 @@ fn fate(session: &Session, key: &Key<'_>) -> Fate {
     match key.read() {
         Ok(Lock::Free) => Fate::Free,
         Ok(Lock::Held(held)) if *held.owner == *session.owner && held.kind == session.kind => {
-            Fate::Kept(held.lease_end)
+            Fate::Kept(held.lease_end.get())
         }
         _ => Fate::Lost,
     }
@@ -56,7 +56,8 @@ fn renew(key: &mut Key<'_>, id: SessionId, session: &Session, lease_end: Option<
     if lease_end.is_some_and(|end| end < renewed) {
         effect::set_lease(key, renewed);
     }
-    let (queue, lease_end) = (Remembered::of(key).queue, key.expiry());
+    let queue = Remembered::of(key).and_then(|remembered| remembered.queue);
+    let lease_end = key.expiry();
     state::with(|state| {
         state.sessions.renew_later(id, now);
         if let Some(queue) = queue {

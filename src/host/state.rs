@@ -1,12 +1,13 @@
 //! All that the module remembers between two calls.
 
 use std::cell::RefCell;
-use std::ptr;
+use std::{mem, ptr};
 
 use redis_module::raw::RedisModuleString;
 
 use super::alarm::Alarm;
 use super::blocked::BlockedClients;
+use super::text::Word;
 use crate::core::{Sessions, Stats, TakeBacks, WaitingRoom};
 
 /// The module's memory. A lock that nobody waits for and that has no session leaves nothing here.
@@ -24,6 +25,10 @@ pub struct State {
     pub idle_rounds: Option<u32>,
     /// A job that pumps is already queued in the server.
     pub pump_queued: bool,
+    /// The server tells us of key events.
+    pub hears_keys: bool,
+    /// `PXAT`, once it was needed.
+    pub pxat: Option<Word>,
 }
 
 impl State {
@@ -38,6 +43,8 @@ impl State {
             own_event: ptr::null(),
             idle_rounds: None,
             pump_queued: false,
+            hears_keys: false,
+            pxat: None,
         }
     }
 
@@ -72,5 +79,6 @@ pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
 
 /// Begins anew, when the module is loaded or unloaded.
 pub fn reset() {
-    with(|state| *state = State::new());
+    // What is forgotten goes back to the server, so not while the state is lent.
+    drop(with(|state| mem::replace(state, State::new())));
 }

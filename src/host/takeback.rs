@@ -6,6 +6,7 @@ use super::handover;
 use super::key::{Key, Mode};
 use super::permission;
 use super::pump::RETRY_MS;
+use super::remembered::Remembered;
 use super::state;
 use super::text::OwnedText;
 use crate::core::{Cause, Lock, TakeBack, TakeBackId, UnixMs};
@@ -33,7 +34,7 @@ pub fn carry_out_on(key: &mut Key<'_>, id: TakeBackId, now: UnixMs) {
     if let (Some(grant), Some(until)) = (take_back.grant, config::kept_until(now)) {
         state::with(|state| state.room.restore(grant, until));
     }
-    handover::release(key, Cause::Disconnect, now);
+    handover::release(key, Remembered::of(key), Cause::Disconnect, now);
 }
 
 fn is_theirs(take_back: &TakeBack, key: &Key<'_>) -> bool {

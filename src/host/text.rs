@@ -7,7 +7,7 @@ use std::{ptr, slice};
 use redis_module::raw;
 
 use super::context::Context;
-use crate::command::MAX_ARGUMENTS;
+use crate::core::Refusal;
 
 /// A string that the server owns for as long as `'a`: an argument, or the name in an event.
 #[derive(Clone, Copy)]
@@ -22,11 +22,12 @@ pub struct OwnedText<'c> {
     text: Text<'c>,
 }
 
+/// A string that is made once and kept, for a word that goes to replicas over and over.
+pub struct Word(*mut raw::RedisModuleString);
+
 /// The arguments of a command, its name first.
-pub struct Arguments<'a> {
-    texts: &'a [*mut raw::RedisModuleString],
-    bytes: [&'a [u8]; MAX_ARGUMENTS],
-}
+#[derive(Clone, Copy)]
+pub struct Arguments<'a>(&'a [*mut raw::RedisModuleString]);
 
 impl<'a> Text<'a> {
     /// # Safety
@@ -52,8 +53,13 @@ impl<'a> Text<'a> {
 impl<'c> OwnedText<'c> {
     pub fn new(ctx: Context<'c>, bytes: &[u8]) -> Self {
         // SAFETY: the server copies `bytes`, which are valid for their length.
-        let raw = unsafe { api!(RedisModule_CreateString(ctx.raw(), bytes.as_ptr().cast(), bytes.len())) };
-        // SAFETY: the string is ours until `drop`, and `self` does not outlive itself.
+        unsafe { Self::adopt(ctx, api!(RedisModule_CreateString(ctx.raw(), bytes.as_ptr().cast(), bytes.len()))) }
+    }
+
+    /// # Safety
+    /// `raw` is a string that the server has made for us, and nobody else gives it back.
+    pub unsafe fn adopt(ctx: Context<'c>, raw: *mut raw::RedisModuleString) -> Self {
+        // SAFETY: by contract the string lives until `drop`.
         Self { ctx, text: unsafe { Text::new(raw) } }
     }
 }
@@ -73,30 +79,44 @@ impl Drop for OwnedText<'_> {
     }
 }
 
+impl Word {
+    pub fn new(text: &'static str) -> Self {
+        // SAFETY: the server copies the text, and needs no context for it.
+        Self(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), text.as_ptr().cast(), text.len())) })
+    }
+
+    pub fn raw(&self) -> *mut raw::RedisModuleString {
+        self.0
+    }
+}
+
+impl Drop for Word {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, freed once; the server counts references if it has kept it.
+        unsafe { api!(RedisModule_FreeString(ptr::null_mut(), self.0)) }
+    }
+}
+
 impl<'a> Arguments<'a> {
     /// # Safety
     /// `argv` holds `argc` strings of the server that live, unchanged, for `'a`.
     pub unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: i32) -> Self {
         let argc = usize::try_from(argc).unwrap_or(0);
         // SAFETY: by contract; an empty command line has no array to point at.
-        let texts = if argc == 0 { &[][..] } else { unsafe { slice::from_raw_parts(argv, argc) } };
-        let mut bytes: [&[u8]; MAX_ARGUMENTS] = [&[]; MAX_ARGUMENTS];
-        for (slot, &raw) in bytes.iter_mut().zip(texts) {
-            // SAFETY: by contract.
-            *slot = unsafe { Text::new(raw) }.bytes();
-        }
-        Self { texts, bytes }
+        Self(if argc == 0 { &[] } else { unsafe { slice::from_raw_parts(argv, argc) } })
     }
 
-    /// Everything behind the command name, or `None` if there is more than any command takes.
-    pub fn behind_name(&self) -> Option<&[&'a [u8]]> {
-        self.bytes.get(1..self.texts.len())
-    }
-
-    /// The argument with this number, the command name being 0.
-    pub fn text(&self, number: usize) -> Option<Text<'a>> {
+    /// The argument with this number, the command name being 0. The server has checked that those are there which the
+    /// command cannot do without.
+    pub fn text(self, number: usize) -> Result<Text<'a>, Refusal> {
         // SAFETY: by the contract of `new`.
-        self.texts.get(number).map(|&raw| unsafe { Text::new(raw) })
+        self.0.get(number).map(|&raw| unsafe { Text::new(raw) }).ok_or(Refusal::Arity)
+    }
+
+    /// The arguments from this number on, each looked at when it is asked for.
+    pub fn words_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
+        // SAFETY: by the contract of `new`.
+        self.0.get(number..).unwrap_or(&[]).iter().map(|&raw| unsafe { Text::new(raw) }.bytes())
     }
 }
 

@@ -2,6 +2,8 @@ use super::*;
 
 const NOW: UnixMs = 1_000_000;
 
+const FREE: Lock<'static> = Lock::Free;
+
 fn held(kind: Kind, holds: i64, lease_end: Option<UnixMs>) -> Lock<'static> {
     Lock::Held(Held { kind, owner: Cow::Borrowed(b"me"), holds, lease_end })
 }
@@ -26,10 +28,10 @@ fn a_lease_is_positive_and_within_the_calendar() {
 fn a_free_lock_is_taken_with_a_lease_from_now() {
     let lease_end = Some(NOW + 500);
     let write = Write::Take { kind: Kind::Mutex, lease_end };
-    assert_eq!(acquire(&Lock::Free, b"me", lease(500), false, NOW), done(write, 1));
-    assert_eq!(acquire(&Lock::Free, b"me", lease(500), true, NOW), done(write, 1));
+    assert_eq!(acquire(&FREE, b"me", lease(500), false, NOW), done(write, 1));
+    assert_eq!(acquire(&FREE, b"me", lease(500), true, NOW), done(write, 1));
     let write = Write::Take { kind: Kind::Reentrant, lease_end: None };
-    assert_eq!(reenter(&Lock::Free, b"me", None, None, NOW), Ok(done(write, 1)));
+    assert_eq!(reenter(&FREE, b"me", None, None, NOW), Ok(done(write, 1)));
 }
 
 #[test]
@@ -92,8 +94,8 @@ fn only_the_holder_releases_and_extends() {
         assert_eq!(release(&lock, b"you", None, None, NOW), Err(Refusal::NotOwner));
         assert_eq!(extend(&lock, b"you", Lease(1), false, NOW), Err(Refusal::NotOwner));
     }
-    assert_eq!(release(&Lock::Free, b"me", None, None, NOW), Err(Refusal::NotHeld));
-    assert_eq!(extend(&Lock::Free, b"me", Lease(1), false, NOW), Err(Refusal::NotHeld));
+    assert_eq!(release(&FREE, b"me", None, None, NOW), Err(Refusal::NotHeld));
+    assert_eq!(extend(&FREE, b"me", Lease(1), false, NOW), Err(Refusal::NotHeld));
 }
 
 #[test]
@@ -135,8 +137,8 @@ fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
 #[test]
 fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() {
     let taken = Write::Take { kind: Kind::Reentrant, lease_end: None };
-    assert_eq!(reenter(&Lock::Free, b"me", None, hold(1), NOW), Ok(done(taken, 1)));
-    assert_eq!(reenter(&Lock::Free, b"me", None, hold(2), NOW), Err(Refusal::NotHeld));
+    assert_eq!(reenter(&FREE, b"me", None, hold(1), NOW), Ok(done(taken, 1)));
+    assert_eq!(reenter(&FREE, b"me", None, hold(2), NOW), Err(Refusal::NotHeld));
     for lock in [held(Kind::Mutex, 1, None), held(Kind::Reentrant, 2, None)] {
         assert_eq!(reenter(&lock, b"you", None, hold(1), NOW), Ok(Decision::Contended));
         assert_eq!(reenter(&lock, b"you", None, hold(2), NOW), Err(Refusal::NotOwner));
@@ -158,5 +160,5 @@ fn a_mutex_has_one_hold() {
     let lock = held(Kind::Mutex, 1, None);
     assert_eq!(release(&lock, b"me", None, hold(1), NOW), Ok(done(Write::Free, 0)));
     assert_eq!(release(&lock, b"me", None, hold(3), NOW), Err(Refusal::HoldMismatch));
-    assert_eq!(release(&Lock::Free, b"me", None, hold(1), NOW), Err(Refusal::NotHeld));
+    assert_eq!(release(&FREE, b"me", None, hold(1), NOW), Err(Refusal::NotHeld));
 }
