@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use super::UnixMs;
 
+/// The time of what has none: half the room of an `Option` in the entries that remember it.
+pub const NEVER: UnixMs = UnixMs::MAX;
+
 /// Entries of type `T`, each at one time at the most, found by `(time, entry)`. All operations are O(log n).
 pub struct Agenda<T>(BTreeSet<(UnixMs, T)>);
 
@@ -12,15 +15,15 @@ impl<T: Copy + Ord> Agenda<T> {
         Self(BTreeSet::new())
     }
 
-    /// Moves `entry` from the time it had, if any, to the time it shall have, if any.
-    pub fn reschedule(&mut self, entry: T, from: Option<UnixMs>, to: Option<UnixMs>) {
+    /// Moves `entry` from the time it had to the time it shall have. At [`NEVER`] it takes no room.
+    pub fn reschedule(&mut self, entry: T, from: UnixMs, to: UnixMs) {
         if from == to {
             return;
         }
-        if let Some(from) = from {
+        if from != NEVER {
             self.0.remove(&(from, entry));
         }
-        if let Some(to) = to {
+        if to != NEVER {
             self.0.insert((to, entry));
         }
     }

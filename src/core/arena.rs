@@ -1,131 +1,86 @@
 //! A slab whose handles go stale instead of pointing at somebody else.
 //!
-//! Handles travel through the server as plain integers and come back at times the server chooses. Each slot counts how
-//! often it was given back, and a handle remembers that count: one that outlived its entry finds nothing.
+//! Handles travel through the server as plain integers and come back at times the server chooses. Each entry has a
+//! serial number, and a handle remembers it: one that outlived its entry finds nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 
-/// Handle to an entry of an [`Arena<T>`]. As an integer it is never 0, because generations begin at 1.
+use super::slab::{Slab, Slot};
+
+/// Handle to an entry of an [`Arena<T>`]. As an integer it is never 0. It would have to outlive 2^32 entries to find
+/// another one.
 pub struct Id<T> {
-    index: u32,
-    generation: u32,
+    slot: Slot,
+    serial: u32,
     entry: PhantomData<fn() -> T>,
 }
 
 /// Entries of type `T` by [`Id`]; insert, look-up and removal are O(1).
 pub struct Arena<T> {
-    slots: Vec<Slot<T>>,
-    free: Option<u32>,
-    len: usize,
-    /// The generation that a new slot begins with: higher than that of any handle to a slot that was dropped.
-    first_generation: u32,
+    entries: Slab<Numbered<T>>,
+    last_serial: u32,
 }
 
-struct Slot<T> {
-    generation: u32,
-    content: Content<T>,
-}
-
-enum Content<T> {
-    Taken(T),
-    /// Index of the next free slot.
-    Free(Option<u32>),
+struct Numbered<T> {
+    serial: u32,
+    entry: T,
 }
 
 impl<T> Id<T> {
     /// The handle as one integer.
     pub fn to_bits(self) -> u64 {
-        (u64::from(self.generation) << 32) | u64::from(self.index)
+        (u64::from(self.serial) << 32) | u64::from(self.slot.0.get())
     }
 
     /// The handle that [`Id::to_bits`] made. Any other integer gives a handle that finds nothing, or an entry of `T`.
     pub fn from_bits(bits: u64) -> Self {
-        let [index, generation] = [bits as u32, (bits >> 32) as u32];
-        Self { index, generation, entry: PhantomData }
+        let [slot, serial] = [bits as u32, (bits >> 32) as u32];
+        Self { slot: NonZeroU32::new(slot).map_or(Slot::MIN, Slot), serial, entry: PhantomData }
+    }
+
+    /// What tells it from every other handle whose entry is there at the same time.
+    pub(super) fn slot(self) -> Slot {
+        self.slot
     }
 }
 
 impl<T> Arena<T> {
     pub const fn new() -> Self {
-        Self { slots: Vec::new(), free: None, len: 0, first_generation: 1 }
+        Self { entries: Slab::new(), last_serial: 0 }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.entries.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.entries.is_empty()
     }
 
     pub fn get(&self, id: Id<T>) -> Option<&T> {
-        match self.slots.get(id.index as usize) {
-            Some(Slot { generation, content: Content::Taken(entry) }) if *generation == id.generation => Some(entry),
-            _ => None,
-        }
+        let found = self.entries.get(id.slot)?;
+        (found.serial == id.serial).then_some(&found.entry)
     }
 
     pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
-        match self.slots.get_mut(id.index as usize) {
-            Some(Slot { generation, content: Content::Taken(entry) }) if *generation == id.generation => Some(entry),
-            _ => None,
-        }
+        let found = self.entries.get_mut(id.slot)?;
+        (found.serial == id.serial).then_some(&mut found.entry)
     }
 
-    /// Keeps `entry`. `None` when 2^32 entries are kept already; limits on waiters forbid that long before.
+    /// Keeps `entry`. `None` when there is no room for one more, see [`Slab::insert`].
     pub fn insert(&mut self, entry: T) -> Option<Id<T>> {
-        let index = match self.free {
-            Some(index) => index,
-            None => {
-                let index = u32::try_from(self.slots.len()).ok()?;
-                self.slots.push(Slot { generation: self.first_generation, content: Content::Free(None) });
-                index
-            }
-        };
-        let slot = self.slots.get_mut(index as usize)?;
-        self.free = match slot.content {
-            Content::Free(next) => next,
-            Content::Taken(_) => None,
-        };
-        slot.content = Content::Taken(entry);
-        self.len = self.len.saturating_add(1);
-        Some(Id { index, generation: slot.generation, entry: PhantomData })
+        let serial = self.last_serial.wrapping_add(1);
+        let slot = self.entries.insert(Numbered { serial, entry })?;
+        self.last_serial = serial;
+        Some(Id { slot, serial, entry: PhantomData })
     }
 
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
-        let slot = self.slots.get_mut(id.index as usize)?;
-        slot.generation = slot.generation.checked_add(1).unwrap_or(1);
-        self.len = self.len.saturating_sub(1);
-        let content = std::mem::replace(&mut slot.content, Content::Free(self.free));
-        self.free = Some(id.index);
-        if self.len == 0 {
-            self.give_back_memory();
-        }
-        match content {
-            Content::Taken(entry) => Some(entry),
-            Content::Free(_) => None,
-        }
-    }
-
-    /// A rush of waiters leaves nothing behind once all of them are gone. A small arena is kept as it is, so that
-    /// light contention does not allocate each time.
-    fn give_back_memory(&mut self) {
-        const KEPT: usize = 64;
-        if self.slots.len() > KEPT {
-            let newest = self.slots.iter().map(|slot| slot.generation).max();
-            self.first_generation = newest.unwrap_or(1);
-            self.slots = Vec::new();
-            self.free = None;
-        }
-    }
-}
-
-impl<T> Default for Arena<T> {
-    fn default() -> Self {
-        Self::new()
+        self.entries.remove(id.slot).map(|found| found.entry)
     }
 }
 
@@ -159,7 +114,7 @@ impl<T> Hash for Id<T> {
 }
 impl<T> fmt::Debug for Id<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}v{}", self.index, self.generation)
+        write!(f, "{}v{}", self.slot.0, self.serial)
     }
 }
 
@@ -184,6 +139,7 @@ mod tests {
         let old = arena.insert(1).unwrap();
         arena.remove(old);
         let new = arena.insert(2).unwrap();
+        assert_eq!(old.slot(), new.slot());
         assert_eq!(arena.get(old), None);
         assert_eq!(arena.get(new), Some(&2));
     }
@@ -196,16 +152,16 @@ mod tests {
         let id = arena.insert(2).unwrap();
         assert_eq!(Id::from_bits(id.to_bits()), id);
         assert_eq!(arena.get(Id::from_bits(u64::MAX)), None);
+        assert_eq!(arena.get(Id::from_bits(0)), None);
     }
 
     #[test]
-    fn memory_is_given_back_after_a_rush_and_old_handles_stay_stale() {
+    fn old_handles_stay_stale_after_a_rush() {
         let mut arena = Arena::new();
         let rush: Vec<_> = (0..10_000).map(|n| arena.insert(n).unwrap()).collect();
         for &id in &rush {
             arena.remove(id);
         }
-        assert!(arena.slots.capacity() < 100);
         let again: Vec<_> = (0..10_000).map(|n| arena.insert(n).unwrap()).collect();
         assert!(rush.iter().all(|&id| arena.get(id).is_none()));
         assert!(again.iter().all(|&id| arena.get(id).is_some()));

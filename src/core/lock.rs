@@ -4,6 +4,7 @@
 //! shortens one and never gives one to a lock that has none; only EXTEND sets a lease exactly.
 
 use std::borrow::Cow;
+use std::num::NonZeroI64;
 
 use super::{MAX_DURATION_MS, Refusal, UnixMs};
 
@@ -48,7 +49,7 @@ impl LeaseEnd for Option<UnixMs> {
 
 /// The length of a lease, in milliseconds: 1 to [`MAX_DURATION_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lease(i64);
+pub struct Lease(NonZeroI64);
 
 /// The number of a hold as its owner counts, at least 1: what makes a request safe to send twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,29 +82,29 @@ pub enum Decision {
 impl Lease {
     /// A lease of `ms` milliseconds, or `None` outside 1 to [`MAX_DURATION_MS`].
     pub fn from_ms(ms: i64) -> Option<Self> {
-        (1..=MAX_DURATION_MS).contains(&ms).then_some(Self(ms))
+        NonZeroI64::new(ms).filter(|_| (1..=MAX_DURATION_MS).contains(&ms)).map(Self)
     }
 
     /// When a lease that begins at `start` ends. `None` when that is beyond the calendar, which only a start in the
     /// far future can bring about.
     fn after(self, start: UnixMs) -> Option<UnixMs> {
-        start.checked_add(self.0)
+        start.checked_add(self.0.get())
     }
 
     /// When a third of a lease is over that begins at `now`; at least a millisecond.
     pub fn third_from(self, now: UnixMs) -> UnixMs {
-        now.saturating_add(self.0.div_euclid(3).max(1))
+        now.saturating_add(self.0.get().div_euclid(3).max(1))
     }
 
     /// When to try again to renew a lease that could not be renewed at `now`: within a third of it, and within 20 ms to
     /// a second, so that many leases that wait for the same thing are no burden.
     pub fn retry_from(self, now: UnixMs) -> UnixMs {
-        now.saturating_add(self.0.div_euclid(12).clamp(20, 1000))
+        now.saturating_add(self.0.get().div_euclid(12).clamp(20, 1000))
     }
 
     /// When a lease that is granted at `now` ends.
     pub fn from_now(self, now: UnixMs) -> UnixMs {
-        now.saturating_add(self.0)
+        now.saturating_add(self.0.get())
     }
 }
 

@@ -15,6 +15,7 @@ mod lock;
 mod lock_index;
 mod refusal;
 mod sessions;
+mod slab;
 mod stats;
 mod takebacks;
 mod waiting;

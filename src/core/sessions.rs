@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::agenda::Agenda;
+use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
 use super::{Arena, ClientId, Id, Kind, Lease, UnixMs};
 
@@ -20,13 +20,13 @@ pub struct Session {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
-    pub owner: Rc<[u8]>,
+    pub owner: Box<[u8]>,
     /// At least 1.
     pub holds: i64,
     /// What each renewal sets.
     pub lease: Lease,
     pub clients: BTreeSet<ClientId>,
-    renew_at: Option<UnixMs>,
+    renew_at: UnixMs,
 }
 
 /// All sessions of the server.
@@ -43,7 +43,7 @@ pub struct Begin {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
-    pub owner: Rc<[u8]>,
+    pub owner: Box<[u8]>,
     pub holds: i64,
     pub lease: Lease,
     pub client: ClientId,
@@ -82,7 +82,7 @@ impl Sessions {
             Some(id) => id,
             None => {
                 self.end(db, &key);
-                let (clients, renew_at) = (BTreeSet::new(), None);
+                let (clients, renew_at) = (BTreeSet::new(), NEVER);
                 let index_key = Rc::clone(&key);
                 let session = Session { db, key, kind, owner, holds, lease, clients, renew_at };
                 let Some(id) = self.sessions.insert(session) else { return };
@@ -142,7 +142,7 @@ impl Sessions {
     /// A session whose lease is to be renewed now. It is due no more until it is told when.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionId> {
         let id = self.renewals.pop_due(now)?;
-        self.sessions.get_mut(id)?.renew_at = None;
+        self.sessions.get_mut(id)?.renew_at = NEVER;
         Some(id)
     }
 
@@ -156,7 +156,7 @@ impl Sessions {
     /// Renews a lease at `time`.
     pub fn renew_at(&mut self, id: SessionId, time: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
-            self.renewals.reschedule(id, session.renew_at.replace(time), Some(time));
+            self.renewals.reschedule(id, std::mem::replace(&mut session.renew_at, time), time);
         }
     }
 
@@ -169,7 +169,7 @@ impl Sessions {
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
-        self.renewals.reschedule(id, session.renew_at, None);
+        self.renewals.reschedule(id, session.renew_at, NEVER);
         self.by_lock.remove(session.db, &session.key);
         for client in &session.clients {
             if let Some(of_client) = self.by_client.get_mut(client) {

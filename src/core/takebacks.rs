@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::agenda::Agenda;
+use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
 use super::{Arena, Grant, Held, Id, Kind, Session, UnixMs};
 
@@ -16,7 +16,7 @@ pub struct TakeBack {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
-    pub owner: Rc<[u8]>,
+    pub owner: Box<[u8]>,
     /// The grant of which no connection heard. Its turn is kept, should it come back.
     pub grant: Option<Grant>,
     /// Gives up all holds, not only the first one.
@@ -34,7 +34,7 @@ pub struct TakeBacks {
 impl TakeBack {
     /// Of a grant: it has one hold.
     pub fn of_grant(grant: Grant) -> Self {
-        let (db, key, kind, owner) = (grant.db, Rc::clone(&grant.key), grant.claim.kind, Rc::clone(&grant.claim.owner));
+        let (db, key, kind, owner) = (grant.db, Rc::clone(&grant.key), grant.claim.kind, grant.claim.owner.clone());
         Self { db, key, kind, owner, grant: Some(grant), all_holds: false, due: UnixMs::MIN }
     }
 
@@ -80,14 +80,14 @@ impl TakeBacks {
         let (db, key, due) = (take_back.db, Rc::clone(&take_back.key), take_back.due);
         if let Some(id) = self.entries.insert(take_back) {
             self.by_lock.insert(db, key, id);
-            self.due.reschedule(id, None, Some(due));
+            self.due.reschedule(id, NEVER, due);
         }
     }
 
     /// Takes one out, because it is done now or has become void.
     pub fn remove(&mut self, id: TakeBackId) -> Option<TakeBack> {
         let take_back = self.entries.remove(id)?;
-        self.due.reschedule(id, Some(take_back.due), None);
+        self.due.reschedule(id, take_back.due, NEVER);
         self.by_lock.remove(take_back.db, &take_back.key);
         Some(take_back)
     }
@@ -95,7 +95,7 @@ impl TakeBacks {
     /// Puts one off until `time`.
     pub fn put_off(&mut self, id: TakeBackId, time: UnixMs) {
         if let Some(take_back) = self.entries.get_mut(id) {
-            self.due.reschedule(id, Some(take_back.due), Some(time));
+            self.due.reschedule(id, take_back.due, time);
             take_back.due = time;
         }
     }

@@ -9,28 +9,32 @@
 //! Invariants: a place is in exactly one queue; it is in the line exactly while it has requests, and has a time to be
 //! dropped exactly while it has none; a request is answered at most once, because the answer takes it out.
 
+mod claims;
+mod line;
 mod places;
 mod types;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::agenda::Agenda;
+use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
+use super::slab::Slab;
 use super::{Arena, Cause, Kind, UnixMs};
+use claims::Claims;
+use line::Lines;
 pub use types::{
     Claim, ConnectionId, Due, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Ticket, Timely, Waiter,
 };
-use types::{Place, PlaceId, PlaceKey};
+use types::{Place, PlaceId};
 
 /// All queues of the server.
 pub struct WaitingRoom {
     index: LockIndex<Queue>,
     queues: Arena<Queue>,
-    places: Arena<Place>,
+    places: Slab<Place>,
     requests: Arena<Request>,
-    /// Made with the first place, because it cannot be made in a constant.
-    by_claim: Option<HashMap<PlaceKey, PlaceId>>,
+    claims: Claims,
+    lines: Lines,
     next_ticket: u64,
     reviews: Agenda<QueueId>,
     deadlines: Agenda<RequestId>,
@@ -48,9 +52,10 @@ impl WaitingRoom {
         Self {
             index: LockIndex::new(),
             queues: Arena::new(),
-            places: Arena::new(),
+            places: Slab::new(),
             requests: Arena::new(),
-            by_claim: None,
+            claims: Claims::new(),
+            lines: Lines::new(),
             next_ticket: 0,
             reviews: Agenda::new(),
             deadlines: Agenda::new(),
@@ -85,7 +90,7 @@ impl WaitingRoom {
 
     /// Requests that wait for this lock.
     pub fn waiting_for(&self, queue: QueueId) -> usize {
-        self.queues.get(queue).map_or(0, |queue| queue.requests)
+        self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 
     /// Lets a connection wait: at the place of its claim if there is one, else at the end of the line. `None` if `limit`
@@ -107,13 +112,13 @@ impl WaitingRoom {
                 self.open_place(queue, claim, now)?
             }
         };
-        let request = self.add_request(place, connection, deadline)?;
+        let request = self.add_request(place, connection, deadline.unwrap_or(NEVER))?;
         Some(Joined { request, again: known.is_some() })
     }
 
     /// Takes the first in line out: the lock has come free and is this claim's now. `None`: nobody is present.
     pub fn serve_first(&mut self, queue: QueueId) -> Option<Grant> {
-        let (_, &place) = self.queues.get(queue)?.line.first_key_value()?;
+        let place = self.lines.of(queue).next()?;
         let (db, key) = self.lock_of(queue)?;
         let connections = self.take_requests(place);
         let Place { claim, ticket, since, .. } = self.close_place(place)?;
@@ -124,7 +129,7 @@ impl WaitingRoom {
     /// `keep_until`, if that is said. `None` if the request waits no more.
     pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<ConnectionId> {
         let request = self.take_request(request)?;
-        if self.places.get(request.place)?.latest.is_none() {
+        if self.is_away(request.place) {
             match keep_until {
                 Some(until) => self.send_away(request.place, until),
                 None => _ = self.close_place(request.place),
@@ -145,9 +150,10 @@ impl WaitingRoom {
         connections
     }
 
-    /// Drops the place of a claim that was granted otherwise: while nobody is present, it took the free lock.
+    /// Drops the place of a claim that was granted otherwise: it is away, and while nobody is present took the free lock.
     pub fn forget(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
-        if let Some(place) = self.place_of(db, key, kind, owner) {
+        let place = self.place_of(db, key, kind, owner);
+        if let Some(place) = place.filter(|&place| self.is_away(place)) {
             self.close_place(place);
         }
     }
@@ -177,17 +183,17 @@ impl WaitingRoom {
 
     /// Looks at the lock again when its lease ends (`None`: it has none).
     pub fn review_after(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
-        self.set_review(queue, lease_end.map(passed), Cause::Expiry);
+        self.set_review(queue, lease_end.map_or(NEVER, passed), Cause::Expiry);
     }
 
     /// Looks at the lock again at `time`, with the cause unchanged.
     pub fn review_at(&mut self, queue: QueueId, time: UnixMs) {
-        self.set_review(queue, Some(time), self.cause_of(queue));
+        self.set_review(queue, time, self.cause_of(queue));
     }
 
     /// Looks at the lock as soon as can be: something happened to its key.
     pub fn review_soon(&mut self, queue: QueueId, cause: Cause) {
-        self.set_review(queue, Some(UnixMs::MIN), cause);
+        self.set_review(queue, UnixMs::MIN, cause);
     }
 
     /// Looks at every lock of a database, or of all of them, as soon as can be.
@@ -216,7 +222,7 @@ impl WaitingRoom {
         if before(review, deadline) && before(review, away) {
             let queue = self.reviews.pop_due(now)?;
             if let Some(queue) = self.queues.get_mut(queue) {
-                queue.review_at = None;
+                queue.review_at = NEVER;
             }
             return Some(Due::Review(queue));
         }
@@ -230,12 +236,11 @@ impl WaitingRoom {
 
     /// The waiters of a lock, first in line first.
     pub fn waiters(&self, queue: QueueId) -> impl Iterator<Item = Waiter<'_>> {
-        let line = self.queues.get(queue).into_iter().flat_map(|queue| queue.line.values());
-        line.filter_map(|&place| self.places.get(place)).flat_map(|place| {
+        self.lines.of(queue).filter_map(|place| self.places.get(place)).flat_map(|place| {
             self.requests_of(place).map(|(_, request)| Waiter {
                 claim: &place.claim,
                 since: place.since,
-                deadline: request.deadline,
+                deadline: (request.deadline != NEVER).then_some(request.deadline),
                 connection: request.connection,
             })
         })
@@ -248,10 +253,10 @@ impl WaitingRoom {
         Some(id)
     }
 
-    fn set_review(&mut self, id: QueueId, time: Option<UnixMs>, cause: Cause) {
+    fn set_review(&mut self, id: QueueId, time: UnixMs, cause: Cause) {
         let Some(queue) = self.queues.get_mut(id) else { return };
         // Nobody present: nobody to serve.
-        let time = time.filter(|_| !queue.line.is_empty());
+        let time = if queue.requests == 0 { NEVER } else { time };
         self.reviews.reschedule(id, queue.review_at, time);
         queue.review_at = time;
         queue.cause = cause;

@@ -37,7 +37,8 @@ const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 /// Every client the server has blocked for us and not yet let go.
 pub struct BlockedClients {
     clients: Arena<Blocked>,
-    by_id: BTreeMap<ClientId, BlockedId>,
+    /// Those of them that have a grant: to the others it makes no difference that their connection closes.
+    granted: BTreeMap<ClientId, BlockedId>,
     /// Grants whose answer is in the client's buffer but cannot have left the server before its loop sleeps again.
     unsent: BTreeMap<ClientId, Rc<Granting>>,
 }
@@ -70,7 +71,7 @@ pub struct Granting {
 
 impl BlockedClients {
     pub const fn new() -> Self {
-        Self { clients: Arena::new(), by_id: BTreeMap::new(), unsent: BTreeMap::new() }
+        Self { clients: Arena::new(), granted: BTreeMap::new(), unsent: BTreeMap::new() }
     }
 
     /// Whether there are grants that may still be lost with their connection.
@@ -121,7 +122,6 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<boo
             entry.handle = handle;
             entry.stage = Stage::Waiting(joined.request);
         }
-        blocked.by_id.insert(client, id);
         if joined.again {
             count(&mut stats.resent);
         }
@@ -168,7 +168,7 @@ fn begin_session(state: &mut State, grant: &Grant, connection: ConnectionId, now
     let Some(entry) = state.blocked.clients.get(Id::from_bits(connection.0)) else { return };
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
-        let (kind, owner) = (grant.claim.kind, Rc::clone(&grant.claim.owner));
+        let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
         state.sessions.begin(Begin { db, key, kind, owner, holds: 1, lease, client }, now);
     }
 }
@@ -184,8 +184,12 @@ pub fn answer_withdrawn(connections: Vec<ConnectionId>) {
 /// Ends the wait of a connection that is in no queue any more: the server fetches the reply that belongs to `stage`.
 /// To be called last, after all effects of the command: the server may call back at once.
 pub fn answer(connection: ConnectionId, stage: Stage) {
-    let handle = state::with(|state| {
-        let entry = state.blocked.clients.get_mut(Id::from_bits(connection.0))?;
+    let id = Id::from_bits(connection.0);
+    let handle = state::with(|State { blocked: BlockedClients { clients, granted, .. }, .. }| {
+        let entry = clients.get_mut(id)?;
+        if matches!(stage, Stage::Granted(_)) {
+            granted.insert(entry.client, id);
+        }
         entry.stage = stage;
         Some(entry.handle)
     });
@@ -198,7 +202,7 @@ pub fn answer(connection: ConnectionId, stage: Stage) {
 /// A connection is closed. If it was granted a lock in this very loop round, its answer will never be sent, and not
 /// every server says so to `on_gone`.
 pub fn connection_closed(state: &mut State, client: ClientId) {
-    if let Some(&id) = state.blocked.by_id.get(&client) {
+    if let Some(&id) = state.blocked.granted.get(&client) {
         give_up_grant(state, id);
     }
     if let Some(granting) = state.blocked.unsent.remove(&client) {
@@ -298,11 +302,11 @@ unsafe extern "C" fn on_freed(ctx: *mut raw::RedisModuleCtx, private: *mut c_voi
             if client_is_gone {
                 give_up_grant(state, id);
             }
-            let BlockedClients { clients, by_id, unsent } = &mut state.blocked;
+            let BlockedClients { clients, granted, unsent } = &mut state.blocked;
             let Some(entry) = clients.remove(id) else { return };
-            // The client may wait again already: its next command can run before this.
-            if by_id.get(&entry.client) == Some(&id) {
-                by_id.remove(&entry.client);
+            // The client may have its next grant already: its next command can run before this.
+            if granted.get(&entry.client) == Some(&id) {
+                granted.remove(&entry.client);
             }
             if let Stage::Granted(granting) = entry.stage {
                 unsent.insert(entry.client, granting);

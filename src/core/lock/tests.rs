@@ -70,7 +70,7 @@ fn a_lock_without_a_lease_is_given_none() {
     );
     let write = Write::SetHolds { holds: 2, lease_end: None };
     assert_eq!(reenter(&held(Kind::Reentrant, 1, None), b"me", lease(50), None, NOW), Ok(done(write, 2)));
-    assert_eq!(extend(&held(Kind::Mutex, 1, None), b"me", Lease(50), false, NOW), Err(Refusal::NoLease));
+    assert_eq!(extend(&held(Kind::Mutex, 1, None), b"me", lease(50).unwrap(), false, NOW), Err(Refusal::NoLease));
 }
 
 #[test]
@@ -92,23 +92,23 @@ fn only_the_holder_releases_and_extends() {
     for kind in [Kind::Mutex, Kind::Reentrant] {
         let lock = held(kind, 1, Some(NOW + 1));
         assert_eq!(release(&lock, b"you", None, None, NOW), Err(Refusal::NotOwner));
-        assert_eq!(extend(&lock, b"you", Lease(1), false, NOW), Err(Refusal::NotOwner));
+        assert_eq!(extend(&lock, b"you", lease(1).unwrap(), false, NOW), Err(Refusal::NotOwner));
     }
     assert_eq!(release(&FREE, b"me", None, None, NOW), Err(Refusal::NotHeld));
-    assert_eq!(extend(&FREE, b"me", Lease(1), false, NOW), Err(Refusal::NotHeld));
+    assert_eq!(extend(&FREE, b"me", lease(1).unwrap(), false, NOW), Err(Refusal::NotHeld));
 }
 
 #[test]
 fn extend_sets_the_lease_exactly_and_add_lengthens_what_remains() {
     let lock = held(Kind::Mutex, 1, Some(NOW + 100));
-    assert_eq!(extend(&lock, b"me", Lease(30), false, NOW), Ok(done(Write::SetLease(NOW + 30), 30)));
-    assert_eq!(extend(&lock, b"me", Lease(30), true, NOW), Ok(done(Write::SetLease(NOW + 130), 130)));
+    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), false, NOW), Ok(done(Write::SetLease(NOW + 30), 30)));
+    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), Ok(done(Write::SetLease(NOW + 130), 130)));
 }
 
 #[test]
 fn a_lease_beyond_the_calendar_is_refused_and_not_wrapped() {
     let lock = held(Kind::Mutex, 1, Some(i64::MAX - 5));
-    assert_eq!(extend(&lock, b"me", Lease(6), true, NOW), Err(Refusal::InvalidExpire));
+    assert_eq!(extend(&lock, b"me", lease(6).unwrap(), true, NOW), Err(Refusal::InvalidExpire));
 }
 
 fn hold(number: i64) -> Option<Hold> {

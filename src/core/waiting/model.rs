@@ -311,7 +311,7 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
             .collect();
         line.dedup();
         assert_eq!(line, present, "line for {key}");
-        let places = queue.and_then(|queue| server.room.queues.get(queue)).map_or(0, |queue| queue.places);
+        let places = queue.and_then(|queue| server.room.queues.get(queue)).map_or(0, |queue| queue.places as usize);
         assert_eq!(places, turns.count(), "places for {key}, those that are away included");
         assert!(holder.is_some() || line.is_empty(), "{key} is free while somebody waits for it");
     }

@@ -1,27 +1,25 @@
 //! Places and the requests that share them: how they come, leave, are kept and called back.
 
-use std::rc::Rc;
-
-use super::types::{ConnectionId, Place, PlaceId, PlaceKey, QueueId, Request, RequestId, Ticket};
+use super::claims::Name;
+use super::types::{ConnectionId, Place, PlaceId, QueueId, Request, RequestId, Ticket};
 use super::{Claim, WaitingRoom, passed};
+use crate::core::agenda::NEVER;
 use crate::core::{Kind, Lease, UnixMs};
 
 impl WaitingRoom {
     /// The place of a claim, present or away.
     pub(super) fn place_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queue_of(db, key)?;
-        let place_key = PlaceKey { queue, kind, owner: owner.into() };
-        self.by_claim.as_ref()?.get(&place_key).copied()
+        self.claims.find(Name { queue, kind, owner }, &self.places)
     }
 
     /// A new place at the end of the line. It has no request yet, so it is not in the line yet.
     pub(super) fn open_place(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<PlaceId> {
-        let key = PlaceKey { queue, kind: claim.kind, owner: Rc::clone(&claim.owner) };
         let ticket = Ticket(self.next_ticket);
         self.next_ticket = self.next_ticket.saturating_add(1);
-        let place = Place { queue, ticket, claim, since, latest: None, kept_until: None };
+        let place = Place { queue, ticket, claim, since, latest: None, kept_until: NEVER };
         let id = self.places.insert(place)?;
-        self.by_claim.get_or_insert_default().insert(key, id);
+        self.claims.insert(id, &self.places);
         let queue = self.queues.get_mut(queue)?;
         queue.places = queue.places.saturating_add(1);
         Some(id)
@@ -30,15 +28,9 @@ impl WaitingRoom {
     /// Takes a place without requests out, and the queue with it if it was the last one.
     pub(super) fn close_place(&mut self, id: PlaceId) -> Option<Place> {
         let place = self.places.remove(id)?;
-        self.away.reschedule(id, place.kept_until, None);
-        self.step_out(place.queue, place.ticket);
-        if let Some(places) = &mut self.by_claim {
-            let (kind, owner) = (place.claim.kind, Rc::clone(&place.claim.owner));
-            places.remove(&PlaceKey { queue: place.queue, kind, owner });
-            if places.is_empty() {
-                self.by_claim = None; // A rush of waiters leaves nothing behind.
-            }
-        }
+        self.away.reschedule(id, place.kept_until, NEVER);
+        self.step_out(id, place.queue, place.ticket);
+        self.claims.remove(place.name(), id);
         let queue = self.queues.get_mut(place.queue)?;
         queue.places = queue.places.saturating_sub(1);
         if queue.places == 0 {
@@ -57,22 +49,24 @@ impl WaitingRoom {
         }
     }
 
+    pub(super) fn is_away(&self, id: PlaceId) -> bool {
+        self.places.get(id).is_some_and(|place| place.latest.is_none())
+    }
+
     /// Keeps a place that has lost its last request, out of the line.
     pub(super) fn send_away(&mut self, id: PlaceId, until: UnixMs) {
         let Some(place) = self.places.get_mut(id) else { return };
-        self.away.reschedule(id, place.kept_until.replace(until), Some(until));
+        self.away.reschedule(id, std::mem::replace(&mut place.kept_until, until), until);
         let (queue, ticket) = (place.queue, place.ticket);
-        self.step_out(queue, ticket);
+        self.step_out(id, queue, ticket);
     }
 
     /// Gives a place another turn.
     pub(super) fn move_to_turn(&mut self, id: PlaceId, ticket: Ticket) {
         let Some(place) = self.places.get_mut(id) else { return };
         let earlier = std::mem::replace(&mut place.ticket, ticket);
-        if let Some(queue) = self.queues.get_mut(place.queue) {
-            if queue.line.remove(&earlier).is_some() {
-                queue.line.insert(ticket, id);
-            }
+        if self.lines.step_out(place.queue, earlier, id) {
+            self.lines.step_in(place.queue, ticket, id);
         }
     }
 
@@ -88,26 +82,26 @@ impl WaitingRoom {
         &mut self,
         place_id: PlaceId,
         connection: ConnectionId,
-        deadline: Option<UnixMs>,
+        deadline: UnixMs,
     ) -> Option<RequestId> {
         let place = self.places.get_mut(place_id)?;
         let request = Request { place: place_id, connection, deadline, earlier: place.latest, later: None };
         let id = self.requests.insert(request)?;
-        self.away.reschedule(place_id, place.kept_until.take(), None);
+        self.away.reschedule(place_id, std::mem::replace(&mut place.kept_until, NEVER), NEVER);
         if let Some(earlier) = place.latest.replace(id).and_then(|earlier| self.requests.get_mut(earlier)) {
             earlier.later = Some(id);
         }
         let queue = self.queues.get_mut(place.queue)?;
-        queue.line.insert(place.ticket, place_id);
+        self.lines.step_in(place.queue, place.ticket, place_id);
         queue.requests = queue.requests.saturating_add(1);
-        self.deadlines.reschedule(id, None, deadline.map(passed));
+        self.deadlines.reschedule(id, NEVER, passed(deadline));
         Some(id)
     }
 
     /// Takes one request out of its place, which stays as it is.
     pub(super) fn take_request(&mut self, id: RequestId) -> Option<Request> {
         let request = self.requests.remove(id)?;
-        self.deadlines.reschedule(id, request.deadline.map(passed), None);
+        self.deadlines.reschedule(id, passed(request.deadline), NEVER);
         if let Some(earlier) = request.earlier.and_then(|id| self.requests.get_mut(id)) {
             earlier.later = request.later;
         }
@@ -139,11 +133,10 @@ impl WaitingRoom {
     }
 
     /// Takes a turn out of the line. With nobody left in it there is nobody to serve, and nothing to look at.
-    fn step_out(&mut self, id: QueueId, ticket: Ticket) {
-        let Some(queue) = self.queues.get_mut(id) else { return };
-        queue.line.remove(&ticket);
-        if queue.line.is_empty() {
-            self.reviews.reschedule(id, queue.review_at.take(), None);
+    fn step_out(&mut self, place: PlaceId, id: QueueId, ticket: Ticket) {
+        self.lines.step_out(id, ticket, place);
+        if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests == 0) {
+            self.reviews.reschedule(id, std::mem::replace(&mut queue.review_at, NEVER), NEVER);
         }
     }
 }

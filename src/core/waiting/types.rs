@@ -1,16 +1,17 @@
 //! The words of the waiting room.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::core::agenda::NEVER;
+use crate::core::slab::Slot;
 use crate::core::{Cause, Id, Kind, Lease, UnixMs};
 
 /// Handle to the queue of a contended lock.
 pub type QueueId = Id<Queue>;
 /// Handle to a request that waits.
 pub type RequestId = Id<Request>;
-/// Handle to a place.
-pub type PlaceId = Id<Place>;
+/// Handle to a place. It stays in the room, where nothing remembers it longer than the place is there.
+pub type PlaceId = Slot;
 
 /// The turn of a place: lower is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +25,7 @@ pub struct ConnectionId(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub kind: Kind,
-    pub owner: Rc<[u8]>,
+    pub owner: Box<[u8]>,
     /// Counts from the moment of the grant.
     pub lease: Option<Lease>,
 }
@@ -52,22 +53,19 @@ pub struct Joined {
 pub struct Queue {
     pub db: i32,
     pub key: Rc<[u8]>,
-    /// Those that are present, by turn.
-    pub line: BTreeMap<Ticket, PlaceId>,
     /// Places, present or away.
-    pub places: usize,
+    pub places: u32,
     /// Requests, of which a place that is present has one or more.
-    pub requests: usize,
+    pub requests: u32,
     /// When to look at the lock again, unless something happens to it before.
-    pub review_at: Option<UnixMs>,
+    pub review_at: UnixMs,
     /// What is thought to free the lock next.
     pub cause: Cause,
 }
 
 impl Queue {
     pub fn new(db: i32, key: Rc<[u8]>) -> Self {
-        let line = BTreeMap::new();
-        Self { db, key, line, places: 0, requests: 0, review_at: None, cause: Cause::Other }
+        Self { db, key, places: 0, requests: 0, review_at: NEVER, cause: Cause::Other }
     }
 }
 
@@ -80,22 +78,14 @@ pub struct Place {
     /// The requests that share it, the latest first; none while it is away.
     pub latest: Option<RequestId>,
     /// When it is dropped, while it is away.
-    pub kept_until: Option<UnixMs>,
-}
-
-/// What tells a place from every other one.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct PlaceKey {
-    pub queue: QueueId,
-    pub kind: Kind,
-    pub owner: Rc<[u8]>,
+    pub kept_until: UnixMs,
 }
 
 /// A connection that waits.
 pub struct Request {
     pub place: PlaceId,
     pub connection: ConnectionId,
-    pub deadline: Option<UnixMs>,
+    pub deadline: UnixMs,
     /// Its neighbours among the requests that share the place.
     pub earlier: Option<RequestId>,
     pub later: Option<RequestId>,

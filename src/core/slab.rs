@@ -1,0 +1,161 @@
+//! Entries that stay where they are, found by number.
+//!
+//! They lie in chunks: a table that grows by copying itself would stand half empty, and would make whoever comes next
+//! wait for the copy.
+
+use std::num::NonZeroU32;
+
+/// Entries in a chunk.
+const CHUNK: usize = 64;
+
+/// Where an entry of a [`Slab`] is. Once it is removed another one may be there, so this is for those who forget it in
+/// time. Counted from 1, so that an `Option` of it takes no more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub NonZeroU32);
+
+/// Entries of type `T` by [`Slot`]; insert, look-up and removal are O(1).
+pub struct Slab<T> {
+    chunks: Vec<Vec<Content<T>>>,
+    free: Option<Slot>,
+    len: u32,
+}
+
+enum Content<T> {
+    Taken(T),
+    /// The next free slot.
+    Free(Option<Slot>),
+}
+
+impl Slot {
+    pub const MIN: Self = Self(NonZeroU32::MIN);
+
+    /// Its chunk, and the position there.
+    fn position(self) -> (usize, usize) {
+        let index = self.0.get().wrapping_sub(1) as usize;
+        (index / CHUNK, index % CHUNK)
+    }
+}
+
+impl<T> Slab<T> {
+    pub const fn new() -> Self {
+        Self { chunks: Vec::new(), free: None, len: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn get(&self, slot: Slot) -> Option<&T> {
+        let (chunk, position) = slot.position();
+        match self.chunks.get(chunk)?.get(position)? {
+            Content::Taken(entry) => Some(entry),
+            Content::Free(_) => None,
+        }
+    }
+
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
+        match self.content(slot)? {
+            Content::Taken(entry) => Some(entry),
+            Content::Free(_) => None,
+        }
+    }
+
+    /// Keeps `entry`. `None` when 2^32 - 1 entries are kept already; limits on waiters forbid that long before.
+    pub fn insert(&mut self, entry: T) -> Option<Slot> {
+        let len = self.len.checked_add(1)?;
+        let slot = match self.free {
+            Some(slot) => {
+                if let Content::Free(next) = std::mem::replace(self.content(slot)?, Content::Taken(entry)) {
+                    self.free = next;
+                }
+                slot
+            }
+            None => {
+                // No slot is free, so there are as many as entries.
+                self.open_chunk()?.push(Content::Taken(entry));
+                Slot(NonZeroU32::new(len)?)
+            }
+        };
+        self.len = len;
+        Some(slot)
+    }
+
+    pub fn remove(&mut self, slot: Slot) -> Option<T> {
+        let next = self.free;
+        let content = self.content(slot)?;
+        if matches!(content, Content::Free(_)) {
+            return None;
+        }
+        let content = std::mem::replace(content, Content::Free(next));
+        self.free = Some(slot);
+        self.len = self.len.saturating_sub(1);
+        if self.len == 0 {
+            self.give_back_memory();
+        }
+        match content {
+            Content::Taken(entry) => Some(entry),
+            Content::Free(_) => None,
+        }
+    }
+
+    fn content(&mut self, slot: Slot) -> Option<&mut Content<T>> {
+        let (chunk, position) = slot.position();
+        self.chunks.get_mut(chunk)?.get_mut(position)
+    }
+
+    /// The chunk that takes one slot more.
+    fn open_chunk(&mut self) -> Option<&mut Vec<Content<T>>> {
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::new());
+        }
+        self.chunks.last_mut()
+    }
+
+    /// A rush of waiters leaves nothing behind once all of them are gone. A single chunk is kept, so that light
+    /// contention does not allocate each time.
+    fn give_back_memory(&mut self) {
+        if self.chunks.len() > 1 {
+            *self = Self::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_stays_where_it_is_while_others_come_and_go() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..1_000).map(|n| slab.insert(n).unwrap()).collect();
+        for &slot in slots.iter().step_by(2) {
+            assert!(slab.remove(slot).is_some());
+            assert_eq!(slab.remove(slot), None);
+        }
+        assert!(slots.iter().step_by(2).all(|&slot| slab.get(slot).is_none()));
+        (0..700).for_each(|_| _ = slab.insert(-1).unwrap());
+        assert!((1..1_000).step_by(2).all(|n| slab.get(slots[n]) == Some(&(n as i32))));
+        assert_eq!(slab.len(), 1_200);
+    }
+
+    #[test]
+    fn a_slot_that_came_free_is_taken_before_there_is_a_new_one() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..CHUNK).map(|n| slab.insert(n).unwrap()).collect();
+        slots.iter().for_each(|&slot| _ = slab.remove(slot));
+        (0..CHUNK).for_each(|n| _ = slab.insert(n).unwrap());
+        assert_eq!(slab.chunks.len(), 1);
+    }
+
+    #[test]
+    fn memory_is_given_back_after_a_rush() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..10_000).map(|n| slab.insert(n).unwrap()).collect();
+        slots.iter().for_each(|&slot| _ = slab.remove(slot));
+        assert!(slab.is_empty() && slab.chunks.capacity() == 0);
+    }
+}

@@ -1,0 +1,60 @@
+//! Which place a claim has.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use super::types::{Place, PlaceId, QueueId};
+use crate::core::Kind;
+use crate::core::slab::Slab;
+
+/// The places by what tells one from every other. That itself is only in the place, where it is compared.
+pub struct Claims {
+    table: HashTable<PlaceId>,
+    /// Its key is random, because clients choose what is hashed. Made with the first place, because it cannot be made
+    /// in a constant.
+    hasher: Option<RandomState>,
+}
+
+/// What tells a place from every other one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Name<'n> {
+    pub queue: QueueId,
+    pub kind: Kind,
+    pub owner: &'n [u8],
+}
+
+impl Place {
+    pub fn name(&self) -> Name<'_> {
+        Name { queue: self.queue, kind: self.claim.kind, owner: &self.claim.owner }
+    }
+}
+
+impl Claims {
+    pub const fn new() -> Self {
+        Self { table: HashTable::new(), hasher: None }
+    }
+
+    pub fn find(&self, name: Name<'_>, places: &Slab<Place>) -> Option<PlaceId> {
+        let hash = self.hasher.as_ref()?.hash_one(name);
+        let is_named = |&id: &PlaceId| places.get(id).is_some_and(|place| place.name() == name);
+        self.table.find(hash, is_named).copied()
+    }
+
+    /// Adds a place that is among `places`, as is every one that was added before.
+    pub fn insert(&mut self, id: PlaceId, places: &Slab<Place>) {
+        let hasher = self.hasher.get_or_insert_default();
+        let hash = |&id: &PlaceId| places.get(id).map_or(0, |place| hasher.hash_one(place.name()));
+        self.table.insert_unique(hash(&id), id, hash);
+    }
+
+    pub fn remove(&mut self, name: Name<'_>, id: PlaceId) {
+        let Some(hasher) = &self.hasher else { return };
+        if let Ok(entry) = self.table.find_entry(hasher.hash_one(name), |&other| other == id) {
+            entry.remove();
+        }
+        if self.table.is_empty() {
+            self.table = HashTable::new(); // A rush of waiters leaves nothing behind.
+        }
+    }
+}
