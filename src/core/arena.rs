@@ -70,7 +70,7 @@ impl<T> Arena<T> {
         (found.serial == id.serial).then_some(&mut found.entry)
     }
 
-    /// Keeps `entry`. `None` when there is no room for one more, see [`Slab::insert`].
+    /// Keeps `entry`. `None` when 2^32 - 1 are kept already; limits on waiters forbid that long before.
     pub fn insert(&mut self, entry: T) -> Option<Id<T>> {
         let serial = self.last_serial.wrapping_add(1);
         let slot = self.entries.insert(Numbered { serial, entry })?;

@@ -64,7 +64,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Keeps `entry`. `None` when 2^32 - 1 entries are kept already; limits on waiters forbid that long before.
+    /// Keeps `entry`. `None` when 2^32 - 1 are kept already.
     pub fn insert(&mut self, entry: T) -> Option<Slot> {
         let len = self.len.checked_add(1)?;
         let slot = match self.free {

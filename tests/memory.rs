@@ -1,0 +1,64 @@
+//! What a waiter costs in memory, in the core. The host adds what it says of itself in docs/operations.md, and the
+//! server its blocked client.
+
+// With the host comes the server's allocator, and there can be one only.
+#![cfg(not(feature = "module"))]
+
+use std::alloc::System;
+
+use redis_lock::core::{Claim, ConnectionId, Join, Kind, Lease, RequestId, UnixMs, WaitingRoom};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const WAITERS: usize = 10_000;
+const NOW: UnixMs = 1_000_000;
+
+/// What may stay when all are gone: nothing that depends on how many there were.
+const REST: usize = 1024;
+
+/// Bytes that were taken since the beginning of the region and not given back.
+fn in_use(region: &Region<'_, System>) -> usize {
+    let change = region.change();
+    change.bytes_allocated.saturating_sub(change.bytes_deallocated)
+}
+
+/// Lets somebody wait as most clients do: with a random token as long as a UUID, a lease, and a time to wait.
+fn join(room: &mut WaitingRoom, key: &[u8], number: usize) -> RequestId {
+    let owner = format!("{number:036}").into_bytes().into();
+    let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000) };
+    let (connection, deadline) = (ConnectionId(number as u64), Some(NOW + 10_000 + number as UnixMs));
+    let joined = room.join(Join { db: 0, key, claim, connection, now: NOW, deadline }, WAITERS).expect("a place");
+    let queue = room.queue_of(0, key).expect("the queue that was joined");
+    room.review_after(queue, Some(NOW + 30_000));
+    joined.request
+}
+
+/// Bytes in the core for each of many waiters, so many at each key.
+fn bytes_per_waiter(at_each_key: usize) -> usize {
+    let keys: Vec<_> = (0..WAITERS / at_each_key).map(|number| format!("orders:{number:013}").into_bytes()).collect();
+    let mut requests = Vec::with_capacity(WAITERS);
+    let region = Region::new(ALLOCATOR);
+    let mut room = WaitingRoom::new();
+    // One after the other at each key, as they come in life.
+    for number in 0..WAITERS {
+        requests.push(join(&mut room, &keys[number % keys.len()], number));
+    }
+    let bytes = in_use(&region);
+    for request in requests {
+        room.leave(request, None);
+    }
+    assert!(in_use(&region) <= REST, "{} bytes are left of {at_each_key} at each key", in_use(&region));
+    bytes.div_ceil(WAITERS)
+}
+
+/// One test, since others would allocate meanwhile.
+#[test]
+fn a_waiter_is_cheap() {
+    for (at_each_key, limit) in [(WAITERS, 250), (10, 260), (1, 420)] {
+        let bytes = bytes_per_waiter(at_each_key);
+        println!("{bytes} bytes a waiter with {at_each_key} at each key");
+        assert!(bytes <= limit, "{bytes} bytes a waiter with {at_each_key} at each key, of at most {limit}");
+    }
+}
