@@ -1,5 +1,5 @@
-//! What a waiter costs in memory, in the core. The host adds what it says of itself in docs/operations.md, and the
-//! server its blocked client.
+//! What a waiter costs in memory, in the core. The host adds 48 bytes (an entry of
+//! `host/blocked.rs`), and the server what a client costs it that is blocked.
 
 // With the host comes the server's allocator, and there can be one only.
 #![cfg(not(feature = "module"))]
