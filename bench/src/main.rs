@@ -4,28 +4,59 @@
 mod report;
 mod section;
 
-use clap::Parser;
+use std::panic::catch_unwind;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+
+use report::{Report, Run};
 use section::{Effort, Section};
 
-/// Measures redis-lock beside what people lock with today.
+/// Measures redis-lock beside what people lock with today. Ends with status 1 if a bar is missed or a part breaks.
 #[derive(Parser)]
 struct Options {
-    /// Everything once and small, to see that it works: the figures mean little
+    /// Everything once and small, to see that it works: the figures mean little and are held to no bar
     #[arg(long)]
     short: bool,
-    /// Only these sections, by name
+    /// The folder for the report; docs/benchmarks by default, none with --short
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only these sections, whose results replace the earlier ones in the report
+    #[arg(value_parser = PossibleValuesParser::new(names()))]
     sections: Vec<String>,
 }
 
-/// Every section in the order of the report: its name and what measures it.
-const SECTIONS: [(&str, fn(Effort) -> Section); 0] = [];
+type Measure = fn(Effort) -> Section;
 
-fn main() {
+/// Every section in the order of the report: its name and what measures it.
+const SECTIONS: &[(&str, Measure)] = &[];
+
+fn names() -> Vec<&'static str> {
+    SECTIONS.iter().map(|&(name, _)| name).collect()
+}
+
+fn main() -> ExitCode {
     let options = Options::parse();
     let effort = if options.short { Effort::Short } else { Effort::Full };
+    let out = options.out.or_else(|| effort.choose(Some(support::repository().join("docs/benchmarks")), None));
     let wanted = |name: &str| options.sections.is_empty() || options.sections.iter().any(|section| section == name);
-    let measured: Vec<Section> =
-        SECTIONS.iter().filter(|(name, _)| wanted(name)).map(|(_, measure)| measure(effort)).collect();
-    report::print(&measured);
+    let sections: Vec<_> = SECTIONS.iter().filter(|(name, _)| wanted(name)).collect();
+
+    let mut report = Report::new(Run::begin(effort), out, names());
+    let mut broken = Vec::new();
+    for (number, (name, measure)) in (1..).zip(&sections) {
+        eprintln!("[{number}/{}] {name}", sections.len());
+        // A part that breaks does not take the results of the others with it.
+        let done =
+            catch_unwind(|| measure(effort)).map_err(|_| "it panicked".into()).and_then(|found| report.add(found));
+        if let Err(error) = done {
+            broken.push(format!("Broken: {name}: {error}"));
+        }
+    }
+    println!("{}", report.summary());
+    broken.iter().for_each(|what| println!("{what}"));
+    let held = effort == Effort::Short || report.every_bar_is_met();
+    if held && broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

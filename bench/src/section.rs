@@ -1,9 +1,9 @@
 //! What one measurement found: a table, the bars it is held to, and what is to be drawn of it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How much is done: enough for figures to rely on, or just enough to see that every part works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     Full,
@@ -21,7 +21,7 @@ impl Effort {
 }
 
 /// One question and its answer.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Section {
     /// A word, for the command line and file names.
     pub name: &'static str,
@@ -33,22 +33,31 @@ pub struct Section {
     pub plot: Option<Plot>,
 }
 
-/// The first column of each row is `label`; the others are numbers in the units their heading names.
-#[derive(Debug, Serialize)]
+/// The first column of each row is `label`, and the first heading is that of the labels; the other columns are numbers
+/// in the units their heading names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     pub headings: Vec<String>,
     pub rows: Vec<Row>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    /// That of a row of this module begins with `redis-lock` or with a command of it, `LOCK.`, and is highlighted.
     pub label: String,
     /// None where a figure makes no sense for this row.
     pub cells: Vec<Option<f64>>,
 }
 
+impl Row {
+    /// Whether it is about this module and not about what it is measured beside.
+    pub fn is_ours(&self) -> bool {
+        ["redis-lock", "LOCK."].iter().any(|ours| self.label.starts_with(ours))
+    }
+}
+
 /// A figure that must keep to a limit.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
     pub what: String,
     pub value: f64,
@@ -57,7 +66,18 @@ pub struct Bar {
     pub aim: Option<Limit>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+impl Bar {
+    pub fn is_met(&self) -> bool {
+        self.limit.holds(self.value)
+    }
+
+    /// None where nothing is aimed for.
+    pub fn meets_aim(&self) -> Option<bool> {
+        self.aim.map(|aim| aim.holds(self.value))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     AtMost(f64),
@@ -74,10 +94,12 @@ impl Limit {
 }
 
 /// How a section is drawn.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Plot {
     /// A bar for each row, as long as the number in column `column` (0 = the first after the label).
     Bars { column: usize, logarithmic: bool },
-    /// A line for each row over the numbers in `at`, one for each column.
+    /// A line for each row over the numbers in `at`, one for each column. Either axis is logarithmic where its numbers
+    /// span two decades.
     Lines { at: Vec<f64>, x: String, y: String },
 }

@@ -1,0 +1,147 @@
+//! The core by itself: what a step of the waiting line takes with 100 and with 100,000 in it, and the pure parts of a
+//! request that finds the lock free. `cargo bench -p bench --bench core`.
+
+use std::borrow::Cow;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use redis_lock::command::{Acquire, Request};
+use redis_lock::core::{
+    Claim, ConnectionId, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitingRoom, acquire, release,
+};
+
+const LENGTHS: [usize; 2] = [100, 100_000];
+const KEY: &[u8] = b"door";
+const NOW: UnixMs = 1_700_000_000_000;
+/// Steps between two looks at the clock, as a part of the line: enough to be timed, few enough to leave it as it was.
+const BATCH: usize = 10;
+
+/// A line of waiters for one lock, each with a token and a deadline of its own.
+struct Line {
+    room: WaitingRoom,
+    requests: Vec<RequestId>,
+    joined: u64,
+}
+
+impl Line {
+    fn of(length: usize) -> Self {
+        let mut line = Self { room: WaitingRoom::new(), requests: Vec::new(), joined: 0 };
+        let claims = line.claims(length);
+        line.join(claims);
+        line
+    }
+
+    fn claims(&self, count: usize) -> Vec<Claim> {
+        let claim = |number: u64| {
+            let owner = format!("{number:032x}").into_bytes().into();
+            Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000) }
+        };
+        (self.joined..).take(count).map(claim).collect()
+    }
+
+    fn join(&mut self, claims: Vec<Claim>) {
+        for claim in claims {
+            let deadline = Some(NOW + 20_000 + self.joined as UnixMs);
+            let connection = ConnectionId(self.joined);
+            let join = Join { db: 0, key: KEY, claim, connection, now: NOW, deadline };
+            self.requests.push(self.room.join(join, usize::MAX).expect("room without end").request);
+            self.joined += 1;
+        }
+    }
+
+    /// Takes requests out of the list, though not out of the line, from all over it.
+    fn pick(&mut self, count: usize) -> Vec<RequestId> {
+        const STRIDE: usize = 7919;
+        (0..count).map(|pick| self.requests.swap_remove(pick * STRIDE % self.requests.len())).collect()
+    }
+
+    fn leave(&mut self, requests: Vec<RequestId>) {
+        for request in requests {
+            black_box(self.room.leave(request, None));
+        }
+    }
+
+    fn grant(&mut self, count: usize) {
+        let queue = self.room.queue_of(0, KEY).expect("a line");
+        for _ in 0..count {
+            black_box(self.room.serve_first(queue));
+        }
+    }
+}
+
+fn timed(step: impl FnOnce()) -> Duration {
+    let started = Instant::now();
+    step();
+    started.elapsed()
+}
+
+/// Measures a step that is done `count` times to a line; `batch` says how long it took, and has put the line right.
+fn steps(criterion: &mut Criterion, name: &str, batch: fn(&mut Line, usize) -> Duration) {
+    let mut group = criterion.benchmark_group(name);
+    group.throughput(Throughput::Elements(1));
+    for length in LENGTHS {
+        let mut line = Line::of(length);
+        group.bench_function(BenchmarkId::from_parameter(length), |bencher| {
+            bencher.iter_custom(|count| {
+                let mut left = usize::try_from(count).expect("a count in memory");
+                let mut taken = Duration::ZERO;
+                while left > 0 {
+                    let now = left.min(length / BATCH);
+                    taken += batch(&mut line, now);
+                    left -= now;
+                }
+                taken
+            });
+        });
+    }
+}
+
+fn enqueue(criterion: &mut Criterion) {
+    steps(criterion, "enqueue", |line, count| {
+        let claims = line.claims(count);
+        let taken = timed(|| line.join(claims));
+        let last = line.requests.split_off(line.requests.len() - count);
+        line.leave(last);
+        taken
+    });
+}
+
+fn cancel(criterion: &mut Criterion) {
+    steps(criterion, "cancel", |line, count| {
+        let picked = line.pick(count);
+        let taken = timed(|| line.leave(picked));
+        let claims = line.claims(count);
+        line.join(claims);
+        taken
+    });
+}
+
+fn grant(criterion: &mut Criterion) {
+    steps(criterion, "grant", |line, count| {
+        let taken = timed(|| line.grant(count));
+        line.requests.clear();
+        let claims = line.claims(count);
+        line.join(claims);
+        taken
+    });
+}
+
+fn uncontended(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("uncontended");
+    let token: &[u8] = b"a-81f3d2c7";
+    let words: [&[u8]; 4] = [b"PX", b"30000", b"BLOCK", b"20000"];
+    group.bench_function("parse", |bencher| bencher.iter(|| Acquire::parse(black_box(&words))));
+    let lease = Lease::from_ms(30_000);
+    group.bench_function("acquire", |bencher| {
+        bencher.iter(|| acquire(black_box(&Lock::Free), black_box(token), lease, false, NOW));
+    });
+    let owner = Cow::Borrowed(token);
+    let held = Lock::Held(Held { kind: Kind::Mutex, owner, holds: 1, lease_end: Some(NOW + 30_000) });
+    group.bench_function("release", |bencher| {
+        bencher.iter(|| release(black_box(&held), black_box(token), None, None, NOW));
+    });
+}
+
+criterion_group!(core, enqueue, cancel, grant, uncontended);
+criterion_main!(core);
