@@ -21,7 +21,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix lint fmt install uninstall clean
+.PHONY: help build run test test-matrix bench bench-core lint fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -29,8 +29,8 @@ help: ## list the targets
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
-	@echo '  SERVER=path   another server for run and test'
-	@echo '  ARGS=...      more arguments for cargo test'
+	@echo '  SERVER=path   another server for run, test and bench'
+	@echo '  ARGS=...      more arguments for cargo test and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
 	@scripts/setup build
@@ -52,12 +52,21 @@ test-matrix: ## the same against every supported server, which it fetches into .
 	cargo build --release --locked
 	@scripts/test matrix $(ARGS)
 
+bench: ## measure beside what people lock with today, into docs/benchmarks
+	@scripts/setup bench
+	cargo build --release --locked
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --release --locked --package bench -- $(ARGS)
+
+bench-core: ## time the core alone: the waiting line, and what an uncontended request decides
+	@scripts/setup build
+	cargo bench --locked --package bench --bench core -- $(ARGS)
+
 lint: ## check format, clippy, documentation and scripts; warnings are errors
 	@scripts/setup lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --workspace --all-targets --no-default-features -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --document-private-items
 	shellcheck scripts/servers scripts/setup scripts/run scripts/test .ci/run
 
 fmt: ## format the code
