@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, Request};
 use redis_lock::core::{
     Claim, ConnectionId, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitingRoom, acquire, release,
@@ -79,7 +79,6 @@ fn timed(step: impl FnOnce()) -> Duration {
 /// Measures a step that is done `count` times to a line; `batch` says how long it took, and has put the line right.
 fn steps(criterion: &mut Criterion, name: &str, batch: fn(&mut Line, usize) -> Duration) {
     let mut group = criterion.benchmark_group(name);
-    group.throughput(Throughput::Elements(1));
     for length in LENGTHS {
         let mut line = Line::of(length);
         group.bench_function(BenchmarkId::from_parameter(length), |bencher| {
