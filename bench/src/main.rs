@@ -1,6 +1,7 @@
 //! `make bench`: measures redis-lock beside what people lock with today, in one run on one server, and holds the ratios
 //! to the bars of the project.
 
+mod packages;
 mod report;
 mod section;
 
@@ -8,15 +9,18 @@ use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::builder::PossibleValuesParser;
+use clap::{Parser, Subcommand};
 
 use report::{Report, Run};
 use section::{Effort, Section};
 
 /// Measures redis-lock beside what people lock with today. Ends with status 1 if a bar is missed or a part breaks.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    role: Option<Role>,
     /// Everything once and small, to see that it works: the figures mean little and are held to no bar
     #[arg(long)]
     short: bool,
@@ -28,10 +32,17 @@ struct Options {
     sections: Vec<String>,
 }
 
+/// What this program is started for by itself.
+#[derive(Subcommand)]
+enum Role {
+    #[command(hide = true)]
+    Worker(packages::WorkerOptions),
+}
+
 type Measure = fn(Effort) -> Section;
 
 /// Every section in the order of the report: its name and what measures it.
-const SECTIONS: &[(&str, Measure)] = &[];
+const SECTIONS: &[(&str, Measure)] = &[("packages", packages::measure)];
 
 fn names() -> Vec<&'static str> {
     SECTIONS.iter().map(|&(name, _)| name).collect()
@@ -39,6 +50,10 @@ fn names() -> Vec<&'static str> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(Role::Worker(worker)) = &options.role {
+        packages::run_worker(worker);
+        return ExitCode::SUCCESS;
+    }
     let effort = if options.short { Effort::Short } else { Effort::Full };
     let out = options.out.or_else(|| effort.choose(Some(support::repository().join("docs/benchmarks")), None));
     let wanted = |name: &str| options.sections.is_empty() || options.sections.iter().any(|section| section == name);

@@ -1,0 +1,97 @@
+//! The figures of one package, from all its rounds.
+
+use hdrhistogram::Histogram;
+
+use crate::section::{Bar, Limit, Row};
+
+use super::attempts::{self, Outcome};
+use super::round::Round;
+
+pub const HEADINGS: [&str; 9] = [
+    "acquisitions/s",
+    "release to grant, p50 (ms)",
+    "release to grant, p99 (ms)",
+    "longest wait (ms)",
+    "Jain's index",
+    "gave up",
+    "two holders at once",
+    "commands",
+    "round trips",
+];
+
+/// One for LOCK.ACQUIRE, one for LOCK.RELEASE.
+const MODULE_NEEDS: f64 = 2.0;
+
+pub struct Figures {
+    version: String,
+    per_second: f64,
+    /// Nanoseconds; empty where nobody who waited got the lock.
+    release_to_grant: Histogram<u64>,
+    longest_wait: u64,
+    /// The mean of the rounds, for whom chance favours differs from round to round.
+    jain: f64,
+    gave_up: usize,
+    overlaps: usize,
+    commands: f64,
+    round_trips: f64,
+}
+
+impl Figures {
+    pub fn of(rounds: &[Round]) -> Self {
+        let mut release_to_grant = Histogram::new(3).expect("three digits");
+        let waits = rounds.iter().flat_map(|round| attempts::release_to_grant(&round.attempts, &round.window));
+        waits.for_each(|wait| release_to_grant.record(wait).expect("a histogram that grows"));
+
+        let shares: Vec<Vec<usize>> =
+            rounds.iter().map(|round| attempts::grants(&round.attempts, &round.window)).collect();
+        let every = || rounds.iter().flat_map(|round| round.attempts.iter().flatten());
+        let held = every().filter(|attempt| attempt.held().is_some()).count();
+        let length_ns: u64 = rounds.iter().map(|round| round.window.end - round.window.start).sum();
+        Self {
+            version: rounds.first().map(|round| round.version.clone()).unwrap_or_default(),
+            per_second: shares.iter().flatten().sum::<usize>() as f64 * 1e9 / length_ns as f64,
+            release_to_grant,
+            longest_wait: every().filter_map(|attempt| Some(attempt.held()?.start - attempt.begun)).max().unwrap_or(0),
+            jain: shares.iter().map(|shares| attempts::jain(shares)).sum::<f64>() / rounds.len() as f64,
+            gave_up: every().filter(|attempt| attempt.outcome == Outcome::GaveUp).count(),
+            overlaps: rounds.iter().map(|round| attempts::overlaps(&round.attempts)).sum(),
+            commands: rounds.iter().map(|round| round.spent.commands).sum::<u64>() as f64 / held as f64,
+            round_trips: rounds.iter().map(|round| round.spent.reads).sum::<u64>() as f64 / held as f64,
+        }
+    }
+
+    pub fn row(&self, label: &str) -> Row {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let quantile =
+            |at| (!self.release_to_grant.is_empty()).then(|| ms(self.release_to_grant.value_at_quantile(at)));
+        Row {
+            label: format!("{label} {}", self.version),
+            cells: vec![
+                Some(self.per_second),
+                quantile(0.5),
+                quantile(0.99),
+                Some(ms(self.longest_wait)),
+                Some(self.jain),
+                Some(self.gave_up as f64),
+                Some(self.overlaps as f64),
+                Some(self.commands),
+                Some(self.round_trips),
+            ],
+        }
+    }
+
+    /// What the module must keep to in every language.
+    pub fn bars(&self, label: &str) -> [Bar; 3] {
+        let at_most = |what: &str, value, limit| Bar {
+            what: format!("{what}, {label}"),
+            value,
+            limit: Limit::AtMost(limit),
+            aim: None,
+        };
+        [
+            at_most("two holders at once", self.overlaps as f64, 0.0),
+            at_most("server commands for a contended ACQUIRE and its RELEASE", self.commands, MODULE_NEEDS),
+            at_most("round trips for a contended ACQUIRE and its RELEASE", self.round_trips, MODULE_NEEDS),
+        ]
+    }
+}

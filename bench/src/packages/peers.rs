@@ -1,0 +1,73 @@
+//! Who takes part: each package, and this module by raw commands of the same language's client.
+
+use std::env;
+use std::process::Command;
+
+use clap::ValueEnum;
+use support::{python, repository};
+
+/// A script in bench/peers, or a worker of this very program.
+pub enum Program {
+    Python(&'static str),
+    Node(&'static str),
+    Rust(RustPeer),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RustPeer {
+    Rslock,
+    Module,
+}
+
+pub struct Peer {
+    /// The version follows.
+    pub label: &'static str,
+    pub program: Program,
+    pub is_module: bool,
+}
+
+pub const PEERS: [Peer; 8] = [
+    package("redis-py Lock", Program::Python("redis_py.py")),
+    package("python-redis-lock", Program::Python("python_redis_lock.py")),
+    module("this module by redis-py", Program::Python("module.py")),
+    package("redis-semaphore", Program::Node("redis-semaphore.mjs")),
+    package("redlock (npm)", Program::Node("redlock.mjs")),
+    module("this module by ioredis", Program::Node("module.mjs")),
+    package("rslock", Program::Rust(RustPeer::Rslock)),
+    module("this module by the redis crate", Program::Rust(RustPeer::Module)),
+];
+
+const fn package(label: &'static str, program: Program) -> Peer {
+    Peer { label, program, is_module: false }
+}
+
+const fn module(label: &'static str, program: Program) -> Peer {
+    Peer { label, program, is_module: true }
+}
+
+impl Program {
+    /// To be given what every worker is given.
+    pub fn command(&self) -> Command {
+        let scripts = repository().join("bench/peers");
+        match self {
+            Self::Python(script) => {
+                let mut command = Command::new(python::interpreter());
+                command.env("PYTHONDONTWRITEBYTECODE", "1").arg(scripts.join(script));
+                command
+            }
+            Self::Node(script) => {
+                let packages = scripts.join("node_modules");
+                assert!(packages.exists(), "no bench/peers/node_modules: run `scripts/setup bench` first");
+                let mut command = Command::new("node");
+                command.arg(scripts.join(script));
+                command
+            }
+            Self::Rust(peer) => {
+                let mut command = Command::new(env::current_exe().expect("the path of this program"));
+                let name = peer.to_possible_value().expect("a peer with a name");
+                command.args(["worker", name.get_name()]);
+                command
+            }
+        }
+    }
+}
