@@ -55,11 +55,11 @@ test-matrix: ## the same against every supported server, which it fetches into .
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench
 	cargo build --release --locked
-	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --release --locked --package bench -- $(ARGS)
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package bench -- $(ARGS)
 
 bench-core: ## time the core alone: the waiting line, and what an uncontended request decides
 	@scripts/setup build
-	cargo bench --locked --package bench --bench core -- $(ARGS)
+	cargo bench --profile tool --locked --package bench --bench core -- $(ARGS)
 
 lint: ## check format, clippy, documentation and scripts; warnings are errors
 	@scripts/setup lint

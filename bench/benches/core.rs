@@ -130,10 +130,11 @@ fn uncontended(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("uncontended");
     let token: &[u8] = b"a-81f3d2c7";
     let words: [&[u8]; 4] = [b"PX", b"30000", b"BLOCK", b"20000"];
-    group.bench_function("parse", |bencher| bencher.iter(|| Acquire::parse(black_box(&words))));
+    group.bench_function("parse", |bencher| bencher.iter(|| Acquire::parse(black_box(words).into_iter())));
     let lease = Lease::from_ms(30_000);
+    let free: Lock<'_> = Lock::Free;
     group.bench_function("acquire", |bencher| {
-        bencher.iter(|| acquire(black_box(&Lock::Free), black_box(token), lease, false, NOW));
+        bencher.iter(|| acquire(black_box(&free), black_box(token), lease, false, NOW));
     });
     let owner = Cow::Borrowed(token);
     let held = Lock::Held(Held { kind: Kind::Mutex, owner, holds: 1, lease_end: Some(NOW + 30_000) });
