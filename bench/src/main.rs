@@ -1,9 +1,20 @@
 //! `make bench`: measures redis-lock beside what people lock with today, in one run on one server, and holds the ratios
 //! to the bars of the project.
 
+mod contention;
+mod cost;
+mod engine;
+mod ground;
+mod handovers;
+mod lease_end;
 mod packages;
+mod progress;
+mod protocols;
 mod report;
 mod section;
+mod statistics;
+mod throughput;
+mod waking;
 
 use std::panic::catch_unwind;
 use std::path::PathBuf;
@@ -42,7 +53,14 @@ enum Role {
 type Measure = fn(Effort) -> Section;
 
 /// Every section in the order of the report: its name and what measures it.
-const SECTIONS: &[(&str, Measure)] = &[("packages", packages::measure)];
+const SECTIONS: &[(&str, Measure)] = &[
+    ("throughput", throughput::measure),
+    ("handovers", handovers::measure),
+    ("waking", waking::measure),
+    ("packages", packages::measure),
+    ("lease_end", lease_end::measure),
+    ("cost", cost::measure),
+];
 
 fn names() -> Vec<&'static str> {
     SECTIONS.iter().map(|&(name, _)| name).collect()

@@ -10,9 +10,9 @@ mod worker;
 
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use support::Setup;
 
+use crate::progress;
 use crate::section::{Effort, Plot, Section, Table};
 
 use figures::{Figures, HEADINGS};
@@ -45,8 +45,7 @@ pub fn measure(effort: Effort) -> Section {
 /// The rounds of each peer. They take turns, so that a disturbance of the machine meets them all.
 fn contest(rounds: usize, terms: Terms) -> Vec<Vec<Round>> {
     let server = Setup::new().start();
-    let progress = ProgressBar::new((rounds * PEERS.len()) as u64)
-        .with_style(ProgressStyle::with_template("packages {bar:40} {pos}/{len} {msg}").expect("a template"));
+    let progress = progress::bar("packages", rounds * PEERS.len());
     let mut results: Vec<Vec<Round>> = PEERS.iter().map(|_| Vec::new()).collect();
     for _ in 0..rounds {
         for (peer, results) in PEERS.iter().zip(&mut results) {

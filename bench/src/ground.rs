@@ -1,0 +1,130 @@
+//! Where the clients of the engine meet: a server with the module that takes them all.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use support::{Reply, Server, Setup};
+
+use crate::engine::{Action, Engine, Event, Locks, Orders, Workload};
+use crate::protocols::{Lease, Ping, Protocol};
+
+/// The lease that every protocol is given, in milliseconds. Nothing that is measured lasts as long, except where a lease
+/// is meant to end.
+pub const LEASE: Lease = 30_000;
+
+/// Files that are open beside the connections, in the server or in the benchmark; and connections beside the engine's.
+const SPARE: usize = 200;
+
+/// What [`Ground::on_two_cpus`] means, for the report.
+pub const ON_TWO_CPUS: &str = "Server and clients have a CPU each, where there are two.";
+
+/// A server. Dropping it ends the server, and lets this thread run anywhere again.
+pub struct Ground {
+    server: Server,
+    /// Where this thread may run.
+    anywhere: CpuSet,
+}
+
+impl Ground {
+    /// None when this process may not open so many connections. Of grounds there is one at a time.
+    pub fn for_connections(connections: usize) -> Option<Self> {
+        allow_files(u64::try_from(connections + SPARE).expect("a number of files"))?;
+        let server = Setup::new().config(&format!("maxclients {}", connections + SPARE / 2)).start();
+        let anywhere = sched_getaffinity(None).expect("the CPUs of this thread");
+        Some(Self { server, anywhere })
+    }
+
+    /// Gives server and engine a CPU each, as if each had a machine. Left to itself the scheduler puts both on one, where a
+    /// client that is answered runs before the server has written the answer to the next.
+    pub fn on_two_cpus(self) -> Self {
+        if let Some((first, last)) = two_of(&self.anywhere) {
+            let process =
+                self.server.client().info("server", "process_id").and_then(|id| Pid::from_raw(id.parse().ok()?));
+            assert!(process.is_some(), "the server tells its process id");
+            sched_setaffinity(process, &first).expect("a server that can be bound to a CPU");
+            sched_setaffinity(None, &last).expect("a thread that can be bound to a CPU");
+        }
+        self
+    }
+}
+
+impl Deref for Ground {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        sched_setaffinity(None, &self.anywhere).expect("a thread that can run where it could before");
+    }
+}
+
+/// Two CPUs that lie as far apart as there are; None when there is one.
+fn two_of(cpus: &CpuSet) -> Option<(CpuSet, CpuSet)> {
+    let mut numbers = (0..CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu));
+    let only = |cpu| {
+        let mut set = CpuSet::new();
+        set.set(cpu);
+        set
+    };
+    Some((only(numbers.next()?), only(numbers.next_back()?)))
+}
+
+/// Lets this process open so many files, and the servers that it starts; None when it may not.
+fn allow_files(files: u64) -> Option<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if maximum.is_some_and(|maximum| maximum < files) {
+        return None;
+    }
+    if current.is_some_and(|current| current < files) {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("a limit within what is allowed");
+    }
+    Some(())
+}
+
+/// Clients of one protocol, and the scripts that it needs.
+pub fn gather(server: &Server, protocol: &dyn Protocol, clients: usize, locks: Locks, lease: Lease) -> Engine {
+    let mut client = server.client();
+    for script in protocol.scripts() {
+        let sha = client.call(&["SCRIPT", "LOAD", script]);
+        assert!(matches!(sha, Reply::Text(_)), "the server does not take a script: {sha:?}");
+    }
+    Engine::new(server.port(), protocol, clients, locks, lease)
+}
+
+/// One connection that sends PING, by the same engine as everything else.
+pub struct PingLine {
+    engine: Engine,
+    trips: RoundTrips,
+}
+
+struct RoundTrips {
+    done: u64,
+}
+
+impl Workload for RoundTrips {
+    fn on(&mut self, client: usize, event: Event, orders: &mut Orders) {
+        self.done += 1;
+        orders.give(client, if event == Event::Granted { Action::Release } else { Action::Acquire });
+    }
+}
+
+impl PingLine {
+    pub fn new(server: &Server) -> Self {
+        let mut engine = gather(server, &Ping, 1, Locks::One, LEASE);
+        engine.all(Action::Acquire);
+        Self { engine, trips: RoundTrips { done: 0 } }
+    }
+
+    /// Round trips per second.
+    pub fn rate(&mut self, span: Duration) -> f64 {
+        self.trips.done = 0;
+        let took = self.engine.run(&mut self.trips, span);
+        self.trips.done as f64 / took.as_secs_f64()
+    }
+}
