@@ -129,7 +129,7 @@ impl Workload for Until {
 }
 
 fn table(costs: &[Cost]) -> Table {
-    let headings = ["round trips", "server commands", "server commands of a release"];
+    let headings = ["protocol", "round trips", "server commands", "server commands of a release"];
     let row = |(protocol, cost): (&&dyn Protocol, &Cost)| Row {
         label: protocol.name().to_owned(),
         cells: vec![Some(cost.round_trips), Some(cost.commands), Some(cost.release_commands)],

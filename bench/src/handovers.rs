@@ -1,5 +1,6 @@
 //! How often a contended lock goes from one client to the next, for every protocol and up to 10,000 clients.
 
+use std::iter;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -141,7 +142,8 @@ fn table(plan: &Plan, name: &str, ours: &[Rates], one_write: &[Rates], peers: Ve
     ];
     rows.extend(peers);
     rows.push(row("PING, one connection".to_owned(), ours, |rates| &rates.pings));
-    Table { headings: plan.counts.iter().map(|clients| format!("{clients} clients")).collect(), rows }
+    let counts = plan.counts.iter().map(|clients| format!("{clients} clients"));
+    Table { headings: iter::once("hand-overs per second".to_owned()).chain(counts).collect(), rows }
 }
 
 fn bars(plan: &Plan, ours: &[Rates]) -> Vec<Bar> {

@@ -153,7 +153,7 @@ fn table(seen: &[Histogram<u64>]) -> Table {
         cells: [0.5, 0.99, 1.0].map(|quantile| milliseconds(spans, quantile)).to_vec(),
     };
     Table {
-        headings: ["p50, ms", "p99, ms", "longest, ms"].map(str::to_owned).to_vec(),
+        headings: ["protocol", "p50, ms", "p99, ms", "longest, ms"].map(str::to_owned).to_vec(),
         rows: CONTENDERS.iter().zip(seen).map(row).collect(),
     }
 }

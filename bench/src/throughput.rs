@@ -1,5 +1,6 @@
 //! How many uncontended cycles of acquire and release a server does in a second, for every protocol.
 
+use std::iter;
 use std::time::Duration;
 
 use support::{Client, Server};
@@ -141,7 +142,10 @@ fn table(protocols: &[&dyn Protocol], rates: &[Vec<Vec<f64>>]) -> Table {
         cells: rates.iter().map(|rates| median_if_any(&rates[number])).collect(),
     };
     Table {
-        headings: SHAPES.iter().map(|shape| shape.heading.to_owned()).collect(),
+        headings: iter::once("cycles per second")
+            .chain(SHAPES.iter().map(|shape| shape.heading))
+            .map(str::to_owned)
+            .collect(),
         rows: protocols.iter().enumerate().map(row).collect(),
     }
 }

@@ -179,7 +179,7 @@ impl Workload for RestedTrips {
 }
 
 fn table(seen: &[Seen]) -> Table {
-    let headings = ["p50, µs", "p99, µs", "p50, PING round trips", "p99, PING round trips", "fairness"];
+    let headings = ["protocol", "p50, µs", "p99, µs", "p50, PING round trips", "p99, PING round trips", "fairness"];
     let row = |(protocol, seen): (&&dyn Protocol, &Seen)| Row {
         label: protocol.name().to_owned(),
         cells: vec![
