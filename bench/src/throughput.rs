@@ -66,8 +66,14 @@ fn method(span: Duration, rounds: usize) -> String {
 }
 
 fn protocols(client: &mut Client) -> Vec<&'static dyn Protocol> {
-    let mut protocols: Vec<&'static dyn Protocol> =
-        vec![&Native::MUTEX, &SetNx::WITH_SCRIPT, &Native::REENTRANT, &SignalList, &Redisson, &SetNx::WITH_DEL];
+    let mut protocols: Vec<&'static dyn Protocol> = vec![
+        &Native::FREE_MUTEX,
+        &SetNx::WITH_SCRIPT,
+        &Native::FREE_REENTRANT,
+        &SignalList,
+        &Redisson,
+        &SetNx::WITH_DEL,
+    ];
     if SetNx::delifeq_is_known(client) {
         protocols.push(&SetNx::WITH_DELIFEQ);
     }

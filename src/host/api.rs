@@ -54,6 +54,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetCommand,
         RedisModule_GetContextFlags,
         RedisModule_GetDetachedThreadSafeContext,
+        RedisModule_GetNotifyKeyspaceEvents,
         RedisModule_GetSelectedDb,
         RedisModule_GetServerInfo,
         RedisModule_HashGet,

@@ -3,18 +3,19 @@
 //! Only plain commands with absolute times leave the module, so a server without it can replay them. The native writes
 //! fire no keyspace events and do not wake WATCH, so both are done here, once a real change has been made.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use redis_module::raw;
 
+use super::audience;
 use super::key::Key;
 use super::state;
 use super::text::{OwnedText, Text, Word};
 use crate::core::{Kind, UnixMs, format_integer};
 
 /// An event as keyspace notifications name it, with its class.
-type Event = (i32, &'static CStr);
+type Event = (c_int, &'static CStr);
 
 const SET: Event = (raw::REDISMODULE_NOTIFY_STRING, c"set");
 const HSET: Event = (raw::REDISMODULE_NOTIFY_HASH, c"hset");
@@ -77,13 +78,19 @@ pub fn free(key: &mut Key<'_>) {
 fn notify(key: &Key<'_>, event: Event, new_lease: Option<UnixMs>) {
     // SAFETY: context and name are valid while the key is open.
     unsafe { api!(RedisModule_SignalModifiedKey(key.ctx.raw(), key.name.raw())) };
-    publish(key, event);
-    if new_lease.is_some() {
-        publish(key, EXPIRE);
+    let heard = audience::classes();
+    if heard != 0 {
+        publish(key, event, heard);
+        if new_lease.is_some() {
+            publish(key, EXPIRE, heard);
+        }
     }
 }
 
-fn publish(key: &Key<'_>, (class, event): Event) {
+fn publish(key: &Key<'_>, (class, event): Event, heard: c_int) {
+    if class & heard == 0 {
+        return;
+    }
     // The event also reaches our own handler, which would take it for somebody else's doing.
     state::with(|state| state.own_event = key.name.raw());
     // SAFETY: as in `notify`; the name of the event is a static C string.

@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use redis_module::raw;
 
 use super::alarm;
+use super::audience;
 use super::blocked;
 use super::context::Context;
 use super::guard::guard;
@@ -23,12 +24,13 @@ const CLASSES: c_int =
 
 /// Begins to listen to all but keys. `false`: the server does not let us.
 pub fn subscribe(ctx: Context<'_>) -> bool {
-    let subscriptions: [(u64, ServerEventHandler); 5] = [
+    let subscriptions: [(u64, ServerEventHandler); 6] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
         (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
         (raw::REDISMODULE_EVENT_LOADING, on_loading),
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change),
         (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change),
+        (raw::REDISMODULE_EVENT_MODULE_CHANGE, audience::on_module_change),
     ];
     let ok = raw::REDISMODULE_OK as c_int;
     // SAFETY: called while loading, with static callbacks of the signatures the API asks for.

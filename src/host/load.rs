@@ -7,13 +7,13 @@ use redis_module::raw;
 use super::api;
 use super::context::Context;
 use super::guard::guard;
-use super::{alarm, config, events, info, register, state};
+use super::{alarm, audience, config, events, info, register, state};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
 /// The name of the module: the first half of its commands and settings.
-const NAME: &CStr = c"lock";
+pub const NAME: &CStr = c"lock";
 
 /// The version of the package as the server shows it: two decimal digits each for major, minor and patch.
 const VERSION: c_int = version(env!("CARGO_PKG_VERSION").as_bytes());
@@ -85,6 +85,7 @@ fn load(ctx: Context<'_>, argc: c_int) -> Result<(), String> {
     }
     state::reset();
     set_options(ctx);
+    audience::look_for_modules(ctx);
     let step = |done: bool, what: &str| if done { Ok(()) } else { Err(format!("the server refused {what}")) };
     step(config::register(ctx), "its settings; is a value of lock.* out of range?")?;
     step(register::register(ctx), "its commands")?;
@@ -117,7 +118,7 @@ fn warn_of_eviction(ctx: Context<'_>) {
 }
 
 /// One field of INFO.
-fn server_info(ctx: Context<'_>, section: &CStr, field: &CStr) -> Option<String> {
+pub fn server_info(ctx: Context<'_>, section: &CStr, field: &CStr) -> Option<String> {
     // SAFETY: the data is made and given back here, and the text copied before that.
     unsafe {
         let data = api!(RedisModule_GetServerInfo(ctx.raw(), section.as_ptr()));

@@ -13,6 +13,7 @@
 mod api;
 mod alarm;
 mod allocator;
+mod audience;
 mod blocked;
 mod clock;
 mod config;

@@ -27,6 +27,8 @@ pub struct State {
     pub pump_queued: bool,
     /// The server tells us of key events.
     pub hears_keys: bool,
+    /// There is, or was, a module besides ours, which may listen to key events.
+    pub other_modules: bool,
     /// `PXAT`, once it was needed.
     pub pxat: Option<Word>,
 }
@@ -44,6 +46,7 @@ impl State {
             idle_rounds: None,
             pump_queued: false,
             hears_keys: false,
+            other_modules: false,
             pxat: None,
         }
     }

@@ -10,6 +10,8 @@ pub struct Native {
     name: &'static str,
     command: &'static str,
     kind: Kind,
+    /// Where the lock is held.
+    waits: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +21,12 @@ enum Kind {
 }
 
 impl Native {
-    pub const MUTEX: Self = Self { name: "LOCK.ACQUIRE", command: "LOCK.ACQUIRE", kind: Kind::Mutex };
-    pub const REENTRANT: Self = Self { name: "LOCK.REENTER", command: "LOCK.REENTER", kind: Kind::Reentrant };
+    pub const MUTEX: Self =
+        Self { name: "LOCK.ACQUIRE BLOCK", command: "LOCK.ACQUIRE", kind: Kind::Mutex, waits: true };
+    /// As SET NX, which does not wait either.
+    pub const FREE_MUTEX: Self = Self { name: "LOCK.ACQUIRE", waits: false, ..Self::MUTEX };
+    pub const FREE_REENTRANT: Self =
+        Self { name: "LOCK.REENTER", command: "LOCK.REENTER", kind: Kind::Reentrant, waits: false };
 }
 
 impl Protocol for Native {
@@ -32,6 +38,7 @@ impl Protocol for Native {
         Box::new(Client {
             command: self.command.as_bytes(),
             kind: self.kind,
+            waits: self.waits,
             key: lock.to_owned(),
             lease: lease.to_string(),
             tokens: Tokens::new(number),
@@ -43,6 +50,7 @@ impl Protocol for Native {
 struct Client {
     command: &'static [u8],
     kind: Kind,
+    waits: bool,
     key: String,
     lease: String,
     tokens: Tokens,
@@ -56,7 +64,8 @@ impl Party for Client {
             self.tokens.draw();
         }
         let (key, lease) = (self.key.as_bytes(), self.lease.as_bytes());
-        wire.ask(&[self.command, key, self.tokens.present(), b"PX", lease, b"BLOCK", b"0"]);
+        let words: [&[u8]; 7] = [self.command, key, self.tokens.present(), b"PX", lease, b"BLOCK", b"0"];
+        wire.ask(if self.waits { &words } else { &words[..5] });
         self.asked.push_back(Step::Acquire);
     }
 
