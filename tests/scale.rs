@@ -3,10 +3,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use support::process::allow_open_files;
 use support::{Client, PATIENCE, Server, Setup, eventually, happens_within, info_lock};
 
 const MANY: usize = 10_000;
@@ -33,16 +33,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Raises the number of files that this process may have open, which servers do for themselves.
-fn raise_limit() {
-    let want = MANY + 500;
-    let pid = process::id().to_string();
-    let status = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={want}:")]).status();
-    assert!(status.is_ok_and(|status| status.success()), "ulimit -Hn must be {want} at least");
-}
-
 fn server() -> Server {
-    raise_limit();
+    allow_open_files(MANY + 500);
     let limits = format!("maxclients {}\nlock.max-waiters {MANY}\nlock.rejoin-grace-ms 0", MANY + 100);
     Setup::new().config(&limits).start()
 }

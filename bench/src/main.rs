@@ -1,16 +1,24 @@
 //! `make bench`: measures redis-lock beside what people lock with today, in one run on one server, and holds the ratios
 //! to the bars of the project.
 
+mod baseline;
+mod callgrind;
 mod contention;
 mod cost;
+mod cycles;
 mod engine;
 mod ground;
 mod handovers;
+mod instructions;
 mod lease_end;
+mod memory;
+mod overhead;
 mod packages;
+mod profile;
 mod progress;
 mod protocols;
 mod report;
+mod scripts;
 mod section;
 mod statistics;
 mod throughput;
@@ -54,12 +62,16 @@ type Measure = fn(Effort) -> Section;
 
 /// Every section in the order of the report: its name and what measures it.
 const SECTIONS: &[(&str, Measure)] = &[
+    ("instructions", instructions::measure),
     ("throughput", throughput::measure),
     ("handovers", handovers::measure),
     ("waking", waking::measure),
     ("packages", packages::measure),
     ("lease_end", lease_end::measure),
     ("cost", cost::measure),
+    ("overhead", overhead::measure),
+    ("memory", memory::measure),
+    ("profile", profile::measure),
 ];
 
 fn names() -> Vec<&'static str> {

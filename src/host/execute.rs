@@ -89,7 +89,9 @@ fn execute<R: Request>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<Ans
         Ok(Decision::Contended) => wait_or_nil(&key, caller, request.wait(), now),
         Err(refusal) => Err(refusal),
     };
-    if let Some(remembered) = Remembered::of(&key) {
+    // Only who waits, or begins a session, adds to what is remembered.
+    let adds = matches!(answer, Ok(Answer::Later)) || request.session().is_some();
+    if let Some(remembered) = if adds { Remembered::of(&key) } else { remembered } {
         watch_lease(&key, remembered);
     }
     if let Some(withdrawn) = withdrawn {

@@ -1,6 +1,6 @@
 //! Ending and stopping the process of one server, as a crash or a frozen machine would.
 
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 
 use super::{Client, Protocol, Server};
 
@@ -47,4 +47,12 @@ impl Process {
         let status = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).status().expect("a shell");
         assert!(status.success(), "{line}");
     }
+}
+
+/// Raises the number of files that this process may have open, which servers do for themselves.
+#[track_caller]
+pub fn allow_open_files(want: usize) {
+    let pid = process::id().to_string();
+    let status = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={want}:")]).status();
+    assert!(status.is_ok_and(|status| status.success()), "ulimit -Hn must be {want} at least");
 }

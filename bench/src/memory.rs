@@ -1,0 +1,203 @@
+//! What a lock and a waiter cost in the server's memory.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use support::process::allow_open_files;
+use support::{Client, PATIENCE, Reply, Server, Setup, bytes_of, happens_within};
+
+use crate::baseline::Library;
+use crate::progress;
+use crate::section::{Bar, Effort, Limit, Row, Section, Table};
+
+/// A difference below this is not one of a lock: no allocation is as small.
+const LESS_THAN_AN_ALLOCATION: f64 = 1.0;
+const WAITER_BYTES: f64 = 400.0;
+
+/// How much is held and waited for.
+struct Sizes {
+    held: usize,
+    waiters: usize,
+    /// Waiters on one key, where they are spread.
+    together: usize,
+    /// How long the server's memory must stay the same to count as settled: for tables that it rehashes, and for buffers
+    /// of idle clients that it gives back, which it does after two seconds.
+    tables: Duration,
+    buffers: Duration,
+}
+
+impl Sizes {
+    fn of(effort: Effort) -> Self {
+        effort.choose(
+            Self {
+                held: 20_000,
+                waiters: 10_000,
+                together: 10,
+                tables: Duration::from_secs(1),
+                buffers: Duration::from_secs(4),
+            },
+            Self {
+                held: 500,
+                waiters: 100,
+                together: 10,
+                tables: Duration::from_millis(200),
+                buffers: Duration::from_millis(200),
+            },
+        )
+    }
+}
+
+/// A server that can have so many clients, and its memory.
+struct Scene<'a> {
+    sizes: &'a Sizes,
+    server: Server,
+    observer: Client,
+}
+
+impl<'a> Scene<'a> {
+    fn start(peer: &Library, sizes: &'a Sizes) -> Self {
+        let config = format!("maxclients {}\nloadmodule {}", sizes.waiters + 100, peer.path().display());
+        let server = Setup::new().config(&config).start();
+        let mut observer = server.client();
+        // Reply buffers shrink at some time or other: they are left as they are.
+        observer.ok("DEBUG REPLYBUFFER RESIZING 0");
+        Self { sizes, server, observer }
+    }
+
+    fn used_memory(&mut self) -> f64 {
+        let bytes = self.observer.info("memory", "used_memory").expect("a server that tells its memory");
+        bytes.parse().expect("a number of bytes")
+    }
+
+    /// The memory once tables are rehashed and buffers of idle clients are given back.
+    fn settled(&mut self, calm: Duration) -> f64 {
+        const NOTHING: f64 = 512.0;
+        let deadline = Instant::now() + calm * 10 + PATIENCE;
+        let (mut bytes, mut since) = (self.used_memory(), Instant::now());
+        while since.elapsed() < calm {
+            assert!(Instant::now() < deadline, "the server's memory never settled");
+            sleep(Duration::from_millis(50));
+            let now = self.used_memory();
+            if (now - bytes).abs() > NOTHING {
+                (bytes, since) = (now, Instant::now());
+            }
+        }
+        bytes
+    }
+
+    /// Bytes for each of many keys, taken by `command` with key and token and what follows.
+    fn held(mut self, command: &str, rest: &str, asked_for: bool) -> f64 {
+        let before = self.settled(self.sizes.tables);
+        for number in 0..self.sizes.held {
+            let reply = self.observer.run(&format!("{command} {} {} {rest}", key(number), token(number)));
+            assert!(reply == 1 || reply == "OK", "{command}: {reply:?}");
+            if asked_for {
+                let other = token(number + self.sizes.held);
+                let reply = self.observer.run(&format!("LOCK.ACQUIRE {} {other}", key(number)));
+                assert_eq!(reply, Reply::Nil, "the lock is held");
+            }
+        }
+        (self.settled(self.sizes.tables) - before) / self.sizes.held as f64
+    }
+
+    /// Bytes for each of many clients that are connected and then wait by `command`, so many for the same key.
+    fn waiter(mut self, command: &str, together: usize) -> f64 {
+        let count = self.sizes.waiters;
+        for number in 0..count / together {
+            self.observer.ok(&format!("SET {} holder", key(number)));
+        }
+        let mut waiters: Vec<Client> = (0..count).map(|_| self.server.client()).collect();
+        let before = self.settled(self.sizes.buffers);
+        for (number, waiter) in waiters.iter_mut().enumerate() {
+            let line = format!("{command} {} {} BLOCK 0", key(number / together), token(number));
+            waiter.send(&bytes_of(&line));
+        }
+        let blocked = |observer: &mut Client| observer.info("clients", "blocked_clients");
+        let all = happens_within(PATIENCE, || blocked(&mut self.observer) == Some(count.to_string()));
+        assert!(all, "the server never blocked all clients: {:?}", blocked(&mut self.observer));
+        (self.settled(self.sizes.buffers) - before) / count as f64
+    }
+}
+
+fn key(number: usize) -> String {
+    format!("door:{number:05}")
+}
+
+fn token(number: usize) -> String {
+    format!("{number:032x}")
+}
+
+/// Bytes of the module's way, beside the server's own.
+struct Pair {
+    label: &'static str,
+    server: f64,
+    module: f64,
+}
+
+impl Pair {
+    fn difference(&self) -> f64 {
+        self.module - self.server
+    }
+
+    fn row(&self) -> Row {
+        let cells = [self.module, self.server, self.difference()].map(Some).to_vec();
+        Row { label: self.label.to_owned(), cells }
+    }
+
+    fn bar(&self, at_most: f64) -> Bar {
+        let what = format!("{}, bytes beyond the server's", self.label);
+        Bar { what, value: self.difference(), limit: Limit::AtMost(at_most), aim: None }
+    }
+}
+
+fn held(peer: &Library, sizes: &Sizes, progress: &ProgressBar) -> [Pair; 2] {
+    let scene = || {
+        progress.inc(1);
+        Scene::start(peer, sizes)
+    };
+    let server = scene().held("SET", "PX 600000", false);
+    let taken = scene().held("LOCK.ACQUIRE", "PX 600000", false);
+    let wanted = scene().held("LOCK.ACQUIRE", "PX 600000", true);
+    [
+        Pair { label: "a held lock", server, module: taken },
+        Pair { label: "a held lock, after another was refused it", server, module: wanted },
+    ]
+}
+
+fn waiting(peer: &Library, sizes: &Sizes, progress: &ProgressBar) -> [Pair; 2] {
+    let pair = |label, together| {
+        let bytes = |command| {
+            progress.inc(1);
+            Scene::start(peer, sizes).waiter(command, together)
+        };
+        Pair { label, server: bytes("PEER.ACQUIRE"), module: bytes("LOCK.ACQUIRE") }
+    };
+    [pair("a waiter, all for one lock", sizes.waiters), pair("a waiter, ten for each lock", sizes.together)]
+}
+
+pub fn measure(effort: Effort) -> Section {
+    let sizes = Sizes::of(effort);
+    allow_open_files(sizes.waiters + 500);
+    let peer = Library::peer();
+    let progress = progress::bar("memory", 7);
+    let held = held(&peer, &sizes, &progress);
+    let waiting = waiting(&peer, &sizes, &progress);
+    let bars = [held[0].bar(LESS_THAN_AN_ALLOCATION)].into_iter();
+    Section {
+        name: "memory",
+        title: "Memory of a lock and of a waiter",
+        method: format!(
+            "`used_memory` of the server, per lock of {} and per waiter of {}, once it has settled. Beside a held lock: \
+             `SET key token PX`. Beside a waiter: a client blocked in the same way by a module that keeps nothing of its \
+             own (bench/baseline/peer.c), with the same words.",
+            sizes.held, sizes.waiters,
+        ),
+        table: Table {
+            headings: ["what", "bytes", "the server's own", "difference"].map(str::to_owned).to_vec(),
+            rows: held.iter().chain(&waiting).map(Pair::row).collect(),
+        },
+        bars: bars.chain(waiting.iter().map(|pair| pair.bar(WAITER_BYTES))).collect(),
+        plot: None,
+    }
+}
