@@ -53,7 +53,7 @@ pub struct Lease(NonZeroI64);
 
 /// The number of a hold as its owner counts, at least 1: what makes a request safe to send twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold(i64);
+pub struct Hold(NonZeroI64);
 
 /// What to write for the caller, whose identity the host already has at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,11 @@ impl Lease {
 impl Hold {
     /// The hold with this number, or `None` below 1.
     pub fn from_number(number: i64) -> Option<Self> {
-        (number >= 1).then_some(Self(number))
+        NonZeroI64::new(number).filter(|_| number >= 1).map(Self)
+    }
+
+    fn number(self) -> i64 {
+        self.0.get()
     }
 }
 
@@ -171,12 +175,13 @@ pub fn reenter(
     hold: Option<Hold>,
     now: UnixMs,
 ) -> Result<Decision, Refusal> {
-    let first = hold.is_none_or(|Hold(hold)| hold == 1);
+    let hold = hold.map(Hold::number);
+    let first = hold.is_none_or(|hold| hold == 1);
     match lock {
         Lock::Free if first => Ok(take(Kind::Reentrant, lease, now)),
         Lock::Held(held) if held.kind == Kind::Reentrant && held.is_held_by(owner) => match hold {
-            Some(Hold(hold)) if hold == held.holds => Ok(confirm(held, lease, now)),
-            Some(Hold(hold)) if hold.checked_sub(1) != Some(held.holds) => Err(Refusal::HoldMismatch),
+            Some(hold) if hold == held.holds => Ok(confirm(held, lease, now)),
+            Some(hold) if hold.checked_sub(1) != Some(held.holds) => Err(Refusal::HoldMismatch),
             _ => {
                 let holds = held.holds.checked_add(1).ok_or(Refusal::Overflow)?;
                 Ok(set_holds(held, holds, lease, now))
@@ -199,9 +204,9 @@ pub fn release(
     now: UnixMs,
 ) -> Result<Decision, Refusal> {
     let held = lock.held_by(caller)?;
-    match hold {
-        Some(Hold(hold)) if hold.checked_sub(1) == Some(held.holds) => return Ok(confirm(held, lease, now)),
-        Some(Hold(hold)) if hold != held.holds => return Err(Refusal::HoldMismatch),
+    match hold.map(Hold::number) {
+        Some(hold) if hold.checked_sub(1) == Some(held.holds) => return Ok(confirm(held, lease, now)),
+        Some(hold) if hold != held.holds => return Err(Refusal::HoldMismatch),
         _ => {}
     }
     Ok(match held.holds {

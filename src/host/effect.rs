@@ -23,6 +23,7 @@ const EXPIRE: Event = (raw::REDISMODULE_NOTIFY_GENERIC, c"expire");
 const DEL: Event = (raw::REDISMODULE_NOTIFY_GENERIC, c"del");
 
 /// Makes `owner` the holder, with one hold, whoever held the lock before.
+#[inline(always)]
 pub fn grant(key: &mut Key<'_>, kind: Kind, owner: Text<'_>, lease_end: Option<UnixMs>) {
     match kind {
         Kind::Mutex => {
@@ -68,6 +69,7 @@ pub fn set_counter(key: &mut Key<'_>, value: Text<'_>) {
 }
 
 /// Frees the lock.
+#[inline(always)]
 pub fn free(key: &mut Key<'_>) {
     key.delete();
     replicate_del(key);
@@ -75,6 +77,7 @@ pub fn free(key: &mut Key<'_>) {
 }
 
 /// Tells WATCH and client-side caches that the key has changed, and subscribers how; a new lease is an event of its own.
+#[inline(always)]
 fn notify(key: &Key<'_>, event: Event, new_lease: Option<UnixMs>) {
     // SAFETY: context and name are valid while the key is open.
     unsafe { api!(RedisModule_SignalModifiedKey(key.ctx.raw(), key.name.raw())) };
@@ -101,6 +104,7 @@ fn publish(key: &Key<'_>, (class, event): Event, heard: c_int) {
 // In a format, "s" stands for a string of the server, "c" for a C string, "b" for bytes and their number. The server
 // makes a string of everything but "s", and two of an integer: digits as bytes and a word kept as a string cost it least.
 
+#[inline(always)]
 fn replicate_set(key: &Key<'_>, value: Text<'_>, expiry: Option<UnixMs>) {
     let (ctx, name, value, set) = (key.ctx.raw(), key.name.raw(), value.raw(), c"SET".as_ptr());
     match expiry {

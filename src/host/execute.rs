@@ -63,6 +63,7 @@ pub fn answer(ctx: Context<'_>, command: &str, body: impl FnOnce() -> Result<(),
     raw::REDISMODULE_OK as c_int
 }
 
+#[inline(always)]
 fn execute<R: Request>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<Answer, Refusal> {
     let (name, identity) = (arguments.text(1)?, arguments.text(2)?);
     let caller = check_identity(identity.bytes())?;
@@ -74,7 +75,10 @@ fn execute<R: Request>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<Ans
     let mut key = Key::open(ctx, name, Mode::Write);
     let now = clock::now();
     let remembered = handover::settle(&mut key, now)?;
-    let outcome = key.read_for(Some(identity)).and_then(|lock| request.decide(&lock, caller, now));
+    let outcome = match key.read_for(Some(identity)) {
+        Ok(lock) => request.decide(&lock, caller, now),
+        Err(refusal) => Err(refusal),
+    };
     let waited_for = remembered.is_some_and(|remembered| remembered.queue.is_some());
     let withdrawn = (waited_for && request.withdraws(&outcome)).then(|| withdraw(&key, caller));
     let answer = match outcome {
@@ -131,6 +135,7 @@ fn update_session(key: &Key<'_>, caller: &[u8], wanted: Option<(Kind, Lease)>, w
     });
 }
 
+#[inline(always)]
 fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Option<Remembered>, now: UnixMs) {
     match write {
         Write::Take { kind, lease_end } => {

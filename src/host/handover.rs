@@ -12,6 +12,7 @@ use crate::core::{Cause, Kind, Lock, QueueId, Refusal, Session, SessionId, UnixM
 /// Sees to what is overdue for a lock, before a request is heard: a holder that is gone loses it, and a lock that has
 /// come free goes to whom it is due. Nobody overtakes, and nobody is told that he holds what is about to be taken back.
 /// Answers what is remembered of the lock then.
+#[inline(always)]
 pub fn settle(key: &mut Key<'_>, now: UnixMs) -> Result<Option<Remembered>, Refusal> {
     match Remembered::of(key) {
         None => Ok(None),
@@ -53,6 +54,7 @@ fn give(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) {
 }
 
 /// Frees a lock that is held: the first in line takes it over, or the key is deleted.
+#[inline(always)]
 pub fn release(key: &mut Key<'_>, remembered: Option<Remembered>, cause: Cause, now: UnixMs) {
     let handed = remembered.is_some_and(|Remembered { queue, session, .. }| {
         if session.is_some() {

@@ -54,6 +54,7 @@ impl<'c> Key<'c> {
     }
 
     /// The same, when the holder is likely to be `caller`.
+    #[inline(always)]
     pub fn read_for<'k>(&'k self, caller: Option<Text<'k>>) -> Result<Lock<'k, impl LeaseEnd>, Refusal> {
         let (kind, owner, holds) = match self.value() {
             Value::None => return Ok(Lock::Free),
@@ -82,6 +83,7 @@ impl<'c> Key<'c> {
     }
 
     /// Makes the key a String, whatever it was, with this expiry and no other.
+    #[inline(always)]
     pub fn set_string(&mut self, value: Text<'_>, expiry: Option<UnixMs>) {
         let bytes = value.bytes();
         if bytes.len() > LONGEST_PACKED {
@@ -97,6 +99,7 @@ impl<'c> Key<'c> {
 
     /// Makes the key a String without expiry whose bytes stand by themselves. The server packs a short value into the
     /// header of its object and would have to unpack it, which is the dearest part of a look at a lock.
+    #[inline(always)]
     fn write_unpacked(&mut self, bytes: &[u8]) {
         if !self.is_empty() {
             self.delete();
