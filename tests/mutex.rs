@@ -313,32 +313,6 @@ fn a_watched_lock_aborts_a_transaction_when_it_passed_to_a_waiter() {
 }
 
 #[test]
-fn subscribers_of_key_events_hear_of_grants_leases_and_releases() {
-    let server = Setup::new().config("notify-keyspace-events KA").start();
-    let mut subscriber = server.client();
-    subscriber.run("SUBSCRIBE __keyspace@0__:door");
-    let mut alice = server.client();
-    for (line, events) in [
-        ("LOCK.ACQUIRE door alice PX 30000", &["set", "expire"][..]),
-        ("LOCK.ACQUIRE door alice", &[]),
-        ("LOCK.EXTEND door alice PX 40000", &["expire"]),
-        ("LOCK.RELEASE door alice", &["del"]),
-        ("LOCK.REENTER door alice", &["hset"]),
-        ("LOCK.REENTER door alice", &["hset"]),
-        ("LOCK.RELEASE door alice", &["hset"]),
-        ("LOCK.RELEASE door alice", &["del"]),
-    ] {
-        assert!(!alice.run(line).is_error(), "{line}");
-        // Published last, so that everything that the command caused has come before it.
-        alice.run("PUBLISH __keyspace@0__:door end");
-        let heard: Vec<String> = std::iter::from_fn(|| Some(subscriber.receive().items()[2].string()))
-            .take_while(|event| event != "end")
-            .collect();
-        assert_eq!(heard, events, "{line}");
-    }
-}
-
-#[test]
 fn a_full_server_refuses_new_locks_and_still_releases() {
     let server = Setup::new().config("maxmemory-policy noeviction").start();
     let mut alice = server.client();
