@@ -36,6 +36,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_BlockClientOnKeys,
         RedisModule_Call,
         RedisModule_BlockedClientDisconnected,
+        RedisModule_CallReplyStringPtr,
         RedisModule_CallReplyType,
         RedisModule_CloseKey,
         RedisModule_CreateCommand,

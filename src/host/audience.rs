@@ -5,19 +5,50 @@
 //! other modules, which do not show: if there is one, it may listen.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::slice;
 
 use redis_module::raw;
 
 use super::context::Context;
 use super::guard::guard;
-use super::load::{NAME, server_info};
+use super::load::NAME;
 use super::state;
 
-/// Looks whether another module is there already, when this one is loaded.
+/// Modules that are part of a server (Redis 8, Valkey 9) and listen to no keys.
+const BUNDLED: [&[u8]; 2] = [b"vectorset", b"lua"];
+
+/// Looks which modules are there already, when this one is loaded.
 pub fn look_for_modules(ctx: Context<'_>) {
-    // Ours is listed only once it is loaded.
-    if server_info(ctx, c"modules", c"module").is_some() {
+    let listed = modules(ctx);
+    let names = listed.split(|&byte| byte == b'\n').filter_map(|line| {
+        let description = line.strip_prefix(b"module:name=")?;
+        description.split(|&byte| byte == b',').next()
+    });
+    names.for_each(welcome);
+}
+
+/// A module that may listen changes what there is to do for us. One that is gone again still counts: it is not worth
+/// the book-keeping.
+fn welcome(module: &[u8]) {
+    if module != NAME.to_bytes() && !BUNDLED.contains(&module) {
         state::with(|state| state.other_modules = true);
+    }
+}
+
+/// The server's list of modules, as INFO shows it.
+fn modules(ctx: Context<'_>) -> Vec<u8> {
+    // SAFETY: "c" takes a C string; the reply, if there is one, is ours to read and to free, once, and its text is copied
+    // before that.
+    unsafe {
+        let reply = api!(RedisModule_Call(ctx.raw(), c"INFO".as_ptr(), c"c".as_ptr(), c"modules".as_ptr()));
+        if reply.is_null() {
+            return Vec::new();
+        }
+        let mut len = 0;
+        let start = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
+        let text = if start.is_null() { &[] } else { slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec();
+        api!(RedisModule_FreeCallReply(reply));
+        text
     }
 }
 
@@ -30,7 +61,7 @@ pub fn classes() -> c_int {
     unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) }
 }
 
-/// A module was loaded or unloaded. One that is gone again still counts: it is not worth the book-keeping.
+/// A module was loaded or unloaded.
 pub unsafe extern "C" fn on_module_change(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
@@ -40,8 +71,6 @@ pub unsafe extern "C" fn on_module_change(
     guard("module change", (), || {
         // SAFETY: with this event comes this structure, and in it a C string, valid for this callback.
         let name = unsafe { CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name) };
-        if name != NAME {
-            state::with(|state| state.other_modules = true);
-        }
+        welcome(name.to_bytes());
     });
 }

@@ -93,7 +93,7 @@ impl BlockedClients {
 /// Lets the client of this command wait in line for a lock. `true`: it waits, and the caller answers nothing. `false`:
 /// the server does not block this client, as Valkey 9.1 one that has subscribed to a channel.
 pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<bool, Refusal> {
-    events::hear_keys();
+    events::listen();
     let (client, db) = (key.ctx.client_id(), key.ctx.db());
     let deadline = wait.patience.deadline(now, config::MAX_BLOCK_MS.get());
     let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };

@@ -4,6 +4,7 @@
 //! was heard is noted, and the pump acts on it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem;
 
 use redis_module::raw;
 
@@ -22,34 +23,37 @@ use crate::core::{Cause, ClientId, TakeBack};
 const CLASSES: c_int =
     raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
 
-/// Begins to listen to all but keys. `false`: the server does not let us.
+/// Begins to listen to other modules' coming and going. `false`: the server does not let us.
 pub fn subscribe(ctx: Context<'_>) -> bool {
-    let subscriptions: [(u64, ServerEventHandler); 6] = [
+    subscribe_to(ctx.raw(), raw::REDISMODULE_EVENT_MODULE_CHANGE, Some(audience::on_module_change))
+}
+
+/// Begins to listen to everything else, if we do not yet: with the first who waits and the first session. From then on
+/// each subscription costs the server something in each round of its loop, and each event of any key a call. Most servers
+/// end that of keys only when the module is unloaded.
+pub fn listen() {
+    if state::with(|state| mem::replace(&mut state.listens, true)) {
+        return;
+    }
+    let Some(ctx) = alarm::own_context() else { return };
+    let events: [(u64, ServerEventHandler); 5] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, on_flush),
         (raw::REDISMODULE_EVENT_SWAPDB, on_swap),
         (raw::REDISMODULE_EVENT_LOADING, on_loading),
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change),
         (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change),
-        (raw::REDISMODULE_EVENT_MODULE_CHANGE, audience::on_module_change),
     ];
-    let ok = raw::REDISMODULE_OK as c_int;
-    // SAFETY: called while loading, with static callbacks of the signatures the API asks for.
-    unsafe {
-        subscriptions.into_iter().all(|(id, handler)| {
-            let event = raw::RedisModuleEvent { id, dataver: 1 };
-            api!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, Some(handler))) == ok
-        })
-    }
+    // Every server that has the API knows these events.
+    events.into_iter().for_each(|(event, handler)| _ = subscribe_to(ctx, event, Some(handler)));
+    // SAFETY: the context is our own, the callback static and of the signature the API asks for.
+    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, CLASSES, Some(on_key_event))) };
 }
 
-/// Begins to listen to keys, if we do not yet: with the first who waits and the first session, because each event of any
-/// key costs the server a call from then on. Most servers end it only when the module is unloaded.
-pub fn hear_keys() {
-    let begins = !state::with(|state| std::mem::replace(&mut state.hears_keys, true));
-    if let Some(ctx) = alarm::own_context().filter(|_| begins) {
-        // SAFETY: the context is our own, the callback static. It succeeds always.
-        unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, CLASSES, Some(on_key_event))) };
-    }
+/// `None` ends a subscription.
+fn subscribe_to(ctx: *mut raw::RedisModuleCtx, id: u64, handler: raw::RedisModuleEventCallback) -> bool {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is the server's or our own, the callback static and of the signature the API asks for.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event, handler)) == raw::REDISMODULE_OK as c_int }
 }
 
 /// After so many rounds of the loop without a grant the watch ends.
@@ -74,10 +78,9 @@ pub fn stop_watching_loop() {
 }
 
 fn subscribe_to_loop(handler: raw::RedisModuleEventCallback) {
-    let Some(ctx) = alarm::own_context() else { return };
-    let event = raw::RedisModuleEvent { id: raw::REDISMODULE_EVENT_EVENTLOOP, dataver: 1 };
-    // SAFETY: the context is our own, the callback static; no callback ends the subscription.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event, handler)) };
+    if let Some(ctx) = alarm::own_context() {
+        subscribe_to(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, handler);
+    }
 }
 
 unsafe extern "C" fn on_loop(

@@ -119,7 +119,7 @@ fn withdraw(key: &Key<'_>, caller: &[u8]) -> Vec<ConnectionId> {
 
 /// Keeps the session of the lock in step with what is about to be written, and begins one if that is asked for.
 fn update_session(key: &Key<'_>, caller: &[u8], wanted: Option<(Kind, Lease)>, write: Write, reply: i64, now: UnixMs) {
-    events::hear_keys();
+    events::listen();
     let (db, name, client) = (key.ctx.db(), key.name.bytes(), key.ctx.client_id());
     state::with(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {

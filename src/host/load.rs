@@ -118,7 +118,7 @@ fn warn_of_eviction(ctx: Context<'_>) {
 }
 
 /// One field of INFO.
-pub fn server_info(ctx: Context<'_>, section: &CStr, field: &CStr) -> Option<String> {
+fn server_info(ctx: Context<'_>, section: &CStr, field: &CStr) -> Option<String> {
     // SAFETY: the data is made and given back here, and the text copied before that.
     unsafe {
         let data = api!(RedisModule_GetServerInfo(ctx.raw(), section.as_ptr()));

@@ -25,8 +25,8 @@ pub struct State {
     pub idle_rounds: Option<u32>,
     /// A job that pumps is already queued in the server.
     pub pump_queued: bool,
-    /// The server tells us of key events.
-    pub hears_keys: bool,
+    /// The server tells us what happens to keys, databases and connections.
+    pub listens: bool,
     /// There is, or was, a module besides ours, which may listen to key events.
     pub other_modules: bool,
     /// `PXAT`, once it was needed.
@@ -45,7 +45,7 @@ impl State {
             own_event: ptr::null(),
             idle_rounds: None,
             pump_queued: false,
-            hears_keys: false,
+            listens: false,
             other_modules: false,
             pxat: None,
         }

@@ -84,7 +84,14 @@ impl Client {
     /// Sends several lines in one write, so that the server finds them together in its buffer.
     #[track_caller]
     pub fn send_together(&mut self, lines: &[&str]) {
-        let bytes: Vec<u8> = lines.iter().flat_map(|line| packed(&bytes_of(line))).collect();
+        let commands: Vec<Vec<&[u8]>> = lines.iter().map(|line| bytes_of(line)).collect();
+        self.send_all(commands.iter().map(Vec::as_slice));
+    }
+
+    /// Sends several commands in one write.
+    #[track_caller]
+    pub fn send_all<'a, W: AsRef<[u8]> + 'a>(&mut self, commands: impl Iterator<Item = &'a [W]>) {
+        let bytes: Vec<u8> = commands.flat_map(packed).collect();
         self.connection.send_packed_command(&bytes).expect("a connection that takes commands");
     }
 

@@ -28,7 +28,12 @@ impl Step {
     }
 
     fn run(&self, client: &mut Client) {
-        let answer = client.call(&self.words);
+        client.send(&self.words);
+        self.check(client);
+    }
+
+    fn check(&self, client: &mut Client) {
+        let answer = client.receive();
         assert_eq!(answer, self.answer, "{}", String::from_utf8_lossy(&self.words.join(&b' ')));
     }
 }
@@ -42,19 +47,20 @@ pub enum Module {
     RedisLock,
 }
 
-/// What the server is asked to do. It does each step when it has answered the one before.
+/// What the server is asked to do. Unless it comes in batches, it does each step when it has answered the one before.
 pub struct Workload {
     module: Module,
     prepare: Vec<Step>,
     idle: usize,
     waiting: usize,
+    batch: usize,
     cycle: Box<dyn Fn(u64) -> Vec<Step> + Send + Sync>,
 }
 
 impl Workload {
     /// `cycle` has the steps of the cycle with that number.
     pub fn new(cycle: impl Fn(u64) -> Vec<Step> + Send + Sync + 'static) -> Self {
-        Self { module: Module::RedisLock, prepare: Vec::new(), idle: 0, waiting: 0, cycle: Box::new(cycle) }
+        Self { module: Module::RedisLock, prepare: Vec::new(), idle: 0, waiting: 0, batch: 1, cycle: Box::new(cycle) }
     }
 
     /// On a server with that module in place of redis-lock.
@@ -78,6 +84,12 @@ impl Workload {
     /// That many more connections, which a module blocks on a key that has nothing to do with the cycles.
     pub fn beside_waiting(mut self, connections: usize) -> Self {
         self.waiting = connections;
+        self
+    }
+
+    /// So many cycles in one write, which the server does in one round of its loop.
+    pub fn in_batches_of(mut self, cycles: usize) -> Self {
+        self.batch = cycles;
         self
     }
 
@@ -110,8 +122,15 @@ impl Workload {
             sleep(APART);
         }
         self.prepare.iter().for_each(|step| step.run(client));
-        for number in 0..cycles {
-            (self.cycle)(number).iter().for_each(|step| step.run(client));
+        let numbers: Vec<u64> = (0..cycles).collect();
+        for batch in numbers.chunks(self.batch) {
+            let steps: Vec<Step> = batch.iter().flat_map(|&number| (self.cycle)(number)).collect();
+            if self.batch == 1 {
+                steps.iter().for_each(|step| step.run(client));
+            } else {
+                client.send_all(steps.iter().map(|step| step.words.as_slice()));
+                steps.iter().for_each(|step| step.check(client));
+            }
         }
         let blocked = client.info("clients", "blocked_clients");
         assert_eq!(blocked, Some(self.waiting.to_string()), "clients that wait to the end");
