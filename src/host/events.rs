@@ -118,21 +118,21 @@ unsafe extern "C" fn on_key_event(
         if state::with(|state| state.is_idle() || state.take_own_event(key)) {
             return ok;
         }
-        // SAFETY: context, event name and key are the server's, valid for this callback.
-        let (ctx, event, key) = unsafe { (Context::new(ctx), CStr::from_ptr(event), Text::new(key)) };
-        let (db, key, cause) = (ctx.db(), key.bytes(), cause_of(event));
-        let concerned = state::with(|state| {
-            // A lease that ran out is no loss to a session: it takes the lock back.
-            if REMOVALS.contains(&event.to_bytes()) {
-                state.sessions.end(db, key);
-            }
-            let queue = state.room.queue_of(db, key);
-            if let Some(queue) = queue {
-                state.room.review_soon(queue, cause);
-            }
-            queue.is_some()
-        });
-        if concerned {
+        // SAFETY: context and key are the server's, valid for this callback.
+        let (ctx, key) = unsafe { (Context::new(ctx), Text::new(key)) };
+        let (db, key) = (ctx.db(), key.bytes());
+        let (queue, session) = state::with(|state| (state.room.queue_of(db, key), state.sessions.of(db, key)));
+        if queue.is_none() && session.is_none() {
+            return ok; // As most keys, it is no lock that we know.
+        }
+        // SAFETY: the name is the server's, valid for this callback.
+        let event = unsafe { CStr::from_ptr(event) };
+        // A lease that ran out is no loss to a session: it takes the lock back.
+        if session.is_some() && REMOVALS.contains(&event.to_bytes()) {
+            state::with(|state| state.sessions.end(db, key));
+        }
+        if let Some(queue) = queue {
+            state::with(|state| state.room.review_soon(queue, cause_of(event)));
             pump::queue(ctx);
         }
         ok

@@ -74,11 +74,14 @@ def is_served_first(wait, command, least_requests):
         time.sleep(0.02)
 
     # Right after it has come back, so that the release does not find it away.
-    before = listing(control, key)[0]
+    last = listing(control, key)[0]
+
     def has_come_back():
-        first = listing(control, key)[0]
-        new = first[b"client-id"] != before[b"client-id"] or first[b"remaining-ms"] > before[b"remaining-ms"]
-        return first[b"token"] == b"patient" and new
+        nonlocal last
+        before, last = last, listing(control, key)[0]
+        new = last[b"client-id"] != before[b"client-id"] or last[b"remaining-ms"] > before[b"remaining-ms"]
+        return last[b"token"] == b"patient" and new
+
     until("it is there again", has_come_back, 25)
     assert lock(control, "RELEASE", key, "holder") == 0
     assert patient.result() == 1
