@@ -40,9 +40,11 @@ fn serves_bob(take: &str, lines: &[&str], thief: Option<&str>) {
     }
     assert_eq!(bob.reply(), 1, "{take}: the first waiter");
     assert!(carol.is_blocked(), "{take}: only one is served");
-    assert_eq!(waiters_of(&mut alice, "door"), 1);
-    assert!(remaining_ms(&mut alice, "door") > 80_000, "{take}: its own lease");
-    assert_eq!(alice.run("LOCK.RELEASE door bob"), 0, "{take}");
+    // On a connection of its own: MOVE leaves one in another database on servers without valkey-io/valkey#4024.
+    let mut control = server.client();
+    assert_eq!(waiters_of(&mut control, "door"), 1);
+    assert!(remaining_ms(&mut control, "door") > 80_000, "{take}: its own lease");
+    assert_eq!(control.run("LOCK.RELEASE door bob"), 0, "{take}");
 }
 
 #[test]
