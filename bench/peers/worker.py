@@ -1,4 +1,4 @@
-"""One client of a contest: takes one lock again and again, as bench/src/packages/worker.rs asks it to."""
+"""One client of a contest: takes one lock again and again, as bench/src/sections/packages/worker.rs asks it to."""
 
 import sys
 import time

@@ -1,38 +1,30 @@
 //! `make bench`: measures redis-lock beside what people lock with today, in one run on one server, and holds the ratios
 //! to the bars of the project.
+//!
+//! What is asked, and in which file it is measured, stands in [`sections`]. Instructions are counted by [`callgrind`];
+//! time and order are what the clients of the [`engine`] see, which lock by the [`protocols`]. Every measurement gives a
+//! [`section`] to the [`report`].
 
 mod baseline;
 mod callgrind;
-mod contention;
-mod cost;
-mod cycles;
 mod engine;
-mod ground;
-mod handovers;
-mod instructions;
-mod lease_end;
-mod memory;
-mod overhead;
-mod packages;
-mod profile;
 mod progress;
 mod protocols;
 mod report;
-mod scripts;
 mod section;
+mod sections;
 mod statistics;
-mod throughput;
-mod waking;
 
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
 
 use report::{Report, Run};
-use section::{Effort, Section};
+use section::Effort;
+use sections::{Question, SECTIONS, packages};
 
 /// Measures redis-lock beside what people lock with today. Ends with status 1 if a bar is missed or a part breaks.
 #[derive(Parser)]
@@ -47,7 +39,7 @@ struct Options {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Only these sections, whose results replace the earlier ones in the report
-    #[arg(value_parser = PossibleValuesParser::new(names()))]
+    #[arg(value_parser = questions())]
     sections: Vec<String>,
 }
 
@@ -58,24 +50,8 @@ enum Role {
     Worker(packages::WorkerOptions),
 }
 
-type Measure = fn(Effort) -> Section;
-
-/// Every section in the order of the report: its name and what measures it.
-const SECTIONS: &[(&str, Measure)] = &[
-    ("instructions", instructions::measure),
-    ("throughput", throughput::measure),
-    ("handovers", handovers::measure),
-    ("waking", waking::measure),
-    ("packages", packages::measure),
-    ("lease_end", lease_end::measure),
-    ("cost", cost::measure),
-    ("overhead", overhead::measure),
-    ("memory", memory::measure),
-    ("profile", profile::measure),
-];
-
-fn names() -> Vec<&'static str> {
-    SECTIONS.iter().map(|&(name, _)| name).collect()
+fn questions() -> PossibleValuesParser {
+    SECTIONS.iter().map(|question| PossibleValue::new(question.name).help(question.text)).into()
 }
 
 fn main() -> ExitCode {
@@ -87,12 +63,12 @@ fn main() -> ExitCode {
     let effort = if options.short { Effort::Short } else { Effort::Full };
     let out = options.out.or_else(|| effort.choose(Some(support::repository().join("docs/benchmarks")), None));
     let wanted = |name: &str| options.sections.is_empty() || options.sections.iter().any(|section| section == name);
-    let sections: Vec<_> = SECTIONS.iter().filter(|(name, _)| wanted(name)).collect();
+    let questions: Vec<_> = SECTIONS.iter().filter(|question| wanted(question.name)).collect();
 
-    let mut report = Report::new(Run::begin(effort), out, names());
+    let mut report = Report::new(Run::begin(effort), out, sections::names());
     let mut broken = Vec::new();
-    for (number, (name, measure)) in (1..).zip(&sections) {
-        eprintln!("[{number}/{}] {name}", sections.len());
+    for (number, Question { name, measure, .. }) in (1..).zip(&questions) {
+        eprintln!("[{number}/{}] {name}", questions.len());
         // A part that breaks does not take the results of the others with it.
         let done =
             catch_unwind(|| measure(effort)).map_err(|_| "it panicked".into()).and_then(|found| report.add(found));

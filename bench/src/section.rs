@@ -41,6 +41,12 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+impl Table {
+    pub fn new<Heading: Into<String>>(headings: impl IntoIterator<Item = Heading>, rows: Vec<Row>) -> Self {
+        Self { headings: headings.into_iter().map(Into::into).collect(), rows }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// That of a row of this module begins with `redis-lock` or with a command of it, `LOCK.`, and is highlighted.
@@ -67,6 +73,14 @@ pub struct Bar {
 }
 
 impl Bar {
+    pub fn at_most(what: impl Into<String>, value: f64, limit: f64) -> Self {
+        Self { what: what.into(), value, limit: Limit::AtMost(limit), aim: None }
+    }
+
+    pub fn at_least(what: impl Into<String>, value: f64, limit: f64) -> Self {
+        Self { what: what.into(), value, limit: Limit::AtLeast(limit), aim: None }
+    }
+
     pub fn is_met(&self) -> bool {
         self.limit.holds(self.value)
     }

@@ -2,9 +2,11 @@
 //! process executes outside the kernel, and one connection sends it the same commands over and over.
 //!
 //! Start, preparation and end cost the same however long the run is, so the difference of two run lengths is the cost of
-//! the cycles between them. Chance and time are taken out of the server by `baseline/steady.c`.
+//! the cycles between them. Chance and time are taken out of the server by bench/baseline/steady.c.
 
+pub mod commands;
 mod count;
+pub mod cycles;
 mod graph;
 mod profile;
 mod workload;
@@ -13,15 +15,15 @@ use std::process::Command;
 use std::{fs, iter};
 
 use rayon::prelude::*;
-use support::Setup;
+use support::{Library, Setup};
 use tempfile::TempDir;
 
 pub use count::Count;
 pub use graph::{Calls, Function, Graph};
 pub use profile::Profile;
-pub use workload::{Module, Step, Workload};
+pub use workload::{Module, Workload};
 
-use crate::baseline::Library;
+use crate::baseline;
 use crate::progress;
 use crate::section::Effort;
 
@@ -78,31 +80,31 @@ impl Lengths {
     }
 }
 
-/// Instructions per cycle of each workload. Shows its progress as that of `what`.
-pub fn counts(what: &'static str, workloads: &[Workload], lengths: Lengths) -> Vec<Count> {
+/// Instructions per cycle of each workload. Shows its progress as that of the section.
+pub fn counts(section: &'static str, workloads: &[Workload], lengths: Lengths) -> Vec<Count> {
     let measurement = |workload| lengths.measurements().map(move |seed| (workload, seed));
-    let totals = run_all(what, workloads.iter().flat_map(measurement).collect(), lengths, graph::total);
+    let totals = run_all(section, workloads.iter().flat_map(measurement).collect(), lengths, graph::total);
     let per_cycle: Vec<f64> = totals.iter().map(|[short, long]| (long - short) / lengths.more as f64).collect();
     per_cycle.chunks(lengths.seeds + lengths.again).map(|chunk| Count::of(chunk, lengths.seeds)).collect()
 }
 
 /// Who calls whom at what cost, per cycle of each workload, under the first seed.
-pub fn graphs(what: &'static str, workloads: &[Workload], lengths: Lengths) -> Vec<Graph> {
+pub fn graphs(section: &'static str, workloads: &[Workload], lengths: Lengths) -> Vec<Graph> {
     let measurements = workloads.iter().map(|workload| (workload, 0)).collect();
-    let graphs = run_all(what, measurements, lengths, Graph::parse).into_iter();
+    let graphs = run_all(section, measurements, lengths, Graph::parse).into_iter();
     graphs.map(|[short, long]| long.less(&short).per(lengths.more)).collect()
 }
 
 /// Runs each workload with its seed at both lengths, several at a time: who else uses the machine does not count.
 fn run_all<T: Send>(
-    what: &'static str,
+    section: &'static str,
     measurements: Vec<(&Workload, usize)>,
     lengths: Lengths,
     read: fn(&str) -> T,
 ) -> Vec<[T; 2]> {
     require_valgrind();
-    let (peer, steady) = (Library::peer(), Steady::new());
-    let progress = progress::bar(what, 2 * measurements.len());
+    let (peer, steady) = (baseline::peer(), Steady::new());
+    let progress = progress::bar(section, 2 * measurements.len());
     let run = |workload: &Workload, seed, cycles| {
         let setup = workload.setup(&peer).config(CONFIG);
         let result = read(&run(workload, &setup, &steady.environment(seed), cycles));
@@ -115,7 +117,7 @@ fn run_all<T: Send>(
 
 /// What callgrind wrote about a server that ran so many cycles.
 fn run(workload: &Workload, setup: &Setup, environment: &[String], cycles: u64) -> String {
-    let folder = TempDir::with_prefix("redis-lock-bench-").expect("a temporary folder");
+    let folder = folder();
     let output = format!("--callgrind-out-file={}/%p", folder.path().display());
     // A server may be started by a script that gives its process to it, which counts as a child.
     let valgrind = ["valgrind", "--quiet", "--tool=callgrind", "--trace-children=yes", "--dump-line=no", &output];
@@ -132,21 +134,27 @@ fn run(workload: &Workload, setup: &Setup, environment: &[String], cycles: u64) 
 /// What a server takes for chance and time, in place of the system's.
 struct Steady {
     library: Library,
+    /// What servers read in place of chance, a file for each seed.
+    seeds: TempDir,
 }
 
 impl Steady {
     fn new() -> Self {
-        Self { library: Library::steady() }
+        Self { library: baseline::steady(), seeds: folder() }
     }
 
     /// What is to be set in the environment of a server.
     fn environment(&self, seed: usize) -> [String; 2] {
         // More than any server reads.
         const LENGTH: usize = 4096;
-        let file = self.library.folder().join(format!("seed-{seed}"));
+        let file = self.seeds.path().join(seed.to_string());
         fs::write(&file, format!("{seed:<LENGTH$}")).expect("a writable folder");
         [format!("LD_PRELOAD={}", self.library.path().display()), format!("RANDOMNESS={}", file.display())]
     }
+}
+
+fn folder() -> TempDir {
+    TempDir::with_prefix("redis-lock-bench-").expect("a temporary folder")
 }
 
 fn require_valgrind() {

@@ -3,9 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{Client, Reply, Server, Setup, bytes_of};
-
-use crate::baseline::Library;
+use support::{Client, Library, Reply, Server, Setup, bytes_of};
 
 /// Longer than a server under callgrind takes for a command.
 const APART: Duration = Duration::from_millis(3);
@@ -36,6 +34,10 @@ impl Step {
         let answer = client.receive();
         assert_eq!(answer, self.answer, "{}", String::from_utf8_lossy(&self.words.join(&b' ')));
     }
+}
+
+pub(super) fn ok() -> Reply {
+    Reply::Status("OK".to_owned())
 }
 
 /// What is loaded into a server.

@@ -1,9 +1,12 @@
 //! One thread that drives up to thousands of clients over non-blocking connections, so that a measurement costs the
 //! machine as little as possible beside the server, and every protocol (PING, too) as much as the others.
 //!
-//! The engine watches over what locks are for: it ends the benchmark when two clients hold one lock.
+//! The engine watches over what locks are for: it ends the benchmark when two clients hold one lock. What its clients are
+//! to do is a [`Workload`], for one the [`contention`] for a lock; the server they meet at is their [`ground`].
 
 mod connection;
+pub mod contention;
+pub mod ground;
 mod member;
 mod timers;
 mod wire;

@@ -2,7 +2,8 @@
 
 mod native;
 mod ping;
-mod redisson;
+pub mod redisson;
+pub mod scripts;
 mod set_nx;
 mod signal_list;
 mod token;
@@ -14,6 +15,7 @@ pub use set_nx::SetNx;
 pub use signal_list::SignalList;
 
 use crate::engine::{Line, Reply, Wire};
+use scripts::Script;
 
 /// How long a lock is held at most, in milliseconds.
 pub type Lease = u32;
@@ -41,7 +43,7 @@ pub trait Protocol {
     }
 
     /// The scripts that the server must know before.
-    fn scripts(&self) -> &'static [&'static str] {
+    fn scripts(&self) -> &'static [Script] {
         &[]
     }
 
@@ -77,11 +79,6 @@ enum Step {
 /// Every protocol by which clients can wait for a lock; this module's own is the first.
 pub const CONTENDERS: [&dyn Protocol; 5] =
     [&Native::MUTEX, &SetNx::POLL_1_MS, &SetNx::POLL_100_MS, &SignalList, &Redisson];
-
-/// The name by which EVALSHA runs a script.
-fn sha_of(script: &str) -> String {
-    redis::Script::new(script).get_hash().to_owned()
-}
 
 #[track_caller]
 fn unexpected(reply: &Reply) -> ! {

@@ -5,45 +5,30 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::scripts::{REDISSON_LOCK, REDISSON_UNLOCK, Script};
 use super::token::Tokens;
-use super::{Lease, Party, Progress, Protocol, sha_of, unexpected};
+use super::{Lease, Party, Progress, Protocol, unexpected};
 use crate::engine::{Line, Reply, Wire};
 
-/// Of Redisson 4.7.0, RedissonLock.java, `tryLockInnerAsync`.
-const LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \
-    or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
-    redis.call('hincrby', KEYS[1], ARGV[2], 1); \
-    redis.call('pexpire', KEYS[1], ARGV[1]); \
-    return nil; \
-    end; \
-    return redis.call('pttl', KEYS[1]);";
-
-/// Of Redisson 4.7.0, RedissonLock.java, `unlockInnerAsync`.
-const UNLOCK: &str = "local val = redis.call('get', KEYS[3]); \
-    if val ~= false then \
-    return tonumber(val);\
-    end; \
-    if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then \
-    return nil;\
-    end; \
-    local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); \
-    if (counter > 0) then \
-    redis.call('pexpire', KEYS[1], ARGV[2]); \
-    redis.call('set', KEYS[3], 0, 'px', ARGV[5]); \
-    return 0; \
-    else \
-    redis.call('del', KEYS[1]); \
-    redis.call(ARGV[4], KEYS[2], ARGV[1]); \
-    redis.call('set', KEYS[3], 1, 'px', ARGV[5]); \
-    return 1; \
-    end; ";
-
 /// `LockPubSub.UNLOCK_MESSAGE`.
-const UNLOCK_MESSAGE: &[u8] = b"0";
+pub const UNLOCK_MESSAGE: &str = "0";
 
 /// How long an unlock remembers that it was done, in milliseconds: 4 attempts, each 3000 ms and a pause whose mean is
 /// 1500 ms (Redisson's defaults for retryAttempts, timeout and retryDelay).
-const LATCH_EXPIRE: &[u8] = b"18000";
+pub const LATCH_MS: &str = "18000";
+
+/// What a release is told with, as long as the server is no cluster.
+pub const PUBLISH: &str = "PUBLISH";
+
+/// On which the release of a lock is told.
+pub fn channel(lock: &str) -> String {
+    format!("redisson_lock__channel:{{{lock}}}")
+}
+
+/// The key by which an unlock that is sent twice is done once.
+pub fn latch(lock: &str, request: &str) -> String {
+    format!("redisson_unlock_latch:{{{lock}}}:{request}")
+}
 
 pub struct Redisson;
 
@@ -52,8 +37,8 @@ impl Protocol for Redisson {
         "Lua hash + pub/sub (Redisson)"
     }
 
-    fn scripts(&self) -> &'static [&'static str] {
-        &[LOCK, UNLOCK]
+    fn scripts(&self) -> &'static [Script] {
+        &[REDISSON_LOCK, REDISSON_UNLOCK]
     }
 
     fn lines(&self) -> usize {
@@ -62,11 +47,11 @@ impl Protocol for Redisson {
 
     fn party(&self, number: usize, lock: &str, lease: Lease) -> Box<dyn Party> {
         Box::new(Client {
-            lock: sha_of(LOCK),
-            unlock: sha_of(UNLOCK),
+            lock: REDISSON_LOCK.sha1(),
+            unlock: REDISSON_UNLOCK.sha1(),
             key: lock.to_owned(),
-            channel: format!("redisson_lock__channel:{{{lock}}}"),
-            latch_prefix: format!("redisson_unlock_latch:{{{lock}}}:"),
+            channel: channel(lock),
+            latch_prefix: latch(lock, ""),
             requests: Tokens::new(number),
             lease: lease.to_string(),
             // The process's UUID and the thread's number.
@@ -187,11 +172,11 @@ impl Party for Client {
             self.key.as_bytes(),
             self.channel.as_bytes(),
             &latch,
-            UNLOCK_MESSAGE,
+            UNLOCK_MESSAGE.as_bytes(),
             self.lease.as_bytes(),
             self.owner.as_bytes(),
-            b"publish",
-            LATCH_EXPIRE,
+            PUBLISH.as_bytes(),
+            LATCH_MS.as_bytes(),
         ]);
         self.asked.push_back(Asked::Unlock { latch });
     }

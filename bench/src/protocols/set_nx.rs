@@ -3,19 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::scripts::{REDIS_PY_RELEASE, Script};
 use super::token::Tokens;
-use super::{Lease, Party, Progress, Protocol, Step, sha_of, unexpected};
+use super::{Lease, Party, Progress, Protocol, Step, unexpected};
 use crate::engine::{Line, Reply, Wire};
-
-/// Of redis-py 8.1.0, redis/lock.py, `Lock.LUA_RELEASE_SCRIPT`.
-const RELEASE: &str = "
-        local token = redis.call('get', KEYS[1])
-        if not token or token ~= ARGV[1] then
-            return 0
-        end
-        redis.call('del', KEYS[1])
-        return 1
-    ";
 
 pub struct SetNx {
     name: &'static str,
@@ -59,14 +50,14 @@ impl Protocol for SetNx {
         self.name
     }
 
-    fn scripts(&self) -> &'static [&'static str] {
-        &[RELEASE]
+    fn scripts(&self) -> &'static [Script] {
+        &[REDIS_PY_RELEASE]
     }
 
     fn party(&self, number: usize, lock: &str, lease: Lease) -> Box<dyn Party> {
         Box::new(Client {
             release: self.release,
-            script: sha_of(RELEASE),
+            script: REDIS_PY_RELEASE.sha1(),
             pause: self.pause,
             key: lock.to_owned(),
             lease: lease.to_string(),

@@ -2,22 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::scripts::{PYTHON_REDIS_LOCK_UNLOCK, Script};
 use super::token::Tokens;
-use super::{Lease, Party, Progress, Protocol, sha_of, unexpected};
+use super::{Lease, Party, Progress, Protocol, unexpected};
 use crate::engine::{Line, Reply, Wire};
-
-/// Of python-redis-lock 4.0.1, redis_lock/__init__.py, `UNLOCK_SCRIPT`.
-const UNLOCK: &str = r#"
-    if redis.call("get", KEYS[1]) ~= ARGV[1] then
-        return 1
-    else
-        redis.call("del", KEYS[2])
-        redis.call("lpush", KEYS[2], 1)
-        redis.call("pexpire", KEYS[2], ARGV[2])
-        redis.call("del", KEYS[1])
-        return 0
-    end
-"#;
 
 /// How long the signal is kept, in milliseconds: the package's default.
 const SIGNAL_EXPIRE: &[u8] = b"1000";
@@ -33,13 +21,13 @@ impl Protocol for SignalList {
         false
     }
 
-    fn scripts(&self) -> &'static [&'static str] {
-        &[UNLOCK]
+    fn scripts(&self) -> &'static [Script] {
+        &[PYTHON_REDIS_LOCK_UNLOCK]
     }
 
     fn party(&self, number: usize, lock: &str, lease: Lease) -> Box<dyn Party> {
         Box::new(Client {
-            unlock: sha_of(UNLOCK),
+            unlock: PYTHON_REDIS_LOCK_UNLOCK.sha1(),
             key: key_of(lock),
             signal: format!("lock-signal:{lock}"),
             // The package counts whole seconds, and waits as long as it would hold.

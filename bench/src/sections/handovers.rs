@@ -6,12 +6,12 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use support::Server;
 
-use crate::contention::{Contention, Return};
+use crate::engine::contention::{Contention, Return};
+use crate::engine::ground::{Ground, LEASE, ON_TWO_CPUS, PingLine, gather};
 use crate::engine::{Action, Engine, Locks};
-use crate::ground::{Ground, LEASE, ON_TWO_CPUS, PingLine, gather};
 use crate::progress;
 use crate::protocols::{CONTENDERS, Protocol};
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
+use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 use crate::statistics::{median, median_ratio};
 
 const LEAST_PER_PING: f64 = 0.6;
@@ -49,7 +49,6 @@ pub fn measure(effort: Effort) -> Section {
         label: peer.name().to_owned(),
         cells: plan.over_counts(|clients| plan.alone(peer, clients, &progress)),
     });
-    progress.finish_and_clear();
     Section {
         name: "handovers",
         title: "Hand-overs of one contended lock per second",
@@ -71,9 +70,7 @@ impl Plan {
 
     /// This module's rates; between its rounds everybody waits, and the server is free for PING.
     fn with_pings(&self, protocol: &dyn Protocol, clients: usize, comes_back: Return, progress: &ProgressBar) -> Rates {
-        let server = Ground::for_connections(clients + 1)
-            .expect("a process that may open a file for every client")
-            .on_two_cpus();
+        let server = Ground::for_connections(clients + 1).on_two_cpus();
         let mut crowd = Crowd::gather(&server, protocol, clients, comes_back, self.warm_up);
         let mut ping = PingLine::new(&server);
         let mut rates = Rates::default();
@@ -88,7 +85,7 @@ impl Plan {
     /// A peer's rate; None when this process may not open as many connections as it needs.
     fn alone(&self, protocol: &dyn Protocol, clients: usize, progress: &ProgressBar) -> Option<f64> {
         progress.inc(1);
-        let server = Ground::for_connections(clients * protocol.lines())?.on_two_cpus();
+        let server = Ground::if_allowed(clients * protocol.lines())?.on_two_cpus();
         let rounds = u32::try_from(self.rounds).expect("a small number of rounds");
         let mut crowd = Crowd::gather(&server, protocol, clients, Return::AtOnce, self.warm_up);
         Some(crowd.rate(self.span * rounds))
@@ -143,7 +140,7 @@ fn table(plan: &Plan, name: &str, ours: &[Rates], one_write: &[Rates], peers: Ve
     rows.extend(peers);
     rows.push(row("PING, one connection".to_owned(), ours, |rates| &rates.pings));
     let counts = plan.counts.iter().map(|clients| format!("{clients} clients"));
-    Table { headings: iter::once("hand-overs per second".to_owned()).chain(counts).collect(), rows }
+    Table::new(iter::once("hand-overs per second".to_owned()).chain(counts), rows)
 }
 
 fn bars(plan: &Plan, ours: &[Rates]) -> Vec<Bar> {
@@ -152,21 +149,15 @@ fn bars(plan: &Plan, ours: &[Rates]) -> Vec<Bar> {
         .counts
         .iter()
         .zip(ours)
-        .map(|(clients, rates)| Bar {
-            what: format!("Hand-overs per PING round trip, {clients} clients"),
-            value: per_ping(rates),
-            limit: Limit::AtLeast(LEAST_PER_PING),
-            aim: None,
+        .map(|(clients, rates)| {
+            let what = format!("Hand-overs per PING round trip, {clients} clients");
+            Bar::at_least(what, per_ping(rates), LEAST_PER_PING)
         })
         .collect();
     let few = plan.counts.iter().position(|&clients| clients == FEW).and_then(|place| ours.get(place));
     if let (Some(few), Some(many), Some(most)) = (few, ours.last(), plan.counts.last()) {
-        bars.push(Bar {
-            what: format!("Hand-overs per PING round trip, {most} clients against {FEW}"),
-            value: per_ping(many) / per_ping(few),
-            limit: Limit::AtLeast(LEAST_KEPT),
-            aim: None,
-        });
+        let what = format!("Hand-overs per PING round trip, {most} clients against {FEW}");
+        bars.push(Bar::at_least(what, per_ping(many) / per_ping(few), LEAST_KEPT));
     }
     bars
 }

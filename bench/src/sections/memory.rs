@@ -4,12 +4,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
-use support::process::allow_open_files;
-use support::{Client, PATIENCE, Reply, Server, Setup, bytes_of, happens_within};
+use support::{Client, Library, PATIENCE, Reply, Server, Setup, bytes_of, happens_within};
 
-use crate::baseline::Library;
+use crate::baseline;
+use crate::engine::ground::require_files;
 use crate::progress;
-use crate::section::{Bar, Effort, Limit, Row, Section, Table};
+use crate::section::{Bar, Effort, Row, Section, Table};
 
 /// A difference below this is not one of a lock: no allocation is as small.
 const LESS_THAN_AN_ALLOCATION: f64 = 1.0;
@@ -146,8 +146,7 @@ impl Pair {
     }
 
     fn bar(&self, at_most: f64) -> Bar {
-        let what = format!("{}, bytes beyond the server's", self.label);
-        Bar { what, value: self.difference(), limit: Limit::AtMost(at_most), aim: None }
+        Bar::at_most(format!("{}, bytes beyond the server's", self.label), self.difference(), at_most)
     }
 }
 
@@ -178,8 +177,8 @@ fn waiting(peer: &Library, sizes: &Sizes, progress: &ProgressBar) -> [Pair; 2] {
 
 pub fn measure(effort: Effort) -> Section {
     let sizes = Sizes::of(effort);
-    allow_open_files(sizes.waiters + 500);
-    let peer = Library::peer();
+    require_files(sizes.waiters + 500);
+    let peer = baseline::peer();
     let progress = progress::bar("memory", 7);
     let held = held(&peer, &sizes, &progress);
     let waiting = waiting(&peer, &sizes, &progress);
@@ -193,10 +192,10 @@ pub fn measure(effort: Effort) -> Section {
              own (bench/baseline/peer.c), with the same words.",
             sizes.held, sizes.waiters,
         ),
-        table: Table {
-            headings: ["what", "bytes", "the server's own", "difference"].map(str::to_owned).to_vec(),
-            rows: held.iter().chain(&waiting).map(Pair::row).collect(),
-        },
+        table: Table::new(
+            ["what", "bytes", "the server's own", "difference"],
+            held.iter().chain(&waiting).map(Pair::row).collect(),
+        ),
         bars: bars.chain(waiting.iter().map(|pair| pair.bar(WAITER_BYTES))).collect(),
         plot: None,
     }

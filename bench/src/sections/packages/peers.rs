@@ -29,12 +29,12 @@ pub struct Peer {
 pub const PEERS: [Peer; 8] = [
     package("redis-py Lock", Program::Python("redis_py.py")),
     package("python-redis-lock", Program::Python("python_redis_lock.py")),
-    module("this module by redis-py", Program::Python("module.py")),
+    module("redis-lock by redis-py", Program::Python("module.py")),
     package("redis-semaphore", Program::Node("redis-semaphore.mjs")),
     package("redlock (npm)", Program::Node("redlock.mjs")),
-    module("this module by ioredis", Program::Node("module.mjs")),
+    module("redis-lock by ioredis", Program::Node("module.mjs")),
     package("rslock", Program::Rust(RustPeer::Rslock)),
-    module("this module by the redis crate", Program::Rust(RustPeer::Module)),
+    module("redis-lock by the redis crate", Program::Rust(RustPeer::Module)),
 ];
 
 const fn package(label: &'static str, program: Program) -> Peer {

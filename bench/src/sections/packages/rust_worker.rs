@@ -79,7 +79,7 @@ async fn contend<P: Package>(options: &Options) {
 
 /// The newest of that name that is built in.
 fn version(name: &str) -> &'static str {
-    let lock = include_str!("../../../Cargo.lock");
+    let lock = include_str!("../../../../Cargo.lock");
     let after = lock.rsplit_once(&format!("name = \"{name}\"\nversion = \"")).map(|(_, after)| after);
     after.and_then(|after| after.split('"').next()).expect("a crate in Cargo.lock")
 }

@@ -3,13 +3,14 @@
 use std::iter;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use support::{Client, Server};
 
+use crate::engine::ground::{Ground, LEASE, ON_TWO_CPUS, gather};
 use crate::engine::{Action, Engine, Event, Locks, Orders, Workload};
-use crate::ground::{Ground, LEASE, ON_TWO_CPUS, gather};
 use crate::progress;
 use crate::protocols::{Native, Ping, Protocol, Redisson, SetNx, SignalList};
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
+use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 use crate::statistics::{median_if_any, median_ratio};
 
 /// How many clients, and how many cycles each sends in one write.
@@ -35,8 +36,7 @@ const OURS: usize = 0;
 const WITH_SCRIPT: usize = 1;
 
 pub fn measure(effort: Effort) -> Section {
-    let server =
-        Ground::for_connections(MOST_CONNECTIONS).expect("a process that may open a few thousand files").on_two_cpus();
+    let server = Ground::for_connections(MOST_CONNECTIONS).on_two_cpus();
     let protocols = protocols(&mut server.client());
     let rounds = effort.choose(15, 2);
     let span = Duration::from_millis(effort.choose(150, 20));
@@ -45,7 +45,6 @@ pub fn measure(effort: Effort) -> Section {
     for shape in &SHAPES {
         rates.push(rates_of(&server, &protocols, shape, rounds, span, &progress));
     }
-    progress.finish_and_clear();
     Section {
         name: "throughput",
         title: "Uncontended cycles of acquire and release per second",
@@ -88,7 +87,7 @@ fn rates_of(
     shape: &Shape,
     rounds: usize,
     span: Duration,
-    progress: &indicatif::ProgressBar,
+    progress: &ProgressBar,
 ) -> Vec<Vec<f64>> {
     let gather = |protocol: &&dyn Protocol| gather(server, *protocol, shape.clients, Locks::Each, LEASE);
     let mut engines: Vec<Engine> = protocols.iter().map(gather).collect();
@@ -147,20 +146,11 @@ fn table(protocols: &[&dyn Protocol], rates: &[Vec<Vec<f64>>]) -> Table {
         label: protocol.name().to_owned(),
         cells: rates.iter().map(|rates| median_if_any(&rates[number])).collect(),
     };
-    Table {
-        headings: iter::once("cycles per second")
-            .chain(SHAPES.iter().map(|shape| shape.heading))
-            .map(str::to_owned)
-            .collect(),
-        rows: protocols.iter().enumerate().map(row).collect(),
-    }
+    let headings = iter::once("cycles per second").chain(SHAPES.iter().map(|shape| shape.heading));
+    Table::new(headings, protocols.iter().enumerate().map(row).collect())
 }
 
 fn bar(shape: &Shape, rates: &[Vec<f64>]) -> Bar {
-    Bar {
-        what: format!("Cycles, times those of SET NX + EVALSHA, {}", shape.heading),
-        value: median_ratio(&rates[OURS], &rates[WITH_SCRIPT]),
-        limit: Limit::AtLeast(shape.least),
-        aim: None,
-    }
+    let what = format!("Cycles, times those of SET NX + EVALSHA, {}", shape.heading);
+    Bar::at_least(what, median_ratio(&rates[OURS], &rates[WITH_SCRIPT]), shape.least)
 }

@@ -33,10 +33,7 @@ pub fn measure(effort: Effort) -> Section {
         name: "packages",
         title: "The packages as they are published",
         method: method(rounds, terms),
-        table: Table {
-            headings: HEADINGS.map(str::to_owned).to_vec(),
-            rows: peers().map(|(peer, figures)| figures.row(peer.label)).collect(),
-        },
+        table: Table::new(HEADINGS, peers().map(|(peer, figures)| figures.row(peer.label)).collect()),
         bars: peers().filter(|(peer, _)| peer.is_module).flat_map(|(peer, figures)| figures.bars(peer.label)).collect(),
         plot: Some(Plot::Bars { column: 1, logarithmic: true }),
     }
@@ -54,7 +51,6 @@ fn contest(rounds: usize, terms: Terms) -> Vec<Vec<Round>> {
             progress.inc(1);
         }
     }
-    progress.finish_and_clear();
     results
 }
 

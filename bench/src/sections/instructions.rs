@@ -1,13 +1,10 @@
 //! Server work for one lock taken and given back, uncontended, in instructions.
 
-use support::{Flavour, Setup};
+use support::Setup;
 
-use crate::callgrind::{self, Count, Lengths};
-use crate::cycles;
-use crate::scripts;
+use crate::callgrind::{self, Count, Lengths, cycles};
+use crate::protocols::{SetNx, scripts};
 use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
-
-const NAME: &str = "instructions";
 
 const HEADINGS: [&str; 8] = [
     "cycle",
@@ -25,16 +22,17 @@ struct Counts {
     ping: Count,
     del: Count,
     script: Count,
-    delifeq: Option<Count>,
     lock: Count,
     reenter: Count,
     redisson: Count,
     latch: Count,
+    /// None where the server does not know the command.
+    delifeq: Option<Count>,
 }
 
 impl Counts {
     fn measure(lengths: Lengths) -> Self {
-        let workloads = [
+        let mut workloads = vec![
             cycles::ping(),
             cycles::set_and_del(),
             cycles::set_and_script(),
@@ -43,11 +41,21 @@ impl Counts {
             cycles::redisson(),
             cycles::latch_deletion(lengths.longest()),
         ];
-        let counts = callgrind::counts(NAME, &workloads, lengths);
-        let [ping, del, script, lock, reenter, redisson, latch] = counts.try_into().expect("a count of each");
-        let delifeq = knows_delifeq().then(|| callgrind::counts("DELIFEQ", &[cycles::set_and_delifeq()], lengths));
-        let delifeq = delifeq.and_then(|mut counts| counts.pop());
-        Self { ping, del, script, delifeq, lock, reenter, redisson, latch }
+        if SetNx::delifeq_is_known(&mut Setup::new().start().client()) {
+            workloads.push(cycles::set_and_delifeq());
+        }
+        let mut counted = callgrind::counts("instructions", &workloads, lengths).into_iter();
+        let mut next = || counted.next().expect("a count of each");
+        Self {
+            ping: next(),
+            del: next(),
+            script: next(),
+            lock: next(),
+            reenter: next(),
+            redisson: next(),
+            latch: next(),
+            delifeq: counted.next(),
+        }
     }
 
     /// Redisson's four scripts without the two DEL that its client sends after them.
@@ -65,10 +73,7 @@ impl Counts {
             ("Redisson's scripts alone", &scripts),
             ("LOCK.REENTER x 2 + LOCK.RELEASE x 2", &self.reenter),
         ]);
-        Table {
-            headings: HEADINGS.map(str::to_owned).to_vec(),
-            rows: rows.map(|(label, count)| self.row(label, count)).collect(),
-        }
+        Table::new(HEADINGS, rows.map(|(label, count)| self.row(label, count)).collect())
     }
 
     fn row(&self, label: &str, count: &Count) -> Row {
@@ -87,11 +92,9 @@ impl Counts {
     }
 
     fn bars(&self) -> Vec<Bar> {
-        let at_most = |what: &str, count: Count, limit, aim: Option<f64>| Bar {
-            what: what.to_owned(),
-            value: count.mean(),
-            limit: Limit::AtMost(limit),
+        let at_most = |what, count: Count, limit, aim: Option<f64>| Bar {
             aim: aim.map(Limit::AtMost),
+            ..Bar::at_most(what, count.mean(), limit)
         };
         let reenter = self.reenter.over(&self.redisson_scripts());
         vec![
@@ -102,18 +105,11 @@ impl Counts {
     }
 }
 
-/// Valkey 9 has it.
-fn knows_delifeq() -> bool {
-    let server = Setup::new().start();
-    let flavour = Flavour::of(&mut server.client());
-    flavour.valkey && flavour.version >= (9, 0)
-}
-
 pub fn measure(effort: Effort) -> Section {
     let lengths = Lengths::of(effort);
     let counts = Counts::measure(lengths);
     Section {
-        name: NAME,
+        name: "instructions",
         title: "Server work for a lock that nobody else wants",
         method: method(lengths),
         table: counts.table(),

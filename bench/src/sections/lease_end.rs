@@ -5,11 +5,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use support::{Client, Server, now_ms, now_us};
 
+use crate::engine::ground::{Ground, gather};
 use crate::engine::{Action, Event, Locks, Orders, Workload};
-use crate::ground::{Ground, gather};
 use crate::progress;
 use crate::protocols::{CONTENDERS, Lease, Protocol};
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
+use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 use crate::statistics::{quantile_us, record, spans};
 
 const MOST_P99_MS: f64 = 2.0;
@@ -37,16 +37,7 @@ pub fn measure(effort: Effort) -> Section {
         last_ms: effort.choose(5_000, 700),
         lease: effort.choose(6_000, 1_000),
     };
-    let progress = progress::bar("lease_end", CONTENDERS.len());
-    let seen: Vec<Histogram<u64>> = CONTENDERS
-        .iter()
-        .map(|protocol| {
-            let spans = plan.watch(*protocol);
-            progress.inc(1);
-            spans
-        })
-        .collect();
-    progress.finish_and_clear();
+    let seen = progress::each("lease_end", &CONTENDERS, |protocol| plan.watch(*protocol));
     let p99_ms =
         seen.first().and_then(|spans| quantile_us(spans, 0.99)).expect("a client that was granted a lock") / 1000.0;
     Section {
@@ -54,12 +45,7 @@ pub fn measure(effort: Effort) -> Section {
         title: "From the end of a lease to the next grant",
         method: method(&plan),
         table: table(&seen),
-        bars: vec![Bar {
-            what: "End of a lease to grant, p99, ms".to_owned(),
-            value: p99_ms,
-            limit: Limit::AtMost(MOST_P99_MS),
-            aim: None,
-        }],
+        bars: vec![Bar::at_most("End of a lease to grant, p99, ms", p99_ms, MOST_P99_MS)],
         plot: Some(Plot::Bars { column: 1, logarithmic: true }),
     }
 }
@@ -81,8 +67,7 @@ fn method(plan: &Plan) -> String {
 
 impl Plan {
     fn watch(&self, protocol: &dyn Protocol) -> Histogram<u64> {
-        let server = Ground::for_connections(self.locks * protocol.lines())
-            .expect("a process that may open a few thousand files");
+        let server = Ground::for_connections(self.locks * protocol.lines());
         let mut random = fastrand::Rng::with_seed(SEED);
         self.fill(&server, &mut random);
         let mut engine = gather(&server, protocol, self.locks, Locks::Each, self.lease);
@@ -152,8 +137,6 @@ fn table(seen: &[Histogram<u64>]) -> Table {
         label: protocol.name().to_owned(),
         cells: [0.5, 0.99, 1.0].map(|quantile| milliseconds(spans, quantile)).to_vec(),
     };
-    Table {
-        headings: ["protocol", "p50, ms", "p99, ms", "longest, ms"].map(str::to_owned).to_vec(),
-        rows: CONTENDERS.iter().zip(seen).map(row).collect(),
-    }
+    let headings = ["protocol", "p50, ms", "p99, ms", "longest, ms"];
+    Table::new(headings, CONTENDERS.iter().zip(seen).map(row).collect())
 }

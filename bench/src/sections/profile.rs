@@ -5,9 +5,8 @@ use std::iter;
 
 use support::module_under_test;
 
-use crate::callgrind::{self, Calls, Function, Lengths, Profile, Workload};
-use crate::cycles;
-use crate::overhead;
+use crate::callgrind::commands::{self, OTHERS};
+use crate::callgrind::{self, Calls, Function, Lengths, Profile, Workload, cycles};
 use crate::section::{Effort, Row, Section, Table};
 
 /// The module's own functions that are shown: those of the highest cost, where its binary has names.
@@ -21,8 +20,8 @@ const CYCLES: [(&str, MakeWorkload); 5] = [
     ("SET + DEL", |_| cycles::set_and_del()),
     ("ACQUIRE + RELEASE", |_| cycles::acquire_and_release()),
     ("REENTER x 2 + RELEASE x 2", |_| cycles::reenter_and_release()),
-    ("GET beside waiters", |cycles| overhead::get(cycles).beside_waiting(overhead::OTHERS)),
-    ("DEL beside waiters", |cycles| overhead::del(cycles).beside_waiting(overhead::OTHERS)),
+    ("GET beside waiters", |cycles| commands::get(cycles).beside_waiting(OTHERS)),
+    ("DEL beside waiters", |cycles| commands::del(cycles).beside_waiting(OTHERS)),
 ];
 
 /// Calls per cycle below which a function has to do with start and end, and not with the cycles.
@@ -40,13 +39,10 @@ pub fn measure(effort: Effort) -> Section {
         name: "profile",
         title: "Where the instructions go",
         method: method(lengths),
-        table: Table {
-            headings: iter::once("instructions")
-                .chain(CYCLES.iter().map(|(heading, _)| *heading))
-                .map(str::to_owned)
-                .collect(),
-            rows: [shares(&profiles), calls(&profiles), functions(&profiles)].into_iter().flatten().collect(),
-        },
+        table: Table::new(
+            iter::once("instructions").chain(CYCLES.iter().map(|(heading, _)| *heading)),
+            [shares(&profiles), calls(&profiles), functions(&profiles)].concat(),
+        ),
         bars: Vec::new(),
         plot: None,
     }

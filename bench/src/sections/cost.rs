@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use support::{Client, Server};
 
-use crate::contention::{Contention, Return};
+use crate::engine::contention::{Contention, Return};
+use crate::engine::ground::{Ground, LEASE, gather};
 use crate::engine::{Action, Event, Locks, Orders, Workload};
-use crate::ground::{Ground, LEASE, gather};
 use crate::progress;
 use crate::protocols::{CONTENDERS, Protocol};
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
+use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 
 const CLIENTS: usize = 10;
 const HOLD: Duration = Duration::from_millis(1);
@@ -31,16 +31,7 @@ struct Cost {
 
 pub fn measure(effort: Effort) -> Section {
     let grants = effort.choose(500, 30);
-    let progress = progress::bar("cost", CONTENDERS.len());
-    let costs: Vec<Cost> = CONTENDERS
-        .iter()
-        .map(|protocol| {
-            let cost = cost(*protocol, grants);
-            progress.inc(1);
-            cost
-        })
-        .collect();
-    progress.finish_and_clear();
+    let costs = progress::each("cost", &CONTENDERS, |protocol| cost(*protocol, grants));
     Section {
         name: "cost",
         title: "What one contended acquisition costs",
@@ -63,7 +54,7 @@ fn method(grants: u64) -> String {
 }
 
 fn cost(protocol: &dyn Protocol, grants: u64) -> Cost {
-    let server = Ground::for_connections(CLIENTS * protocol.lines()).expect("a process that may open some files");
+    let server = Ground::for_connections(CLIENTS * protocol.lines());
     let mut observer = server.client();
     let release_commands = commands_of_a_release(&server, protocol, &mut observer);
     let mut engine = gather(&server, protocol, CLIENTS, Locks::One, LEASE);
@@ -134,14 +125,13 @@ fn table(costs: &[Cost]) -> Table {
         label: protocol.name().to_owned(),
         cells: vec![Some(cost.round_trips), Some(cost.commands), Some(cost.release_commands)],
     };
-    Table { headings: headings.map(str::to_owned).to_vec(), rows: CONTENDERS.iter().zip(costs).map(row).collect() }
+    Table::new(headings, CONTENDERS.iter().zip(costs).map(row).collect())
 }
 
 fn bars(ours: &Cost) -> Vec<Bar> {
-    let once = |what: &str, value: f64| Bar { what: what.to_owned(), value, limit: Limit::AtMost(1.0), aim: None };
     vec![
-        once("Network round trips per contended acquisition", ours.round_trips),
-        once("Server commands per contended acquisition", ours.commands),
+        Bar::at_most("Network round trips per contended acquisition", ours.round_trips, 1.0),
+        Bar::at_most("Server commands per contended acquisition", ours.commands, 1.0),
     ]
 }
 

@@ -2,23 +2,18 @@
 
 use support::Reply;
 
-use crate::callgrind::{Step, Workload};
-use crate::scripts::{self, Script};
+use super::workload::{Step, Workload, ok};
+use crate::protocols::redisson::{LATCH_MS, PUBLISH, UNLOCK_MESSAGE, channel, latch};
+use crate::protocols::scripts::{REDIS_PY_RELEASE, REDISSON_LOCK, REDISSON_UNLOCK, Script};
 
 /// A lease, in milliseconds, as Redisson and most examples have it.
 const LEASE_MS: &str = "30000";
-/// Redisson's latch outlives all re-tries of an unlock, by its published defaults 16,000 to 20,000 ms.
-const LATCH_MS: &str = "18000";
 /// As Redisson names the holder: the client's UUID and a thread.
 const OWNER: &str = "a2d1c0de-7f3b-4e65-9a0b-5c6d7e8f9012:27";
 
 /// 32 hex digits, a fresh token for each cycle, as redis-py's `uuid1().hex`.
 fn token(number: u64) -> String {
     format!("{:032x}", (u128::from(number) + 1) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835 % u128::MAX)
-}
-
-fn ok() -> Reply {
-    Reply::Status("OK".to_owned())
 }
 
 fn set_nx(token: &str) -> Step {
@@ -28,7 +23,7 @@ fn set_nx(token: &str) -> Step {
 /// Scripts are loaded once, as every client library does.
 fn loaded(workload: Workload) -> Workload {
     let load = |script: &Script| Step::new(&["SCRIPT", "LOAD", script.text], Reply::text(&script.sha1()));
-    workload.prepared_by(scripts::ALL.iter().map(load).collect())
+    workload.prepared_by([REDIS_PY_RELEASE, REDISSON_LOCK, REDISSON_UNLOCK].iter().map(load).collect())
 }
 
 pub fn ping() -> Workload {
@@ -47,7 +42,7 @@ pub fn set_and_delifeq() -> Workload {
 }
 
 pub fn set_and_script() -> Workload {
-    let release = scripts::REDIS_PY_RELEASE.sha1();
+    let release = REDIS_PY_RELEASE.sha1();
     loaded(Workload::new(move |number| {
         let token = token(number);
         vec![set_nx(&token), Step::new(&["EVALSHA", &release, "1", "door", &token], Reply::Int(1))]
@@ -76,13 +71,13 @@ pub fn reenter_and_release() -> Workload {
 /// The same as Redisson does it. Each unlock has a request id of its own and leaves a latch by that name, which the
 /// client then deletes.
 pub fn redisson() -> Workload {
-    let [lock, unlock] = [scripts::REDISSON_LOCK, scripts::REDISSON_UNLOCK].map(|script| script.sha1());
+    let [lock, unlock] = [REDISSON_LOCK, REDISSON_UNLOCK].map(|script| script.sha1());
     loaded(Workload::new(move |number| {
         let lock = Step::new(&["EVALSHA", &lock, "1", "door", LEASE_MS, OWNER], Reply::Nil);
-        let latches = [0, 1].map(|turn| format!("redisson_unlock_latch:{{door}}:{}", token(2 * number + turn)));
+        let latches = [0, 1].map(|turn| latch("door", &token(2 * number + turn)));
         let unlock = |latch: &str, done| {
-            let keys = ["EVALSHA", &unlock, "3", "door", "redisson_lock__channel:{door}", latch];
-            let args = ["0", LEASE_MS, OWNER, "PUBLISH", LATCH_MS];
+            let keys = ["EVALSHA", &unlock, "3", "door", &channel("door"), latch];
+            let args = [UNLOCK_MESSAGE, LEASE_MS, OWNER, PUBLISH, LATCH_MS];
             Step::new(&[&keys[..], &args].concat(), Reply::Int(done))
         };
         let delete = |latch: &str| Step::new(&["DEL", latch], Reply::Int(1));
@@ -99,7 +94,7 @@ pub fn many(cycles: u64) -> u64 {
 
 /// What deleting such a latch costs by itself: `cycles` of them are there beforehand.
 pub fn latch_deletion(cycles: u64) -> Workload {
-    let latch = |number: u64| format!("redisson_unlock_latch:{{door}}:{}", token(number));
+    let latch = |number: u64| latch("door", &token(number));
     let set = move |number| Step::new(&["SET", &latch(number), "0", "PX", "600000"], ok());
     Workload::new(move |number| vec![Step::new(&["DEL", &latch(number)], Reply::Int(1))])
         .prepared_by((0..many(cycles)).map(set).collect())

@@ -1,13 +1,8 @@
 //! What the module costs commands that are not its own.
 
-use support::Reply;
-
-use crate::callgrind::{self, Count, Lengths, Module, Step, Workload};
-use crate::cycles::many;
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
-
-/// Connections beside the one that is served: waiting for a lock, or idle where there is no module.
-pub const OTHERS: usize = 100;
+use crate::callgrind::commands::{self, OTHERS};
+use crate::callgrind::{self, Count, Lengths, Module, Workload};
+use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 
 const HEADINGS: [&str; 9] = [
     "command",
@@ -33,48 +28,13 @@ const BATCH: usize = 20;
 
 /// DEL and EXPIRE may cost more: the module looks whether somebody waits for the key.
 const CASES: [Case; 6] = [
-    Case { name: "GET", at_most: 1.02, workload: get },
-    Case { name: "DEL", at_most: 1.05, workload: del },
-    Case { name: "SET", at_most: 1.02, workload: set },
-    Case { name: "EXPIRE", at_most: 1.05, workload: expire },
-    Case { name: "INCR", at_most: 1.02, workload: incr },
-    Case { name: "HSET", at_most: 1.02, workload: hset },
+    Case { name: "GET", at_most: 1.02, workload: commands::get },
+    Case { name: "DEL", at_most: 1.05, workload: commands::del },
+    Case { name: "SET", at_most: 1.02, workload: commands::set },
+    Case { name: "EXPIRE", at_most: 1.05, workload: commands::expire },
+    Case { name: "INCR", at_most: 1.02, workload: commands::incr },
+    Case { name: "HSET", at_most: 1.02, workload: commands::hset },
 ];
-
-fn ok() -> Reply {
-    Reply::Status("OK".to_owned())
-}
-
-fn repeated(line: &'static str, answer: Reply) -> Workload {
-    Workload::new(move |_| vec![Step::line(line, answer.clone())])
-}
-
-pub fn get(_cycles: u64) -> Workload {
-    repeated("GET k", Reply::text("value")).prepared_by(vec![Step::line("SET k value", ok())])
-}
-
-fn set(_cycles: u64) -> Workload {
-    repeated("SET k value", ok())
-}
-
-/// The keys are there beforehand.
-pub fn del(cycles: u64) -> Workload {
-    let set = |number| Step::line(&format!("SET k:{number} value"), ok());
-    Workload::new(|number| vec![Step::line(&format!("DEL k:{number}"), Reply::Int(1))])
-        .prepared_by((0..many(cycles)).map(set).collect())
-}
-
-fn expire(_cycles: u64) -> Workload {
-    repeated("EXPIRE k 1000", Reply::Int(1)).prepared_by(vec![Step::line("SET k value", ok())])
-}
-
-fn incr(_cycles: u64) -> Workload {
-    Workload::new(|number| vec![Step::line("INCR n", Reply::Int(number as i64 + 1))])
-}
-
-fn hset(_cycles: u64) -> Workload {
-    repeated("HSET h field value", Reply::Int(0)).prepared_by(vec![Step::line("HSET h field value", Reply::Int(1))])
-}
 
 /// One command's counts, alone or in batches.
 struct Counts {
@@ -99,12 +59,8 @@ impl Counts {
     }
 
     fn bar(&self) -> Bar {
-        Bar {
-            what: format!("{}, with the module, x without", self.label()),
-            value: self.ratio().mean(),
-            limit: Limit::AtMost(self.case.at_most),
-            aim: None,
-        }
+        let what = format!("{}, with the module, x without", self.label());
+        Bar::at_most(what, self.ratio().mean(), self.case.at_most)
     }
 
     fn cells(&self) -> Vec<Option<f64>> {
@@ -121,24 +77,24 @@ pub fn measure(effort: Effort) -> Section {
     // In short: one command that the module hears of, and one that it does not.
     let cases: &'static [Case] = effort.choose(&CASES[..], &CASES[..2]);
     let runs: Vec<(&'static Case, usize)> = cases.iter().flat_map(|case| [(case, 1), (case, BATCH)]).collect();
-    let count = |what, prepare: &dyn Fn(Workload) -> Workload| {
-        let workload = |&(case, batch): &(&Case, usize)| (case.workload)(lengths.longest()).in_batches_of(batch);
-        let workloads: Vec<_> = runs.iter().map(|run| prepare(workload(run))).collect();
-        callgrind::counts(what, &workloads, lengths).into_iter()
+    let workload = |&(case, batch): &(&Case, usize)| (case.workload)(lengths.longest()).in_batches_of(batch);
+    let three = |run| {
+        let without = workload(run).on(Module::None).beside_idle(OTHERS);
+        let empty = workload(run).on(Module::Empty).beside_waiting(OTHERS);
+        [without, empty, workload(run).beside_waiting(OTHERS)]
     };
-    let without = count("no module", &|workload| workload.on(Module::None).beside_idle(OTHERS));
-    let empty = count("empty module", &|workload| workload.on(Module::Empty).beside_waiting(OTHERS));
-    let with = count("redis-lock", &|workload| workload.beside_waiting(OTHERS));
+    let workloads: Vec<Workload> = runs.iter().flat_map(three).collect();
+    let mut counted = callgrind::counts("overhead", &workloads, lengths).into_iter();
+    let mut next = || counted.next().expect("a count of each");
     let counts: Vec<Counts> = runs
         .iter()
-        .zip(without.zip(empty).zip(with))
-        .map(|(&(case, batch), ((without, empty), with))| Counts { case, batch, without, empty, with })
+        .map(|&(case, batch)| Counts { case, batch, without: next(), empty: next(), with: next() })
         .collect();
     Section {
         name: "overhead",
         title: "What the module costs other commands",
         method: method(lengths),
-        table: Table { headings: HEADINGS.map(str::to_owned).to_vec(), rows: counts.iter().map(Counts::row).collect() },
+        table: Table::new(HEADINGS, counts.iter().map(Counts::row).collect()),
         // Alone in its round, a command also pays for what a round costs with any module, which the bars cannot be about.
         bars: counts.iter().filter(|counts| counts.batch > 1).map(Counts::bar).collect(),
         plot: Some(Plot::Bars { column: 4, logarithmic: false }),

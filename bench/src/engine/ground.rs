@@ -7,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use support::{Reply, Server, Setup};
 
-use crate::engine::{Action, Engine, Event, Locks, Orders, Workload};
+use super::{Action, Engine, Event, Locks, Orders, Workload};
 use crate::protocols::{Lease, Ping, Protocol};
 
 /// The lease that every protocol is given, in milliseconds. Nothing that is measured lasts as long, except where a lease
@@ -28,12 +28,21 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// None when this process may not open so many connections. Of grounds there is one at a time.
-    pub fn for_connections(connections: usize) -> Option<Self> {
-        allow_files(u64::try_from(connections + SPARE).expect("a number of files"))?;
+    /// Of grounds there is one at a time.
+    pub fn for_connections(connections: usize) -> Self {
+        require_files(connections + SPARE);
+        Self::start(connections)
+    }
+
+    /// None when this process may not open so many connections.
+    pub fn if_allowed(connections: usize) -> Option<Self> {
+        allow_files(connections + SPARE).then(|| Self::start(connections))
+    }
+
+    fn start(connections: usize) -> Self {
         let server = Setup::new().config(&format!("maxclients {}", connections + SPARE / 2)).start();
         let anywhere = sched_getaffinity(None).expect("the CPUs of this thread");
-        Some(Self { server, anywhere })
+        Self { server, anywhere }
     }
 
     /// Gives server and engine a CPU each, as if each had a machine. Left to itself the scheduler puts both on one, where a
@@ -75,24 +84,30 @@ fn two_of(cpus: &CpuSet) -> Option<(CpuSet, CpuSet)> {
     Some((only(numbers.next()?), only(numbers.next_back()?)))
 }
 
-/// Lets this process open so many files, and the servers that it starts; None when it may not.
-fn allow_files(files: u64) -> Option<()> {
+/// Lets this process open so many files, and the servers that it starts.
+pub fn require_files(files: usize) {
+    assert!(allow_files(files), "ulimit -Hn must be {files} at least");
+}
+
+/// False when it may not.
+fn allow_files(files: usize) -> bool {
+    let files = u64::try_from(files).expect("a number of files");
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if maximum.is_some_and(|maximum| maximum < files) {
-        return None;
+        return false;
     }
     if current.is_some_and(|current| current < files) {
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("a limit within what is allowed");
     }
-    Some(())
+    true
 }
 
 /// Clients of one protocol, and the scripts that it needs.
 pub fn gather(server: &Server, protocol: &dyn Protocol, clients: usize, locks: Locks, lease: Lease) -> Engine {
     let mut client = server.client();
     for script in protocol.scripts() {
-        let sha = client.call(&["SCRIPT", "LOAD", script]);
-        assert!(matches!(sha, Reply::Text(_)), "the server does not take a script: {sha:?}");
+        let sha = client.call(&["SCRIPT", "LOAD", script.text]);
+        assert_eq!(sha, Reply::text(&script.sha1()), "the name of a script");
     }
     Engine::new(server.port(), protocol, clients, locks, lease)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::engine::{Action, Event, Orders, Workload};
+use super::{Action, Event, Orders, Workload};
 use crate::statistics::{record, spans};
 
 /// When a client that has released comes again.

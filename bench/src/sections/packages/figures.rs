@@ -1,13 +1,17 @@
 //! The figures of one package, from all its rounds.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 
-use crate::section::{Bar, Limit, Row};
+use crate::section::{Bar, Row};
+use crate::statistics::{jain, quantile_us, record, spans};
 
 use super::attempts::{self, Outcome};
 use super::round::Round;
 
-pub const HEADINGS: [&str; 9] = [
+pub const HEADINGS: [&str; 10] = [
+    "package",
     "acquisitions/s",
     "release to grant, p50 (ms)",
     "release to grant, p99 (ms)",
@@ -38,21 +42,21 @@ pub struct Figures {
 
 impl Figures {
     pub fn of(rounds: &[Round]) -> Self {
-        let mut release_to_grant = Histogram::new(3).expect("three digits");
+        let mut release_to_grant = spans();
         let waits = rounds.iter().flat_map(|round| attempts::release_to_grant(&round.attempts, &round.window));
-        waits.for_each(|wait| release_to_grant.record(wait).expect("a histogram that grows"));
+        waits.for_each(|wait| record(&mut release_to_grant, Duration::from_nanos(wait)));
 
-        let shares: Vec<Vec<usize>> =
+        let shares: Vec<Vec<u64>> =
             rounds.iter().map(|round| attempts::grants(&round.attempts, &round.window)).collect();
         let every = || rounds.iter().flat_map(|round| round.attempts.iter().flatten());
         let held = every().filter(|attempt| attempt.held().is_some()).count();
         let length_ns: u64 = rounds.iter().map(|round| round.window.end - round.window.start).sum();
         Self {
             version: rounds.first().map(|round| round.version.clone()).unwrap_or_default(),
-            per_second: shares.iter().flatten().sum::<usize>() as f64 * 1e9 / length_ns as f64,
+            per_second: shares.iter().flatten().sum::<u64>() as f64 * 1e9 / length_ns as f64,
             release_to_grant,
             longest_wait: every().filter_map(|attempt| Some(attempt.held()?.start - attempt.begun)).max().unwrap_or(0),
-            jain: shares.iter().map(|shares| attempts::jain(shares)).sum::<f64>() / rounds.len() as f64,
+            jain: shares.iter().map(|shares| jain(shares)).sum::<f64>() / rounds.len() as f64,
             gave_up: every().filter(|attempt| attempt.outcome == Outcome::GaveUp).count(),
             overlaps: rounds.iter().map(|round| attempts::overlaps(&round.attempts)).sum(),
             commands: rounds.iter().map(|round| round.spent.commands).sum::<u64>() as f64 / held as f64,
@@ -61,16 +65,14 @@ impl Figures {
     }
 
     pub fn row(&self, label: &str) -> Row {
-        let ms = |ns: u64| ns as f64 / 1e6;
-        let quantile =
-            |at| (!self.release_to_grant.is_empty()).then(|| ms(self.release_to_grant.value_at_quantile(at)));
+        let quantile = |at| quantile_us(&self.release_to_grant, at).map(|us| us / 1e3);
         Row {
             label: format!("{label} {}", self.version),
             cells: vec![
                 Some(self.per_second),
                 quantile(0.5),
                 quantile(0.99),
-                Some(ms(self.longest_wait)),
+                Some(self.longest_wait as f64 / 1e6),
                 Some(self.jain),
                 Some(self.gave_up as f64),
                 Some(self.overlaps as f64),
@@ -82,12 +84,7 @@ impl Figures {
 
     /// What the module must keep to in every language.
     pub fn bars(&self, label: &str) -> [Bar; 3] {
-        let at_most = |what: &str, value, limit| Bar {
-            what: format!("{what}, {label}"),
-            value,
-            limit: Limit::AtMost(limit),
-            aim: None,
-        };
+        let at_most = |what, value, limit| Bar::at_most(format!("{what}, {label}"), value, limit);
         [
             at_most("two holders at once", self.overlaps as f64, 0.0),
             at_most("server commands for a contended ACQUIRE and its RELEASE", self.commands, MODULE_NEEDS),

@@ -6,12 +6,12 @@ use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use support::Server;
 
-use crate::contention::{Contention, Return};
+use crate::engine::contention::{Contention, Return};
+use crate::engine::ground::{Ground, LEASE, ON_TWO_CPUS, gather};
 use crate::engine::{Action, Engine, Event, Locks, Orders, Workload};
-use crate::ground::{Ground, LEASE, ON_TWO_CPUS, gather};
 use crate::progress;
 use crate::protocols::{CONTENDERS, Ping, Protocol};
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
+use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 use crate::statistics::{jain, median, median_if_any, quantile_us, record, spans};
 
 const CLIENTS: usize = 100;
@@ -57,7 +57,6 @@ pub fn measure(effort: Effort) -> Section {
         Seen { fairness, ..plan.watch(*protocol, &progress) }
     };
     let seen: Vec<Seen> = CONTENDERS.iter().map(watch).collect();
-    progress.finish_and_clear();
     Section {
         name: "waking",
         title: "From a release to the next grant, 100 clients",
@@ -84,9 +83,7 @@ fn method(plan: &Plan) -> String {
 
 impl Plan {
     fn watch(&self, protocol: &dyn Protocol, progress: &ProgressBar) -> Seen {
-        let server = Ground::for_connections(CLIENTS * protocol.lines() + 1)
-            .expect("a process that may open a few hundred files")
-            .on_two_cpus();
+        let server = Ground::for_connections(CLIENTS * protocol.lines() + 1).on_two_cpus();
         let mut engine = gather(&server, protocol, CLIENTS, Locks::One, LEASE);
         let mut contention = Contention::new(CLIENTS, self.hold, Return::BehindTheNext);
         let mut pace = Pace::new(&server, self.hold);
@@ -113,9 +110,7 @@ impl Plan {
     /// Among clients of which none waits longer than it must before it asks again.
     fn fairness(&self, protocol: &dyn Protocol) -> f64 {
         let clients = u64::try_from(CLIENTS).expect("a small number");
-        let server = Ground::for_connections(CLIENTS * protocol.lines())
-            .expect("a process that may open a few hundred files")
-            .on_two_cpus();
+        let server = Ground::for_connections(CLIENTS * protocol.lines()).on_two_cpus();
         let mut engine = gather(&server, protocol, CLIENTS, Locks::One, LEASE);
         let mut contention = Contention::new(CLIENTS, self.hold, Return::AtOnce);
         engine.all(Action::Acquire);
@@ -195,22 +190,16 @@ fn table(seen: &[Seen]) -> Table {
         let cells = vec![quantile_us(pings, 0.5), quantile_us(pings, 0.99), Some(1.0), None, None];
         rows.push(Row { label: "PING".to_owned(), cells });
     }
-    Table { headings: headings.map(str::to_owned).to_vec(), rows }
+    Table::new(headings, rows)
 }
 
 fn bars(ours: &Seen) -> Vec<Bar> {
     vec![
-        Bar {
-            what: "Release to grant, p50, in PING round trips".to_owned(),
-            value: median(ours.p50_in_pings.iter().copied()),
-            limit: Limit::AtMost(MOST_PINGS),
-            aim: None,
-        },
-        Bar {
-            what: "Jain's index of fairness".to_owned(),
-            value: ours.fairness,
-            limit: Limit::AtLeast(LEAST_FAIRNESS),
-            aim: None,
-        },
+        Bar::at_most(
+            "Release to grant, p50, in PING round trips",
+            median(ours.p50_in_pings.iter().copied()),
+            MOST_PINGS,
+        ),
+        Bar::at_least("Jain's index of fairness", ours.fairness, LEAST_FAIRNESS),
     ]
 }

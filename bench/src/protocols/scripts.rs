@@ -9,7 +9,7 @@ pub struct Script {
 impl Script {
     /// What EVALSHA calls it by.
     pub fn sha1(&self) -> String {
-        sha1_smol::Sha1::from(self.text).digest().to_string()
+        redis::Script::new(self.text).get_hash().to_owned()
     }
 }
 
@@ -26,9 +26,25 @@ pub const REDIS_PY_RELEASE: Script = Script {
     ",
 };
 
+/// KEYS: the lock, the list of its signals. ARGV: the token, lease of a signal in ms.
+pub const PYTHON_REDIS_LOCK_UNLOCK: Script = Script {
+    source: "python-redis-lock 4.0.1, redis_lock/__init__.py, UNLOCK_SCRIPT",
+    text: r#"
+    if redis.call("get", KEYS[1]) ~= ARGV[1] then
+        return 1
+    else
+        redis.call("del", KEYS[2])
+        redis.call("lpush", KEYS[2], 1)
+        redis.call("pexpire", KEYS[2], ARGV[2])
+        redis.call("del", KEYS[1])
+        return 0
+    end
+"#,
+};
+
 /// KEYS: the lock. ARGV: lease in ms, owner.
 pub const REDISSON_LOCK: Script = Script {
-    source: "Redisson 4.7.1-SNAPSHOT, RedissonLock.java, tryLockInnerAsync",
+    source: "Redisson 4.7.0, RedissonLock.java, tryLockInnerAsync",
     text: "if ((redis.call('exists', KEYS[1]) == 0) \
         or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
         redis.call('hincrby', KEYS[1], ARGV[2], 1); \
@@ -41,7 +57,7 @@ pub const REDISSON_LOCK: Script = Script {
 /// KEYS: the lock, its channel, the latch of this request. ARGV: the message, lease in ms, owner, the publishing command,
 /// lease of the latch in ms.
 pub const REDISSON_UNLOCK: Script = Script {
-    source: "Redisson 4.7.1-SNAPSHOT, RedissonLock.java, unlockInnerAsync",
+    source: "Redisson 4.7.0, RedissonLock.java, unlockInnerAsync",
     text: "local val = redis.call('get', KEYS[3]); \
         if val ~= false then \
         return tonumber(val);\
@@ -61,5 +77,3 @@ pub const REDISSON_UNLOCK: Script = Script {
         return 1; \
         end; ",
 };
-
-pub const ALL: [Script; 3] = [REDIS_PY_RELEASE, REDISSON_LOCK, REDISSON_UNLOCK];

@@ -1,0 +1,49 @@
+//! The measurements: each answers one question, in one file or folder.
+
+mod cost;
+mod handovers;
+mod instructions;
+mod lease_end;
+mod memory;
+mod overhead;
+pub mod packages;
+mod profile;
+mod throughput;
+mod waking;
+
+use crate::section::{Effort, Section};
+
+type Measure = fn(Effort) -> Section;
+
+/// A question, by the name of the section that answers it.
+pub struct Question {
+    pub name: &'static str,
+    pub text: &'static str,
+    pub measure: Measure,
+}
+
+const fn asks(name: &'static str, text: &'static str, measure: Measure) -> Question {
+    Question { name, text, measure }
+}
+
+/// Every section, in the order of the report.
+pub const SECTIONS: [Question; 10] = [
+    asks("instructions", "What does the server do for a lock that nobody else wants?", instructions::measure),
+    asks("throughput", "How many uncontended locks are taken and given back in a second?", throughput::measure),
+    asks("handovers", "How often does a contended lock change hands in a second?", handovers::measure),
+    asks("waking", "How long does a released lock wait for the next client, and is that fair?", waking::measure),
+    asks("packages", "How do the packages compare as they are published?", packages::measure),
+    asks("lease_end", "How late does the next client get a lock whose lease has ended?", lease_end::measure),
+    asks("cost", "How many round trips and server commands does a contended lock take?", cost::measure),
+    asks("overhead", "What does the module cost commands that are not its own?", overhead::measure),
+    asks("memory", "How much memory do a held lock and a waiter take?", memory::measure),
+    asks(
+        "profile",
+        "On whose account are the instructions: the server's, its API's or the module's?",
+        profile::measure,
+    ),
+];
+
+pub fn names() -> Vec<&'static str> {
+    SECTIONS.iter().map(|question| question.name).collect()
+}
