@@ -44,8 +44,8 @@ pub fn grant(key: &mut Key<'_>, kind: Kind, owner: Text<'_>, lease_end: Option<U
 /// Gives `owner` that many holds, and the lease a new end where there is one. The key is empty or holds this lock.
 pub fn set_holds(key: &mut Key<'_>, owner: Text<'_>, holds: i64, lease_end: Option<UnixMs>) {
     let holds = format_integer(holds, |digits| OwnedText::new(key.ctx, digits));
-    key.set_field(owner, *holds);
-    replicate_hset(key, owner, *holds);
+    key.set_field(owner, holds.text());
+    replicate_hset(key, owner, holds.text());
     if let Some(end) = lease_end {
         key.set_expiry(end);
         replicate_pexpireat(key, end);

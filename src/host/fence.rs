@@ -35,6 +35,6 @@ fn draw(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<i64, Refusal> {
     alarm::set();
     let mut counter = Key::open(ctx, counter, Mode::Write);
     let token = request.draw(&lock.read()?, counter.integer()?, clock::now_us())?;
-    format_integer(token, |digits| effect::set_counter(&mut counter, *OwnedText::new(ctx, digits)));
+    format_integer(token, |digits| effect::set_counter(&mut counter, OwnedText::new(ctx, digits).text()));
     Ok(token)
 }

@@ -78,7 +78,7 @@ pub fn end_session(key: &Key<'_>) {
 fn hand_over(key: &mut Key<'_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
     let Some(grant) = state::with(|state| state.room.serve_first(queue)) else { return false };
     let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
-    effect::grant(key, grant.claim.kind, *OwnedText::new(key.ctx, &grant.claim.owner), lease_end);
+    effect::grant(key, grant.claim.kind, OwnedText::new(key.ctx, &grant.claim.owner).text(), lease_end);
     state::with(|state| {
         state.stats.handed_over(cause, now.saturating_sub(grant.since));
         state.room.review_after(queue, lease_end);
@@ -95,8 +95,8 @@ fn give_back(key: &mut Key<'_>, id: SessionId, now: UnixMs) {
     let owner = OwnedText::new(key.ctx, &owner);
     let lease_end = Some(lease.from_now(now));
     match kind {
-        Kind::Mutex => effect::grant(key, kind, *owner, lease_end),
-        Kind::Reentrant => effect::set_holds(key, *owner, holds, lease_end),
+        Kind::Mutex => effect::grant(key, kind, owner.text(), lease_end),
+        Kind::Reentrant => effect::set_holds(key, owner.text(), holds, lease_end),
     }
     let queue = Remembered::of(key).and_then(|remembered| remembered.queue);
     state::with(|state| {

@@ -191,7 +191,7 @@ impl<'c> Key<'c> {
             return None;
         }
         // SAFETY: the server made this string for us.
-        parse_integer(unsafe { OwnedText::adopt(self.ctx, value) }.bytes())
+        parse_integer(unsafe { OwnedText::adopt(self.ctx, value) }.text().bytes())
     }
 
     /// The last field that a scan of the Hash comes upon.

@@ -107,19 +107,19 @@ fn review(ctx: Context<'_>, queue: QueueId, now: UnixMs) {
     ctx.select_db(db);
     let name = OwnedText::new(ctx, &key);
     let later = now.saturating_add(RETRY_MS);
-    if !permission::slot_is_ours(ctx, *name) {
+    if !permission::slot_is_ours(ctx, name.text()) {
         // The server tells the waiters itself if the slot is gone for good.
         return state::with(|state| state.room.review_at(queue, later));
     }
-    let looked = Key::open(ctx, *name, Mode::Write);
+    let looked = Key::open(ctx, name.text(), Mode::Write);
     if !looked.is_empty() {
         // An expired key that the server still shows is looked at again in a moment.
         let end = looked.expiry().map(|end| end.max(now));
         return state::with(|state| state.room.review_after(queue, end));
     }
     drop(looked);
-    if !permission::write_is_welcome(ctx, *name, None) {
+    if !permission::write_is_welcome(ctx, name.text(), None) {
         return state::with(|state| state.room.review_at(queue, later));
     }
-    handover::serve(&mut Key::open(ctx, *name, Mode::Write), now);
+    handover::serve(&mut Key::open(ctx, name.text(), Mode::Write), now);
 }

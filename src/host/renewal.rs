@@ -25,14 +25,16 @@ pub fn carry_out(ctx: Context<'_>, id: SessionId, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     ctx.select_db(session.db);
     let name = OwnedText::new(ctx, &session.key);
-    if matches!(fate(&session, &Key::open(ctx, *name, Mode::Read)), Fate::Lost) {
+    if matches!(fate(&session, &Key::open(ctx, name.text(), Mode::Read)), Fate::Lost) {
         return state::with(|state| state.sessions.end(session.db, &session.key));
     }
-    if !permission::slot_is_ours(ctx, *name) || !permission::write_is_welcome(ctx, *name, Some(session.kind)) {
+    if !permission::slot_is_ours(ctx, name.text())
+        || !permission::write_is_welcome(ctx, name.text(), Some(session.kind))
+    {
         let later = session.lease.retry_from(now);
         return state::with(|state| state.sessions.renew_at(id, later));
     }
-    let mut key = Key::open(ctx, *name, Mode::Write);
+    let mut key = Key::open(ctx, name.text(), Mode::Write);
     match fate(&session, &key) {
         Fate::Kept(lease_end) => renew(&mut key, id, &session, lease_end, now),
         Fate::Free => handover::serve(&mut key, now),

@@ -16,13 +16,15 @@ pub fn carry_out(ctx: Context<'_>, id: TakeBackId, now: UnixMs) {
     let Some(take_back) = state::with(|state| state.take_backs.get(id).cloned()) else { return };
     ctx.select_db(take_back.db);
     let name = OwnedText::new(ctx, &take_back.key);
-    if !is_theirs(&take_back, &Key::open(ctx, *name, Mode::Read)) {
+    if !is_theirs(&take_back, &Key::open(ctx, name.text(), Mode::Read)) {
         return state::with(|state| _ = state.take_backs.remove(id));
     }
-    if !permission::slot_is_ours(ctx, *name) || !permission::write_is_welcome(ctx, *name, Some(take_back.kind)) {
+    if !permission::slot_is_ours(ctx, name.text())
+        || !permission::write_is_welcome(ctx, name.text(), Some(take_back.kind))
+    {
         return state::with(|state| state.take_backs.put_off(id, now.saturating_add(RETRY_MS)));
     }
-    carry_out_on(&mut Key::open(ctx, *name, Mode::Write), id, now);
+    carry_out_on(&mut Key::open(ctx, name.text(), Mode::Write), id, now);
 }
 
 /// Takes back the lock of this key, which may be written now.

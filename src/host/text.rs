@@ -1,7 +1,6 @@
 //! The server's strings.
 
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::{ptr, slice};
 
 use redis_module::raw;
@@ -62,19 +61,16 @@ impl<'c> OwnedText<'c> {
         // SAFETY: by contract the string lives until `drop`.
         Self { ctx, text: unsafe { Text::new(raw) } }
     }
-}
 
-impl<'c> Deref for OwnedText<'c> {
-    type Target = Text<'c>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.text
+    /// The string, for as long as it is not given back.
+    pub fn text(&self) -> Text<'_> {
+        self.text
     }
 }
 
 impl Drop for OwnedText<'_> {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, freed once; the server counts references if it has kept it.
+        // SAFETY: made for us (see `adopt`), freed once; the server counts references if it has kept it.
         unsafe { api!(RedisModule_FreeString(self.ctx.raw(), self.text.raw)) }
     }
 }
