@@ -1,6 +1,9 @@
 //! The re-entrant lock: holds up and down, its Hash layout, and how it and the mutex exclude each other.
 
-use support::{Client, Reply, Server, eventually, field, remaining_ms};
+use std::thread;
+use std::time::Duration;
+
+use support::{Client, Reply, Server, Waiter, eventually, field, remaining_ms};
 
 /// Counts that are no hold count: the layout is the plain decimal number of at least 1.
 const NO_COUNTS: [&str; 12] =
@@ -176,6 +179,50 @@ fn a_hash_stored_as_a_table_is_read_like_a_listpack() {
     assert_eq!(alice.run("LOCK.REENTER door alice").code(), "WRONGTYPE");
     assert_eq!(alice.run("HDEL door bob"), 1);
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 1);
+}
+
+/// The time-out of the only field of a lock, which is no lease of ours, but frees it all the same. The server is left
+/// alone meanwhile: a command would have it do what it has put off.
+#[test]
+fn a_hold_whose_field_lapses_goes_to_who_waits() {
+    for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
+        let server = Server::start();
+        let mut alice = server.client();
+        if !server.flavour().has_field_expiry() {
+            return;
+        }
+        assert_eq!(alice.run("LOCK.REENTER door alice PX 600000"), 1);
+        let mut bob = Waiter::start(&server, &format!("{take} door bob BLOCK 0"));
+        assert_eq!(alice.run("HPEXPIRE door 100 FIELDS 1 alice").items(), [Reply::Int(1)]);
+        assert_eq!(bob.reply(), 1, "{take}");
+        assert_eq!(field(&mut alice, "door", "owner"), "bob");
+        assert_eq!(alice.pttl("door"), -1, "nothing is left of the lease of before");
+        assert_eq!(alice.run("LOCK.RELEASE door alice").code(), "NOTOWNER");
+    }
+}
+
+#[test]
+fn a_hold_whose_field_has_lapsed_is_no_ones() {
+    let server = Server::start();
+    let mut alice = server.client();
+    if !server.flavour().has_field_expiry() {
+        return;
+    }
+    for line in [
+        "LOCK.REENTER door alice",
+        "LOCK.RELEASE door alice",
+        "LOCK.EXTEND door alice PX 9000",
+        "LOCK.REENTER door bob",
+    ] {
+        assert_eq!(alice.run("LOCK.REENTER door alice PX 600000"), 1);
+        assert_eq!(alice.run("HPEXPIRE door 1 FIELDS 1 alice").items(), [Reply::Int(1)]);
+        thread::sleep(Duration::from_millis(5));
+        // Until the server drops the field the Hash is no lock; then it is a free one.
+        let reply = alice.run(line);
+        let granted = line.starts_with("LOCK.REENTER") && reply == 1;
+        assert!(granted || ["WRONGTYPE", "NOTHELD"].contains(&reply.code()), "{line}: {reply:?}");
+        alice.run("DEL door");
+    }
 }
 
 /// Every command on a Hash of another layout is WRONGTYPE and leaves the key alone.

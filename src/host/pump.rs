@@ -5,7 +5,7 @@
 //! at the key and does what the key calls for, so an event too many costs a look and nothing else.
 
 use std::ffi::c_void;
-use std::ptr;
+use std::{mem, ptr};
 
 use redis_module::raw;
 
@@ -30,23 +30,27 @@ const BATCH: usize = 1000;
 /// When to try again what the server does not allow now, in milliseconds.
 pub const RETRY_MS: i64 = 20;
 
-/// Has the pump run as soon as the server can: behind the command that is running, else in the next loop round.
+/// Has the pump run as soon as the server can: behind the command that is running, else in the next loop round. The alarm
+/// is set even so: Redis 8 leaves a job that was queued while it drops fields of a Hash until the next command comes.
 pub fn queue(ctx: Context<'_>) {
     if has_api!(RedisModule_AddPostNotificationJob) {
-        if state::with(|state| std::mem::replace(&mut state.pump_queued, true)) {
-            return;
-        }
-        // SAFETY: the callback has the signature the API asks for and gets no data.
-        let answer = unsafe {
-            let nothing = ptr::null_mut();
-            api!(RedisModule_AddPostNotificationJob(ctx.raw(), Some(on_job), nothing, Some(on_job_freed)))
-        };
-        if answer == raw::REDISMODULE_OK as i32 {
-            return;
-        }
-        state::with(|state| state.pump_queued = false);
+        queue_job(ctx);
     }
     alarm::set();
+}
+
+fn queue_job(ctx: Context<'_>) {
+    if state::with(|state| mem::replace(&mut state.pump_queued, true)) {
+        return;
+    }
+    // SAFETY: the callback has the signature the API asks for and gets no data.
+    let answer = unsafe {
+        let nothing = ptr::null_mut();
+        api!(RedisModule_AddPostNotificationJob(ctx.raw(), Some(on_job), nothing, Some(on_job_freed)))
+    };
+    if answer != raw::REDISMODULE_OK as i32 {
+        state::with(|state| state.pump_queued = false);
+    }
 }
 
 unsafe extern "C" fn on_job(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {

@@ -33,4 +33,9 @@ impl Flavour {
     pub fn has_post_notification_jobs(self) -> bool {
         self.at_least((7, 2), (7, 2))
     }
+
+    /// Whether a field of a Hash can have a time-out of its own.
+    pub fn has_field_expiry(self) -> bool {
+        self.at_least((7, 4), (9, 0))
+    }
 }
