@@ -143,6 +143,14 @@ fn a_module_that_was_loaded_before_hears_of_every_write() {
 }
 
 #[test]
+fn a_module_hears_of_every_write_where_the_server_does_not_say_that_it_is_there() {
+    let module = listener_module();
+    let lines = [module.path(), module_under_test()].map(|path| loadmodule(&path)).join("\n");
+    let server = Setup::new().without_module().config("rename-command INFO \"\"").config(&lines).start();
+    hears_everything(&server, listener(&server));
+}
+
+#[test]
 fn a_module_that_was_loaded_afterwards_hears_of_every_write() {
     let module = listener_module();
     let server = Setup::new().config(&loadmodule(&module.path())).start();

@@ -17,9 +17,9 @@ use super::state;
 /// Modules that are part of a server (Redis 8, Valkey 9) and listen to no keys.
 const BUNDLED: [&[u8]; 2] = [b"vectorset", b"lua"];
 
-/// Looks which modules are there already, when this one is loaded.
+/// Looks which modules are there already, when this one is loaded. If the server does not say, somebody may listen.
 pub fn look_for_modules(ctx: Context<'_>) {
-    let listed = modules(ctx);
+    let Some(listed) = modules(ctx) else { return state::with(|state| state.other_modules = true) };
     let names = listed.split(|&byte| byte == b'\n').filter_map(|line| {
         let description = line.strip_prefix(b"module:name=")?;
         description.split(|&byte| byte == b',').next()
@@ -35,18 +35,18 @@ fn welcome(module: &[u8]) {
     }
 }
 
-/// The server's list of modules, as INFO shows it.
-fn modules(ctx: Context<'_>) -> Vec<u8> {
+/// The server's list of modules, as INFO shows it. `None` where the configuration has taken INFO away.
+fn modules(ctx: Context<'_>) -> Option<Vec<u8>> {
     // SAFETY: "c" takes a C string; the reply, if there is one, is ours to read and to free, once, and its text is copied
     // before that.
     unsafe {
         let reply = api!(RedisModule_Call(ctx.raw(), c"INFO".as_ptr(), c"c".as_ptr(), c"modules".as_ptr()));
         if reply.is_null() {
-            return Vec::new();
+            return None;
         }
         let mut len = 0;
         let start = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
-        let text = if start.is_null() { &[] } else { slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec();
+        let text = (!start.is_null()).then(|| slice::from_raw_parts(start.cast::<u8>(), len).to_vec());
         api!(RedisModule_FreeCallReply(reply));
         text
     }
