@@ -149,6 +149,28 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again_with_the_locks_in_place
 }
 
 #[test]
+fn loaded_again_it_hears_again_what_happens_to_keys_and_connections() {
+    let server = Server::start();
+    let mut alice = server.client();
+    for round in 0..3 {
+        for free in ["DEL door", "PEXPIRE door 20", "FLUSHALL"] {
+            assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
+            let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+            alice.run(free);
+            assert_eq!(bob.reply(), 1, "{free} in round {round}");
+            assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
+        }
+        let mut carol = server.client();
+        assert_eq!(carol.run("LOCK.REENTER gate carol PX 60000 SESSION"), 1);
+        drop(carol);
+        eventually("the session ends with its connection", || alice.run("EXISTS gate") == 0);
+
+        eventually("no timer runs", || alice.run("MODULE UNLOAD lock") == "OK");
+        assert_eq!(alice.call(&["MODULE", "LOAD", &path_of_the_module()]), "OK", "round {round}");
+    }
+}
+
+#[test]
 fn it_cannot_be_unloaded_while_somebody_waits() {
     let server = Server::start();
     let mut alice = server.client();

@@ -1,6 +1,6 @@
 //! The mutex: taking it, contention, the same token again, giving it up, and what stands in the keyspace meanwhile.
 
-use support::{Protocol, Reply, Server, Setup, eventually, field, held_with_a_waiter, remaining_ms};
+use support::{Client, Protocol, Reply, Server, Setup, Waiter, eventually, field, held_with_a_waiter, remaining_ms};
 
 /// Any bytes: a line break, a NUL and what is not UTF-8.
 const BINARY: &[u8] = b"\x00\r\n\xff\xfe $-1 \x00";
@@ -222,6 +222,45 @@ fn keys_and_tokens_are_any_bytes() {
         }
     }
     assert_eq!(alice.run("DBSIZE"), 0);
+}
+
+/// What LOCK.INFO, GET and PTTL say of a mutex on `door`.
+#[track_caller]
+fn assert_held(client: &mut Client, token: &[u8], lease_ms: Option<i64>) {
+    assert_eq!(field(client, "door", "owner"), Reply::Text(token.to_vec()));
+    assert_eq!(client.run("GET door"), Reply::Text(token.to_vec()));
+    match lease_ms {
+        Some(ms) => assert!((1..=ms).contains(&remaining_ms(client, "door"))),
+        None => assert_eq!(client.pttl("door"), -1),
+    }
+}
+
+/// Servers keep short values otherwise than long ones, with the limits at 44 bytes and thereabouts.
+#[test]
+fn tokens_of_every_length_are_granted_handed_over_and_released() {
+    let server = Server::start();
+    let mut alice = server.client();
+    for length in [1, 20, 43, 44, 45, 63, 64, 65, 127, 128, 1024] {
+        // Digits, because the server has a form of its own for integers.
+        for bytes in [[0, 0xFF, b'\n'], [b'7', b'8', b'9']] {
+            let [first, second, third] = bytes.map(|byte| vec![byte; length]);
+            let waits = |args: &[&[u8]]| Waiter::start_on(&server, server.client(), args);
+            assert_eq!(alice.call(&[b"LOCK.ACQUIRE".as_slice(), b"door", &first, b"PX", b"60000"]), 1);
+            assert_held(&mut alice, &first, Some(60_000));
+            // One without a lease over one with, then the other way round.
+            let mut bob = waits(&[b"LOCK.ACQUIRE", b"door", &second, b"BLOCK", b"0"]);
+            let mut carol = waits(&[b"LOCK.ACQUIRE", b"door", &third, b"PX", b"90000", b"BLOCK", b"0"]);
+            assert_eq!(alice.call(&[b"LOCK.RELEASE".as_slice(), b"door", &first]), 0, "{length} bytes");
+            assert_eq!(bob.reply(), 1);
+            assert_held(&mut alice, &second, None);
+            assert_eq!(alice.call(&[b"LOCK.RELEASE".as_slice(), b"door", &first]).code(), "NOTOWNER");
+            assert_eq!(alice.call(&[b"LOCK.RELEASE".as_slice(), b"door", &second]), 0, "{length} bytes");
+            assert_eq!(carol.reply(), 1);
+            assert_held(&mut alice, &third, Some(90_000));
+            assert_eq!(alice.call(&[b"LOCK.RELEASE".as_slice(), b"door", &third]), 0, "{length} bytes");
+            assert_eq!(alice.run("EXISTS door"), 0);
+        }
+    }
 }
 
 #[test]
