@@ -118,6 +118,30 @@ fn many_other_keys_with_a_lease_do_not_delay_the_hand_over() {
 }
 
 #[test]
+fn a_lease_that_ends_a_millisecond_after_another_is_not_late_for_that() {
+    let _quiet = quiet();
+    let server = Server::start();
+    let mut client = server.client();
+    is_punctual("right after another", 0, 2000, || {
+        (0..20).map(|_| second_lease_ends_once(&server, &mut client)).collect()
+    });
+}
+
+/// How late the second of two locks is granted, whose leases end one after the other.
+fn second_lease_ends_once(server: &Server, client: &mut Client) -> i64 {
+    let end_ms = now_us() / 1000 + 25;
+    let mut waiters = [("door", end_ms), ("gate", end_ms + 1)].map(|(key, end_ms)| {
+        client.ok(&format!("SET {key} holder PXAT {end_ms}"));
+        let line = format!("LOCK.ACQUIRE {key} waiter BLOCK 0");
+        Waiter::send_on(server, server.client(), &support::bytes_of(&line))
+    });
+    waiters.iter_mut().for_each(|waiter| assert_eq!(waiter.reply_within(Duration::from_secs(5)), 1));
+    let granted_us = now_us();
+    assert_eq!(client.run("DEL door gate"), 2);
+    granted_us - (end_ms + 1) * 1000
+}
+
+#[test]
 fn a_renewed_lease_ends_when_it_then_ends() {
     let _quiet = quiet();
     let server = Server::start();

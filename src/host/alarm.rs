@@ -27,7 +27,7 @@ pub struct Alarm {
     clock: Option<Clock>,
     /// When the descriptor becomes readable.
     set_to: Option<UnixMs>,
-    /// A server timer of zero length is under way.
+    /// A server timer of zero length is under way, or running.
     ringing: bool,
 }
 
@@ -110,13 +110,12 @@ pub fn set_for(time: Option<UnixMs>) {
 pub fn ring() {
     let ctx = state::with(|state| {
         let alarm = &mut state.alarm;
-        if mem::replace(&mut alarm.ringing, true) {
-            return None;
+        if alarm.set_to.replace(0) != Some(0) {
+            // Ends a sleep that the loop may have decided on already.
+            set_descriptor(alarm.clock.as_ref(), 0);
         }
-        // Ends a sleep that the loop may have decided on already.
-        alarm.set_to = Some(0);
-        set_descriptor(alarm.clock.as_ref(), 0);
-        alarm.clock.as_ref().map(|clock| clock.ctx)
+        // A timer that is set while one runs would come a millisecond later; then the descriptor rings anew.
+        if mem::replace(&mut alarm.ringing, true) { None } else { alarm.clock.as_ref().map(|clock| clock.ctx) }
     });
     if let Some(ctx) = ctx {
         // SAFETY: the context is our own; the callback has the signature the API asks for and gets no data. The server
@@ -153,9 +152,9 @@ unsafe extern "C" fn on_readable(fd: c_int, _data: *mut c_void, _mask: c_int) {
 
 unsafe extern "C" fn on_ring(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     guard("timer", (), || {
-        state::with(|state| state.alarm.ringing = false);
         events::stop_watching_loop();
         // SAFETY: the server's own context for this callback.
         pump::run(unsafe { Context::new(ctx) });
     });
+    guard("timer", (), || state::with(|state| state.alarm.ringing = false));
 }
