@@ -2,21 +2,13 @@
 //! token holds the lock again.
 
 use support::parallel::for_each;
-use support::sessions::{is_connected, is_renewed, runs_out, session_of};
+use support::sessions::{in_session, is_connected, is_renewed, runs_out, session_of};
 use support::{Client, OBSERVATION, Server, Waiter, eventually, field, info_lock, never_within};
 
 const LEASE_MS: i64 = 150;
 
 /// How a mutex and a re-entrant lock are taken, and the same lock made by a foreign write.
 const KINDS: [(&str, &str); 2] = [("LOCK.ACQUIRE", "SET door alice"), ("LOCK.REENTER", "HSET door alice 1")];
-
-#[track_caller]
-fn in_session(take: &str) -> (Server, Client) {
-    let server = Server::start();
-    let mut alice = server.client();
-    assert_eq!(alice.run(&format!("{take} door alice PX {LEASE_MS} SESSION")), 1);
-    (server, alice)
-}
 
 /// Puts the lock there in one step, with a lease.
 #[track_caller]
@@ -41,7 +33,7 @@ fn closes_and_releases_nothing(control: &mut Client, alice: Client) {
 fn ends_with(cases: &[&[&str]]) {
     let cases: Vec<_> = cases.iter().flat_map(|lines| KINDS.map(|kind| (*lines, kind))).collect();
     for_each(&cases, |(lines, (take, make))| {
-        let (server, alice) = in_session(take);
+        let (server, alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         is_renewed(&mut control, "door");
         // On a connection of their own: MOVE leaves it in another database on servers without valkey-io/valkey#4024.
@@ -63,7 +55,7 @@ fn ends_with(cases: &[&[&str]]) {
 #[test]
 fn control_a_lock_that_looks_the_same_is_the_sessions() {
     for_each(&KINDS, |(take, make)| {
-        let (server, alice) = in_session(take);
+        let (server, alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         put(&mut control, make);
         is_renewed(&mut control, "door");
@@ -75,7 +67,7 @@ fn control_a_lock_that_looks_the_same_is_the_sessions() {
 #[test]
 fn del_unlink_and_getdel() {
     ends_with(&[&["DEL door"], &["UNLINK door"], &["EVAL return{redis.call('del','door')} 0"]]);
-    let (server, alice) = in_session("LOCK.ACQUIRE");
+    let (server, alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
     let mut control = server.client();
     assert_eq!(control.run("GETDEL door"), "alice");
     put(&mut control, "SET door alice");
@@ -96,7 +88,7 @@ fn flush_and_swap() {
 
 #[test]
 fn eviction() {
-    let (server, alice) = in_session("LOCK.ACQUIRE");
+    let (server, alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
     let mut control = server.client();
     control.ok("CONFIG SET maxmemory-policy allkeys-random");
     control.ok("CONFIG SET maxmemory 1");
@@ -111,7 +103,7 @@ fn eviction() {
 #[test]
 fn the_last_release_by_whichever_connection() {
     for_each(&KINDS, |(take, make)| {
-        let (server, alice) = in_session(take);
+        let (server, alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         is_renewed(&mut control, "door");
         assert_eq!(control.run("LOCK.RELEASE door alice"), 0);
@@ -126,7 +118,7 @@ fn the_last_release_by_whichever_connection() {
 #[test]
 fn a_new_grant_to_the_same_token_without_session() {
     for_each(&KINDS, |(take, _)| {
-        let (server, mut alice) = in_session(take);
+        let (server, mut alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         is_renewed(&mut control, "door");
         assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
@@ -139,7 +131,7 @@ fn a_new_grant_to_the_same_token_without_session() {
 
 #[test]
 fn a_new_grant_after_waiting_to_the_same_token_without_session() {
-    let (server, alice) = in_session("LOCK.ACQUIRE");
+    let (server, alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
     let mut control = server.client();
     let line = format!("LOCK.ACQUIRE door alice NX PX {} BLOCK 0", 2 * LEASE_MS);
     let mut again = Waiter::start(&server, &line);
@@ -156,7 +148,7 @@ fn a_hand_over() {
     let ways = ["LOCK.RELEASE door alice", "DEL door", "FLUSHALL"];
     let cases: Vec<_> = ways.iter().flat_map(|free| KINDS.map(|(take, _)| (free, take))).collect();
     for_each(&cases, |(free, take)| {
-        let (server, alice) = in_session(take);
+        let (server, alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         let mut bob = Waiter::start(&server, &format!("{take} door bob PX {} BLOCK 0", 2 * LEASE_MS));
         is_renewed(&mut control, "door");
@@ -174,7 +166,7 @@ fn a_foreign_write_over_it() {
     let writes = ["SET door bob", "COPY bobs door REPLACE", "RENAME bobs door"];
     let cases: Vec<_> = writes.iter().flat_map(|write| KINDS.map(|(take, _)| (write, take))).collect();
     for_each(&cases, |(write, take)| {
-        let (server, alice) = in_session(take);
+        let (server, alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         control.ok("SET bobs bob");
         is_renewed(&mut control, "door");
@@ -205,7 +197,7 @@ fn a_foreign_write_over_it_just_before_the_connection_closes() {
 #[test]
 fn persist_is_left_alone() {
     for_each(&KINDS, |(take, _)| {
-        let (server, alice) = in_session(take);
+        let (server, alice) = in_session(take, LEASE_MS);
         let mut control = server.client();
         is_renewed(&mut control, "door");
         assert_eq!(control.run("PERSIST door"), 1);
@@ -218,7 +210,7 @@ fn persist_is_left_alone() {
 
 #[test]
 fn a_longer_lease_is_left_alone() {
-    let (server, _alice) = in_session("LOCK.ACQUIRE");
+    let (server, _alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
     let mut control = server.client();
     is_renewed(&mut control, "door");
     assert_eq!(control.run("PEXPIRE door 600000"), 1);

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use support::sessions::{is_connected, is_renewed, session_of};
-use support::{Client, Reply, Server, Waiter, eventually, field, info_lock, remaining_ms};
+use support::sessions::{in_session, is_connected, is_renewed, session_of};
+use support::{Reply, Server, Waiter, eventually, field, info_lock, remaining_ms};
 
 /// Short enough to see many of them, long enough for a machine that is busy.
 const LEASE_MS: i64 = 150;
@@ -11,15 +11,6 @@ const LEASE_MS: i64 = 150;
 const TAKE: [&str; 2] = ["LOCK.ACQUIRE", "LOCK.REENTER"];
 
 const NO_SESSION: [i64; 0] = [];
-
-/// A server where `alice` holds `door` in a session with a short lease.
-#[track_caller]
-fn in_session(take: &str) -> (Server, Client) {
-    let server = Server::start();
-    let mut alice = server.client();
-    assert_eq!(alice.run(&format!("{take} door alice PX {LEASE_MS} SESSION")), 1);
-    (server, alice)
-}
 
 /// Many leases long the lock is `alice`'s, and whoever waits is not served.
 #[track_caller]
@@ -40,14 +31,14 @@ fn is_held_for_many_leases(server: &Server) {
 #[test]
 fn the_lease_is_renewed_while_the_connection_is_open() {
     for take in TAKE {
-        let (server, _alice) = in_session(take);
+        let (server, _alice) = in_session(take, LEASE_MS);
         is_held_for_many_leases(&server);
     }
 }
 
 #[test]
 fn the_lease_is_renewed_with_all_holds() {
-    let (server, mut alice) = in_session("LOCK.REENTER");
+    let (server, mut alice) = in_session("LOCK.REENTER", LEASE_MS);
     for holds in 2..=4 {
         assert_eq!(alice.run("LOCK.REENTER door alice"), holds);
     }
@@ -150,7 +141,7 @@ fn a_session_may_begin_with_a_repeat() {
 
 #[test]
 fn a_repeat_without_session_changes_nothing() {
-    let (server, alice) = in_session("LOCK.ACQUIRE");
+    let (server, alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
     let mut other = server.client();
     assert_eq!(other.run("LOCK.ACQUIRE door alice PX 10"), 1);
     assert_eq!(other.run("LOCK.ACQUIRE door alice"), 1);
@@ -162,7 +153,7 @@ fn a_repeat_without_session_changes_nothing() {
 
 #[test]
 fn the_connection_that_only_repeats_may_close() {
-    let (server, mut alice) = in_session("LOCK.ACQUIRE");
+    let (server, mut alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
     let mut other = server.client();
     let id = other.id();
     assert_eq!(other.run("LOCK.ACQUIRE door alice PX 10"), 1);

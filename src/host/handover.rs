@@ -98,6 +98,11 @@ fn give_back(key: &mut Key<'_>, id: SessionId, now: UnixMs) {
         Kind::Mutex => effect::grant(key, kind, owner.text(), lease_end),
         Kind::Reentrant => effect::set_holds(key, owner.text(), holds, lease_end),
     }
+    renew_later(key, id, lease_end, now);
+}
+
+/// The session goes on with a lease that ends then: it is renewed in time, and who waits is served should it end.
+pub fn renew_later(key: &Key<'_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
     let queue = Remembered::of(key).and_then(|remembered| remembered.queue);
     state::with(|state| {
         state.sessions.renew_later(id, now);

@@ -5,7 +5,6 @@ use super::effect;
 use super::handover;
 use super::key::{Key, Mode};
 use super::permission;
-use super::remembered::Remembered;
 use super::state;
 use super::text::OwnedText;
 use crate::core::{LeaseEnd, Lock, Session, SessionId, UnixMs};
@@ -58,12 +57,5 @@ fn renew(key: &mut Key<'_>, id: SessionId, session: &Session, lease_end: Option<
     if lease_end.is_some_and(|end| end < renewed) {
         effect::set_lease(key, renewed);
     }
-    let queue = Remembered::of(key).and_then(|remembered| remembered.queue);
-    let lease_end = key.expiry();
-    state::with(|state| {
-        state.sessions.renew_later(id, now);
-        if let Some(queue) = queue {
-            state.room.review_after(queue, lease_end);
-        }
-    });
+    handover::renew_later(key, id, key.expiry(), now);
 }
