@@ -1,23 +1,17 @@
-//! Runs what the documentation shows besides sessions: shell commands, configuration, Python and SQL. No block is shown
-//! in a language that nothing runs.
+//! Runs what the documentation shows besides sessions: shell commands, configuration, Python, SQL and, where
+//! its packages are installed, JavaScript. No block is shown in a language that nothing runs.
 
 #[path = "documents/blocks.rs"]
 mod blocks;
 
 use std::fs;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use blocks::{Block, all_blocks, every_block};
-use support::{Server, Setup, repository};
-
-/// Runs a Python program; its output, or what went wrong.
-fn python(program: &str) -> Result<String, String> {
-    let python = repository().join(".tools/venv/bin/python");
-    assert!(python.exists(), "no {}: run `scripts/setup test` first", python.display());
-    let output = Command::new(python).args(["-c", program]).output().expect("a Python that runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-}
+use support::parallel::for_each;
+use support::python::interpreter;
+use support::{Client, Server, Setup, eventually, info_lock, repository, waiters_of};
 
 fn place(block: &Block) -> String {
     format!("{}, line {}", block.document, block.first)
@@ -26,7 +20,7 @@ fn place(block: &Block) -> String {
 #[test]
 fn every_block_is_in_a_language_that_is_run_or_is_plain_text() {
     // Sessions, which are marked redis, are played in tests/documents.rs.
-    let known = ["redis", "sh", "conf", "python", "sql", "text"];
+    let known = ["redis", "sh", "conf", "python", "javascript", "sql", "text"];
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", place(&block), block.language);
     }
@@ -63,18 +57,128 @@ fn every_configuration_is_taken_by_the_server() {
     }
 }
 
-#[test]
-fn the_python_program_takes_and_releases_the_lock() {
-    let blocks = every_block("python");
-    assert!(!blocks.is_empty());
-    for block in blocks {
-        let server = Server::start();
-        let program = block.lines.join("\n");
-        let here = program.replace("port=6379", &format!("port={}", server.port()));
-        assert_ne!(here, program, "{}: it names the port", place(&block));
-        assert_eq!(python(&here), Ok("the door is ours\n".to_owned()), "{}", place(&block));
-        assert_eq!(server.client().run("EXISTS door"), 0, "{}", place(&block));
+/// A program that takes `door`, says so, and leaves nothing behind.
+struct Program {
+    block: Block,
+    interpreter: PathBuf,
+    words: &'static [&'static str],
+}
+
+impl Program {
+    /// Those of the documentation in languages that run here.
+    fn all() -> Vec<Self> {
+        let in_python = every_block("python");
+        assert!(!in_python.is_empty());
+        let in_node = every_block("javascript");
+        let python = |block| Self { block, interpreter: interpreter(), words: &["-c"] };
+        let node = |block| Self { block, interpreter: "node".into(), words: &["--input-type=module", "--eval"] };
+        // What Node.js needs comes with the benchmark's packages, so `scripts/setup bench` is what makes these run.
+        let with_node = repository().join(NODE_PACKAGES).exists();
+        if !with_node {
+            eprintln!("no {NODE_PACKAGES}: JavaScript is not run before `scripts/setup bench`");
+        }
+        let nodes = in_node.into_iter().filter(|_| with_node).map(node);
+        in_python.into_iter().map(python).chain(nodes).collect()
     }
+
+    fn place(&self) -> String {
+        place(&self.block)
+    }
+
+    /// Starts it against a server, with waits that are a twentieth of those that the document shows.
+    fn start(&self, server: &Server) -> Child {
+        let shown = self.block.lines.join("\n");
+        let here = shown.replace("6379", &server.port().to_string());
+        assert_ne!(here, shown, "{}: it names the port", self.place());
+        let sooner = here.replace("2000", "100");
+        assert_ne!(sooner, here, "{}: it waits in slices", self.place());
+        Command::new(&self.interpreter)
+            .args(self.words)
+            .arg(sooner)
+            .current_dir(repository().join("bench/peers"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a program that starts")
+    }
+
+    /// Whether it cleans up by RELEASE, as all do that do not close a session.
+    fn releases(&self) -> bool {
+        self.block.lines.iter().any(|line| line.contains("LOCK.RELEASE"))
+    }
+}
+
+const NODE_PACKAGES: &str = "bench/peers/node_modules/ioredis";
+
+/// What a program that ended well has said, or what went wrong.
+fn said(program: Child) -> Result<String, String> {
+    let output = program.wait_with_output().expect("a program that ends");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// How many RELEASE the server has run.
+fn releases(client: &mut Client) -> usize {
+    let calls = client.info("commandstats", "cmdstat_lock.release");
+    calls.map_or(0, |calls| calls["calls=".len()..].split(',').next().unwrap_or_default().parse().expect("a number"))
+}
+
+#[test]
+fn a_program_takes_and_releases_the_lock() {
+    for_each(&Program::all(), |program| {
+        let server = Server::start();
+        assert_eq!(said(program.start(&server)), Ok("the door is ours\n".to_owned()), "{}", program.place());
+        assert_eq!(server.client().run("EXISTS door"), 0, "{}", program.place());
+    });
+}
+
+#[test]
+fn a_program_waits_for_the_lock_over_several_slices() {
+    for_each(&Program::all(), |program| {
+        let server = Server::start();
+        let mut client = server.client();
+        client.run("LOCK.ACQUIRE door holder PX 60000");
+        let running = program.start(&server);
+        eventually("slices end", || info_lock(&mut client, "timed_out") >= 2);
+        eventually("it waits", || waiters_of(&mut client, "door") == 1);
+        assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(said(running), Ok("the door is ours\n".to_owned()), "{}", program.place());
+        assert_eq!(client.run("EXISTS door"), 0, "{}", program.place());
+    });
+}
+
+#[test]
+fn a_program_that_gives_up_leaves_the_line() {
+    for_each(&Program::all(), |program| {
+        let server = Server::start();
+        let mut client = server.client();
+        client.run("LOCK.ACQUIRE door holder PX 60000");
+        assert_eq!(said(program.start(&server)), Ok(String::new()), "{}", program.place());
+        assert_eq!(releases(&mut client), usize::from(program.releases()), "{}", program.place());
+        assert_eq!(waiters_of(&mut client, "door"), 0, "{}", program.place());
+        assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(client.run("EXISTS door"), 0, "{}", program.place());
+    });
+}
+
+#[test]
+fn a_python_program_that_is_interrupted_leaves_the_line() {
+    let programs: Vec<Program> = Program::all().into_iter().filter(|one| one.block.language == "python").collect();
+    for_each(&programs, |program| {
+        let server = Server::start();
+        let mut client = server.client();
+        client.run("LOCK.ACQUIRE door holder PX 60000");
+        let running = program.start(&server);
+        eventually("it waits", || waiters_of(&mut client, "door") == 1);
+        let interrupt = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+        assert!(interrupt.expect("kill").success());
+        let error = said(running).expect_err("it was interrupted");
+        assert!(error.trim_end().ends_with("KeyboardInterrupt"), "{}: {error}", program.place());
+        assert_eq!(releases(&mut client), usize::from(program.releases()), "{}", program.place());
+        assert_eq!(waiters_of(&mut client, "door"), 0, "{}", program.place());
+        assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(client.run("EXISTS door"), 0, "{}", program.place());
+    });
 }
 
 #[test]
@@ -92,7 +196,10 @@ for token, balance in [(5, 10), (5, 20), (7, 30), (6, 99)]:
 print(db.execute('SELECT balance, fence FROM account').fetchone())",
             block.lines.join(" ")
         );
-        assert_eq!(python(&program), Ok("1\n1\n1\n0\n(30, 7)\n".to_owned()), "{}", place(&block));
+        let mut python = Command::new(interpreter());
+        python.args(["-c", &program]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let python = python.spawn().expect("a Python that runs");
+        assert_eq!(said(python), Ok("1\n1\n1\n0\n(30, 7)\n".to_owned()), "{}", place(&block));
     }
 }
 
