@@ -8,6 +8,9 @@ PORT ?= 6379
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 ARGS ?=
+# How long torture goes on, and what it does; without a seed it chooses one and says which.
+SECONDS ?= 60
+SEED ?=
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 MODULE := $(TARGET)/release/libredis_lock.so
@@ -21,7 +24,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix bench bench-core lint fmt install uninstall clean
+.PHONY: help build run test test-matrix torture bench bench-core lint fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -29,8 +32,8 @@ help: ## list the targets
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
-	@echo '  SERVER=path   another server for run, test and bench'
-	@echo '  ARGS=...      more arguments for cargo test and the benchmarks: ARGS=--short'
+	@echo '  SERVER=path   another server for run, test, torture and bench'
+	@echo '  ARGS=...      more arguments for cargo test, torture and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
 	@scripts/setup build
@@ -51,6 +54,12 @@ test-matrix: ## the same against every supported server, which it fetches into .
 	@scripts/servers
 	cargo build --release --locked
 	@scripts/test matrix $(ARGS)
+
+torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
+	@scripts/setup build
+	cargo build --release --locked
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package torture -- \
+		--seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench

@@ -1,0 +1,152 @@
+//! When all clients have gone: nothing of them is left, and the append-only file says what the server says.
+
+use std::collections::BTreeMap;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::link::Link;
+use crate::world::World;
+
+/// Above the longest lease, and what a long stall just before the end explains.
+const SETTLING: Duration = Duration::from_secs(6);
+/// What a client that has waited leaves in the server's pools, and what buffers take.
+const BYTES_FOR_EACH_CLIENT: i64 = 64 << 10;
+const BYTES_FOR_BUFFERS: i64 = 32 << 20;
+
+/// What keys of one database hold, by name.
+type Snapshot = BTreeMap<(u32, String), (Reply, Reply)>;
+
+/// Makes the checks of the end; None when the server is gone, or something is wrong already.
+pub fn check(world: &World, appends: bool, memory_before: i64, clients: i64) -> Option<()> {
+    let mut link = world.connect(0, false)?;
+    settle(world, &mut link)?;
+    if appends {
+        compare_with_file(world, &mut link)?;
+    }
+    link.run("FLUSHALL");
+    let used = used_memory(&mut link)?;
+    if used > memory_before + clients * BYTES_FOR_EACH_CLIENT + BYTES_FOR_BUFFERS {
+        let text = format!("used_memory is {used}, after {memory_before} before the run, and no key is left");
+        world.court.charge("nothing is left behind", text);
+    }
+    Some(())
+}
+
+/// What INFO says in a field; None when it has no such number.
+pub fn figure(link: &mut Link, section: &str, name: &str) -> Option<i64> {
+    let Reply::Text(text) = link.run(&format!("INFO {section}")) else { return None };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.trim().parse().ok()
+}
+
+pub fn used_memory(link: &mut Link) -> Option<i64> {
+    figure(link, "memory", "used_memory")
+}
+
+/// Nobody waits, no session is open, and every strict lock is free.
+fn settle(world: &World, link: &mut Link) -> Option<()> {
+    let begun = Instant::now();
+    let mut left = what_is_left(world, link)?;
+    while !left.is_empty() {
+        if begun.elapsed() > SETTLING {
+            world.court.charge("nothing is left behind", format!("after all clients have gone there are {left}"));
+            return None;
+        }
+        sleep(Duration::from_millis(50));
+        left = what_is_left(world, link)?;
+    }
+    Some(())
+}
+
+/// In words, empty if there is nothing.
+fn what_is_left(world: &World, link: &mut Link) -> Option<String> {
+    let mut left = Vec::new();
+    for name in ["lock_waiters", "lock_sessions"] {
+        let count = figure(link, "lock", name)?;
+        if count != 0 {
+            left.push(format!("{name}: {count}"));
+        }
+    }
+    for key in world.keys.all().iter().filter(|key| key.is_strict()) {
+        link.send(&[format!("SELECT {}", key.database), format!("LOCK.INFO {}", key.name)])?;
+        link.receive(SETTLING)?;
+        let info = link.receive(SETTLING).filter(|reply| *reply != Reply::Closed)?;
+        if !matches!(info, Reply::List(_)) || info.get("state") != "free" {
+            left.push(format!("{} in database {}: {info:?}", key.name, key.database));
+        }
+    }
+    Some(left.join(", "))
+}
+
+/// The server that loads its file has the same keys as before.
+fn compare_with_file(world: &World, link: &mut Link) -> Option<()> {
+    leave_locks(world, link)?;
+    let before = snapshot(link)?;
+    let loaded = link.run("DEBUG LOADAOF");
+    let after = snapshot(link)?;
+    if loaded != "OK" || before != after {
+        let differs = |(key, value): &(&(u32, String), &(Reply, Reply))| after.get(*key) != Some(*value);
+        let lost: Vec<_> = before.iter().filter(differs).take(5).collect();
+        let text = format!(
+            "DEBUG LOADAOF: {loaded:?}; {} keys before, {} after; different or missing: {lost:?}",
+            before.len(),
+            after.len()
+        );
+        world.court.charge("the append-only file has the same locks", text);
+        return None;
+    }
+    Some(())
+}
+
+/// Locks that are held for long, some of them handed over, so that there is something to compare.
+fn leave_locks(world: &World, link: &mut Link) -> Option<()> {
+    link.run("SELECT 0");
+    let mut other = world.connect(0, false)?;
+    for number in 0..20 {
+        let (first, second) = (world.mint.fresh(), world.mint.fresh());
+        let name = format!("left{number}");
+        let command = if number % 2 == 0 { "LOCK.ACQUIRE" } else { "LOCK.REENTER" };
+        link.run(&format!("{command} {name} {first} PX 600000"));
+        other.send(&[format!("{command} {name} {second} PX {} BLOCK 5000", 700_000 + number)])?;
+        if number % 3 == 0 {
+            link.run(&format!("LOCK.EXTEND {name} {first} PX 900000"));
+        }
+        link.run(&format!("LOCK.RELEASE {name} {first}"));
+        other.receive(SETTLING)?;
+        if number % 4 == 0 {
+            other.run(&format!("LOCK.EXTEND {name} {second} PX 800000"));
+        }
+    }
+    Some(())
+}
+
+/// All keys that do not end soon, with their values and their ends.
+fn snapshot(link: &mut Link) -> Option<Snapshot> {
+    let mut found = Snapshot::new();
+    let soon = support::now_ms() + 60_000;
+    for database in 0..4 {
+        link.run(&format!("SELECT {database}"));
+        let Reply::List(names) = link.run("KEYS *") else { return None };
+        for name in names {
+            let name = name.string();
+            let end = link.run(&format!("PEXPIRETIME {name}"));
+            if end == -1 || matches!(end, Reply::Int(at) if at > soon) {
+                let value = value(link, &name);
+                found.insert((database, name), (value, end));
+            }
+        }
+    }
+    Some(found)
+}
+
+fn value(link: &mut Link, name: &str) -> Reply {
+    match link.run(&format!("TYPE {name}")) {
+        kind if kind == "string" => link.run(&format!("GET {name}")),
+        kind if kind == "hash" => link.run(&format!("HGETALL {name}")),
+        kind if kind == "list" => link.run(&format!("LRANGE {name} 0 -1")),
+        kind => kind,
+    }
+}

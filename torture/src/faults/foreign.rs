@@ -1,0 +1,89 @@
+//! Commands of other clients on rough keys, and keys of others that end by the thousand.
+
+use std::time::Duration;
+
+use support::Reply;
+
+use crate::keys::{Key, WILD};
+use crate::link::Link;
+use crate::world::World;
+
+/// Sends such commands until the run is over.
+pub fn meddle(world: &World, mut random: fastrand::Rng) {
+    let mut links: [Option<Link>; 4] = Default::default();
+    while world.goes_on() {
+        match random.u8(..200) {
+            0 => flush(world, &mut random),
+            1 => run_on(&mut links, world, 0, &[format!("SWAPDB {} {}", WILD[0], WILD[1])]),
+            2..6 => {
+                let database = random.u32(..4);
+                run_on(&mut links, world, database, &volatile(&mut random));
+            }
+            _ => meddle_with_one(world, &mut links, &mut random),
+        }
+        world.figures.fault("foreign commands");
+        world.rest(Duration::from_millis(random.u64(..25)));
+    }
+}
+
+/// On a connection of its own that is in a wild database from the beginning, so that nothing can lead it elsewhere.
+fn flush(world: &World, random: &mut fastrand::Rng) {
+    let database = WILD[random.usize(..WILD.len())];
+    if let Some(mut link) = world.connect(database, false) {
+        link.run("FLUSHDB");
+    }
+}
+
+/// Keys that nobody looks at again and that end soon.
+fn volatile(random: &mut fastrand::Rng) -> Vec<String> {
+    (0..1000).map(|_| format!("SET v{} x PX {}", random.u32(..5000), random.u32(1..400))).collect()
+}
+
+fn meddle_with_one(world: &World, links: &mut [Option<Link>; 4], random: &mut fastrand::Rng) {
+    let key = world.keys.rough(random);
+    let other = world.keys.rough(random);
+    let line = line(key, other, random);
+    run_on(links, world, key.database, std::slice::from_ref(&line));
+    if line.starts_with("MOVE") {
+        // Valkey 8.1 leaves the client in the other database.
+        links[key.database as usize] = None;
+    }
+}
+
+fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
+    let (name, ms) = (&key.name, random.u32(1..60));
+    let to = &other.name;
+    match random.u8(..20) {
+        0..3 => format!("DEL {name}"),
+        3 => format!("UNLINK {name}"),
+        4 => format!("GETDEL {name}"),
+        5 | 6 => format!("PEXPIRE {name} {ms}"),
+        7 => format!("EXPIRE {name} -1"),
+        8 => format!("PEXPIREAT {name} 1"),
+        9 => format!("PERSIST {name}"),
+        10 => format!("SET {name} foreign PX {ms}"),
+        11 => format!("SET {name} foreign NX PX {ms}"),
+        12 => format!("SET {name} foreign"),
+        13 => format!("RPUSH {name} foreign"),
+        14 => format!("HSET {name} foreign value"),
+        15 | 16 => format!("RENAME {name} {to}"),
+        17 => format!("COPY {name} {to} REPLACE"),
+        18 => format!("MOVE {name} {}", WILD[random.usize(..WILD.len())]),
+        _ => format!("GETEX {name} PX {ms}"),
+    }
+}
+
+/// Sends lines in one write and reads what they are answered, whatever it is.
+fn run_on(links: &mut [Option<Link>; 4], world: &World, database: u32, lines: &[String]) {
+    let slot = &mut links[database as usize];
+    let Some(mut link) = slot.take().or_else(|| world.connect(database, false)) else { return };
+    if link.send(lines).is_none() {
+        return;
+    }
+    for _ in lines {
+        if !matches!(link.receive(Duration::from_secs(20)), Some(reply) if reply != Reply::Closed) {
+            return;
+        }
+    }
+    *slot = Some(link);
+}

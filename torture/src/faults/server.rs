@@ -1,0 +1,82 @@
+//! Faults that meet the server as a whole.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::Disturber;
+
+/// A pause ends when the server's loop looks at it, ten times a second at least.
+const PAUSE_NOTICED: Duration = Duration::from_millis(110);
+
+impl Disturber<'_> {
+    /// Mostly short; some are longer than what the module takes for a sign that the world may have changed.
+    fn stall_ms(&mut self) -> u64 {
+        if self.random.u8(..6) == 0 { self.random.u64(900..1500) } else { self.random.u64(20..500) }
+    }
+
+    pub(super) fn stop_process(&mut self) {
+        let stall = Duration::from_millis(self.stall_ms());
+        self.world.fault("SIGSTOP", &format!("SIGSTOP for {stall:?}"));
+        self.process.stop();
+        sleep(stall);
+        self.process.resume();
+    }
+
+    pub(super) fn sleep(&mut self) {
+        let seconds = Duration::from_millis(self.stall_ms()).as_secs_f64();
+        self.make("DEBUG SLEEP", &format!("DEBUG SLEEP {seconds}"));
+    }
+
+    pub(super) fn slow_script(&mut self) {
+        let seconds = Duration::from_millis(self.stall_ms()).as_secs_f64();
+        self.world.fault("slow script", &format!("a script of {seconds} s"));
+        let text = format!("local e = os.clock() + {seconds}; while os.clock() < e do end");
+        if self.link.is_none() {
+            self.link = self.world.connect(0, false);
+        }
+        let Some(mut link) = self.link.take() else { return };
+        if link.send_words(&[b"EVAL", text.as_bytes(), b"0"]).is_some()
+            && link.receive(Duration::from_secs(20)).is_some()
+        {
+            self.link = Some(link);
+        }
+    }
+
+    pub(super) fn kill_all(&mut self) {
+        self.make("CLIENT KILL TYPE normal", "CLIENT KILL TYPE normal");
+    }
+
+    pub(super) fn pause(&mut self) {
+        let line = self.pause_line();
+        let sent = Instant::now();
+        self.run_line(&line);
+        self.paused(&line, sent);
+    }
+
+    /// A pause that is short; it is noted as bad weather before it begins.
+    pub(super) fn pause_line(&mut self) -> String {
+        let ms = self.random.u64(5..150);
+        let now = Instant::now();
+        self.world.weather.was_bad(now, now + Duration::from_millis(ms) + PAUSE_NOTICED);
+        let mode = if self.random.bool() { "WRITE" } else { "ALL" };
+        let line = format!("CLIENT PAUSE {ms} {mode}");
+        self.world.fault("CLIENT PAUSE", &line);
+        line
+    }
+
+    /// The pause was begun at some time between `sent` and now.
+    pub(super) fn paused(&self, line: &str, sent: Instant) {
+        let ms = line.split(' ').nth(2).and_then(|ms| ms.parse().ok()).expect("a pause with its length");
+        self.world.weather.was_bad(sent, Instant::now() + Duration::from_millis(ms) + PAUSE_NOTICED);
+    }
+
+    pub(super) fn reload(&mut self) {
+        self.world.reloads.add();
+        self.make("DEBUG RELOAD", "DEBUG RELOAD");
+    }
+
+    pub(super) fn change_hz(&mut self) {
+        let hz = self.random.u32(10..200);
+        self.make("CONFIG SET hz", &format!("CONFIG SET hz {hz}"));
+    }
+}

@@ -1,0 +1,92 @@
+//! The locks that are fought for.
+
+/// What may happen to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Only LOCK commands touch it, so that all rules hold.
+    Strict,
+    /// Other commands change it, too: deletion, expiry, overwriting, flushing.
+    Rough,
+}
+
+#[derive(Debug)]
+pub struct Key {
+    /// Its place in [`Keys`].
+    pub number: usize,
+    pub database: u32,
+    pub name: String,
+    pub class: Class,
+}
+
+impl Key {
+    pub fn is_strict(&self) -> bool {
+        self.class == Class::Strict
+    }
+
+    /// Whether LOCK.INFO may be asked about it. A look makes the server notice the end of a lease, so some keys are never
+    /// looked at: there the module has to notice by itself.
+    pub fn is_watched(&self) -> bool {
+        self.number % 4 != 3
+    }
+}
+
+/// All keys of the run, by database.
+pub struct Keys(Vec<Key>);
+
+/// Strict keys lie in the first two databases, rough ones in the first and in two that are flushed and swapped.
+const PARTS: [(u32, Class); 5] =
+    [(0, Class::Strict), (1, Class::Strict), (0, Class::Rough), (2, Class::Rough), (3, Class::Rough)];
+
+/// The databases that are flushed and swapped as a whole.
+pub const WILD: [u32; 2] = [2, 3];
+
+/// So many keys at the front of each part get half of the requests.
+const HOT: usize = 3;
+
+impl Keys {
+    /// `each` keys in each part.
+    pub fn new(each: usize) -> Self {
+        let names = PARTS.iter().flat_map(|part| (0..each).map(move |index| (part, index)));
+        let key = |(number, (&(database, class), index))| {
+            let letter = if class == Class::Strict { 's' } else { 'r' };
+            Key { number, database, name: format!("{letter}{index}"), class }
+        };
+        Self(names.enumerate().map(key).collect())
+    }
+
+    pub fn all(&self) -> &[Key] {
+        &self.0
+    }
+
+    /// A key of any kind, the same few often.
+    pub fn any(&self, random: &mut fastrand::Rng) -> &Key {
+        let part = random.usize(..PARTS.len());
+        self.in_part(part, random)
+    }
+
+    /// A key that other commands may change.
+    pub fn rough(&self, random: &mut fastrand::Rng) -> &Key {
+        let part = random.usize(2..PARTS.len());
+        self.in_part(part, random)
+    }
+
+    fn in_part(&self, part: usize, random: &mut fastrand::Rng) -> &Key {
+        let each = self.0.len() / PARTS.len();
+        let among = if random.bool() { each.min(HOT) } else { each };
+        &self.0[part * each + random.usize(..among)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_number_and_rough_ones_are_rough() {
+        let keys = Keys::new(7);
+        assert!(keys.all().iter().enumerate().all(|(at, key)| key.number == at));
+        let mut random = fastrand::Rng::with_seed(1);
+        assert!((0..100).all(|_| !keys.rough(&mut random).is_strict()));
+        assert!((0..100).any(|_| keys.any(&mut random).is_strict()));
+    }
+}

@@ -1,0 +1,85 @@
+//! `make torture`: puts one real server with the module under load from real clients, makes faults that a seed chooses,
+//! and checks from outside that the promises of the README hold all the while.
+//!
+//! [`member`]s ask for locks in many ways and check what they are told; [`faults`] disturb the server and its clients;
+//! [`watch`] looks at locks, [`bursts`] lets leases end in crowds. The [`ledger`] knows who held what when, the
+//! [`weather`] when the server was held up. The first finding goes to the [`court`] and ends the run.
+
+#![forbid(unsafe_code)]
+
+mod bursts;
+mod court;
+mod ending;
+mod faults;
+mod figures;
+mod ground;
+mod keys;
+mod ledger;
+mod link;
+mod member;
+mod pulse;
+mod run;
+mod token;
+mod watch;
+mod weather;
+mod world;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+
+/// Puts a server with the module under load and faults, and checks its promises. SERVER names the server binary, MODULE
+/// the module. Ends with status 1 if a promise is broken or the server crashes.
+#[derive(Parser)]
+struct Options {
+    /// How long it may take in all
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
+    seconds: u64,
+    /// What chooses the server's settings, the faults and what clients do; by default a new one each time
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many clients ask for locks
+    #[arg(long, default_value_t = 48)]
+    clients: usize,
+    /// Leave this out, to see what else there is beside something that is known
+    #[arg(long, value_name = "PART")]
+    without: Vec<Part>,
+}
+
+/// What can be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Requests with QUIT behind them
+    Quit,
+    /// Leases that end together
+    Bursts,
+    /// Everything that holds the server up
+    Stalls,
+    /// CLIENT UNBLOCK and CLIENT KILL
+    Strikes,
+    /// CLIENT PAUSE
+    Pauses,
+    /// DEBUG RELOAD
+    Reloads,
+    /// Commands of other clients on rough keys
+    Foreign,
+}
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    let options = Options::parse();
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    let length = Duration::from_secs(options.seconds);
+    let plan = run::Plan { started, length, seed, clients: options.clients, without: options.without };
+    match run::run(&plan) {
+        Ok(figures) => {
+            println!("Held: {figures}");
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            println!("BROKEN with seed {seed}: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}

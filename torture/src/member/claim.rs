@@ -1,0 +1,112 @@
+//! What a client knows about a token of its own: what it has asked, what it was told, and until when it must hold.
+
+use std::time::{Duration, Instant};
+
+use crate::keys::Key;
+use crate::token::Token;
+use crate::world::World;
+
+/// Server and clients read two clocks, of which one may be adjusted by half a thousandth: less than this in the longest
+/// lease.
+const CLOCKS: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Mutex,
+    Reentrant,
+}
+
+/// One token and the lock that it asks for.
+pub struct Claim<'w> {
+    pub key: &'w Key,
+    pub token: Token,
+    pub kind: Kind,
+    pub lease_ms: u64,
+    pub session: bool,
+    /// How many requests were sent for the grant.
+    requests: u32,
+    /// A request was sent and its answer never read, so the token may hold without its client's knowledge.
+    pub doubtful: bool,
+    told: Option<Instant>,
+    /// Until then the lock is the token's, whatever others do.
+    pub safe_until: Option<Instant>,
+    reloads: u64,
+}
+
+impl<'w> Claim<'w> {
+    pub fn new(world: &World, key: &'w Key, kind: Kind, lease_ms: u64) -> Self {
+        Self {
+            key,
+            token: world.mint.fresh(),
+            kind,
+            lease_ms,
+            session: false,
+            requests: 0,
+            doubtful: false,
+            told: None,
+            safe_until: None,
+            reloads: world.reloads.count(),
+        }
+    }
+
+    pub fn for_session(mut self) -> Self {
+        self.session = true;
+        self
+    }
+
+    /// The request for the lock, as it is sent each time. None is for a request that does not wait.
+    pub fn request(&mut self, block_ms: Option<u64>) -> String {
+        self.requests += 1;
+        let (name, token, lease) = (&self.key.name, self.token, self.lease_ms);
+        let session = if self.session { " SESSION" } else { "" };
+        let block = block_ms.map_or(String::new(), |ms| format!(" BLOCK {ms}"));
+        let (command, hold) = match self.kind {
+            Kind::Mutex => ("ACQUIRE", ""),
+            Kind::Reentrant => ("REENTER", " HOLD 1"),
+        };
+        format!("LOCK.{command} {name} {token} PX {lease}{hold}{session}{block}")
+    }
+
+    /// The request that was sent then was granted.
+    pub fn granted(&mut self, sent: Instant, received: Instant) {
+        self.told = Some(received);
+        self.lease_from(sent, self.lease_ms);
+    }
+
+    /// A lease of this length counts from `sent` at the earliest.
+    pub fn lease_from(&mut self, sent: Instant, lease_ms: u64) {
+        self.safe_until = Some(sent + Duration::from_millis(lease_ms).saturating_sub(CLOCKS));
+    }
+
+    /// A further hold, which can only have lengthened the lease.
+    pub fn lengthened(&mut self, sent: Instant) {
+        let before = self.safe_until;
+        self.lease_from(sent, self.lease_ms);
+        self.safe_until = self.safe_until.max(before);
+    }
+
+    pub fn told(&self) -> Option<Instant> {
+        self.told
+    }
+
+    pub fn has_one_request(&self) -> bool {
+        self.requests == 1
+    }
+
+    /// Whether the lock must still be the token's when an answer was received then, since its lease was running.
+    pub fn has_lease_at(&self, received: Instant) -> bool {
+        self.told.is_some() && self.safe_until.is_some_and(|end| received < end)
+    }
+
+    /// Whether the lock must be the token's as long as its connection answers. A reload of all data may end a session.
+    pub fn has_session(&self, world: &World) -> bool {
+        self.told.is_some() && self.session && world.reloads.count() == self.reloads
+    }
+
+    /// The end of the span in which it certainly held, if it was found to hold by a request that was sent then. A token
+    /// that was sent more than once may have lost the lock and have been granted it again by an early copy that arrived
+    /// late, so only its lease counts.
+    pub fn certain_until(&self, sent: Instant) -> Option<Instant> {
+        if self.has_one_request() { Some(sent) } else { self.safe_until.map(|end| end.min(sent)) }
+    }
+}

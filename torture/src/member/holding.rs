@@ -1,0 +1,181 @@
+//! From the grant to the release, and what a client may be told on the way.
+
+use std::time::Duration;
+
+use support::Reply;
+
+use super::{Answer, Claim, Kind, Member};
+use crate::ledger::Hold;
+
+const KEPT: &str = "who was told 1 holds the lock until its lease ends";
+const SESSION: &str = "a session has its lock, or gets it back, while its connection is open";
+const NIL_IS_NIL: &str = "who was told nil does not hold the lock";
+const EXPECTED: &str = "only answers that the contract knows";
+
+/// What an answer says about who holds the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The caller.
+    Yours,
+    /// Not the caller.
+    NotYours,
+    /// The connection was closed, or the answer does not say it.
+    Unknown,
+}
+
+impl<'w> Member<'w> {
+    /// Takes in the answer to a request for the lock.
+    pub(super) fn told(&mut self, claim: &mut Claim<'w>, answer: &Answer) -> Told {
+        match &answer.reply {
+            Reply::Int(1) => {
+                claim.granted(answer.sent, answer.received);
+                self.world.figures.grants.add(1);
+                Told::Yours
+            }
+            Reply::Nil => {
+                // CLIENT UNBLOCK may have made the answer while the grant was under way.
+                claim.doubtful |= self.link.is_none();
+                Told::NotYours
+            }
+            Reply::Closed => {
+                claim.doubtful = true;
+                Told::Unknown
+            }
+            other => {
+                if !self.may_be_told(other) {
+                    self.charge(claim, EXPECTED, &format!("it was told {other:?}"));
+                }
+                claim.doubtful = true;
+                Told::Unknown
+            }
+        }
+    }
+
+    /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, and a reload.
+    fn may_be_told(&self, reply: &Reply) -> bool {
+        let Reply::Error(line) = reply else { return false };
+        line.starts_with("LOADING") || (line.starts_with("UNBLOCKED") && self.link.is_none())
+    }
+
+    /// Keeps a lock for some time, does with it what holders do, and mostly gives it back.
+    pub(super) fn hold(&mut self, mut claim: Claim<'w>) {
+        if self.random.u8(..10) < 6 {
+            let most = claim.lease_ms + claim.lease_ms / 4;
+            let span = Duration::from_millis(self.random.u64(..=most));
+            self.world.rest(span);
+        }
+        if self.random.u8(..4) == 0 && !self.extend(&mut claim) {
+            return;
+        }
+        if self.random.u8(..8) == 0 {
+            // The lease ends by itself, or the connection that the lock belongs to does.
+            if claim.session {
+                self.hang_up();
+            }
+            return;
+        }
+        self.release(&mut claim);
+    }
+
+    /// Sets the lease; false when the lock is lost, or nothing more is known of it.
+    pub(super) fn extend(&mut self, claim: &mut Claim<'w>) -> bool {
+        if self.session_is_gone(claim) {
+            return false;
+        }
+        let lease = self.random.u64(if claim.session { 100..600 } else { 5..600 });
+        let answer = self.ask(claim, format!("LOCK.EXTEND {} {} PX {lease}", claim.key.name, claim.token), 0);
+        match &answer.reply {
+            Reply::Int(_) => {
+                self.was_held(claim, &answer);
+                claim.lease_from(answer.sent, lease);
+                true
+            }
+            Reply::Closed => {
+                // It may or may not have set the lease.
+                claim.safe_until = None;
+                claim.doubtful = true;
+                !claim.session
+            }
+            other => {
+                self.was_refused(claim, other, &answer);
+                false
+            }
+        }
+    }
+
+    /// Gives the lock back, with a second try should the connection break.
+    pub(super) fn release(&mut self, claim: &mut Claim<'w>) {
+        for _ in 0..2 {
+            if self.session_is_gone(claim) {
+                return;
+            }
+            let answer = self.ask(claim, self.release_line(claim), 0);
+            self.released(claim, &answer);
+            if answer.reply != Reply::Closed {
+                return;
+            }
+            // The first try may have worked.
+            claim.safe_until = None;
+            claim.doubtful = true;
+        }
+    }
+
+    pub(super) fn release_line(&self, claim: &Claim<'w>) -> String {
+        let hold = if claim.kind == Kind::Reentrant { " HOLD 1" } else { "" };
+        format!("LOCK.RELEASE {} {}{hold}", claim.key.name, claim.token)
+    }
+
+    /// Takes in the answer to the release of the last hold.
+    pub(super) fn released(&mut self, claim: &mut Claim<'w>, answer: &Answer) {
+        match &answer.reply {
+            Reply::Int(0) => self.was_held(claim, answer),
+            Reply::Closed => {}
+            other => self.was_refused(claim, other, answer),
+        }
+    }
+
+    /// The token was found to hold the lock.
+    fn was_held(&self, claim: &Claim<'w>, answer: &Answer) {
+        let Some(from) = claim.told() else {
+            if !claim.doubtful {
+                self.charge(claim, NIL_IS_NIL, "it holds the lock");
+            }
+            return;
+        };
+        let Some(until) = claim.certain_until(answer.sent).filter(|until| *until > from) else { return };
+        if !claim.key.is_strict() {
+            return;
+        }
+        let hold = Hold { token: claim.token, from, until, one_request: claim.has_one_request() };
+        if let Some((rule, what)) = self.world.ledger.confirm(claim.key.number, hold) {
+            self.charge(claim, rule, &what);
+        }
+    }
+
+    /// The token was told that it does not hold the lock, or something else.
+    fn was_refused(&self, claim: &Claim<'w>, reply: &Reply, answer: &Answer) {
+        let known = match reply {
+            Reply::Nil => claim.told().is_none() || claim.doubtful,
+            Reply::Error(line) => ["NOTHELD", "NOTOWNER", "LOADING"].iter().any(|code| line.starts_with(code)),
+            _ => false,
+        };
+        if !known {
+            self.charge(claim, EXPECTED, &format!("it was told {reply:?}"));
+        }
+        let loading = matches!(reply, Reply::Error(line) if line.starts_with("LOADING"));
+        if loading {
+            return;
+        }
+        let what = format!("it was told 1, and then {reply:?}");
+        if claim.has_lease_at(answer.received) {
+            self.charge(claim, KEPT, &what);
+        } else if claim.has_session(self.world) {
+            self.charge(claim, SESSION, &what);
+        }
+    }
+
+    /// A session's lock is released with its connection. (CLIENT UNBLOCK makes clients close it.)
+    fn session_is_gone(&self, claim: &Claim<'w>) -> bool {
+        claim.session && self.link.is_none()
+    }
+}

@@ -1,0 +1,111 @@
+//! One run from its start to its verdict.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use support::Server;
+
+use crate::faults::{self, Disturber};
+use crate::ground::Ground;
+use crate::keys::Keys;
+use crate::member::Member;
+use crate::world::World;
+use crate::{Part, bursts, ending, pulse, watch};
+
+/// What remains for the last answers and the checks of the end.
+const ENDING: Duration = Duration::from_secs(6);
+const PROGRESS: Duration = Duration::from_secs(5);
+/// The connections beside those of the clients: bursts, faults, checks.
+const OTHER_CLIENTS: usize = 320;
+
+/// What a thread does until the run is over.
+type Work = fn(&World, fastrand::Rng);
+
+/// What is to be done.
+pub struct Plan {
+    pub started: Instant,
+    pub length: Duration,
+    pub seed: u64,
+    pub clients: usize,
+    pub without: Vec<Part>,
+}
+
+/// Runs it all; Ok with the figures, Err with what is wrong.
+pub fn run(plan: &Plan) -> Result<String, String> {
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let ground = Ground::choose(&mut random);
+    println!("Seed {}: {} clients, {ground:?}", plan.seed, plan.clients);
+    let server = ground.start().map_err(|log| format!("the server does not start\n{log}"))?;
+    let deadline = plan.started + plan.length.saturating_sub(ENDING);
+    let keys = Keys::new(ground.keys_in_each_part);
+    let world = World::new(server.port(), plan.started, deadline, keys, plan.without.clone());
+    println!("The server listens on port {}", server.port());
+
+    let memory = world.connect(0, false).as_mut().and_then(ending::used_memory).unwrap_or_default();
+    disturb(&world, &server, plan, &mut random, || {
+        let clients = i64::try_from(plan.clients + OTHER_CLIENTS).unwrap_or(i64::MAX);
+        if ending::check(&world, ground.appends, memory, clients).is_none() && !world.court.is_over() {
+            world.court.charge("the server lives", "a connection was closed at the end of the run".to_owned());
+        }
+    });
+    verdict(&world, server)
+}
+
+/// Lets everybody loose until the deadline, and makes the checks of the end.
+fn disturb(world: &World, server: &Server, plan: &Plan, random: &mut fastrand::Rng, end: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| pulse::feel(world, || done.load(Ordering::Relaxed)));
+        thread::scope(|scope| everybody(scope, world, server, plan, random));
+        end();
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, plan: &Plan, random: &mut fastrand::Rng) {
+    for number in 0..plan.clients {
+        let member = Member::new(world, number, random.fork());
+        scope.spawn(move || member.run());
+    }
+    let disturber = Disturber::new(world, server, random.fork());
+    scope.spawn(move || disturber.run());
+    let parts = [(Part::Foreign, faults::meddle as Work), (Part::Bursts, bursts::run)];
+    let wanted = parts.iter().filter(|(part, _)| world.has(*part)).map(|(_, work)| *work);
+    for work in wanted.chain([watch::watch as Work]) {
+        let random = random.fork();
+        scope.spawn(move || work(world, random));
+    }
+    scope.spawn(|| show_progress(world));
+}
+
+fn show_progress(world: &World) {
+    while world.goes_on() {
+        let left = world.deadline.saturating_duration_since(Instant::now());
+        world.rest(PROGRESS.min(left));
+        let link = world.connect(0, false);
+        if let Some(count) = link.and_then(|mut link| ending::figure(&mut link, "lock", "lock_granted_after_waiting")) {
+            world.figures.handovers.set(u64::try_from(count).unwrap_or_default());
+        }
+        println!("  {}", world.figures);
+    }
+}
+
+/// Ends the server, which complains if it has crashed, and says how it went.
+fn verdict(world: &World, server: Server) -> Result<String, String> {
+    let complaint = catch_unwind(AssertUnwindSafe(|| drop(server))).err();
+    let broken = world.court.verdict().map(ToString::to_string);
+    match (complaint, broken) {
+        (None, None) => Ok(world.figures.to_string()),
+        (crash, broken) => {
+            let crash = crash.map(|panic| format!("the server crashed: {}", text_of(panic.as_ref())));
+            let parts: Vec<String> = crash.into_iter().chain(broken).collect();
+            Err(format!("{}\n{}", parts.join("\n"), world.figures))
+        }
+    }
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic.downcast_ref::<String>().map_or("see its log", String::as_str)
+}

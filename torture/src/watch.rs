@@ -1,0 +1,80 @@
+//! Looks at one lock after the other: nobody may wait for a free one. What it sees of the lines is noted as well.
+
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::keys::Key;
+use crate::link::Link;
+use crate::token::Token;
+use crate::world::World;
+
+/// For how long a lock may look free while somebody waits, when the server is held up by nothing.
+const BOUND: Duration = Duration::from_millis(100);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// One look at a lock.
+struct Look {
+    sent: Instant,
+    received: Instant,
+    free: bool,
+    line: Vec<Token>,
+}
+
+/// Watches until the run is over.
+pub fn watch(world: &World, mut random: fastrand::Rng) {
+    let mut links: [Option<Link>; 4] = Default::default();
+    while world.goes_on() {
+        let key = world.keys.any(&mut random);
+        if key.is_watched() {
+            let slot = &mut links[key.database as usize];
+            let link = slot.take().or_else(|| world.connect(key.database, false));
+            *slot = link.and_then(|mut link| examine(world, key, &mut link).map(|()| link));
+        }
+        world.rest(BETWEEN_LOOKS);
+    }
+}
+
+/// Looks at a lock until it is not free, or nobody waits, or another is first in line. None when the connection closes.
+fn examine(world: &World, key: &Key, link: &mut Link) -> Option<()> {
+    let first = look(key, link)?;
+    world.ledger.saw_line(key.number, first.received, first.line.clone());
+    let mut last = Look { line: first.line.clone(), ..first };
+    // As long as the same token is first in line, nobody has got the lock: those behind it do not overtake.
+    while last.free && !last.line.is_empty() && last.line.first() == first.line.first() {
+        let (since, now) = (first.received, last.sent);
+        let span = now.saturating_duration_since(since);
+        if span > BOUND && span > BOUND + world.weather.between(since, now) {
+            accuse(world, key, &last, span);
+            return Some(());
+        }
+        world.rest(BETWEEN_LOOKS);
+        last = look(key, link)?;
+    }
+    Some(())
+}
+
+fn accuse(world: &World, key: &Key, last: &Look, span: Duration) {
+    let line: Vec<String> = last.line.iter().map(Token::to_string).collect();
+    let text = format!("free for {span:?} while these waited: {}", line.join(" "));
+    world.accuse(key, "nobody waits for a free lock", &text);
+}
+
+/// Asks for state and line together; None when the connection is closed.
+fn look(key: &Key, link: &mut Link) -> Option<Look> {
+    let sent = link.send(&[format!("LOCK.INFO {}", key.name), format!("LOCK.WAITERS {}", key.name)])?;
+    let limit = Duration::from_secs(20);
+    let (info, waiters) = (link.receive(limit)?, link.receive(limit)?);
+    let received = Instant::now();
+    if info == Reply::Closed || waiters == Reply::Closed {
+        return None;
+    }
+    // What is no lock is not free.
+    let free = matches!(info, Reply::List(_)) && info.get("state") == "free";
+    Some(Look { sent, received, free, line: tokens(&waiters) })
+}
+
+fn tokens(waiters: &Reply) -> Vec<Token> {
+    let Reply::List(waiters) = waiters else { return Vec::new() };
+    waiters.iter().filter_map(|waiter| Token::read(waiter.get("token").bytes())).collect()
+}

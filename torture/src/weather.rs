@@ -1,0 +1,116 @@
+//! When the server was held up: by a fault of ours, or by a machine that is busy. Promises about time are checked
+//! against the time that was left for them.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// After a stall of a second the module waits for about another before it does anything of its own accord. A stall is
+/// measured from outside, so it may look a little shorter here.
+const LONG: Duration = Duration::from_millis(900);
+const AFTER_A_LONG_ONE: Duration = Duration::from_millis(1500);
+
+#[derive(Clone, Copy)]
+struct Spell {
+    from: Instant,
+    until: Instant,
+}
+
+#[derive(Default)]
+struct Sky {
+    spells: Vec<Spell>,
+    /// A probe was sent then, and its answer has not come yet.
+    probing: Option<Instant>,
+}
+
+/// What is known of the times in which the server could not do its work.
+#[derive(Default)]
+pub struct Weather(Mutex<Sky>);
+
+impl Weather {
+    /// The server was, or may have been, held up for all of this time.
+    pub fn was_bad(&self, from: Instant, until: Instant) {
+        self.0.lock().expect("no panic").spells.push(Spell { from, until });
+    }
+
+    /// A probe leaves now; until [`Weather::answered`] the time counts as bad.
+    pub fn probe(&self, sent: Instant) {
+        self.0.lock().expect("no panic").probing = Some(sent);
+    }
+
+    /// The probe's answer came after `Some(span)` that is worth to be noted, or soon enough.
+    pub fn answered(&self, noted: Option<Duration>) {
+        let mut sky = self.0.lock().expect("no panic");
+        if let (Some(from), Some(span)) = (sky.probing.take(), noted) {
+            sky.spells.push(Spell { from, until: from + span });
+        }
+    }
+
+    /// How much of this time was bad, with the time that the module then waits.
+    pub fn between(&self, from: Instant, until: Instant) -> Duration {
+        let sky = self.0.lock().expect("no panic");
+        let open = sky.probing.map(|sent| Spell { from: sent, until: until.max(sent) });
+        covered(sky.spells.iter().copied().chain(open).collect(), from, until)
+    }
+}
+
+/// How much of a span the spells cover. Those that touch are one.
+fn covered(mut spells: Vec<Spell>, from: Instant, until: Instant) -> Duration {
+    spells.sort_by_key(|spell| spell.from);
+    let mut joined: Vec<Spell> = Vec::new();
+    for spell in spells {
+        match joined.last_mut() {
+            Some(last) if spell.from <= last.until => last.until = last.until.max(spell.until),
+            _ => joined.push(spell),
+        }
+    }
+    let mut total = Duration::ZERO;
+    let mut counted = from;
+    for spell in joined {
+        let long = spell.until - spell.from >= LONG;
+        let end = if long { spell.until + AFTER_A_LONG_ONE } else { spell.until };
+        let (begin, end) = (spell.from.max(counted), end.min(until));
+        if end > begin {
+            total += end - begin;
+            counted = end;
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(spells: &[(u64, u64)], from: u64, until: u64) -> u64 {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let weather = Weather::default();
+        spells.iter().for_each(|&(from, until)| weather.was_bad(at(from), at(until)));
+        u64::try_from(weather.between(at(from), at(until)).as_millis()).expect("a short time")
+    }
+
+    #[test]
+    fn only_what_lies_within_counts_and_only_once() {
+        assert_eq!(between(&[(10, 20), (15, 30), (50, 60)], 0, 100), 30);
+        assert_eq!(between(&[(10, 20), (15, 30)], 12, 18), 6);
+        assert_eq!(between(&[(10, 20)], 20, 90), 0);
+    }
+
+    #[test]
+    fn a_long_stall_counts_for_some_time_after_it() {
+        assert_eq!(between(&[(0, 1000)], 0, 10_000), 2500);
+        assert_eq!(between(&[(0, 1000), (2000, 2200)], 1000, 10_000), 1500);
+        assert_eq!(between(&[(0, 500), (500, 1000)], 0, 10_000), 2500);
+    }
+
+    #[test]
+    fn the_time_of_a_probe_without_an_answer_is_bad() {
+        let weather = Weather::default();
+        let start = Instant::now();
+        weather.probe(start);
+        let later = start + Duration::from_millis(40);
+        assert_eq!(weather.between(start, later), Duration::from_millis(40));
+        weather.answered(None);
+        assert_eq!(weather.between(start, later), Duration::ZERO);
+    }
+}

@@ -1,0 +1,143 @@
+//! What all threads of a run share.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::Part;
+use crate::court::Court;
+use crate::figures::Figures;
+use crate::keys::{Key, Keys};
+use crate::ledger::Ledger;
+use crate::link::Link;
+use crate::token::Mint;
+use crate::weather::Weather;
+
+/// After so many connections that were refused or closed, one after the other, the server counts as gone.
+const REFUSALS: u32 = 200;
+
+pub struct World {
+    pub port: u16,
+    /// When clients stop to begin anything new.
+    pub deadline: Instant,
+    pub keys: Keys,
+    pub mint: Mint,
+    pub ledger: Ledger,
+    pub court: Court,
+    pub weather: Weather,
+    pub figures: Figures,
+    pub unblocked: Unblocked,
+    /// How often all data was loaded again.
+    pub reloads: Reloads,
+    without: Vec<Part>,
+}
+
+impl World {
+    pub fn new(port: u16, started: Instant, deadline: Instant, keys: Keys, without: Vec<Part>) -> Self {
+        let ledger = Ledger::of(started, keys.all().len());
+        Self {
+            port,
+
+            deadline,
+            keys,
+            mint: Mint::default(),
+            ledger,
+            court: Court::default(),
+            weather: Weather::default(),
+            figures: Figures::since(started),
+            unblocked: Unblocked::default(),
+            reloads: Reloads::default(),
+            without,
+        }
+    }
+
+    /// Whether this is not left out.
+    pub fn has(&self, part: Part) -> bool {
+        !self.without.contains(&part)
+    }
+
+    /// Whether anything new is to be begun.
+    pub fn goes_on(&self) -> bool {
+        !self.court.is_over() && Instant::now() < self.deadline
+    }
+
+    /// A connection; None when the run is over, also because there is no server any more.
+    pub fn connect(&self, database: u32, resp3: bool) -> Option<Link> {
+        for _ in 0..REFUSALS {
+            if self.court.is_over() {
+                return None;
+            }
+            if let Some(link) = Link::open(self.port, database, resp3) {
+                return Some(link);
+            }
+            sleep(Duration::from_millis(5));
+        }
+        self.court.charge("the server lives", "it takes no connections any more".to_owned());
+        None
+    }
+
+    /// Reports what is wrong with a lock, with its history. Rough keys are promised less.
+    pub fn charge(&self, key: &Key, rule: &'static str, what: &str) {
+        if key.is_strict() {
+            self.accuse(key, rule, what);
+        }
+    }
+
+    /// Reports what is wrong with any lock, with its history.
+    pub fn accuse(&self, key: &Key, rule: &'static str, what: &str) {
+        let (name, database, history) = (&key.name, key.database, self.ledger.history(key.number));
+        let text = format!("{name} in database {database}, {what}\nits history, in ms since the start:\n{history}");
+        self.court.charge(rule, text);
+    }
+
+    /// Counts a fault that is made now, and notes it for the report if it meets more than one lock.
+    pub fn fault(&self, kind: &'static str, what: &str) {
+        self.figures.fault(kind);
+        self.ledger.note_for_all(Instant::now(), format!("fault: {what}"));
+    }
+
+    /// Sleeps, but not beyond the end of the run.
+    pub fn rest(&self, span: Duration) {
+        let until = Instant::now() + span;
+        while !self.court.is_over() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            sleep(left.min(Duration::from_millis(50)));
+        }
+    }
+}
+
+/// The connections that CLIENT UNBLOCK was sent for. Some servers send such a client one reply too many when the grant
+/// falls into the same round of the loop, so it has to close the connection once it has read its answer.
+#[derive(Default)]
+pub struct Unblocked(Mutex<HashSet<i64>>);
+
+impl Unblocked {
+    /// Call it before the command leaves: then who reads an answer that was made by it, or together with it, knows.
+    pub fn add(&self, id: i64) {
+        self.0.lock().expect("no panic").insert(id);
+    }
+
+    pub fn contains(&self, id: i64) -> bool {
+        self.0.lock().expect("no panic").contains(&id)
+    }
+}
+
+/// Counts how often all data was loaded again.
+#[derive(Default)]
+pub struct Reloads(AtomicU64);
+
+impl Reloads {
+    /// Call it before the command leaves.
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
