@@ -6,9 +6,10 @@ use std::fs;
 use support::repository;
 
 /// The files whose tests are all about waking and leaving: none of them may be missing on the page.
-const COMPLETE: [&str; 11] = [
+const COMPLETE: [&str; 12] = [
     "blocking",
     "cluster",
+    "doubt",
     "hanging_up",
     "leaving",
     "overwriting",

@@ -39,6 +39,17 @@ fn adds_to_what_remains() {
     });
 }
 
+/// A script sees keys as they were when it began, so the lock is still there when its lease has ended.
+#[test]
+fn adds_to_nothing_in_a_script_that_runs_past_the_end_of_the_lease() {
+    for_both_kinds("PX 20", |alice| {
+        let script = "for step = 1, 2e7 do end
+            return redis.call('lock.extend', KEYS[1], 'alice', 'PX', 5000, 'ADD')";
+        assert_eq!(alice.call(&["EVAL", script, "1", "door"]), 5000);
+        assert!(remaining_ms(alice, "door") > 4000);
+    });
+}
+
 #[test]
 fn answers_the_remaining_lease_in_milliseconds() {
     for_both_kinds("PX 30000", |alice| {

@@ -103,38 +103,6 @@ fn the_last_waiter_may_leave_and_come_back() {
     assert_eq!(bob.reply(), 1);
 }
 
-/// `first` is granted the lock and, in the same round of the server's event loop, ended in some way. Whether it has the
-/// lock then or not, the line does not stop.
-#[track_caller]
-fn a_grant_meets(end: &str, lease: &str) {
-    let server = Server::start();
-    let mut alice = server.client();
-    for round in 0..20 {
-        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 30000"), 1);
-        let first = Waiter::start(&server, &format!("LOCK.ACQUIRE door first {lease} BLOCK 0"));
-        let mut second = Waiter::start(&server, "LOCK.ACQUIRE door second BLOCK 0");
-        let end = end.replace("{}", &first.id().to_string());
-        alice.send_together(&["LOCK.RELEASE door alice", &end]);
-        assert_eq!(alice.receive(), 0);
-        assert!(!alice.receive().is_error(), "{end}");
-        assert_eq!(second.reply(), 1, "round {round} of {end}");
-        assert_eq!(alice.run("LOCK.RELEASE door second"), 0);
-        drop(first);
-    }
-}
-
-#[test]
-fn a_grant_that_meets_a_kill_goes_to_the_next() {
-    a_grant_meets("CLIENT KILL ID {}", "");
-}
-
-#[test]
-fn a_grant_that_meets_an_unblock_does_not_stop_the_line() {
-    // Not every server lets the module know that its answer was replaced: then the lease ends the lock.
-    a_grant_meets("CLIENT UNBLOCK {} TIMEOUT", "PX 40");
-    a_grant_meets("CLIENT UNBLOCK {} ERROR", "PX 40");
-}
-
 /// A waiter whose time is up in the moment in which the lock comes free: one answer, and the lock is where it says.
 #[track_caller]
 fn a_time_out_meets(lease: &str, free: Option<&str>) {

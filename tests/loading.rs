@@ -106,6 +106,21 @@ fn an_unknown_argument_is_refused_with_a_sentence() {
     assert_eq!(client.run("LOCK.ACQUIRE door alice"), 1);
 }
 
+/// It writes them to replicas and the AOF by their names, where the server would drop what it does not know in silence.
+#[test]
+fn a_command_that_it_needs_under_another_name_is_refused_with_a_sentence() {
+    for command in ["SET", "HSET", "PEXPIREAT", "DEL", "EXISTS", "SETRANGE", "HDEL"] {
+        for name in ["\"\"", "hidden"] {
+            let ended = Setup::new().config(&format!("rename-command {command} {name}")).try_start().err();
+            let ended = ended.unwrap_or_else(|| panic!("the server runs without {command}"));
+            let sentence = format!("it needs the command {command} under its own name");
+            assert!(ended.log.contains(&sentence), "{}", ended.log);
+        }
+    }
+    let server = Setup::new().config("rename-command FLUSHALL \"\"").start();
+    assert_eq!(server.client().run("LOCK.ACQUIRE door alice"), 1, "others do not matter");
+}
+
 #[test]
 fn module_loadex_takes_settings() {
     let server = Setup::new().without_module().start();

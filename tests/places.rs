@@ -210,10 +210,11 @@ fn release_by_a_waiting_token_answers_its_requests_nil_and_gives_the_place_up() 
         let (server, mut control) = held(10_000);
         let mut alices = [wait_as(&server, take, "alice"), wait_as(&server, take, "alice")];
         let mut bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
-        assert_eq!(control.run("LOCK.RELEASE door alice").code(), "NOTOWNER");
+        assert_eq!(control.run("LOCK.RELEASE door alice"), Reply::Nil, "that was all there was to do");
         for alice in &mut alices {
             assert_eq!(alice.reply(), Reply::Nil, "{take}");
         }
+        assert_eq!(control.run("LOCK.RELEASE door alice").code(), "NOTOWNER");
         assert_eq!(line(&mut control), ["bob"]);
         let _again = wait_as(&server, take, "alice");
         assert_eq!(line(&mut control), ["bob", "alice"], "it begins at the end");
@@ -229,10 +230,30 @@ fn release_gives_up_a_place_that_is_away_and_those_of_both_kinds() {
         leaves(&server, &mut control, take, "alice", "hangs up");
     }
     let bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
-    assert_eq!(control.run("LOCK.RELEASE door alice").code(), "NOTOWNER");
+    assert_eq!(control.run("LOCK.RELEASE door alice"), Reply::Nil);
     let _alices = TAKE.map(|take| wait_as(&server, take, "alice"));
     assert_eq!(line(&mut control), ["bob", "alice", "alice"]);
     drop(bob);
+}
+
+/// What may be in the way of those who wait, besides another holder.
+const IN_THE_WAY: [&str; 4] = ["LPUSH door x", "HSET door a 1 b 2", "HSET door alice none", "SADD door x"];
+
+#[test]
+fn release_withdraws_whatever_the_key_holds() {
+    for obstacle in IN_THE_WAY {
+        let (server, mut control) = held(10_000);
+        let mut alice = wait_as(&server, "LOCK.ACQUIRE", "alice");
+        let bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+        control.send_together(&["MULTI", "DEL door", obstacle, "EXEC"]);
+        assert!((0..4).all(|_| !control.receive().is_error()));
+        assert_eq!(control.run("LOCK.RELEASE door alice"), Reply::Nil, "{obstacle}");
+        assert_eq!(alice.reply(), Reply::Nil);
+        assert_eq!(control.run("LOCK.RELEASE door alice").code(), "WRONGTYPE", "{obstacle}");
+        assert!(bob.is_blocked());
+        assert_eq!(control.run("DEL door"), 1);
+        assert_eq!(bob.into_client().0, 1, "alice is not in his way");
+    }
 }
 
 #[test]

@@ -360,6 +360,9 @@ fn cut_at_the_very_moment_of_the_grant() {
 fn whose_grant_met_a_closed_connection_keeps_its_turn() {
     for request in WAITS {
         let server = Server::start();
+        if server.flavour().answers_at_once() {
+            return; // There the grant stands: the answer may have been sent.
+        }
         let mut control = server.client();
         assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);
         let alice = Waiter::start(&server, request);

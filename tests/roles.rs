@@ -97,6 +97,48 @@ fn a_replica_refuses_to_change_locks_and_still_tells_of_them() {
     assert_eq!(client.run("LOCK.WAITERS door"), Reply::list([]));
 }
 
+/// Whoever writes to a replica writes to what its master may take away at any moment; nobody is served there.
+#[test]
+fn a_replica_that_takes_writes_lets_nobody_wait_and_gives_no_sessions() {
+    let master = master("");
+    let replica = replica_of(&master);
+    let [mut control, mut alice, mut bob] = [(); 3].map(|()| replica.client());
+    control.ok("CONFIG SET replica-read-only no");
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
+    for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
+        assert_eq!(bob.run(&format!("{take} door bob BLOCK 0")), Reply::Nil, "at once");
+        let refused = bob.run(&format!("{take} gate bob PX 60000 SESSION"));
+        assert_eq!(refused.error(), "ERR a session is not allowed on a replica");
+    }
+    assert_eq!(control.run("EXISTS gate"), 0);
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(bob.run("LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), 1, "it is free");
+    assert_eq!(info_lock(&mut control, "waiters"), 0);
+}
+
+/// Its connection closes while the server is a replica, and the same token takes the lock again after its promotion.
+#[test]
+fn what_a_former_reign_left_undone_is_not_done_in_the_next() {
+    let old = master("");
+    let server = replica_of(&old);
+    let mut control = server.client();
+    control.ok("REPLICAOF NO ONE");
+    for lines in [["CLIENT PAUSE 60000 WRITE", "CLIENT UNPAUSE"], ["PING", "PING"]] {
+        let mut alice = server.client();
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000 SESSION"), 1);
+        assert!(!control.run(lines[0]).is_error());
+        drop(alice); // In a pause its lock cannot be given up yet.
+        control.ok(&format!("REPLICAOF 127.0.0.1 {}", old.port()));
+        assert!(!control.run(lines[1]).is_error());
+        in_step(&server);
+        control.ok("REPLICAOF NO ONE");
+        assert_eq!(info_lock(&mut control, "sessions"), 0);
+        control.ok("SET door alice PX 600000");
+        never_within(OBSERVATION, "the lock is taken back", || control.run("EXISTS door") == 0);
+        assert_eq!(control.run("DEL door"), 1);
+    }
+}
+
 #[test]
 fn a_promoted_replica_hands_over_when_the_replicated_lease_ends_and_on_time() {
     let mut late_us = Vec::new();

@@ -75,6 +75,32 @@ fn del_unlink_and_getdel() {
     drop(alice);
 }
 
+/// Redis calls it a `del`, Valkey says `expired` as of a lease that ran out.
+#[test]
+fn a_lease_that_a_command_sets_into_the_past() {
+    ends_with(&[&["EXPIRE door -1"], &["PEXPIRE door 0"], &["PEXPIREAT door 1"]]);
+    let (server, alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
+    let mut control = server.client();
+    assert_eq!(control.run("GETEX door PXAT 1"), "alice");
+    put(&mut control, "SET door alice");
+    runs_out(&mut control, "door");
+    drop(alice);
+}
+
+#[test]
+fn another_key_in_its_place() {
+    for_each(&["RENAME other door", "COPY other door REPLACE"], |line| {
+        let (server, alice) = in_session("LOCK.ACQUIRE", LEASE_MS);
+        let mut control = server.client();
+        control.ok("SET other alice");
+        is_renewed(&mut control, "door");
+        control.send_together(&[line, "PEXPIRE door 300"]);
+        assert!(!control.receive().is_error() && control.receive() == 1);
+        runs_out(&mut control, "door");
+        drop(alice);
+    });
+}
+
 #[test]
 fn rename_and_move_away() {
     ends_with(&[&["RENAME door elsewhere"], &["MOVE door 1"]]);
@@ -191,6 +217,34 @@ fn a_foreign_write_over_it_just_before_the_connection_closes() {
         assert_eq!(info_lock(&mut control, "sessions"), 0);
         assert_eq!(control.run("DEL door"), 1);
     }
+}
+
+/// It is not the session's any more, however soon the foreign lease ends and however long its own would have run.
+#[test]
+fn a_foreign_write_whose_lease_ends_before_the_next_renewal() {
+    for_each(&KINDS, |(take, _)| {
+        let (server, alice) = in_session(take, 600_000);
+        let mut control = server.client();
+        control.ok("SET door bob PX 200");
+        assert_eq!(session_of(&mut control, "door"), [] as [i64; 0], "{take}: the lock is bob's");
+        assert_eq!(control.run("LOCK.EXTEND door bob PX 100"), 100);
+        runs_out(&mut control, "door");
+        control.ok("SET door alice");
+        closes_and_releases_nothing(&mut control, alice);
+    });
+}
+
+#[test]
+fn a_foreign_write_that_nobody_asked_about_before_its_lease_ended() {
+    for_each(&KINDS, |(take, _)| {
+        let (server, alice) = in_session(take, 600_000);
+        let mut control = server.client();
+        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+        control.ok("SET door carol PX 50");
+        assert_eq!(bob.reply(), 1, "{take}");
+        closes_and_releases_nothing(&mut control, alice);
+        assert_eq!(control.run("GET door"), "bob");
+    });
 }
 
 /// Whoever takes the lease away has a reason: it stays away. The lock is the connection's all the same.

@@ -6,6 +6,7 @@ use support::replicas::{self, replica_of};
 use support::sessions::{is_renewed, runs_out, session_of};
 use support::{
     Aof, Client, OBSERVATION, Reply, Server, Setup, Waiter, eventually, field, info_lock, never_within, now_ms,
+    waiters_of,
 };
 
 const LEASE_MS: i64 = 150;
@@ -195,21 +196,48 @@ fn the_release_of_a_closed_connection_is_written_as_a_del() {
 }
 
 #[test]
-fn unloading_the_module_leaves_the_locks_with_their_leases() {
+fn the_module_cannot_be_unloaded_while_a_lock_belongs_to_a_connection() {
     let server = Server::start();
     let (mut alice, mut control) = (server.client(), server.client());
-    for number in 0..20 {
-        assert_eq!(alice.run(&format!("LOCK.ACQUIRE door-{number} alice PX 500 SESSION")), 1);
-    }
     assert_eq!(alice.run("LOCK.REENTER door alice PX 500 SESSION"), 1);
+    assert_eq!(control.run("LOCK.ACQUIRE gate alice PX 500"), 1);
+    for _ in 0..50 {
+        assert!(control.run("MODULE UNLOAD lock").error().starts_with("ERR Error unloading module"));
+    }
+    let why = "redis-lock is not unloaded: locks belong to connections";
+    eventually("the log says why", || server.log().contains(why));
     is_renewed(&mut control, "door");
-    eventually("the module can be unloaded", || control.run("MODULE UNLOAD lock") == "OK");
-    assert_eq!(control.run("DBSIZE"), 21);
-    assert_eq!(control.run("HGET door alice"), "1");
-    runs_out(&mut control, "door");
-    eventually("all leases end", || control.run("DBSIZE") == 0);
     drop(alice);
-    assert_eq!(control.run("PING"), "PONG");
+    eventually("the module can be unloaded", || control.run("MODULE UNLOAD lock") == "OK");
+    assert_eq!(control.run("EXISTS door"), 0, "the session ended with its connection");
+}
+
+/// What empties or exchanges databases and leaves this lock where it was.
+#[test]
+fn a_lock_that_stays_stays_the_sessions() {
+    let cases: Vec<_> = KINDS
+        .iter()
+        .flat_map(|kind| ["DEBUG RELOAD", "SWAPDB 0 0", "SWAPDB 1 2"].map(|line| (kind, line)))
+        .chain([(&KINDS[0], "FLUSHDB elsewhere")])
+        .collect();
+    for_each(&cases, |&((take, holds), line)| {
+        let server = Server::start();
+        let (mut alice, mut control) = (server.client(), server.client());
+        hold(&mut alice, take, *holds);
+        let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+        let mut other = server.client();
+        if line == "FLUSHDB elsewhere" {
+            other.ok("SELECT 5");
+            other.ok("FLUSHDB");
+        } else {
+            other.ok(line);
+        }
+        is_alices_again(&mut alice, &bob, *holds);
+        drop(bob);
+        eventually("bob has left", || waiters_of(&mut control, "door") == 0);
+        drop(alice);
+        eventually("the lock is released", || control.run("EXISTS door") == 0);
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use support::sessions::{in_session, is_connected, is_renewed, session_of};
-use support::{Reply, Server, Waiter, eventually, field, info_lock, remaining_ms};
+use support::{Reply, Server, Setup, Waiter, eventually, field, info_lock, remaining_ms, waiters_of};
 
 /// Short enough to see many of them, long enough for a machine that is busy.
 const LEASE_MS: i64 = 150;
@@ -101,6 +101,75 @@ fn a_lease_is_needed() {
         assert_eq!(alice.pttl("door"), -1);
         assert_eq!(info_lock(&mut alice, "sessions"), 0);
         assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    }
+}
+
+#[test]
+fn a_lease_is_100_ms_or_more() {
+    let server = Server::start();
+    let mut alice = server.client();
+    for lease in ["PX 1", "PX 99"] {
+        for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
+            let refused = alice.run(&format!("{take} door alice {lease} SESSION"));
+            assert_eq!(refused.error(), format!("ERR invalid expire time in '{}' command", take.to_lowercase()));
+        }
+    }
+    assert_eq!(alice.run("EXISTS door"), 0);
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 100 SESSION"), 1);
+    // A shorter one is set exactly, and then what is renewed is 100 ms again.
+    assert_eq!(alice.run("LOCK.EXTEND door alice PX 20"), 20);
+    is_renewed(&mut alice, "door");
+    assert!(remaining_ms(&mut alice, "door") > 20);
+}
+
+fn session_full(reply: &Reply) {
+    assert_eq!(reply.code(), "SESSIONFULL", "{reply:?}");
+}
+
+#[test]
+fn pairs_of_a_connection_and_a_lock_have_a_limit_and_those_who_wait_for_one_count() {
+    let server = Setup::new().config("lock.max-sessions 3").start();
+    let [mut alice, mut bob, mut control] = [(); 3].map(|()| server.client());
+    for key in ["one", "two"] {
+        assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX 60000 SESSION")), 1);
+    }
+    let waiter = Waiter::start(&server, "LOCK.REENTER one carol PX 60000 SESSION BLOCK 0");
+    let mut four = vec![alice.run("LOCK.ACQUIRE three alice PX 60000 SESSION")];
+    four.push(alice.run("LOCK.REENTER three alice PX 60000 SESSION"));
+    four.push(bob.run("LOCK.ACQUIRE two alice PX 60000 SESSION"));
+    four.push(bob.run("LOCK.ACQUIRE two bob PX 60000 SESSION BLOCK 0"));
+    four.iter().for_each(session_full);
+    assert_eq!(control.run("EXISTS three"), 0, "nothing was changed");
+    assert_eq!(waiters_of(&mut control, "two"), 0);
+    assert_eq!(session_of(&mut control, "two"), [alice.id()]);
+    // A repeat adds none, an answer of nil begins none, and neither does a lock without a session.
+    assert_eq!(alice.run("LOCK.ACQUIRE two alice PX 60000 SESSION"), 1);
+    assert_eq!(bob.run("LOCK.ACQUIRE two bob PX 60000 SESSION"), Reply::Nil);
+    assert_eq!(bob.run("LOCK.ACQUIRE three bob PX 60000"), 1);
+    drop(waiter);
+    eventually("the waiter has left", || waiters_of(&mut control, "one") == 0);
+    assert_eq!(bob.run("LOCK.ACQUIRE two alice PX 60000 SESSION"), 1);
+    session_full(&bob.run("LOCK.ACQUIRE four bob PX 60000 SESSION"));
+    drop(alice);
+    eventually("alice's pairs are gone", || control.run("EXISTS one") == 0);
+    assert_eq!(bob.run("LOCK.ACQUIRE four bob PX 60000 SESSION"), 1);
+    control.ok("CONFIG SET lock.max-sessions 0");
+    session_full(&bob.run("LOCK.ACQUIRE five bob PX 60000 SESSION"));
+    assert_eq!(bob.run("LOCK.RELEASE four bob"), 0, "what is there stays");
+}
+
+#[test]
+fn a_wait_that_is_granted_takes_no_second_place_under_the_limit() {
+    let server = Setup::new().config("lock.max-sessions 1").start();
+    let [mut alice, mut control] = [(); 2].map(|()| server.client());
+    for _ in 0..3 {
+        assert_eq!(control.run("LOCK.ACQUIRE door control"), 1);
+        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 SESSION BLOCK 0");
+        session_full(&alice.run("LOCK.ACQUIRE gate alice PX 60000 SESSION"));
+        assert_eq!(control.run("LOCK.RELEASE door control"), 0);
+        assert_eq!(bob.reply(), 1);
+        session_full(&alice.run("LOCK.ACQUIRE gate alice PX 60000 SESSION"));
+        assert_eq!(control.run("LOCK.RELEASE door bob"), 0);
     }
 }
 

@@ -6,12 +6,12 @@ use support::{Client, Reply, Server, Waiter, eventually};
 /// The lock that all of these are about.
 const RELEASE: &str = "LOCK.RELEASE door alice";
 
-/// Alice holds the door, and bob and carol wait in that order.
+/// Alice holds the door, and bob and carol wait in that order, bob for a lock that belongs to his connection.
 fn two_in_line() -> (Server, Client, Waiter, Waiter) {
     let server = Server::start();
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
-    let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+    let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0 SESSION");
     let carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 0");
     (server, alice, bob, carol)
 }
@@ -26,20 +26,6 @@ fn a_grant_to_a_killed_client_is_not_confirmed_to_its_retry() {
     assert_eq!(alice.receive(), Reply::Nil, "it went to carol before the retry was heard");
     assert_eq!(carol.reply(), 1);
     assert_eq!(alice.run("GET door"), "carol");
-}
-
-#[test]
-fn a_retry_that_waits_has_the_turn_of_the_grant_that_was_lost() {
-    let (server, mut alice, bob, mut carol) = two_in_line();
-    let dave = Waiter::start(&server, "LOCK.ACQUIRE door dave BLOCK 0");
-    let kill = format!("CLIENT KILL ID {}", bob.id());
-    alice.send_together(&[RELEASE, &kill]);
-    assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
-    assert_eq!(carol.reply(), 1);
-    let mut retry = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-    assert_eq!(alice.run("LOCK.RELEASE door carol"), 0);
-    assert_eq!(retry.reply(), 1, "before dave, who came later");
-    assert!(dave.is_blocked());
 }
 
 #[test]
@@ -72,12 +58,8 @@ fn a_session_that_was_killed_is_not_confirmed_to_its_retry() {
 }
 
 #[test]
-fn a_dead_holder_neither_releases_nor_extends_nor_draws() {
-    for (request, code) in [
-        ("LOCK.EXTEND door bob PX 90000", "NOTOWNER"),
-        ("LOCK.RELEASE door bob", "NOTOWNER"),
-        ("LOCK.FENCE door bob fence", "NOTOWNER"),
-    ] {
+fn a_dead_holder_neither_extends_nor_draws() {
+    for (request, code) in [("LOCK.EXTEND door bob PX 90000", "NOTOWNER"), ("LOCK.FENCE door bob fence", "NOTOWNER")] {
         let (_server, mut alice, bob, mut carol) = two_in_line();
         let kill = format!("CLIENT KILL ID {}", bob.id());
         alice.send_together(&[RELEASE, &kill, request]);
@@ -96,7 +78,7 @@ fn a_client_that_is_unblocked_and_waits_anew_in_one_round_is_still_known_when_it
     let id = bob.id();
     bob.send_together(&["LOCK.ACQUIRE door bob-1 BLOCK 0"]);
     eventually("bob waits", || support::waiters_of(&mut alice, "door") == 1);
-    bob.send_together(&["LOCK.ACQUIRE door bob-2 PX 60000 BLOCK 0"]);
+    bob.send_together(&["LOCK.ACQUIRE door bob-2 PX 60000 BLOCK 0 SESSION"]);
     // A blocked client's pipeline runs where the server lets blocked clients go, before it has let go of bob.
     let mut dave = server.client();
     dave.send_together(&["BLPOP list 0"]);

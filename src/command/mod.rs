@@ -44,7 +44,7 @@ pub trait Request: Sized {
         None
     }
 
-    /// Whether the caller, whatever it holds, shall not wait for this lock any more.
+    /// Whether the caller shall not wait for this lock any more. If it did, that is an answer, whatever the outcome.
     fn withdraws(&self, _outcome: &Result<Decision, Refusal>) -> bool {
         false
     }

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-use crate::core::{Hold, Kind, Lease, MAX_DURATION_MS, Refusal, UnixMs, parse_integer};
+use crate::core::{Hold, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, Refusal, UnixMs, parse_integer};
 
 bitflags! {
     /// The options a command takes. EX and PX are two spellings of one of them.
@@ -34,7 +34,7 @@ pub struct Options {
     pub nx: bool,
     pub hold: Option<Hold>,
     pub add: bool,
-    /// Comes with a lease.
+    /// Comes with a lease of [`MIN_SESSION_LEASE_MS`] or more.
     pub session: bool,
     /// At least 1.
     pub count: Option<usize>,
@@ -88,8 +88,10 @@ impl Options {
                 Word::Add => options.add = true,
             }
         }
-        if options.session && options.lease.is_none() {
-            return Err(Refusal::SessionNeedsLease);
+        if options.session {
+            let lease = options.lease.ok_or(Refusal::SessionNeedsLease)?;
+            let least = Lease::from_ms(MIN_SESSION_LEASE_MS);
+            return if Some(lease) < least { Err(Refusal::InvalidExpire) } else { Ok(options) };
         }
         Ok(options)
     }

@@ -4,7 +4,7 @@ use super::Request;
 use super::options::{Allowed, Options};
 use crate::core::{self, Decision, LeaseEnd, Lock, Refusal, UnixMs, Write};
 
-/// Gives up one hold. Reply: the holds that remain.
+/// Gives up one hold. Reply: the holds that remain, or nil where the caller only waited.
 pub struct Release(Options);
 
 impl Request for Release {
@@ -23,7 +23,7 @@ impl Request for Release {
         match outcome {
             Ok(Decision::Done { write, .. }) => *write == Write::Free,
             Ok(Decision::Contended) => false,
-            Err(refusal) => [Refusal::NotHeld, Refusal::NotOwner].contains(refusal),
+            Err(refusal) => [Refusal::NotHeld, Refusal::NotOwner, Refusal::WrongType].contains(refusal),
         }
     }
 }

@@ -10,6 +10,11 @@ use std::num::NonZeroU32;
 
 use super::slab::{Slab, Slot};
 
+/// A walk through the entries of an [`Arena`], one at a time, while entries come and go. Each that is there all the
+/// while is found once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk(Option<Slot>);
+
 /// Handle to an entry of an [`Arena<T>`]. As an integer it is never 0. It would have to outlive 2^32 entries to find
 /// another one.
 pub struct Id<T> {
@@ -27,6 +32,20 @@ pub struct Arena<T> {
 struct Numbered<T> {
     serial: u32,
     entry: T,
+}
+
+impl Walk {
+    pub const ENDED: Self = Self(None);
+
+    /// At the first entry.
+    pub fn begin() -> Self {
+        Self(Some(Slot::MIN))
+    }
+
+    /// Whether there may be entries still to come.
+    pub fn goes_on(self) -> bool {
+        self.0.is_some()
+    }
 }
 
 impl<T> Id<T> {
@@ -76,6 +95,13 @@ impl<T> Arena<T> {
         let slot = self.entries.insert(Numbered { serial, entry })?;
         self.last_serial = serial;
         Some(Id { slot, serial, entry: PhantomData })
+    }
+
+    /// The next entry of a walk, which ends when there is none.
+    pub fn step(&self, walk: &mut Walk) -> Option<Id<T>> {
+        let found = walk.0.and_then(|from| self.entries.first_from(from));
+        walk.0 = found.and_then(|(slot, _)| slot.next());
+        found.map(|(slot, numbered)| Id { slot, serial: numbered.serial, entry: PhantomData })
     }
 
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
@@ -153,6 +179,19 @@ mod tests {
         assert_eq!(Id::from_bits(id.to_bits()), id);
         assert_eq!(arena.get(Id::from_bits(u64::MAX)), None);
         assert_eq!(arena.get(Id::from_bits(0)), None);
+    }
+
+    #[test]
+    fn a_walk_finds_what_is_there_all_the_while_though_others_go() {
+        let mut arena = Arena::new();
+        let ids: Vec<_> = (0..100).map(|n| arena.insert(n).unwrap()).collect();
+        let (mut walk, mut found) = (Walk::begin(), Vec::new());
+        while let Some(id) = arena.step(&mut walk) {
+            found.push(id);
+            arena.remove(ids[100 - found.len()]);
+        }
+        assert_eq!(found, ids[..50]);
+        assert!(!walk.goes_on() && arena.step(&mut walk).is_none());
     }
 
     #[test]

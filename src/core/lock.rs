@@ -224,7 +224,8 @@ pub fn extend(
     now: UnixMs,
 ) -> Result<Decision, Refusal> {
     let present = lock.held_by(caller)?.lease_end.get().ok_or(Refusal::NoLease)?;
-    let start = if add { present } else { now };
+    // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
+    let start = if add { present.max(now) } else { now };
     let end = lease.after(start).ok_or(Refusal::InvalidExpire)?;
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::Id;
 
-/// Handles by lock. One map a database, so that a look-up needs no copy of the key and a database can be walked by
-/// itself; a database without entries has no map.
+/// Handles by lock. One map a database, so that a look-up needs no copy of the key; a database without entries has no
+/// map.
 pub struct LockIndex<T>(BTreeMap<i32, HashMap<Rc<[u8]>, Id<T>>>);
 
 impl<T> LockIndex<T> {
@@ -28,11 +28,5 @@ impl<T> LockIndex<T> {
         if keys.is_empty() {
             self.0.remove(&db);
         }
-    }
-
-    /// The handles of one database, or of all of them.
-    pub fn all(&self, db: Option<i32>) -> Vec<Id<T>> {
-        let maps = self.0.iter().filter(|(number, _)| db.is_none_or(|db| db == **number));
-        maps.flat_map(|(_, keys)| keys.values().copied()).collect()
     }
 }

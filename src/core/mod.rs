@@ -16,16 +16,19 @@ mod lock_index;
 mod refusal;
 mod sessions;
 mod slab;
+mod stall;
 mod stats;
 mod takebacks;
 mod waiting;
 
-pub use arena::{Arena, Id};
+pub use arena::{Arena, Id, Walk};
 pub use fence::{FENCE_LIMIT, fence};
 pub use integer::{format_integer, parse_integer};
 pub use lock::{Decision, Held, Hold, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
+pub use lock_index::LockIndex;
 pub use refusal::Refusal;
-pub use sessions::{Begin, Session, SessionId, Sessions};
+pub use sessions::{Begin, Duty, MIN_SESSION_LEASE_MS, Session, SessionId, Sessions};
+pub use stall::{PULSE_MS, StallWatch};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
 pub use takebacks::{TakeBack, TakeBackId, TakeBacks};
 pub use waiting::{

@@ -27,13 +27,17 @@ pub enum Refusal {
     SessionNeedsLease,
     /// SESSION where the client is a stand-in.
     SessionInScript,
+    /// SESSION on a replica, whose keys are its master's.
+    SessionOnReplica,
+    /// As many sessions as the operator allows.
+    SessionFull,
     /// An unknown, repeated, contradicting or missing word.
     Syntax,
     /// A number that is not one.
     NotAnInteger,
     /// A COUNT or HOLD below one.
     NotPositive,
-    /// A lease that is zero, negative or beyond the calendar.
+    /// A lease that is zero, negative, beyond the calendar, or too short for a session.
     InvalidExpire,
     /// A BLOCK that is not a number.
     TimeoutNotAnInteger,
@@ -60,6 +64,8 @@ impl Refusal {
             Self::SameKey => "ERR the counter must be another key than the lock",
             Self::SessionNeedsLease => "ERR a session needs a lease, EX or PX",
             Self::SessionInScript => "ERR a session is not allowed in scripts",
+            Self::SessionOnReplica => "ERR a session is not allowed on a replica",
+            Self::SessionFull => "SESSIONFULL Too many sessions already, see lock.max-sessions",
             Self::Syntax => "ERR syntax error",
             Self::NotAnInteger => "ERR value is not an integer or out of range",
             Self::NotPositive => "ERR value is out of range, must be positive",

@@ -1,15 +1,21 @@
 //! Locks that belong to connections: renewed while one of them is open, given up when the last one closes.
 //!
 //! A **session** belongs to one grant of one lock. It ends with the lock's release or loss, with a new grant, or with
-//! its last connection. What it remembers of the lock (identity, holds, length of the lease) lets it take the lock back
-//! if the lease ran out although a connection is open.
+//! its last connection. What it remembers of the lock (identity, holds, length and end of the lease) lets it take the
+//! lock back if the lease ran out although a connection is open, and tells that from every other way to lose a lock.
+//!
+//! A connection may have very many sessions, so its close is only noted; they are worked off one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::rc::Rc;
 
 use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
-use super::{Arena, ClientId, Id, Kind, Lease, UnixMs};
+use super::{Arena, ClientId, Held, Id, Kind, Lease, UnixMs, Walk};
+
+/// The shortest lease that a session renews, in milliseconds: each renewal is a write.
+pub const MIN_SESSION_LEASE_MS: i64 = 100;
 
 /// Handle to a session.
 pub type SessionId = Id<Session>;
@@ -25,7 +31,9 @@ pub struct Session {
     pub holds: i64,
     /// What each renewal sets.
     pub lease: Lease,
-    pub clients: BTreeSet<ClientId>,
+    clients: BTreeSet<ClientId>,
+    /// When the lease ends unless it is renewed: [`NEVER`] if somebody took it away, `UnixMs::MIN` while not known.
+    lease_end: UnixMs,
     renew_at: UnixMs,
 }
 
@@ -34,7 +42,13 @@ pub struct Sessions {
     sessions: Arena<Session>,
     by_lock: LockIndex<Session>,
     by_client: BTreeMap<ClientId, BTreeSet<SessionId>>,
+    /// Connections that are closed and still have sessions.
+    closed: BTreeSet<ClientId>,
+    /// Pairs of a session and a connection.
+    pairs: usize,
     renewals: Agenda<SessionId>,
+    /// Where a look at all sessions has come to.
+    look_at_all: Walk,
 }
 
 /// A grant that a connection wants to belong to it.
@@ -49,9 +63,39 @@ pub struct Begin {
     pub client: ClientId,
 }
 
+/// What is to be done for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Renew the lease. The session is due no more until it is told when.
+    Renew(SessionId),
+    /// See whether the lock is still there.
+    Look(SessionId),
+}
+
+impl Session {
+    /// Whether a lock that is held is the one that this session is about.
+    pub fn is_of<L>(&self, held: &Held<'_, L>) -> bool {
+        held.kind == self.kind && *held.owner == *self.owner
+    }
+
+    /// Whether the lease has ended by itself, as far as is known. A lock that goes before that was taken away. Most of a
+    /// server keeps a key through its last millisecond, but the cycle in which Redis 8 expires keys does not.
+    pub fn has_lapsed(&self, now: UnixMs) -> bool {
+        now >= self.lease_end
+    }
+}
+
 impl Sessions {
     pub const fn new() -> Self {
-        Self { sessions: Arena::new(), by_lock: LockIndex::new(), by_client: BTreeMap::new(), renewals: Agenda::new() }
+        Self {
+            sessions: Arena::new(),
+            by_lock: LockIndex::new(),
+            by_client: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            pairs: 0,
+            renewals: Agenda::new(),
+            look_at_all: Walk::ENDED,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -63,6 +107,11 @@ impl Sessions {
         self.sessions.len()
     }
 
+    /// Pairs of a session and a connection.
+    pub fn pairs(&self) -> usize {
+        self.pairs
+    }
+
     pub fn get(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(id)
     }
@@ -70,6 +119,12 @@ impl Sessions {
     /// The session of a lock, if it has one.
     pub fn of(&self, db: i32, key: &[u8]) -> Option<SessionId> {
         if self.is_empty() { None } else { self.by_lock.get(db, key) }
+    }
+
+    /// The open connections of a session.
+    pub fn clients(&self, id: SessionId) -> impl Iterator<Item = ClientId> {
+        let all = self.get(id).into_iter().flat_map(|session| &session.clients);
+        all.copied().filter(|client| !self.closed.contains(client))
     }
 
     /// Makes a connection part of the session of this grant; the first one begins it. A session of another identity
@@ -82,17 +137,19 @@ impl Sessions {
             Some(id) => id,
             None => {
                 self.end(db, &key);
-                let (clients, renew_at) = (BTreeSet::new(), NEVER);
+                let (clients, lease_end, renew_at) = (BTreeSet::new(), UnixMs::MIN, NEVER);
                 let index_key = Rc::clone(&key);
-                let session = Session { db, key, kind, owner, holds, lease, clients, renew_at };
+                let session = Session { db, key, kind, owner, holds, lease, clients, lease_end, renew_at };
                 let Some(id) = self.sessions.insert(session) else { return };
                 self.by_lock.insert(db, index_key, id);
                 id
             }
         };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.clients.insert(client);
             session.lease = session.lease.max(lease);
+            if session.clients.insert(client) {
+                self.pairs = self.pairs.saturating_add(1);
+            }
         }
         self.by_client.entry(client).or_default().insert(id);
         self.renew_later(id, now);
@@ -105,17 +162,52 @@ impl Sessions {
         }
     }
 
-    /// Ends the sessions of one database, or all of them.
-    pub fn end_all(&mut self, db: Option<i32>) {
-        for id in self.by_lock.all(db) {
-            self.remove(id);
+    /// Ends all sessions.
+    pub fn end_all(&mut self) {
+        *self = Self::new();
+    }
+
+    /// Notes that a connection is closed. Its sessions are given out by [`next_orphan`](Self::next_orphan).
+    pub fn connection_closed(&mut self, client: ClientId) {
+        if self.by_client.contains_key(&client) {
+            self.closed.insert(client);
         }
     }
 
-    /// A connection has closed. Answers the sessions that ended with it, whose locks are to be released.
-    pub fn connection_closed(&mut self, client: ClientId) -> Vec<Session> {
-        let ids = self.by_client.remove(&client).unwrap_or_default();
-        ids.into_iter().filter_map(|id| self.leave(id, client)).collect()
+    /// Whether there are sessions of closed connections to be worked off.
+    pub fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// Takes one closed connection out of one of its sessions. Returns the session if that was its last connection: it
+    /// has ended, and its lock is to be released.
+    pub fn next_orphan(&mut self) -> Option<Session> {
+        let client = *self.closed.first()?;
+        let id = self.by_client.get(&client).and_then(|of_client| of_client.first().copied());
+        match id {
+            Some(id) => self.leave(id, client),
+            None => {
+                self.closed.remove(&client);
+                None
+            }
+        }
+    }
+
+    /// Takes all closed connections out of the session of a lock. Returns it if it had no other, like
+    /// [`next_orphan`](Self::next_orphan).
+    pub fn orphan(&mut self, db: i32, key: &[u8]) -> Option<Session> {
+        let id = self.of(db, key).filter(|_| self.has_closed())?;
+        let is_closed = |client: &&ClientId| self.closed.contains(client);
+        let closed: Vec<_> = self.get(id)?.clients.iter().filter(is_closed).copied().collect();
+        closed.into_iter().filter_map(|client| self.leave(id, client)).last()
+    }
+
+    /// Takes an open connection out of the session of a lock, which ends with its last one. A closed one stays, to be
+    /// worked off.
+    pub fn dismiss(&mut self, db: i32, key: &[u8], client: ClientId) {
+        if let Some(id) = self.of(db, key).filter(|_| !self.closed.contains(&client)) {
+            self.leave(id, client);
+        }
     }
 
     /// The holder has another number of holds now.
@@ -125,25 +217,48 @@ impl Sessions {
         }
     }
 
-    /// The lease has another length from `now` on.
+    /// What is renewed has another length from `now` on, but no less than [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
         let Some(id) = self.of(db, key) else { return };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.lease = lease;
+            session.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
         }
-        self.renew_later(id, now);
+        self.renew_at(id, lease.third_from(now));
     }
 
-    /// When a lease is to be renewed next.
+    /// The lease ends then (`None`: there is none any more).
+    pub fn lease_ends(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.lease_end = lease_end.unwrap_or(NEVER);
+        }
+    }
+
+    /// Somebody else has set or taken away the lease: looks at it as soon as can be.
+    pub fn lease_was_changed(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.lease_end = UnixMs::MIN;
+        }
+        self.renew_at(id, UnixMs::MIN);
+    }
+
+    /// Looks at every session as soon as can be, one after the other.
+    pub fn look_at_all(&mut self) {
+        self.look_at_all = Walk::begin();
+    }
+
+    /// When something is to be done next.
     pub fn next_due(&self) -> Option<UnixMs> {
-        self.renewals.earliest()
+        if self.look_at_all.goes_on() || self.has_closed() { Some(UnixMs::MIN) } else { self.renewals.earliest() }
     }
 
-    /// A session whose lease is to be renewed now. It is due no more until it is told when.
-    pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionId> {
+    /// What is to be done now, if anything.
+    pub fn pop_due(&mut self, now: UnixMs) -> Option<Duty> {
+        if let Some(id) = self.sessions.step(&mut self.look_at_all) {
+            return Some(Duty::Look(id));
+        }
         let id = self.renewals.pop_due(now)?;
         self.sessions.get_mut(id)?.renew_at = NEVER;
-        Some(id)
+        Some(Duty::Renew(id))
     }
 
     /// Renews a lease again after a third of it.
@@ -156,120 +271,38 @@ impl Sessions {
     /// Renews a lease at `time`.
     pub fn renew_at(&mut self, id: SessionId, time: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
-            self.renewals.reschedule(id, std::mem::replace(&mut session.renew_at, time), time);
+            self.renewals.reschedule(id, mem::replace(&mut session.renew_at, time), time);
         }
     }
 
-    /// Takes a connection out of a session, which it answers if that was the last one.
+    /// Takes a connection out of a session, which is returned if that was the last one.
     fn leave(&mut self, id: SessionId, client: ClientId) -> Option<Session> {
         let session = self.sessions.get_mut(id)?;
-        session.clients.remove(&client);
-        if session.clients.is_empty() { self.remove(id) } else { None }
+        if session.clients.remove(&client) {
+            self.pairs = self.pairs.saturating_sub(1);
+            self.forget_pair(id, client);
+        }
+        if self.get(id)?.clients.is_empty() { self.remove(id) } else { None }
     }
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, session.renew_at, NEVER);
         self.by_lock.remove(session.db, &session.key);
-        for client in &session.clients {
-            if let Some(of_client) = self.by_client.get_mut(client) {
-                of_client.remove(&id);
-                if of_client.is_empty() {
-                    self.by_client.remove(client);
-                }
-            }
-        }
+        self.pairs = self.pairs.saturating_sub(session.clients.len());
+        session.clients.iter().for_each(|&client| self.forget_pair(id, client));
         Some(session)
+    }
+
+    fn forget_pair(&mut self, id: SessionId, client: ClientId) {
+        let Some(of_client) = self.by_client.get_mut(&client) else { return };
+        of_client.remove(&id);
+        if of_client.is_empty() {
+            self.by_client.remove(&client);
+            self.closed.remove(&client);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: UnixMs = 1_000_000;
-
-    fn begin(sessions: &mut Sessions, key: &str, owner: &str, client: ClientId) {
-        let lease = Lease::from_ms(300).unwrap();
-        let (key, owner) = (key.as_bytes().into(), owner.as_bytes().into());
-        sessions.begin(Begin { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, client }, NOW);
-    }
-
-    fn owners(closed: &[Session]) -> Vec<&[u8]> {
-        closed.iter().map(|session| &*session.owner).collect()
-    }
-
-    #[test]
-    fn a_session_ends_with_the_last_of_its_connections() {
-        let mut sessions = Sessions::new();
-        begin(&mut sessions, "k", "a", 1);
-        begin(&mut sessions, "k", "a", 2);
-        assert_eq!(sessions.len(), 1);
-        assert_eq!(sessions.connection_closed(1), []);
-        assert_eq!(owners(&sessions.connection_closed(2)), [b"a"]);
-        assert!(sessions.is_empty());
-        assert_eq!(sessions.next_due(), None);
-        assert_eq!(sessions.connection_closed(2), []);
-    }
-
-    #[test]
-    fn a_connection_takes_all_its_locks_with_it() {
-        let mut sessions = Sessions::new();
-        for key in ["k", "l", "m"] {
-            begin(&mut sessions, key, "a", 1);
-        }
-        begin(&mut sessions, "n", "b", 2);
-        assert_eq!(sessions.connection_closed(1).len(), 3);
-        assert_eq!(sessions.len(), 1);
-    }
-
-    #[test]
-    fn a_new_grant_ends_the_session_of_the_earlier_one() {
-        let mut sessions = Sessions::new();
-        begin(&mut sessions, "k", "a", 1);
-        begin(&mut sessions, "k", "b", 2);
-        assert_eq!(sessions.connection_closed(1), []);
-        assert_eq!(owners(&sessions.connection_closed(2)), [b"b"]);
-    }
-
-    #[test]
-    fn what_has_ended_is_neither_renewed_nor_released() {
-        let mut sessions = Sessions::new();
-        begin(&mut sessions, "k", "a", 1);
-        sessions.end(0, b"k");
-        assert_eq!(sessions.next_due(), None);
-        assert_eq!(sessions.connection_closed(1), []);
-        begin(&mut sessions, "k", "a", 1);
-        sessions.end_all(Some(1));
-        assert_eq!(sessions.len(), 1);
-        sessions.end_all(Some(0));
-        assert!(sessions.is_empty() && sessions.by_client.is_empty());
-    }
-
-    #[test]
-    fn a_lease_is_renewed_every_third_of_it() {
-        let mut sessions = Sessions::new();
-        begin(&mut sessions, "k", "a", 1);
-        assert_eq!(sessions.next_due(), Some(NOW + 100));
-        assert_eq!(sessions.pop_due(NOW + 99), None);
-        let id = sessions.pop_due(NOW + 100).unwrap();
-        assert_eq!(sessions.pop_due(NOW + 100), None);
-        sessions.renew_later(id, NOW + 100);
-        assert_eq!(sessions.next_due(), Some(NOW + 200));
-        sessions.set_lease(0, b"k", Lease::from_ms(3).unwrap(), NOW + 150);
-        assert_eq!(sessions.next_due(), Some(NOW + 151));
-    }
-
-    #[test]
-    fn a_repeat_lengthens_what_is_renewed_and_never_shortens_it() {
-        let mut sessions = Sessions::new();
-        begin(&mut sessions, "k", "a", 1);
-        let id = sessions.of(0, b"k").unwrap();
-        for (ms, expected) in [(900, 900), (30, 900)] {
-            let lease = Lease::from_ms(ms).unwrap();
-            let (key, owner) = (b"k"[..].into(), b"a"[..].into());
-            sessions.begin(Begin { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, client: 1 }, NOW);
-            assert_eq!(sessions.get(id).unwrap().lease, Lease::from_ms(expected).unwrap());
-        }
-    }
-}
+mod tests;

@@ -34,6 +34,17 @@ impl Slot {
         let index = self.0.get().wrapping_sub(1) as usize;
         (index / CHUNK, index % CHUNK)
     }
+
+    /// The slot at a position in a chunk.
+    fn at(chunk: usize, position: usize) -> Option<Self> {
+        let index = chunk.checked_mul(CHUNK)?.checked_add(position)?.checked_add(1)?;
+        u32::try_from(index).ok().and_then(NonZeroU32::new).map(Self)
+    }
+
+    /// The slot behind this one.
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
 }
 
 impl<T> Slab<T> {
@@ -62,6 +73,22 @@ impl<T> Slab<T> {
             Content::Taken(entry) => Some(entry),
             Content::Free(_) => None,
         }
+    }
+
+    /// The first entry at `from` or behind it, in the order of the slots.
+    pub fn first_from(&self, from: Slot) -> Option<(Slot, &T)> {
+        let (chunk, position) = from.position();
+        let skipped = |number: usize| if number == chunk { position } else { 0 };
+        let chunks = self.chunks.iter().enumerate().skip(chunk);
+        let contents = chunks.flat_map(|(number, contents)| {
+            contents.iter().enumerate().skip(skipped(number)).map(move |(place, content)| (number, place, content))
+        });
+        contents
+            .filter_map(|(number, place, content)| match content {
+                Content::Taken(entry) => Slot::at(number, place).map(|slot| (slot, entry)),
+                Content::Free(_) => None,
+            })
+            .next()
     }
 
     /// Keeps `entry`. `None` when 2^32 - 1 are kept already.
@@ -149,6 +176,20 @@ mod tests {
         slots.iter().for_each(|&slot| _ = slab.remove(slot));
         (0..CHUNK).for_each(|n| _ = slab.insert(n).unwrap());
         assert_eq!(slab.chunks.len(), 1);
+    }
+
+    #[test]
+    fn a_walk_finds_every_entry_once() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..300).map(|n| slab.insert(n).unwrap()).collect();
+        (0..300).filter(|n| n % 7 != 3).for_each(|n| _ = slab.remove(slots[n]));
+        let (mut found, mut from) = (Vec::new(), Some(Slot::MIN));
+        while let Some((slot, &entry)) = from.and_then(|from| slab.first_from(from)) {
+            found.push(entry);
+            from = slot.next();
+        }
+        assert_eq!(found, (0..300).filter(|n| n % 7 == 3).collect::<Vec<_>>());
+        assert!(Slab::<u8>::new().first_from(Slot::MIN).is_none());
     }
 
     #[test]

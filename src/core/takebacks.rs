@@ -126,7 +126,9 @@ mod tests {
     fn undelivered(owner: &str) -> TakeBack {
         let claim = Claim { kind: Kind::Reentrant, owner: owner.as_bytes().into(), lease: None };
         let key = b"k"[..].into();
-        TakeBack::of_grant(Grant { db: 0, key, claim, ticket: Ticket(7), since: 0, connections: Vec::new() })
+        let grant =
+            Grant { db: 0, key, claim, longest_lease: None, ticket: Ticket(7), since: 0, connections: Vec::new() };
+        TakeBack::of_grant(grant)
     }
 
     fn held(owner: &'static str, holds: i64) -> Held<'static> {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
 use super::slab::Slab;
-use super::{Arena, Cause, Kind, UnixMs};
+use super::{Arena, Cause, Kind, UnixMs, Walk};
 use claims::Claims;
 use line::Lines;
 pub use types::{
@@ -40,6 +40,8 @@ pub struct WaitingRoom {
     deadlines: Agenda<RequestId>,
     /// Places that are away, by when they are dropped.
     away: Agenda<PlaceId>,
+    /// Where a look at all queues has come to.
+    look_at_all: Walk,
 }
 
 /// When a point of time has passed. The server thinks so, too: a key that expires at t still exists at t.
@@ -60,6 +62,7 @@ impl WaitingRoom {
             reviews: Agenda::new(),
             deadlines: Agenda::new(),
             away: Agenda::new(),
+            look_at_all: Walk::ENDED,
         }
     }
 
@@ -103,7 +106,7 @@ impl WaitingRoom {
         let known = self.place_of(db, key, claim.kind, &claim.owner);
         let place = match known {
             Some(place) => {
-                self.lengthen(place, claim.lease);
+                self.share(place, claim.lease);
                 place
             }
             None => {
@@ -121,8 +124,8 @@ impl WaitingRoom {
         let place = self.lines.of(queue).next()?;
         let (db, key) = self.lock_of(queue)?;
         let connections = self.take_requests(place);
-        let Place { claim, ticket, since, .. } = self.close_place(place)?;
-        Some(Grant { db, key, claim, ticket, since, connections })
+        let Place { claim, longest_lease, ticket, since, .. } = self.close_place(place)?;
+        Some(Grant { db, key, claim, longest_lease, ticket, since, connections })
     }
 
     /// Takes a request out: its client left or is answered otherwise. The place of the last one is kept until
@@ -138,12 +141,13 @@ impl WaitingRoom {
         Some(request.connection)
     }
 
-    /// Gives up the places that an identity has for a lock, of either kind. Answers the connections that waited there.
-    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Vec<ConnectionId> {
-        let mut connections = Vec::new();
+    /// Gives up the places that an identity has for a lock, of either kind. Returns the connections that waited there, or
+    /// `None` if it had no place.
+    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Option<Vec<ConnectionId>> {
+        let mut connections = None;
         for kind in [Kind::Mutex, Kind::Reentrant] {
             if let Some(place) = self.place_of(db, key, kind, owner) {
-                connections.extend(self.take_requests(place));
+                connections.get_or_insert_with(Vec::new).extend(self.take_requests(place));
                 self.close_place(place);
             }
         }
@@ -160,11 +164,12 @@ impl WaitingRoom {
 
     /// Keeps the turn of a grant that was taken back, in a place that is away unless its claim waits again already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
-        let Grant { db, key, claim, ticket, since, .. } = grant;
+        let Grant { db, key, claim, longest_lease, ticket, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
             Some(place) => Some(place),
             None => self.index.get(db, &key).or_else(|| self.open_queue(db, &key)).and_then(|queue| {
                 let place = self.open_place(queue, claim, since)?;
+                self.share(place, longest_lease);
                 self.send_away(place, until);
                 Some(place)
             }),
@@ -196,16 +201,15 @@ impl WaitingRoom {
         self.set_review(queue, UnixMs::MIN, cause);
     }
 
-    /// Looks at every lock of a database, or of all of them, as soon as can be.
-    pub fn review_all(&mut self, db: Option<i32>) {
-        for queue in self.index.all(db) {
-            self.review_soon(queue, Cause::Other);
-        }
+    /// Looks at every lock as soon as can be, one after the other.
+    pub fn review_all(&mut self) {
+        self.look_at_all = Walk::begin();
     }
 
     /// When something falls due next.
     pub fn next_due(&self, timely: Timely) -> Option<UnixMs> {
         let reviews = match timely {
+            Timely::All if self.look_at_all.goes_on() => Some(UnixMs::MIN),
             Timely::All => self.reviews.earliest(),
             Timely::Unwritten => None,
         };
@@ -215,6 +219,9 @@ impl WaitingRoom {
     /// Takes out what is due, earliest first, so that a lock that came free before a deadline is still granted. The
     /// place of a request whose time is up is kept until `keep_until`, if that is said.
     pub fn pop_due(&mut self, now: UnixMs, timely: Timely, keep_until: Option<UnixMs>) -> Option<Due> {
+        if let Some(queue) = self.next_of_all(timely) {
+            return Some(Due::Review(queue));
+        }
         let review = self.reviews.earliest().filter(|_| timely == Timely::All);
         let [deadline, away] = [self.deadlines.earliest(), self.away.earliest()];
         let before =
@@ -232,6 +239,20 @@ impl WaitingRoom {
         }
         let place = self.away.pop_due(now)?;
         self.close_place(place).map(|_| Due::Dropped)
+    }
+
+    /// The next queue of a look at all of them that somebody is present in.
+    fn next_of_all(&mut self, timely: Timely) -> Option<QueueId> {
+        if timely == Timely::Unwritten {
+            return None;
+        }
+        while let Some(id) = self.queues.step(&mut self.look_at_all) {
+            if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) {
+                queue.cause = Cause::Other;
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// The waiters of a lock, first in line first.

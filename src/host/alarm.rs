@@ -13,11 +13,10 @@ use redis_module::raw;
 
 use super::clock;
 use super::context::Context;
-use super::events;
 use super::guard::guard;
 use super::pump;
 use super::state;
-use crate::core::{Timely, UnixMs};
+use crate::core::{PULSE_MS, Timely, UnixMs};
 
 /// Readable, in the server's words.
 const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
@@ -83,11 +82,19 @@ pub fn uninstall() {
     }
 }
 
-/// Sees to it that the alarm rings when the next thing falls due.
+/// Sees to it that the alarm rings when the next thing falls due, and while there may be something to write often enough
+/// to notice that the loop stands still.
 pub fn set() {
+    let now = clock::now();
     set_for(state::with(|state| {
-        let all = [state.take_backs.next_due(), state.room.next_due(Timely::All), state.sessions.next_due()];
-        all.into_iter().flatten().min()
+        let pulse = state.may_write().then(|| now.saturating_add(PULSE_MS));
+        if pulse.is_none() {
+            state.stall.end();
+        } else if !state.stall.is_on() {
+            state.stall.turned(clock::steady_ms());
+        }
+        let due = [pulse, state.take_backs.next_due(), state.room.next_due(Timely::All), state.sessions.next_due()];
+        due.into_iter().flatten().min()
     }));
 }
 
@@ -108,13 +115,21 @@ pub fn set_for(time: Option<UnixMs>) {
 
 /// Rings in this loop round, or as soon as the loop gets to it.
 pub fn ring() {
-    let ctx = state::with(|state| {
+    state::with(|state| {
         let alarm = &mut state.alarm;
         if alarm.set_to.replace(0) != Some(0) {
             // Ends a sleep that the loop may have decided on already.
             set_descriptor(alarm.clock.as_ref(), 0);
         }
-        // A timer that is set while one runs would come a millisecond later; then the descriptor rings anew.
+    });
+    start_timer();
+}
+
+/// Has `on_ring` run in this loop round, unless it is running or about to: a timer that is set while one runs would come a
+/// millisecond later.
+fn start_timer() {
+    let ctx = state::with(|state| {
+        let alarm = &mut state.alarm;
         if mem::replace(&mut alarm.ringing, true) { None } else { alarm.clock.as_ref().map(|clock| clock.ctx) }
     });
     if let Some(ctx) = ctx {
@@ -146,13 +161,15 @@ unsafe extern "C" fn on_readable(fd: c_int, _data: *mut c_void, _mask: c_int) {
         // descriptor is not readable any more.
         unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
         state::with(|state| state.alarm.set_to = None);
-        set();
+        start_timer();
     });
 }
 
 unsafe extern "C" fn on_ring(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     guard("timer", (), || {
-        events::stop_watching_loop();
+        // Here and not in `on_readable`, which the server also calls while a slow script holds up all the rest.
+        let now = clock::steady_ms();
+        state::with(|state| state.stall.is_on().then(|| state.stall.turned(now)));
         // SAFETY: the server's own context for this callback.
         pump::run(unsafe { Context::new(ctx) });
     });

@@ -8,11 +8,9 @@
 //! The server calls, depending on its version: `on_unblocked` inside or after our call, `on_gone` instead of it when
 //! the client leaves otherwise, and `on_freed` exactly once at the end.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::rc::Rc;
+use std::{mem, ptr};
 
 use redis_module::raw;
 
@@ -28,7 +26,8 @@ use super::state::{self, State};
 use super::text::Text;
 use crate::command::Wait;
 use crate::core::{
-    Arena, Begin, Claim, ClientId, ConnectionId, Grant, Id, Join, Lease, Refusal, RequestId, TakeBack, UnixMs, count,
+    Arena, Begin, Claim, ClientId, ConnectionId, Grant, Id, Join, Lease, LockIndex, Refusal, RequestId, TakeBack,
+    UnixMs, count,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -37,10 +36,11 @@ const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 /// Every client the server has blocked for us and not yet let go.
 pub struct BlockedClients {
     clients: Arena<Blocked>,
-    /// Those of them that have a grant: to the others it makes no difference that their connection closes.
-    granted: BTreeMap<ClientId, BlockedId>,
-    /// Grants whose answer is in the client's buffer but cannot have left the server before its loop sleeps again.
-    unsent: BTreeMap<ClientId, Rc<Granting>>,
+    /// How many of those that wait want the lock to belong to their connection.
+    for_sessions: usize,
+    /// Grants that the server has not yet let all clients go of.
+    grants: Arena<Granting>,
+    latest_grants: LockIndex<Granting>,
 }
 
 type BlockedId = Id<Blocked>;
@@ -51,42 +51,94 @@ struct Blocked {
     /// The lease to renew, if the lock shall belong to the connection.
     session: Option<Lease>,
     stage: Stage,
+    /// The answer was made.
+    answered: bool,
 }
 
 /// How far a blocked client has come.
+#[derive(Clone, Copy)]
 pub enum Stage {
     Waiting(RequestId),
     /// The lock is written in its name; the answer is on its way.
-    Granted(Rc<Granting>),
+    Granted(Id<Granting>),
     /// Its time is up, or it has left.
     Over,
 }
 
-/// A grant that may still turn out to be undeliverable.
+/// A grant that is on its way to its clients.
 pub struct Granting {
     grant: Grant,
-    /// How many of the connections that share it are not known to be gone.
-    reachable: Cell<usize>,
+    /// The clients that share it and are still blocked.
+    clients: usize,
+    /// Somebody has, or may have, heard of it. Then it stands.
+    told: bool,
 }
 
 impl BlockedClients {
     pub const fn new() -> Self {
-        Self { clients: Arena::new(), granted: BTreeMap::new(), unsent: BTreeMap::new() }
-    }
-
-    /// Whether there are grants that may still be lost with their connection.
-    pub fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
-    }
-
-    /// The server's loop has slept: every answer is on its way.
-    pub fn all_sent(&mut self) {
-        self.unsent.clear();
+        Self { clients: Arena::new(), for_sessions: 0, grants: Arena::new(), latest_grants: LockIndex::new() }
     }
 
     /// The server's number for a connection that waits.
     pub fn client_id(&self, connection: ConnectionId) -> ClientId {
         self.clients.get(Id::from_bits(connection.0)).map_or(-1, |blocked| blocked.client)
+    }
+
+    /// How many connections wait for a lock that shall belong to them.
+    pub fn for_sessions(&self) -> usize {
+        self.for_sessions
+    }
+
+    fn is_answered(&self, id: BlockedId) -> bool {
+        self.clients.get(id).is_some_and(|entry| entry.answered)
+    }
+
+    /// Whether there are grants that are still on their way to a client.
+    pub fn has_grants(&self) -> bool {
+        !self.grants.is_empty()
+    }
+
+    /// Notes that the holder of a lock hears that it is the holder, by an answer to another request.
+    pub fn holder_is_told(&mut self, db: i32, key: &[u8]) {
+        let latest = self.latest_grants.get(db, key);
+        if let Some(granting) = latest.and_then(|id| self.grants.get_mut(id)) {
+            granting.told = true;
+        }
+    }
+
+    fn open_grant(&mut self, grant: Grant, clients: usize) -> Option<Id<Granting>> {
+        let (db, key) = (grant.db, Rc::clone(&grant.key));
+        let id = self.grants.insert(Granting { grant, clients, told: false })?;
+        self.latest_grants.insert(db, key, id);
+        Some(id)
+    }
+
+    /// Lets one client of a grant go. Returns the grant with the last of them, if nobody was told of it and there was no
+    /// later grant of the lock.
+    fn close_grant(&mut self, id: Id<Granting>, told: bool) -> Option<Grant> {
+        let granting = self.grants.get_mut(id)?;
+        granting.told |= told;
+        granting.clients = granting.clients.saturating_sub(1);
+        if granting.clients > 0 {
+            return None;
+        }
+        let Granting { grant, told, .. } = self.grants.remove(id)?;
+        let is_latest = self.latest_grants.get(grant.db, &grant.key) == Some(id);
+        if is_latest {
+            self.latest_grants.remove(grant.db, &grant.key);
+        }
+        (is_latest && !told).then_some(grant)
+    }
+
+    /// Moves a blocked client on to another stage. Returns the one before.
+    fn set_stage(&mut self, id: BlockedId, stage: Stage) -> Option<Stage> {
+        let entry = self.clients.get_mut(id)?;
+        let before = mem::replace(&mut entry.stage, stage);
+        if entry.session.is_some() {
+            let waits = |stage: Stage| usize::from(matches!(stage, Stage::Waiting(_)));
+            self.for_sessions = self.for_sessions.saturating_add(waits(stage)).saturating_sub(waits(before));
+        }
+        Some(before)
     }
 }
 
@@ -100,7 +152,7 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<boo
     let session = wait.lease.filter(|_| wait.session);
     let limit = usize::try_from(config::MAX_WAITERS.get()).unwrap_or(usize::MAX);
     let (id, joined) = state::with(|State { room, blocked, .. }| {
-        let entry = Blocked { handle: ptr::null_mut(), client, session, stage: Stage::Over };
+        let entry = Blocked { handle: ptr::null_mut(), client, session, stage: Stage::Over, answered: false };
         let id = blocked.clients.insert(entry)?;
         let connection = ConnectionId(id.to_bits());
         let joined = room.join(Join { db, key: key.name.bytes(), claim, connection, now, deadline }, limit);
@@ -120,8 +172,8 @@ pub fn wait(key: &Key<'_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<boo
         }
         if let Some(entry) = blocked.clients.get_mut(id) {
             entry.handle = handle;
-            entry.stage = Stage::Waiting(joined.request);
         }
+        blocked.set_stage(id, Stage::Waiting(joined.request));
         if joined.again {
             count(&mut stats.resent);
         }
@@ -153,14 +205,27 @@ fn block(ctx: Context<'_>, key: Text<'_>, id: BlockedId) -> *mut raw::RedisModul
     }
 }
 
+/// Whether the lock shall belong to one of the connections that wait for this grant.
+pub fn asks_for_session(grant: &Grant) -> bool {
+    state::with(|State { blocked, .. }| {
+        let find = |connection: &ConnectionId| blocked.clients.get(Id::from_bits(connection.0));
+        grant.connections.iter().filter_map(find).any(|entry| entry.session.is_some())
+    })
+}
+
 /// Tells every connection of a grant that the lock is theirs, and makes those its session that asked for it. To be
 /// called last, after all effects of the command.
-pub fn answer_grant(mut grant: Grant, now: UnixMs) {
-    let connections = std::mem::take(&mut grant.connections);
-    state::with(|state| connections.iter().for_each(|connection| begin_session(state, &grant, *connection, now)));
-    let granting = Rc::new(Granting { grant, reachable: Cell::new(connections.len()) });
+pub fn answer_grant(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
+    let connections = mem::take(&mut grant.connections);
+    state::with(|state| {
+        connections.iter().for_each(|connection| begin_session(state, &grant, *connection, now));
+        if let Some(session) = state.sessions.of(grant.db, &grant.key) {
+            state.sessions.lease_ends(session, lease_end);
+        }
+    });
+    let Some(granting) = state::with(|state| state.blocked.open_grant(grant, connections.len())) else { return };
     for connection in connections {
-        answer(connection, Stage::Granted(Rc::clone(&granting)));
+        answer(connection, Stage::Granted(granting));
     }
 }
 
@@ -185,13 +250,9 @@ pub fn answer_withdrawn(connections: Vec<ConnectionId>) {
 /// To be called last, after all effects of the command: the server may call back at once.
 pub fn answer(connection: ConnectionId, stage: Stage) {
     let id = Id::from_bits(connection.0);
-    let handle = state::with(|State { blocked: BlockedClients { clients, granted, .. }, .. }| {
-        let entry = clients.get_mut(id)?;
-        if matches!(stage, Stage::Granted(_)) {
-            granted.insert(entry.client, id);
-        }
-        entry.stage = stage;
-        Some(entry.handle)
+    let handle = state::with(|State { blocked, .. }| {
+        blocked.set_stage(id, stage)?;
+        blocked.clients.get(id).map(|entry| entry.handle)
     });
     if let Some(handle) = handle {
         // SAFETY: the entry exists, so the server has not freed the blocked client; the server ignores a second call.
@@ -199,45 +260,27 @@ pub fn answer(connection: ConnectionId, stage: Stage) {
     }
 }
 
-/// A connection is closed. If it was granted a lock in this very loop round, its answer will never be sent, and not
-/// every server says so to `on_gone`.
-pub fn connection_closed(state: &mut State, client: ClientId) {
-    if let Some(&id) = state.blocked.granted.get(&client) {
-        give_up_grant(state, id);
+/// Lets a client go of its grant, if it has one. If nobody was told, the lock is to be taken back; if others were, it does
+/// not belong to this one's connection.
+fn let_go(state: &mut State, id: BlockedId, told: bool) {
+    let State { blocked, sessions, take_backs, .. } = state;
+    let Some(&Blocked { stage: Stage::Granted(granting), client, .. }) = blocked.clients.get(id) else { return };
+    blocked.set_stage(id, Stage::Over);
+    let lock = blocked.grants.get(granting).map(|granting| (granting.grant.db, Rc::clone(&granting.grant.key)));
+    if let Some((db, key)) = lock.filter(|_| !told) {
+        sessions.dismiss(db, &key, client);
     }
-    if let Some(granting) = state.blocked.unsent.remove(&client) {
-        granting.give_up(state);
-    }
-}
-
-/// Notes that a client will not get the answer to its grant, if there is one.
-fn give_up_grant(state: &mut State, id: BlockedId) {
-    let Some(entry) = state.blocked.clients.get_mut(id) else { return };
-    match std::mem::replace(&mut entry.stage, Stage::Over) {
-        Stage::Granted(granting) => granting.give_up(state),
-        stage => entry.stage = stage,
-    }
-}
-
-impl Granting {
-    /// One connection less. If none is left that hears of the grant, it is to be taken back.
-    fn give_up(&self, state: &mut State) {
-        let reachable = self.reachable.get().saturating_sub(1);
-        self.reachable.set(reachable);
-        if reachable == 0 {
-            state.take_backs.add(TakeBack::of_grant(self.grant.clone()));
-        }
+    if let Some(untold) = blocked.close_grant(granting, told) {
+        take_backs.add(TakeBack::of_grant(untold));
     }
 }
 
 /// Takes a client that waits out of its queue. Its place is kept until `keep_until`, if that is said.
 fn leave(state: &mut State, id: BlockedId, keep_until: Option<UnixMs>) {
-    let Some(entry) = state.blocked.clients.get_mut(id) else { return };
-    if let Stage::Waiting(request) = entry.stage {
-        entry.stage = Stage::Over;
-        state.room.leave(request, keep_until);
-        count(&mut state.stats.cancelled);
-    }
+    let Some(&Blocked { stage: Stage::Waiting(request), .. }) = state.blocked.clients.get(id) else { return };
+    state.blocked.set_stage(id, Stage::Over);
+    state.room.leave(request, keep_until);
+    count(&mut state.stats.cancelled);
 }
 
 /// The key was signalled by somebody else's write; locks are not handed over that way.
@@ -260,15 +303,18 @@ unsafe extern "C" fn on_unblocked(
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(ctx);
         let keep_until = config::kept_until(clock::now());
-        let granted = state::with(|state| {
-            leave(state, id, keep_until);
-            state.blocked.clients.get(id).is_some_and(|entry| matches!(entry.stage, Stage::Granted(_)))
+        state::with(|state| leave(state, id, keep_until));
+        let granted = state::with(|State { blocked, .. }| {
+            let entry = blocked.clients.get_mut(id)?;
+            let again = mem::replace(&mut entry.answered, true);
+            (!again).then_some(matches!(entry.stage, Stage::Granted(_)))
         });
-        // A lock that was waited for is granted with its first hold.
-        if granted {
-            reply::integer(ctx, 1)
-        } else {
-            reply::nil(ctx)
+        match granted {
+            // A lock that was waited for is granted with its first hold.
+            Some(true) => reply::integer(ctx, 1),
+            Some(false) => reply::nil(ctx),
+            // Redis 7.0 and 7.2 ask once more when CLIENT UNBLOCK follows in the same loop round.
+            None => {}
         }
         OK
     })
@@ -283,39 +329,29 @@ unsafe extern "C" fn on_gone(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::R
         let keep_until = config::kept_until(clock::now());
         state::with(|state| {
             leave(state, id, keep_until);
-            give_up_grant(state, id);
+            let_go(state, id, state.blocked.is_answered(id));
         });
         alarm::set();
     });
 }
 
-/// The server lets the client go. With a grant in hand and the client gone, the answer was dropped; on Valkey nothing
-/// else tells that a CLIENT UNBLOCK with ERROR came between grant and answer. Otherwise the answer waits to be sent.
+/// The server lets the client go. If it has a grant and was not told of it, the lock goes on. That the client is gone
+/// says so only where the answer was given to a stand-in, which hands it on after this: elsewhere it may have been sent.
 unsafe extern "C" fn on_freed(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
     guard("free", (), || {
         // SAFETY: the server's own context for this callback.
         let client_is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
         let id = from_private_data(private);
         let keep_until = config::kept_until(clock::now());
-        state::with(|state| {
+        let overdue = state::with(|state| {
             leave(state, id, keep_until);
-            if client_is_gone {
-                give_up_grant(state, id);
-            }
-            let BlockedClients { clients, granted, unsent } = &mut state.blocked;
-            let Some(entry) = clients.remove(id) else { return };
-            // The client may have its next grant already: its next command can run before this.
-            if granted.get(&entry.client) == Some(&id) {
-                granted.remove(&entry.client);
-            }
-            if let Stage::Granted(granting) = entry.stage {
-                unsent.insert(entry.client, granting);
-            }
+            let kept_back = client_is_gone && state.answers_by_stand_in;
+            let_go(state, id, state.blocked.is_answered(id) && !kept_back);
+            state.blocked.clients.remove(id);
+            !state.take_backs.is_empty()
         });
-        if client_is_gone {
+        if overdue {
             alarm::set();
-        } else {
-            events::watch_loop();
         }
     });
 }

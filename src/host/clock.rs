@@ -1,4 +1,4 @@
-//! The server's clock.
+//! Clocks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,6 +8,14 @@ use crate::core::UnixMs;
 pub fn now() -> UnixMs {
     // SAFETY: the function takes nothing and reads the clock.
     unsafe { api!(RedisModule_Milliseconds()) }
+}
+
+/// Milliseconds of a clock that is never set, and goes on while the machine sleeps.
+pub fn steady_ms() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one time into one time; with this clock it does not fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec.div_euclid(1_000_000))
 }
 
 /// Now, in Unix microseconds, by the same clock.

@@ -28,7 +28,10 @@ pub static MAX_BLOCK_MS: Setting = Setting::new(c"max-block-ms", 0, 0, crate::co
 /// For how many milliseconds the place of a waiter is kept whose connection is lost or whose time is up; 0: not at all.
 pub static REJOIN_GRACE_MS: Setting = Setting::new(c"rejoin-grace-ms", 10_000, 0, 86_400_000);
 
-static SETTINGS: [&Setting; 3] = [&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS];
+/// How many pairs of a connection and a lock that belongs to it, or shall, there may be. Each is renewed.
+pub static MAX_SESSIONS: Setting = Setting::new(c"max-sessions", 100_000, 0, 10_000_000);
+
+static SETTINGS: [&Setting; 4] = [&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS];
 
 impl Setting {
     const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {

@@ -8,7 +8,7 @@ use super::alarm;
 use super::clock;
 use super::context::Context;
 use super::effect;
-use super::execute::answer;
+use super::execute::{answer, holder_is_told};
 use super::handover;
 use super::key::{Key, Mode};
 use super::reply;
@@ -31,10 +31,11 @@ fn draw(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<i64, Refusal> {
     let (lock, caller, counter) = (arguments.text(1)?, arguments.text(2)?, arguments.text(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = Key::open(ctx, lock, Mode::Write);
-    handover::settle(&mut lock, clock::now())?;
+    handover::settle(&mut lock, clock::now());
     alarm::set();
     let mut counter = Key::open(ctx, counter, Mode::Write);
     let token = request.draw(&lock.read()?, counter.integer()?, clock::now_us())?;
+    holder_is_told(&lock);
     format_integer(token, |digits| effect::set_counter(&mut counter, OwnedText::new(ctx, digits).text()));
     Ok(token)
 }

@@ -7,34 +7,40 @@ use super::remembered::Remembered;
 use super::state;
 use super::takeback;
 use super::text::OwnedText;
-use crate::core::{Cause, Kind, Lock, QueueId, Refusal, Session, SessionId, UnixMs};
+use crate::core::{Cause, Kind, Lock, QueueId, Session, SessionId, UnixMs};
 
 /// Sees to what is overdue for a lock, before a request is heard: a holder that is gone loses it, and a lock that has
 /// come free goes to whom it is due. Nobody overtakes, and nobody is told that he holds what is about to be taken back.
 /// Answers what is remembered of the lock then.
 #[inline(always)]
-pub fn settle(key: &mut Key<'_>, now: UnixMs) -> Result<Option<Remembered>, Refusal> {
-    match Remembered::of(key) {
-        None => Ok(None),
-        Some(remembered) => settle_remembered(key, remembered, now),
-    }
+pub fn settle(key: &mut Key<'_>, now: UnixMs) -> Option<Remembered> {
+    let remembered = Remembered::of(key)?;
+    settle_remembered(key, remembered, now)
 }
 
-fn settle_remembered(
-    key: &mut Key<'_>,
-    mut remembered: Remembered,
-    now: UnixMs,
-) -> Result<Option<Remembered>, Refusal> {
+fn settle_remembered(key: &mut Key<'_>, mut remembered: Remembered, now: UnixMs) -> Option<Remembered> {
     if let Some(take_back) = remembered.take_back {
         takeback::carry_out_on(key, take_back, now);
-        let Some(left) = Remembered::of(key) else { return Ok(None) };
-        remembered = left;
+        remembered = Remembered::of(key)?;
     }
-    if !matches!(key.read()?, Lock::Free) {
-        return Ok(Some(remembered));
+    if key.is_empty() {
+        give(key, remembered, now);
+        return Remembered::of(key);
     }
-    give(key, remembered, now);
-    Ok(Remembered::of(key))
+    if remembered.session.is_some_and(|session| !is_of_session(key, session)) {
+        end_session(key);
+        return Remembered::of(key);
+    }
+    Some(remembered)
+}
+
+/// Whether the key, which is not empty, still holds the lock of this session. Somebody may have written over it.
+fn is_of_session(key: &Key<'_>, id: SessionId) -> bool {
+    let lock = key.read();
+    state::with(|state| {
+        let session = state.sessions.get(id);
+        session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(held)) if session.is_of(held)))
+    })
 }
 
 /// Gives a lock that is free to whom it is due, if to anybody.
@@ -46,8 +52,12 @@ pub fn serve(key: &mut Key<'_>, now: UnixMs) {
 
 fn give(key: &mut Key<'_>, remembered: Remembered, now: UnixMs) {
     if let Some(session) = remembered.session {
-        give_back(key, session, now);
-    } else if let Some(queue) = remembered.queue {
+        if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
+            return give_back(key, session, now);
+        }
+        end_session(key); // The lock was taken away, and no event has told of it yet.
+    }
+    if let Some(queue) = remembered.queue {
         let cause = state::with(|state| state.room.cause_of(queue));
         hand_over(key, queue, cause, now);
     }
@@ -77,14 +87,14 @@ pub fn end_session(key: &Key<'_>) {
 /// after all, and nothing was done.
 fn hand_over(key: &mut Key<'_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
     let Some(grant) = state::with(|state| state.room.serve_first(queue)) else { return false };
-    let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
+    let lease_end = grant.lease(blocked::asks_for_session(&grant)).map(|lease| lease.from_now(now));
     effect::grant(key, grant.claim.kind, OwnedText::new(key.ctx, &grant.claim.owner).text(), lease_end);
     state::with(|state| {
         state.stats.handed_over(cause, now.saturating_sub(grant.since));
         state.room.review_after(queue, lease_end);
         state.sessions.end(grant.db, &grant.key);
     });
-    blocked::answer_grant(grant, now);
+    blocked::answer_grant(grant, lease_end, now);
     true
 }
 
@@ -106,6 +116,7 @@ pub fn renew_later(key: &Key<'_>, id: SessionId, lease_end: Option<UnixMs>, now:
     let queue = Remembered::of(key).and_then(|remembered| remembered.queue);
     state::with(|state| {
         state.sessions.renew_later(id, now);
+        state.sessions.lease_ends(id, lease_end);
         if let Some(queue) = queue {
             state.room.review_after(queue, lease_end);
         }

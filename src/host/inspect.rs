@@ -12,7 +12,7 @@ use super::reply;
 use super::state::{self, State};
 use super::text::Arguments;
 use crate::command::{Inspection, Sight};
-use crate::core::Refusal;
+use crate::core::{Lock, Refusal, SessionId};
 
 /// The server's entry to a command that looks at a lock.
 pub unsafe extern "C" fn run<I: Inspection>(
@@ -33,12 +33,16 @@ fn inspect<I: Inspection>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<
     let (lock, now, db) = (key.read()?, clock::now(), ctx.db());
     let report = state::with(|State { room, blocked, sessions, .. }| {
         let queue = room.queue_of(db, name.bytes());
-        let session = sessions.of(db, name.bytes()).and_then(|id| sessions.get(id));
+        let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
+            (Lock::Held(held), Some(session)) => session.is_of(held),
+            _ => false,
+        };
+        let session = sessions.of(db, name.bytes()).filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| room.waiters(queue));
         let sight = Sight {
             lock: &lock,
             now,
-            session: session.map_or_else(Vec::new, |session| session.clients.iter().copied().collect()),
+            session: session.map_or_else(Vec::new, |id| sessions.clients(id).collect()),
             waiting: queue.map_or(0, |queue| room.waiting_for(queue)),
             waiters: waiters.map(|waiter| {
                 let client = blocked.client_id(waiter.connection);

@@ -1,6 +1,7 @@
 //! Loading and unloading.
 
 use std::ffi::{CStr, c_int};
+use std::io;
 
 use redis_module::raw;
 
@@ -66,8 +67,12 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 /// # Safety
 /// Called by the server, with its own context.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnUnload(_ctx: *mut raw::RedisModuleCtx) -> c_int {
+pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
     guard("unload", ERR, || {
+        if state::with(|state| state.has_owners()) {
+            api::warn(ctx, "redis-lock is not unloaded: locks belong to connections (lock_sessions in INFO lock)");
+            return ERR;
+        }
         alarm::uninstall();
         state::reset();
         OK
@@ -84,6 +89,7 @@ fn load(ctx: Context<'_>, argc: c_int) -> Result<(), String> {
         );
     }
     state::reset();
+    find_commands(ctx)?;
     set_options(ctx);
     audience::look_for_modules(ctx);
     let step = |done: bool, what: &str| if done { Ok(()) } else { Err(format!("the server refused {what}")) };
@@ -97,12 +103,32 @@ fn load(ctx: Context<'_>, argc: c_int) -> Result<(), String> {
     Ok(())
 }
 
+/// What the module calls, or tells replicas and the AOF to run. A command that is called by its name only is not found
+/// under another one, and the server says nothing of it.
+const CALLED: [&CStr; 7] = [c"SET", c"HSET", c"PEXPIREAT", c"DEL", c"EXISTS", c"SETRANGE", c"HDEL"];
+
+fn find_commands(ctx: Context<'_>) -> Result<(), String> {
+    let is_absent = |name: &&CStr| {
+        // SAFETY: a context while loading; the format takes nothing. Each of them wants arguments, so none is run.
+        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), name.as_ptr(), c"".as_ptr())) };
+        reply.is_null() && io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
+    };
+    match CALLED.into_iter().find(is_absent) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "it needs the command {} under its own name, and rename-command has changed that",
+            name.to_string_lossy()
+        )),
+    }
+}
+
 fn set_options(ctx: Context<'_>) {
     let mut options =
         raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     // The same bit may come to mean something else to Redis.
     if server_info(ctx, c"server", c"server_name").is_some_and(|name| name == "valkey") {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
+        state::with(|state| state.answers_by_stand_in = true);
     }
     // SAFETY: called while loading.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };

@@ -4,29 +4,50 @@
 //! event is not: it has to ask. A write during a pause aborts the server, and one that the server would refuse to a
 //! client would let an isolated old master go on granting.
 
+use std::io;
+
 use redis_module::raw;
 
+use super::clock;
 use super::context::{Context, ContextFlags};
+use super::state;
 use super::text::Text;
 use crate::core::Kind;
 
-/// Whether anything may be written: not while paused, failing over or loading, and not by a replica, even one that
-/// takes its clients' writes: its locks are its master's.
+/// Whether a key is this node's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Slot {
+    /// It is. Always, outside a cluster.
+    Ours,
+    /// Its slot is another node's. Or the slot is on its way there and the key is missing here: it may exist there.
+    Elsewhere,
+    /// The cluster is down.
+    Unserved,
+}
+
+/// Whether anything may be written: not while paused, failing over or loading, not soon after the loop stood still, and
+/// not by a replica, even one that takes its clients' writes: its locks are its master's.
 pub fn server_takes_writes(ctx: Context<'_>) -> bool {
     // SAFETY: the function takes nothing and reads the server's state.
     let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
-    !paused && !ctx.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
+    let now = clock::steady_ms();
+    let unsettled = state::with(|state| state.stall.is_unsettled(now));
+    !paused && !unsettled && !ctx.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
 }
 
-/// Whether the key is this node's to read. Always, outside a cluster. While its slot is on its way to another node, the
-/// key that is missing here may exist there.
-pub fn slot_is_ours(ctx: Context<'_>, key: Text<'_>) -> bool {
+/// Whether the key is this node's to read.
+pub fn slot_of(ctx: Context<'_>, key: Text<'_>) -> Slot {
     if !ctx.flags().contains(ContextFlags::CLUSTER) {
-        return true;
+        return Slot::Ours;
     }
-    // SAFETY: context and key are valid while this callback runs; "s" takes the one string that follows, "E" none.
-    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"EXISTS".as_ptr(), c"Es".as_ptr(), key.raw())) };
-    was_run(reply)
+    // SAFETY: context and key are valid while this callback runs; "s" takes the one string that follows.
+    let reply = unsafe { api!(RedisModule_Call(ctx.raw(), c"EXISTS".as_ptr(), c"s".as_ptr(), key.raw())) };
+    if reply.is_null() {
+        let elsewhere = io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+        return if elsewhere { Slot::Elsewhere } else { Slot::Unserved };
+    }
+    was_run(reply);
+    Slot::Ours
 }
 
 /// Whether the server would take a client's write to this key now: enough replicas, a disk that works, a slot that is
@@ -35,7 +56,7 @@ pub fn slot_is_ours(ctx: Context<'_>, key: Text<'_>) -> bool {
 /// open, because the question can expire it.
 pub fn write_is_welcome(ctx: Context<'_>, key: Text<'_>, present: Option<Kind>) -> bool {
     let nothing = c"".as_ptr();
-    // SAFETY: as in `slot_is_ours`; "c" takes a C string, "S" nothing.
+    // SAFETY: as in `slot_of`; "c" takes a C string, "E" and "S" nothing.
     let reply = unsafe {
         if present == Some(Kind::Reentrant) {
             api!(RedisModule_Call(ctx.raw(), c"HDEL".as_ptr(), c"ESsc".as_ptr(), key.raw(), nothing))

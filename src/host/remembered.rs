@@ -2,7 +2,7 @@
 
 use super::key::Key;
 use super::state;
-use crate::core::{QueueId, SessionId, TakeBackId};
+use crate::core::{QueueId, SessionId, TakeBack, TakeBackId};
 
 /// Where in the module's memory a lock is found.
 #[derive(Clone, Copy)]
@@ -23,10 +23,15 @@ impl Remembered {
 
     fn find(key: &Key<'_>) -> Option<Self> {
         let (db, name) = (key.ctx.db(), key.name.bytes());
-        let found = state::with(|state| Self {
-            queue: state.room.queue_of(db, name),
-            session: state.sessions.of(db, name),
-            take_back: state.take_backs.of(db, name),
+        let found = state::with(|state| {
+            if let Some(session) = state.sessions.orphan(db, name) {
+                state.take_backs.add(TakeBack::of_session(session));
+            }
+            Self {
+                queue: state.room.queue_of(db, name),
+                session: state.sessions.of(db, name),
+                take_back: state.take_backs.of(db, name),
+            }
         });
         (found.queue.is_some() || found.session.is_some() || found.take_back.is_some()).then_some(found)
     }

@@ -4,32 +4,42 @@ use super::context::Context;
 use super::effect;
 use super::handover;
 use super::key::{Key, Mode};
-use super::permission;
+use super::permission::{self, Slot};
 use super::state;
 use super::text::OwnedText;
-use crate::core::{LeaseEnd, Lock, Session, SessionId, UnixMs};
+use crate::core::{Duty, LeaseEnd, Lock, Session, SessionId, UnixMs};
 
 /// What has become of the lock of a session.
 enum Fate {
     /// Held, until then.
     Kept(Option<UnixMs>),
-    /// The lease ended although a connection is open.
+    /// Gone: the lease ended although a connection is open, or the lock was taken away.
     Free,
     /// Somebody else holds it, or the key is something else.
     Lost,
 }
 
-/// Renews one lease. A session that lost its lock ends; one whose lease ended takes the lock back.
-pub fn carry_out(ctx: Context<'_>, id: SessionId, now: UnixMs) {
+/// Does what is due for a session. One that lost its lock ends; one whose lease ended takes the lock back.
+pub fn carry_out(ctx: Context<'_>, duty: Duty, now: UnixMs) {
+    let (Duty::Renew(id) | Duty::Look(id)) = duty;
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     ctx.select_db(session.db);
     let name = OwnedText::new(ctx, &session.key);
-    if matches!(fate(&session, &Key::open(ctx, name.text(), Mode::Read)), Fate::Lost) {
-        return state::with(|state| state.sessions.end(session.db, &session.key));
+    match fate(&session, &Key::open(ctx, name.text(), Mode::Read)) {
+        Fate::Kept(lease_end) => {
+            state::with(|state| state.sessions.lease_ends(id, lease_end));
+            if duty == Duty::Look(id) {
+                return;
+            }
+        }
+        Fate::Lost => return end(&session),
+        Fate::Free => {}
     }
-    if !permission::slot_is_ours(ctx, name.text())
-        || !permission::write_is_welcome(ctx, name.text(), Some(session.kind))
-    {
+    let slot = permission::slot_of(ctx, name.text());
+    if slot == Slot::Elsewhere {
+        return end(&session);
+    }
+    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.text(), Some(session.kind)) {
         let later = session.lease.retry_from(now);
         return state::with(|state| state.sessions.renew_at(id, later));
     }
@@ -37,16 +47,18 @@ pub fn carry_out(ctx: Context<'_>, id: SessionId, now: UnixMs) {
     match fate(&session, &key) {
         Fate::Kept(lease_end) => renew(&mut key, id, &session, lease_end, now),
         Fate::Free => handover::serve(&mut key, now),
-        Fate::Lost => handover::end_session(&key),
+        Fate::Lost => end(&session),
     }
+}
+
+fn end(session: &Session) {
+    state::with(|state| state.sessions.end(session.db, &session.key));
 }
 
 fn fate(session: &Session, key: &Key<'_>) -> Fate {
     match key.read() {
         Ok(Lock::Free) => Fate::Free,
-        Ok(Lock::Held(held)) if *held.owner == *session.owner && held.kind == session.kind => {
-            Fate::Kept(held.lease_end.get())
-        }
+        Ok(Lock::Held(held)) if session.is_of(&held) => Fate::Kept(held.lease_end.get()),
         _ => Fate::Lost,
     }
 }

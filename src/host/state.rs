@@ -8,7 +8,7 @@ use redis_module::raw::RedisModuleString;
 use super::alarm::Alarm;
 use super::blocked::BlockedClients;
 use super::text::Word;
-use crate::core::{Sessions, Stats, TakeBacks, WaitingRoom};
+use crate::core::{Sessions, StallWatch, Stats, TakeBacks, WaitingRoom};
 
 /// The module's memory. A lock that nobody waits for and that has no session leaves nothing here.
 pub struct State {
@@ -21,10 +21,10 @@ pub struct State {
     pub stats: Stats,
     /// The name, as the server's string, of the key whose next event is of our own making; null: of none.
     pub own_event: *const RedisModuleString,
-    /// While we are told of each round of the server's loop: how many rounds have brought no grant.
-    pub idle_rounds: Option<u32>,
-    /// A job that pumps is already queued in the server.
-    pub pump_queued: bool,
+    /// On while there is anything to do.
+    pub stall: StallWatch,
+    /// The server gives an answer to a blocked client by way of a stand-in, as Valkey does.
+    pub answers_by_stand_in: bool,
     /// The server tells us what happens to keys, databases and connections.
     pub listens: bool,
     /// There is, or was, a module besides ours, which may listen to key events.
@@ -43,8 +43,8 @@ impl State {
             alarm: Alarm::new(),
             stats: Stats::new(),
             own_event: ptr::null(),
-            idle_rounds: None,
-            pump_queued: false,
+            stall: StallWatch::new(),
+            answers_by_stand_in: false,
             listens: false,
             other_modules: false,
             pxat: None,
@@ -58,6 +58,23 @@ impl State {
             self.own_event = ptr::null();
         }
         ours
+    }
+
+    /// Forgets what only a master may act on, as its reign begins or ends: the leases run on.
+    pub fn retire(&mut self) {
+        self.take_backs.clear();
+        self.sessions.end_all();
+        self.room.drop_away();
+    }
+
+    /// Whether a connection owns a lock, or has owned one that is not given up yet.
+    pub fn has_owners(&self) -> bool {
+        !self.sessions.is_empty() || !self.take_backs.is_empty()
+    }
+
+    /// Whether there may be something to write of the module's own accord: somebody waits, or a connection owns a lock.
+    pub fn may_write(&self) -> bool {
+        self.room.waiting() > 0 || self.has_owners()
     }
 
     /// Whether nobody waits for any lock, and no lock belongs to a connection that is there or was.

@@ -4,7 +4,7 @@ use super::config;
 use super::context::Context;
 use super::handover;
 use super::key::{Key, Mode};
-use super::permission;
+use super::permission::{self, Slot};
 use super::pump::RETRY_MS;
 use super::remembered::Remembered;
 use super::state;
@@ -19,9 +19,12 @@ pub fn carry_out(ctx: Context<'_>, id: TakeBackId, now: UnixMs) {
     if !is_theirs(&take_back, &Key::open(ctx, name.text(), Mode::Read)) {
         return state::with(|state| _ = state.take_backs.remove(id));
     }
-    if !permission::slot_is_ours(ctx, name.text())
-        || !permission::write_is_welcome(ctx, name.text(), Some(take_back.kind))
-    {
+    let slot = permission::slot_of(ctx, name.text());
+    if slot == Slot::Elsewhere {
+        // Whatever the key holds when the slot comes back is another grant's.
+        return state::with(|state| _ = state.take_backs.remove(id));
+    }
+    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.text(), Some(take_back.kind)) {
         return state::with(|state| state.take_backs.put_off(id, now.saturating_add(RETRY_MS)));
     }
     carry_out_on(&mut Key::open(ctx, name.text(), Mode::Write), id, now);

@@ -29,9 +29,10 @@ impl Flavour {
         self.at_least((7, 4), (8, 0))
     }
 
-    /// Whether work that a keyspace event caused can run before the next command, in the same transaction.
-    pub fn has_post_notification_jobs(self) -> bool {
-        self.at_least((7, 2), (7, 2))
+    /// Whether a client that a module unblocks has its answer in its buffer at once, so that it may be sent whatever
+    /// happens then. Others make it, or hand it on from a stand-in, at the end of the loop round.
+    pub fn answers_at_once(self) -> bool {
+        !self.at_least((7, 4), (7, 2))
     }
 
     /// Whether a field of a Hash can have a time-out of its own.

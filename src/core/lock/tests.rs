@@ -106,6 +106,12 @@ fn extend_sets_the_lease_exactly_and_add_lengthens_what_remains() {
 }
 
 #[test]
+fn what_remains_of_a_lease_that_has_ended_is_nothing_and_add_begins_there() {
+    let lock = held(Kind::Mutex, 1, Some(NOW - 40));
+    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), Ok(done(Write::SetLease(NOW + 30), 30)));
+}
+
+#[test]
 fn a_lease_beyond_the_calendar_is_refused_and_not_wrapped() {
     let lock = held(Kind::Mutex, 1, Some(i64::MAX - 5));
     assert_eq!(extend(&lock, b"me", lease(6).unwrap(), true, NOW), Err(Refusal::InvalidExpire));

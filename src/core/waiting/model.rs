@@ -101,7 +101,7 @@ impl Model {
         match line.iter_mut().find(|turn| turn.kind == kind && turn.who == who) {
             Some(turn) => {
                 turn.requests.push((connection, deadline));
-                turn.lease_ms = turn.lease_ms.map(|present| present.max(lease_ms.unwrap_or(present)));
+                turn.lease_ms = turn.lease_ms.zip(lease_ms).map(|(present, lease)| present.max(lease));
             }
             None => line.push(Turn { kind, who, lease_ms, requests: vec![(connection, deadline)], kept_until: 0 }),
         }
@@ -225,7 +225,7 @@ impl Server {
     }
 
     fn withdraw(&mut self, key: u8, owner: &[u8]) {
-        for connection in self.room.withdraw(0, &[key], owner) {
+        for connection in self.room.withdraw(0, &[key], owner).unwrap_or_default() {
             self.answer(connection.0, Answer::Nil);
         }
     }

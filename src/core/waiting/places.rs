@@ -17,7 +17,8 @@ impl WaitingRoom {
     pub(super) fn open_place(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<PlaceId> {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket = self.next_ticket.saturating_add(1);
-        let place = Place { queue, ticket, claim, since, latest: None, kept_until: NEVER };
+        let longest_lease = claim.lease;
+        let place = Place { queue, ticket, claim, longest_lease, since, latest: None, kept_until: NEVER };
         let id = self.places.insert(place)?;
         self.claims.insert(id, &self.places);
         let queue = self.queues.get_mut(queue)?;
@@ -70,11 +71,11 @@ impl WaitingRoom {
         }
     }
 
-    /// A repeated claim lengthens the lease that will be granted, or leaves it: as with a lock that is held.
-    pub(super) fn lengthen(&mut self, id: PlaceId, lease: Option<Lease>) {
-        if let Some(place) = self.places.get_mut(id) {
-            place.claim.lease = place.claim.lease.map(|present| lease.map_or(present, |lease| lease.max(present)));
-        }
+    /// Takes the lease of one more copy of a claim into account: the longest counts, and none is the longest.
+    pub(super) fn share(&mut self, id: PlaceId, lease: Option<Lease>) {
+        let Some(place) = self.places.get_mut(id) else { return };
+        place.longest_lease = place.longest_lease.max(lease);
+        place.claim.lease = place.claim.lease.and(lease).and(place.longest_lease);
     }
 
     /// Lets a connection wait at a place, which takes up its turn in the line if it was away.

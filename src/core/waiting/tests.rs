@@ -123,16 +123,18 @@ fn a_review_keeps_its_cause_while_it_is_put_off() {
 }
 
 #[test]
-fn a_flush_of_one_database_reviews_the_locks_of_that_one() {
+fn a_look_at_all_locks_finds_each_once_in_which_somebody_is_present() {
     let mut room = WaitingRoom::new();
-    for db in 0..3 {
-        join_as(&mut room, db, "x", db as u64, None);
+    let requests: Vec<_> = (0..4).map(|db| join_as(&mut room, db, "x", db as u64, None)).collect();
+    room.leave(requests[2], Some(NOW + 50));
+    room.review_all();
+    assert_eq!(room.next_due(Timely::All), Some(UnixMs::MIN));
+    assert_eq!(room.pop_due(NOW, Timely::Unwritten, None), None, "nothing may be written now");
+    for db in [0, 1, 3] {
+        assert_eq!(room.pop_due(NOW, Timely::All, None), room.queue_of(db, b"k").map(Due::Review));
     }
-    room.review_all(Some(1));
-    assert_eq!(room.pop_due(NOW, Timely::All, None), room.queue_of(1, b"k").map(Due::Review));
     assert_eq!(room.pop_due(NOW, Timely::All, None), None);
-    room.review_all(None);
-    assert_eq!(std::iter::from_fn(|| room.pop_due(NOW, Timely::All, None)).count(), 3);
+    assert_eq!(room.next_due(Timely::All), Some(NOW + 50));
 }
 
 #[test]
@@ -176,9 +178,11 @@ fn the_other_kind_of_lock_is_another_claim() {
 }
 
 #[test]
-fn a_repeat_lengthens_the_lease_that_will_be_granted_and_never_gives_one() {
+fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_for_sessions() {
     let lease = |ms| Lease::from_ms(ms);
-    for (first, second, granted) in [(9, 20, lease(20)), (20, 9, lease(20)), (0, 20, None), (20, 0, lease(20))] {
+    for (first, second, granted, in_session) in
+        [(9, 20, 20, 20), (20, 9, 20, 20), (0, 20, 0, 20), (20, 0, 0, 20), (0, 0, 0, 0)]
+    {
         let mut room = WaitingRoom::new();
         for (connection, ms) in [(1, first), (2, second)] {
             let claim = Claim { lease: lease(ms), ..claim("a") };
@@ -186,7 +190,9 @@ fn a_repeat_lengthens_the_lease_that_will_be_granted_and_never_gives_one() {
             room.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, NO_LIMIT).unwrap();
         }
         let queue = queue(&room);
-        assert_eq!(room.serve_first(queue).unwrap().claim.lease, granted, "{first} then {second}");
+        let grant = room.serve_first(queue).unwrap();
+        assert_eq!(grant.lease(false), lease(granted), "{first} then {second}");
+        assert_eq!(grant.lease(true), lease(in_session), "{first} then {second}");
     }
 }
 
@@ -276,9 +282,9 @@ fn an_identity_that_withdraws_neither_waits_nor_keeps_a_place() {
     room.leave(away, Some(NOW + 50));
     join_as(&mut room, 0, "b", 2, None);
     join_as(&mut room, 0, "b", 3, None);
-    assert_eq!(room.withdraw(0, b"k", b"a"), []);
-    assert_eq!(room.withdraw(0, b"k", b"b").len(), 2);
-    assert_eq!(room.withdraw(0, b"k", b"b"), []);
+    assert_eq!(room.withdraw(0, b"k", b"a"), Some(vec![]));
+    assert_eq!(room.withdraw(0, b"k", b"b").map(|connections| connections.len()), Some(2));
+    assert_eq!(room.withdraw(0, b"k", b"b"), None);
     assert!(room.is_empty());
 }
 

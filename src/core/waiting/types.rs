@@ -26,7 +26,7 @@ pub struct ConnectionId(pub u64);
 pub struct Claim {
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// Counts from the moment of the grant.
+    /// Counts from the moment of the grant; `None`: held until released.
     pub lease: Option<Lease>,
 }
 
@@ -73,7 +73,10 @@ impl Queue {
 pub struct Place {
     pub queue: QueueId,
     pub ticket: Ticket,
+    /// With the lease that is to be granted.
     pub claim: Claim,
+    /// The longest lease that a copy asked for, should one of the others want none.
+    pub longest_lease: Option<Lease>,
     pub since: UnixMs,
     /// The requests that share it, the latest first; none while it is away.
     pub latest: Option<RequestId>,
@@ -97,9 +100,19 @@ pub struct Grant {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub claim: Claim,
+    /// The longest lease that a copy of the claim asked for, should one of the others want none.
+    pub longest_lease: Option<Lease>,
     pub ticket: Ticket,
     pub since: UnixMs,
     pub connections: Vec<ConnectionId>,
+}
+
+impl Grant {
+    /// The lease that all copies of the claim get: the longest, and none is the longest. But one in a session has a
+    /// lease, which frees the lock should the server itself die.
+    pub fn lease(&self, in_session: bool) -> Option<Lease> {
+        if in_session { self.longest_lease } else { self.claim.lease }
+    }
 }
 
 /// A waiter as an onlooker sees it.
