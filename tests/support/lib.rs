@@ -15,6 +15,7 @@ mod server;
 mod setup;
 mod waiter;
 
+pub mod beat;
 pub mod cluster;
 pub mod migration;
 pub mod one_node;

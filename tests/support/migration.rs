@@ -1,6 +1,6 @@
 //! Moving one slot from a master of a cluster to another.
 
-use super::cluster::{Cluster, id_of};
+use super::cluster::{Cluster, bus_port, id_of};
 use super::replicas::in_time;
 use super::{Client, Reply, Server};
 
@@ -56,6 +56,25 @@ impl Migration<'_> {
         self.to.client().ok(&line);
     }
 
+    /// The new node claims the slot over the head of the old one, which drops its keys when it hears of that.
+    #[track_caller]
+    pub fn seize(&self) {
+        let mut to = self.to.client();
+        to.ok(&format!("CLUSTER SETSLOT {} NODE {}", self.slot, id_of(self.to)));
+        let bumped = to.run("CLUSTER BUMPEPOCH").string();
+        assert!(bumped.starts_with("BUMPED") || bumped.starts_with("STILL"), "{bumped}");
+        // A greeting carries the news at once; gossip would take seconds.
+        to.ok(&format!("CLUSTER MEET 127.0.0.1 {} {}", self.from.port(), bus_port(self.from)));
+        self.wait_until_moved();
+    }
+
+    /// Until the old node knows that the slot is the new one's.
+    #[track_caller]
+    fn wait_until_moved(&self) {
+        let (mut from, mut to) = (self.from.client(), self.to.client());
+        in_time("the slot has moved", || has_slot(&mut to, self.slot) && !has_slot(&mut from, self.slot));
+    }
+
     /// The other way: the server moves the slot as a whole. `false` where it cannot.
     #[track_caller]
     pub fn run_atomically(&self) -> bool {
@@ -68,7 +87,7 @@ impl Migration<'_> {
         } else {
             return false;
         }
-        in_time("the slot has moved", || has_slot(&mut to, slot) && !has_slot(&mut from, slot));
+        self.wait_until_moved();
         true
     }
 }

@@ -1,0 +1,294 @@
+//! Leases that end by themselves while others wait, many at once: with the server's own expiry in full swing, after it
+//! has stood still, in several databases, with evictions and emptied databases in between. Everybody is answered, one
+//! after the other holds each lock, and the server lives.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::cluster::Cluster;
+use support::migration::Migration;
+use support::parallel::for_each;
+use support::process::{Process, allow_open_files};
+use support::raw::RawConnection;
+use support::staggered::Staggered;
+use support::{Aof, Client, Reply, Server, Setup, eventually, info_lock};
+
+/// Written as it comes, so that many hand-overs need not wait for the disk.
+const AOF: &str = "appendonly yes\nappendfsync no\naof-use-rdb-preamble no";
+
+/// Shorter than what the module takes for a standstill of the world.
+const STALL: Duration = Duration::from_millis(600);
+
+const LONG_MS: i64 = 600_000;
+
+/// The server checks for keys that expire this often a second, as seldom and as often as is common.
+const RATES: [u32; 2] = [10, 100];
+
+/// Clients that ask for the same lock again and again, each time by another name.
+struct Contenders {
+    connections: Vec<RawConnection>,
+    rounds: usize,
+}
+
+impl Contenders {
+    /// `each` clients for each of `locks` locks send all their requests at once; a client that waits has the rest read
+    /// when it has been granted the lock. Leases of 5 to 25 ms, which nobody waits to end.
+    fn start(server: &Server, locks: usize, each: usize, rounds: usize) -> Self {
+        allow_open_files(locks * each + 500);
+        let mut connections: Vec<_> = (0..locks * each).map(|_| RawConnection::open(server.port())).collect();
+        for (number, connection) in connections.iter_mut().enumerate() {
+            let lock = number % locks;
+            let lines = (0..rounds).map(|round| {
+                let lease = 5 + (number * 7 + round * 3) % 21;
+                support::raw::encode(&format!("LOCK.ACQUIRE lock{lock} {number}-{round} PX {lease} BLOCK 0"))
+            });
+            connection.send_bytes(&lines.flatten().collect::<Vec<u8>>());
+        }
+        Self { connections, rounds }
+    }
+
+    /// All of them are granted every lock that they ask for. Returns how many grants that was.
+    #[track_caller]
+    fn are_all_served(mut self) -> i64 {
+        for (number, connection) in self.connections.iter_mut().enumerate() {
+            for round in 0..self.rounds {
+                assert_eq!(connection.line().as_deref(), Some(":1"), "client {number}, request {round}");
+            }
+        }
+        i64::try_from(self.connections.len() * self.rounds).expect("a small number")
+    }
+}
+
+/// Does something when it goes, also in a panic.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// By what the server has written nobody was granted a lock before the lease of the one before him was over: between
+/// two grants the key goes. Returns the number of grants.
+#[track_caller]
+fn one_holder_after_the_other(aof: &Aof) -> i64 {
+    let mut holders: HashMap<String, String> = HashMap::new();
+    let mut grants = 0;
+    for line in aof.commands() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["SET", key, holder, ..] => {
+                let before = holders.insert(key.to_owned(), holder.to_owned());
+                assert_eq!(before, None, "{line}, while somebody held it");
+                grants += 1;
+            }
+            ["DEL" | "UNLINK", ref keys @ ..] => keys.iter().for_each(|&key| _ = holders.remove(key)),
+            _ => {}
+        }
+    }
+    grants
+}
+
+#[test]
+fn thousands_of_short_leases_with_three_in_line_for_each_lock_on_a_busy_server() {
+    let server = Setup::new().config(AOF).config("hz 100").start();
+    let mut control = server.client();
+    let contenders = Contenders::start(&server, 300, 3, 24);
+    let over = AtomicBool::new(false);
+    let granted = thread::scope(|scope| {
+        // While a slow command runs many leases end, and the server's own expiry comes to them first.
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                control.ok("DEBUG SLEEP 0.012");
+            }
+        });
+        let _over = OnDrop(|| over.store(true, Ordering::Relaxed));
+        contenders.are_all_served()
+    });
+    assert_eq!(info_lock(&mut control, "waiters"), 0);
+    assert_eq!(one_holder_after_the_other(&server.aof()), granted);
+}
+
+/// How a server may come to stand still.
+#[derive(Clone, Copy, Debug)]
+enum Stall {
+    Process,
+    Command,
+    Script,
+}
+
+impl Stall {
+    #[track_caller]
+    fn happens_to(self, server: &Server) {
+        let mut client = server.client();
+        let seconds = STALL.as_secs_f64();
+        match self {
+            Self::Process => {
+                let process = Process::of(server);
+                process.stop();
+                thread::sleep(STALL);
+                process.resume();
+            }
+            Self::Command => client.ok(&format!("DEBUG SLEEP {seconds}")),
+            Self::Script => {
+                // Redis 7.0 has no clock for scripts but TIME, which stands still in scripts on later servers.
+                let script = format!(
+                    "local function time() local now = redis.call('TIME') return now[1] + now[2] / 1000000 end
+                    local exists, clock = pcall(function() return os.clock end)
+                    if not exists then clock = time end
+                    local from = clock() while clock() - from < {seconds} do end return 1"
+                );
+                assert_eq!(client.call(&["EVAL", &script, "0"]), 1);
+            }
+        }
+    }
+}
+
+/// Locks of alice's in one database, `lock0` and on, each with one client that waits.
+struct Doors {
+    waiters: Vec<RawConnection>,
+}
+
+impl Doors {
+    #[track_caller]
+    fn start(server: &Server, database: u32, count: usize) -> Self {
+        let mut alice = server.client_in(database);
+        let before = info_lock(&mut alice, "waiters");
+        let waiters: Vec<RawConnection> = (0..count)
+            .map(|number| {
+                assert_eq!(alice.run(&format!("LOCK.ACQUIRE lock{number} alice PX {LONG_MS}")), 1);
+                let mut waiter = RawConnection::open(server.port());
+                assert_eq!(waiter.run(&format!("SELECT {database}")), "+OK");
+                waiter.send(&format!("LOCK.ACQUIRE lock{number} bob{database} PX {LONG_MS} BLOCK 0"));
+                waiter
+            })
+            .collect();
+        let all = before + i64::try_from(count).expect("a small number");
+        eventually("all wait", || info_lock(&mut alice, "waiters") == all);
+        Self { waiters }
+    }
+
+    /// All leases end in so many milliseconds, within some more.
+    #[track_caller]
+    fn end_soon(&self, client: &mut Client, in_ms: i64, within_ms: i64) {
+        let lines: Vec<String> = (0..self.waiters.len())
+            .map(|number| {
+                let lease = in_ms + i64::try_from(number).expect("a small number") % within_ms;
+                format!("PEXPIRE lock{number} {lease}")
+            })
+            .collect();
+        client.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(lines.iter().all(|_| client.receive() == 1));
+    }
+
+    #[track_caller]
+    fn are_all_served(mut self, what: &str) {
+        for (number, waiter) in self.waiters.iter_mut().enumerate() {
+            assert_eq!(waiter.line().as_deref(), Some(":1"), "{what}: lock{number}");
+        }
+    }
+}
+
+#[test]
+fn leases_that_end_while_the_server_stands_still() {
+    let stalls = [Stall::Process, Stall::Command, Stall::Script];
+    let cases: Vec<_> = stalls.iter().flat_map(|stall| RATES.map(|rate| (stall, rate))).collect();
+    for_each(&cases, |(stall, rate)| {
+        let server = Setup::new().config(AOF).config(&format!("hz {rate}")).start();
+        let doors = Doors::start(&server, 0, 40);
+        let mut control = server.client();
+        doors.end_soon(&mut control, 100, 20);
+        stall.happens_to(&server);
+        doors.are_all_served(&format!("{stall:?} at {rate}"));
+        assert_eq!(one_holder_after_the_other(&server.aof()), 80);
+        assert!((0..40).all(|number| control.run(&format!("GET lock{number}")) == "bob0"));
+    });
+}
+
+/// What clients ask for while the server stands still, to be found by it before anything else, in a connection to
+/// database 0; and how many answers that makes before the last, which comes when `lock0` of database 1 is released.
+const BEFORE_A_WAIT: [&[&str]; 4] = [&[], &["DEL lock0"], &["SELECT 1", "DEL lock0", "SELECT 0"], &["EXISTS lock3"]];
+
+#[test]
+fn leases_that_end_in_two_databases_while_one_frees_a_lock_and_begins_to_wait() {
+    let cases: Vec<_> = BEFORE_A_WAIT.iter().flat_map(|lines| RATES.map(|rate| (lines, rate))).collect();
+    for_each(&cases, |(lines, rate)| {
+        let server = Setup::new().config(&format!("hz {rate}")).start();
+        let doors = [Doors::start(&server, 0, 20), Doors::start(&server, 1, 20)];
+        let (mut zero, mut one) = (server.client(), server.client_in(1));
+        let (mut carol, mut dave) = (server.client(), server.client_in(1));
+        doors[0].end_soon(&mut zero, 100, 20);
+        doors[1].end_soon(&mut one, 100, 20);
+        let process = Process::of(&server);
+        process.stop();
+        let wait = |name: &str| format!("LOCK.ACQUIRE lock4 {name} PX {LONG_MS} BLOCK 0");
+        let lines_of_carol: Vec<&str> = lines.iter().copied().chain(["LOCK.ACQUIRE lock4 carol BLOCK 0"]).collect();
+        carol.send_together(&lines_of_carol);
+        dave.send_together(&["DEL lock5", &wait("dave")]);
+        thread::sleep(STALL);
+        process.resume();
+        for doors in doors {
+            doors.are_all_served(&format!("{lines:?} at {rate}"));
+        }
+        assert!(lines.iter().all(|_| !carol.receive().is_error()));
+        assert!(!dave.receive().is_error());
+        assert_eq!([zero.run("GET lock4"), one.run("GET lock4")], ["bob0", "bob1"].map(Reply::text));
+        assert_eq!(zero.run("LOCK.RELEASE lock4 bob0"), 0);
+        assert_eq!(carol.receive(), 1, "it waited in database 0");
+        assert_eq!(one.run("LOCK.RELEASE lock4 bob1"), 0);
+        assert_eq!(dave.receive(), 1, "it waited in database 1");
+        assert_eq!([zero.run("GET lock4"), one.run("GET lock4")], ["carol", "dave"].map(Reply::text));
+    });
+}
+
+/// What else may happen to the keys while leases end, again and again until they have.
+const MEANWHILE: [&[&str]; 4] = [
+    &["FLUSHDB"],
+    &["SWAPDB 0 1", "SWAPDB 1 2"],
+    &["CONFIG SET maxmemory-policy allkeys-random", "CONFIG SET maxmemory 1", "SET fill x", "CONFIG SET maxmemory 0"],
+    &["CONFIG SET maxmemory-policy volatile-ttl", "CONFIG SET maxmemory 1", "SET fill x", "CONFIG SET maxmemory 0"],
+];
+
+#[test]
+fn leases_that_end_while_databases_are_emptied_swapped_and_evicted() {
+    let cases: Vec<_> = MEANWHILE.iter().flat_map(|lines| RATES.map(|rate| (lines, rate))).collect();
+    for_each(&cases, |(lines, rate)| {
+        let server = Setup::new().config(&format!("hz {rate}")).start();
+        let doors = [Doors::start(&server, 0, 40), Doors::start(&server, 1, 40)];
+        let (mut zero, mut one, mut control) = (server.client(), server.client_in(1), server.client());
+        doors[0].end_soon(&mut zero, 20, 120);
+        doors[1].end_soon(&mut one, 20, 120);
+        let over = Instant::now() + Duration::from_millis(160);
+        while Instant::now() < over {
+            control.send_together(lines);
+            // Redis refuses SET while there is no memory.
+            lines.iter().for_each(|_| _ = control.receive());
+        }
+        for doors in doors {
+            doors.are_all_served(&format!("{lines:?} at {rate}"));
+        }
+        eventually("nobody waits", || info_lock(&mut control, "waiters") == 0);
+    });
+}
+
+#[test]
+fn leases_that_end_while_the_server_drops_the_keys_of_their_slot() {
+    const COUNT: i64 = 80;
+    let cluster = Cluster::start(15_000, "hz 100");
+    let (from, to) = (cluster.master(0), cluster.master(1));
+    let tag = cluster.tag_of(0);
+    let locks = Staggered::start(from, &tag.name, COUNT, 10);
+    let mut old = from.client();
+    eventually("the first is handed over", || info_lock(&mut old, "handovers_expiry") > 0);
+    let migration = Migration { cluster: &cluster, slot: tag.slot, from, to };
+    migration.seize();
+    let granted = info_lock(&mut old, "granted_after_waiting");
+    assert!(granted < COUNT, "leases are left to end");
+    locks.outlive();
+    let outcomes = locks.outcomes();
+    assert_eq!(i64::try_from(outcomes.granted.len()).unwrap(), granted);
+    outcomes.all_told("MOVED");
+    assert_eq!(info_lock(&mut old, "waiters"), 0);
+}
