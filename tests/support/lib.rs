@@ -2,7 +2,7 @@
 //! speak raw commands, clients that wait, and conditions with a deadline in place of sleeps.
 //!
 //! `SERVER` names the server binary (else redis-server or valkey-server from PATH) and `MODULE` the module (else the
-//! release build of this package).
+//! release build of this package). `SERVER_CONFIG` has lines, separated by semicolons, for the configuration of each server.
 
 mod aof;
 mod client;

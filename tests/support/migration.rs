@@ -48,6 +48,14 @@ impl Migration<'_> {
         }
     }
 
+    /// All of that with every key.
+    #[track_caller]
+    pub fn go_key_by_key(&self) {
+        self.open();
+        self.move_keys(&self.keys_left());
+        self.close();
+    }
+
     /// Gives the classic migration up.
     #[track_caller]
     pub fn call_off(&self) {

@@ -131,10 +131,19 @@ impl Setup {
         if let Some(module) = &self.module {
             lines.push(format!("loadmodule {module}"));
         }
+        if self.for_tests {
+            lines.extend(lines_for_every_server());
+        }
         lines.extend(self.lines.iter().cloned());
         lines.push(String::new());
         lines.join("\n")
     }
+}
+
+/// What SERVER_CONFIG adds to the configuration of each server; the test's own lines come later, and so prevail.
+fn lines_for_every_server() -> Vec<String> {
+    let config = env::var("SERVER_CONFIG").unwrap_or_default();
+    config.split([';', '\n']).map(|line| line.trim().to_owned()).collect()
 }
 
 pub(crate) fn free_port() -> u16 {

@@ -1,0 +1,181 @@
+//! A session ends when the slot of its lock leaves, also where nothing tells of the key that goes with it. When the slot
+//! has come back, what the same token then holds is not the old session's.
+
+use support::cluster::{Cluster, Tag};
+use support::migration::Migration;
+use support::sessions::{is_connected, runs_out, session_of};
+use support::{Client, Server, eventually, info_lock};
+
+/// Long enough that no election comes between.
+const CALM_MS: u32 = 15_000;
+
+/// Long enough that no renewal falls due while a slot goes and comes.
+const UNTOUCHED_MS: i64 = 60_000;
+
+/// How long alice holds the lock when the slot has come back.
+const AFTERWARDS_MS: i64 = 900;
+
+/// A cluster and a slot of its first master.
+struct Scene {
+    cluster: Cluster,
+    tag: Tag,
+}
+
+impl Scene {
+    #[track_caller]
+    fn start() -> Self {
+        let cluster = Cluster::start(CALM_MS, "");
+        let tag = cluster.tag_of(0);
+        Self { cluster, tag }
+    }
+
+    fn key(&self) -> String {
+        self.tag.key("door")
+    }
+
+    fn home(&self) -> &Server {
+        self.cluster.master(0)
+    }
+
+    fn away(&self) -> &Server {
+        self.cluster.master(1)
+    }
+
+    fn leaves(&self) -> Migration<'_> {
+        Migration { cluster: &self.cluster, slot: self.tag.slot, from: self.home(), to: self.away() }
+    }
+
+    fn comes_back(&self) -> Migration<'_> {
+        Migration { cluster: &self.cluster, slot: self.tag.slot, from: self.away(), to: self.home() }
+    }
+}
+
+/// Alice holds the lock by another connection, without a session, for a while to come. Neither the end of the old
+/// connection nor the old session has a say in that.
+#[track_caller]
+fn is_no_business_of(old: Client, server: &Server, key: &str) {
+    let mut alice = server.client();
+    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {AFTERWARDS_MS}")), 1);
+    assert_eq!(alice.run(&format!("LOCK.EXTEND {key} alice PX {AFTERWARDS_MS}")), AFTERWARDS_MS);
+    assert_eq!(session_of(&mut alice, key), [] as [i64; 0], "the old session is over");
+    let id = old.id();
+    drop(old);
+    eventually("the old connection is closed", || !is_connected(&mut alice, id));
+    runs_out(&mut alice, key);
+    assert_eq!(info_lock(&mut alice, "sessions"), 0);
+}
+
+/// The same while the old connection stays open.
+#[track_caller]
+fn is_not_renewed_by(old: &Client, server: &Server, key: &str) {
+    let mut alice = server.client();
+    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {AFTERWARDS_MS}")), 1);
+    assert_eq!(alice.run(&format!("LOCK.EXTEND {key} alice PX {AFTERWARDS_MS}")), AFTERWARDS_MS);
+    runs_out(&mut alice, key);
+    assert!(is_connected(&mut alice, old.id()));
+}
+
+/// A lock of alice's in a session.
+#[track_caller]
+fn in_session(server: &Server, key: &str, lease_ms: i64) -> Client {
+    let mut alice = server.client();
+    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {lease_ms} SESSION")), 1);
+    assert_eq!(session_of(&mut alice, key), [alice.id()]);
+    alice
+}
+
+#[test]
+fn a_slot_that_goes_as_a_whole_and_comes_back() {
+    let scene = Scene::start();
+    let key = scene.key();
+    for stays_open in [true, false] {
+        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
+        if !scene.leaves().run_atomically() {
+            eprintln!("skipped: this server does not move slots as a whole");
+            return;
+        }
+        assert_eq!(scene.away().client().run(&format!("GET {key}")), "alice");
+        assert!(scene.comes_back().run_atomically());
+        if stays_open {
+            is_not_renewed_by(&old, scene.home(), &key);
+        } else {
+            is_no_business_of(old, scene.home(), &key);
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_goes_key_by_key_and_comes_back() {
+    let scene = Scene::start();
+    let key = scene.key();
+    for stays_open in [true, false] {
+        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
+        scene.leaves().go_key_by_key();
+        scene.comes_back().go_key_by_key();
+        if stays_open {
+            is_not_renewed_by(&old, scene.home(), &key);
+        } else {
+            is_no_business_of(old, scene.home(), &key);
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_is_dropped_with_its_keys_and_comes_back() {
+    let scene = Scene::start();
+    let key = scene.key();
+    for stays_open in [true, false] {
+        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
+        scene.leaves().seize();
+        scene.comes_back().seize();
+        assert_eq!(scene.home().client().run(&format!("EXISTS {key}")), 0, "the server has dropped it");
+        if stays_open {
+            is_not_renewed_by(&old, scene.home(), &key);
+        } else {
+            is_no_business_of(old, scene.home(), &key);
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_is_dropped_with_its_keys_and_comes_back_with_a_lock_that_was_taken_elsewhere() {
+    let scene = Scene::start();
+    let key = scene.key();
+    for stays_open in [true, false] {
+        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
+        scene.leaves().seize();
+        let mut alice = scene.away().client();
+        assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {UNTOUCHED_MS}")), 1);
+        scene.comes_back().go_key_by_key();
+        if stays_open {
+            is_not_renewed_by(&old, scene.home(), &key);
+        } else {
+            is_no_business_of(old, scene.home(), &key);
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_was_to_come_did_not_and_comes_later() {
+    let scene = Scene::start();
+    let (key, other) = (scene.key(), scene.tag.key("other"));
+    for stays_open in [true, false] {
+        let coming = scene.leaves();
+        coming.open();
+        let mut old = scene.away().client();
+        old.ok("ASKING");
+        assert_eq!(old.run(&format!("LOCK.ACQUIRE {key} alice PX 300 SESSION")), 1);
+        coming.call_off();
+        let mut control = scene.away().client();
+        eventually("the session is over", || info_lock(&mut control, "sessions") == 0);
+        assert_eq!(scene.home().client().run(&format!("SET {other} x")), "OK");
+        coming.go_key_by_key();
+        eventually("its lease has ended", || control.run(&format!("EXISTS {key}")) == 0);
+        if stays_open {
+            is_not_renewed_by(&old, scene.away(), &key);
+        } else {
+            is_no_business_of(old, scene.away(), &key);
+        }
+        scene.comes_back().go_key_by_key();
+    }
+}

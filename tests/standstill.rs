@@ -1,0 +1,239 @@
+//! A server that has stood still and runs again: before it knows what has become of the world meanwhile it writes nothing
+//! of its own accord, but it answers, and does what clients ask for. A short stall changes nothing.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::cluster::Cluster;
+use support::parallel::for_each;
+use support::process::Process;
+use support::replicas::{in_time, is_master, master, replica_of};
+use support::sessions::{is_renewed, session_of};
+use support::staggered::Staggered;
+use support::{Client, OBSERVATION, Reply, Server, Waiter, eventually, field, info_lock, never_within};
+
+/// Longer than a standstill must be to count as one, and than a replica may be silent with a lag of a second.
+const STANDSTILL: Duration = Duration::from_millis(2200);
+
+/// Shorter than that.
+const STALL: Duration = Duration::from_millis(600);
+
+/// How long after a standstill at least nothing is written, and at most.
+const SETTLES_MS: std::ops::Range<u128> = 1000..2500;
+
+/// How soon at most something comes that need not wait.
+const AT_ONCE: Duration = Duration::from_millis(200);
+
+/// Attempts at a fair measurement on a busy machine.
+const ATTEMPTS: usize = 4;
+
+/// Stops the server for so long, while `meanwhile` happens. Returns when it ran again.
+#[track_caller]
+fn stand_still(server: &Server, length: Duration, meanwhile: impl FnOnce()) -> Instant {
+    let process = Process::of(server);
+    process.stop();
+    let stopped = Instant::now();
+    meanwhile();
+    thread::sleep(length.saturating_sub(stopped.elapsed()));
+    process.resume();
+    Instant::now()
+}
+
+fn grants(client: &mut Client) -> i64 {
+    info_lock(client, "granted_after_waiting")
+}
+
+/// What becomes of the only replica while its master stands still.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Promoted,
+    Killed,
+    Silent,
+}
+
+/// The master, which needs one good replica to write, runs again: leases that ended meanwhile go to nobody.
+#[track_caller]
+fn nothing_is_handed_over_by_a_master_whose_replica_is(fate: Fate) {
+    let old = master("min-replicas-to-write 1\nmin-replicas-max-lag 1");
+    let mut replica = replica_of(&old);
+    let mut client = old.client();
+    in_time("the master takes writes", || !client.run("SET other x").is_error());
+    let locks = Staggered::start(&old, "", 8, 60);
+    // So that it begins before the first lease ends.
+    let silent = Process::of(&replica);
+    stand_still(&old, STANDSTILL, || match fate {
+        Fate::Promoted => {
+            replica.client().ok("REPLICAOF NO ONE");
+            assert!(is_master(&replica));
+        }
+        Fate::Killed => Process::kill(&mut replica),
+        Fate::Silent => silent.stop(),
+    });
+    let mut refused = false;
+    never_within(3 * STANDSTILL / 2, &format!("{fate:?}: the old master grants"), || {
+        refused |= client.run("SET other x").is_error();
+        grants(&mut client) > 0
+    });
+    assert!(refused, "{fate:?}: it takes no writes any more");
+    assert_eq!(info_lock(&mut client, "waiters"), 8);
+    client.ok("CONFIG SET min-replicas-to-write 0");
+    let outcomes = locks.outcomes();
+    assert!(outcomes.told.is_empty(), "{fate:?}: not served: {:?}", outcomes.told);
+    if let Fate::Silent = fate {
+        silent.resume();
+    }
+}
+
+#[test]
+fn a_master_whose_replica_was_promoted_or_killed_or_fell_silent_meanwhile_hands_nothing_over() {
+    for_each(&[Fate::Promoted, Fate::Killed, Fate::Silent], |&fate| {
+        nothing_is_handed_over_by_a_master_whose_replica_is(fate);
+    });
+}
+
+#[test]
+fn a_master_of_a_cluster_that_was_replaced_meanwhile_hands_nothing_over() {
+    let cluster = Cluster::start(1000, "");
+    cluster.let_replicas_take_over();
+    let (old, new) = (cluster.master(0), cluster.replica(0));
+    let locks = Staggered::start(old, &cluster.tag_of(0).name, 8, 100);
+    assert_eq!(old.client().run("WAIT 1 5000"), 1);
+    stand_still(old, STANDSTILL, || {
+        in_time("the replica is promoted", || is_master(new));
+        locks.outlive();
+    });
+    let outcomes = locks.outcomes();
+    assert!(outcomes.granted.is_empty(), "{:?}", outcomes.granted);
+    outcomes.told.iter().for_each(|(key, told)| {
+        assert!(*told == Reply::Closed || ["UNBLOCKED", "MOVED"].contains(&told.code()), "{key}: {told:?}");
+    });
+}
+
+/// A lock of alice's with a lease so long, and bob, who waits for it.
+#[track_caller]
+fn contended(server: &Server, key: &str, lease_ms: u128) -> Waiter {
+    assert_eq!(server.client().run(&format!("LOCK.ACQUIRE {key} alice PX {lease_ms}")), 1);
+    Waiter::start(server, &format!("LOCK.ACQUIRE {key} bob PX 600000 BLOCK 0"))
+}
+
+#[test]
+fn leases_that_ended_meanwhile_are_handed_over_when_the_server_has_had_a_second() {
+    let server = Server::start();
+    let mut bobs = [400, 1500].map(|lease| contended(&server, &format!("door{lease}"), lease));
+    let ran_again = stand_still(&server, Duration::from_millis(1500), || ());
+    // The lease of the second may end soon after the standstill, too.
+    for bob in &mut bobs {
+        assert_eq!(bob.reply(), 1);
+        let late = ran_again.elapsed().as_millis();
+        assert!(SETTLES_MS.contains(&late), "served after {late} ms");
+    }
+    let mut bob = contended(&server, "gate", 50);
+    let asked = Instant::now();
+    assert_eq!(bob.reply(), 1);
+    assert!(asked.elapsed() < AT_ONCE, "and from then on as ever: {:?}", asked.elapsed());
+}
+
+#[test]
+fn sessions_take_their_locks_back_and_are_renewed_when_the_server_has_had_a_second() {
+    let server = Server::start();
+    let (mut alice, mut control) = (server.client(), server.client());
+    assert_eq!(alice.run("LOCK.ACQUIRE lost alice PX 300 SESSION"), 1);
+    assert_eq!(alice.run("LOCK.REENTER kept alice PX 4500 SESSION"), 1);
+    let bobs = ["lost", "kept"].map(|key| Waiter::start(&server, &format!("LOCK.ACQUIRE {key} bob BLOCK 0")));
+    is_renewed(&mut control, "lost");
+    let ran_again = stand_still(&server, Duration::from_millis(1600), || ());
+    let end = control.expires_at("kept");
+    eventually("alice has it back", || control.run("GET lost") == "alice");
+    let late = ran_again.elapsed().as_millis();
+    assert!(SETTLES_MS.contains(&late), "taken back after {late} ms");
+    eventually("the other is renewed", || control.expires_at("kept") > end);
+    let late = ran_again.elapsed().as_millis();
+    assert!(SETTLES_MS.contains(&late), "renewed after {late} ms");
+    for key in ["lost", "kept"] {
+        assert_eq!(session_of(&mut control, key), [alice.id()]);
+        assert_eq!(field(&mut control, key, "owner"), "alice");
+    }
+    is_renewed(&mut control, "lost");
+    assert!(bobs.iter().all(Waiter::is_blocked), "a waiter has overtaken the session");
+}
+
+#[test]
+fn a_connection_that_closed_meanwhile_loses_its_session_when_the_server_has_had_a_second() {
+    let server = Server::start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000 SESSION"), 1);
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+    let ran_again = stand_still(&server, Duration::from_millis(1500), || drop(alice));
+    assert_eq!(bob.reply(), 1);
+    let late = ran_again.elapsed().as_millis();
+    assert!(SETTLES_MS.contains(&late), "released after {late} ms");
+}
+
+/// How soon after standing still for so long something comes that need not wait: in the best of some attempts.
+#[track_caller]
+fn comes_at_once(what: &str, length: Duration, attempt: impl Fn(Duration) -> Duration) {
+    let mut late = Vec::new();
+    for _ in 0..ATTEMPTS {
+        late.push(attempt(length));
+        if late.last().is_some_and(|late| *late < AT_ONCE) {
+            return;
+        }
+    }
+    panic!("{what} came after {late:?}");
+}
+
+#[test]
+fn a_wait_whose_time_is_up_meanwhile_is_answered_at_once() {
+    comes_at_once("nil", Duration::from_millis(1500), |length| {
+        let server = Server::start();
+        let _bob = contended(&server, "door", 400);
+        let mut carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 300");
+        let ran_again = stand_still(&server, length, || ());
+        assert_eq!(carol.reply(), Reply::Nil);
+        ran_again.elapsed()
+    });
+}
+
+#[test]
+fn a_command_works_at_once_after_a_standstill() {
+    comes_at_once("the grant", Duration::from_millis(1500), |length| {
+        let server = Server::start();
+        let mut alice = server.client();
+        let mut held = contended(&server, "held", 600_000);
+        let mut ended = contended(&server, "ended", 300);
+        let lines = ["LOCK.RELEASE held alice", "GET held", "LOCK.ACQUIRE ended carol", "LOCK.ACQUIRE new alice"];
+        let ran_again = stand_still(&server, length, || alice.send_together(&lines));
+        assert_eq!(alice.receive(), 0);
+        assert_eq!(alice.receive(), "bob", "handed over in the very command");
+        assert_eq!(alice.receive(), Reply::Nil, "bob has come before");
+        assert_eq!(alice.receive(), 1);
+        assert_eq!([held.reply(), ended.reply()], [Reply::Int(1), Reply::Int(1)]);
+        ran_again.elapsed()
+    });
+}
+
+#[test]
+fn after_a_short_stall_leases_that_ended_are_handed_over_at_once() {
+    comes_at_once("the grant", STALL, |length| {
+        let server = Server::start();
+        let mut bob = contended(&server, "door", 300);
+        let ran_again = stand_still(&server, length, || ());
+        assert_eq!(bob.reply(), 1);
+        ran_again.elapsed()
+    });
+}
+
+#[test]
+fn after_a_short_stall_sessions_take_their_locks_back_at_once() {
+    comes_at_once("the lock", STALL, |length| {
+        let server = Server::start();
+        let (mut alice, mut control) = (server.client(), server.client());
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 300 SESSION"), 1);
+        let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+        let ran_again = stand_still(&server, length, || ());
+        eventually("alice has it back", || control.run("GET door") == "alice");
+        let late = ran_again.elapsed();
+        never_within(OBSERVATION, "bob is served", || !bob.is_blocked());
+        late
+    });
+}
