@@ -189,6 +189,25 @@ fn a_lease_that_ended_while_a_slot_was_on_its_way_is_handed_over_when_the_slot_s
 }
 
 #[test]
+fn leases_that_end_while_the_server_drops_the_keys_of_their_slot_are_handed_over_no_more() {
+    const COUNT: i64 = 80;
+    let cluster = Cluster::start(CALM_MS, "hz 100");
+    let tag = cluster.tag_of(0);
+    let (from, to) = (cluster.master(0), cluster.master(1));
+    let locks = Staggered::start(from, &tag.name, COUNT, 10);
+    let mut old = from.client();
+    eventually("the first is handed over", || info_lock(&mut old, "handovers_expiry") > 0);
+    (Migration { cluster: &cluster, slot: tag.slot, from, to }).seize();
+    let granted = info_lock(&mut old, "granted_after_waiting");
+    assert!(granted < COUNT, "leases are left to end");
+    locks.outlive();
+    let outcomes = locks.outcomes();
+    assert_eq!(i64::try_from(outcomes.granted.len()).unwrap(), granted);
+    outcomes.all_told("MOVED");
+    assert_eq!(info_lock(&mut old, "waiters"), 0);
+}
+
+#[test]
 fn waiters_are_sent_on_when_the_server_moves_their_slot_as_a_whole() {
     let cluster = Cluster::start(CALM_MS, "");
     let tag = cluster.tag_of(0);

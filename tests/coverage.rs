@@ -6,17 +6,22 @@ use std::fs;
 use support::repository;
 
 /// The files whose tests are all about waking and leaving: none of them may be missing on the page.
-const COMPLETE: [&str; 12] = [
+const COMPLETE: [&str; 17] = [
     "blocking",
     "cluster",
+    "contended_leases",
     "doubt",
     "hanging_up",
+    "io_threads",
     "leaving",
+    "lost_slots",
     "overwriting",
     "replication",
     "roles",
     "scale",
     "sentinel",
+    "standstill",
+    "stretches",
     "waking",
     "write_fences",
 ];

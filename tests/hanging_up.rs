@@ -75,10 +75,20 @@ fn the_limit_of_the_output_buffer() {
     });
 }
 
+/// With I/O threads a server may let go of a client before it has handed its answer on. The grant then goes on at once,
+/// and the client has not been told of it.
+#[track_caller]
+fn was_let_go_early(alice: &mut Client, mut bob: RawConnection) -> bool {
+    while let Some(line) = bob.line() {
+        assert_ne!(line, ":1", "bob was told");
+    }
+    alice.run("CONFIG GET io-threads").items()[1] != "1"
+}
+
 #[test]
 fn a_grant_that_meets_the_limit_of_the_output_buffer_stands_until_its_lease_ends() {
     let server = Setup::new().config(BUFFERED).start();
-    let (mut alice, _bob, mut carol) = bob_and_carol_wait(&server, &LISTENS);
+    let (mut alice, bob, mut carol) = bob_and_carol_wait(&server, &LISTENS);
     // In one transaction, so that all of it happens in one round. Of each key that changed in it, bob is told once.
     let sets: Vec<String> = (0..8).map(|number| format!("SET {number}{} 1", long_name())).collect();
     let mut lines = vec!["MULTI", "LOCK.RELEASE door alice"];
@@ -89,7 +99,8 @@ fn a_grant_that_meets_the_limit_of_the_output_buffer_stands_until_its_lease_ends
     let replies: Vec<Reply> = lines.iter().map(|_| alice.receive()).collect();
     assert_eq!(replies.last().map(|all| all.items()[0].int()), Some(0), "{replies:?}");
     assert_eq!(carol.reply(), 1);
-    assert!(now_ms() - before >= LEASE_MS, "bob may have been told");
+    let lasted = now_ms() - before;
+    assert!(lasted >= LEASE_MS || was_let_go_early(&mut alice, bob), "bob may have been told");
 }
 
 #[test]
@@ -118,12 +129,13 @@ fn an_idle_time_out_does_not_end_a_wait() {
 fn a_grant_that_meets_the_end_of_its_user_stands_until_its_lease_ends() {
     let server = Server::start();
     server.client().ok("ACL SETUSER guest on nopass ~* +@all");
-    let (mut alice, _bob, mut carol) = bob_and_carol_wait(&server, &["AUTH guest x"]);
+    let (mut alice, bob, mut carol) = bob_and_carol_wait(&server, &["AUTH guest x"]);
     let before = now_ms();
     alice.send_together(&["LOCK.RELEASE door alice", "ACL DELUSER guest"]);
     assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
     assert_eq!(carol.reply(), 1);
-    assert!(now_ms() - before >= LEASE_MS, "bob may have been told");
+    let lasted = now_ms() - before;
+    assert!(lasted >= LEASE_MS || was_let_go_early(&mut alice, bob), "bob may have been told");
 }
 
 #[test]
