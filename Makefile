@@ -47,12 +47,14 @@ run: ## start a server with the module on 127.0.0.1, in the foreground
 test: ## run everything that must pass, against one server
 	@scripts/setup test
 	cargo build --release --locked
+	cargo build --release --locked --package gate
 	@scripts/test one $(ARGS)
 
 test-matrix: ## the same against every supported server, which it fetches into .servers
 	@scripts/setup test
 	@scripts/servers
 	cargo build --release --locked
+	cargo build --release --locked --package gate
 	@scripts/test matrix $(ARGS)
 
 torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
@@ -75,6 +77,7 @@ lint: ## check format, clippy, documentation and scripts; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --workspace --all-targets --no-default-features -- -D warnings
+	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --document-private-items
 	shellcheck scripts/servers scripts/setup scripts/run scripts/test .ci/run
 

@@ -1,10 +1,13 @@
 //! **redis-lock**: locks as a native thing of Redis and Valkey.
 //!
-//! A loadable server module in three layers:
+//! A loadable server module in four layers, each of which uses only those before it in this list:
 //!
-//! - [`core`] decides who holds a lock and who is next, with no server in sight;
+//! - [`core`] decides who holds a lock and who is next, with no server in view;
 //! - [`command`] turns words into typed requests;
-//! - `host` is the only layer that talks to the server, and the only one with unsafe code.
+//! - [`server`] makes the module API safe, and knows nothing of locks;
+//! - [`host`] is what a lock does to a server.
+//!
+//! With the feature `simulated` another layer takes the place of `server`, a simulated server, and the others cannot tell.
 //!
 //! `docs/design.md` says why it is built this way.
 
@@ -26,8 +29,16 @@
 pub mod command;
 pub mod core;
 
-#[cfg(all(feature = "module", not(all(target_os = "linux", target_pointer_width = "64"))))]
+#[cfg(all(feature = "server", not(all(target_os = "linux", target_pointer_width = "64"))))]
 compile_error!("the module needs 64-bit Linux: timer descriptors, and pointers that hold a handle");
 
-#[cfg(feature = "module")]
-mod host;
+#[cfg(any(feature = "module", feature = "simulated"))]
+pub mod host;
+#[cfg(all(feature = "server", not(feature = "simulated")))]
+pub mod server;
+#[cfg(feature = "simulated")]
+#[path = "simulated/mod.rs"]
+pub mod server;
+
+#[cfg(all(feature = "module", not(feature = "simulated")))]
+server::entry_points!(host::Locks);

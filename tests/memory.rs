@@ -6,7 +6,7 @@
 
 use std::alloc::System;
 
-use redis_lock::core::{Claim, ConnectionId, Join, Kind, Lease, RequestId, UnixMs, WaitingRoom};
+use redis_lock::core::{Claim, ConnectionId, Join, Kind, Lease, RequestId, UnixMs, WaitQueues};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -25,13 +25,13 @@ fn in_use(region: &Region<'_, System>) -> usize {
 }
 
 /// Lets somebody wait as most clients do: with a random token as long as a UUID, a lease, and a time to wait.
-fn join(room: &mut WaitingRoom, key: &[u8], number: usize) -> RequestId {
+fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
     let owner = format!("{number:036}").into_bytes().into();
     let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000) };
     let (connection, deadline) = (ConnectionId(number as u64), Some(NOW + 10_000 + number as UnixMs));
-    let joined = room.join(Join { db: 0, key, claim, connection, now: NOW, deadline }, WAITERS).expect("a place");
-    let queue = room.queue_of(0, key).expect("the queue that was joined");
-    room.review_after(queue, Some(NOW + 30_000));
+    let joined = waiting.join(Join { db: 0, key, claim, connection, now: NOW, deadline }, WAITERS).expect("a place");
+    let queue = waiting.queue_of(0, key).expect("the queue that was joined");
+    waiting.review_after(queue, Some(NOW + 30_000));
     joined.request
 }
 
@@ -40,14 +40,14 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
     let keys: Vec<_> = (0..WAITERS / at_each_key).map(|number| format!("orders:{number:013}").into_bytes()).collect();
     let mut requests = Vec::with_capacity(WAITERS);
     let region = Region::new(ALLOCATOR);
-    let mut room = WaitingRoom::new();
+    let mut waiting = WaitQueues::new();
     // One after the other at each key, as they come in life.
     for number in 0..WAITERS {
-        requests.push(join(&mut room, &keys[number % keys.len()], number));
+        requests.push(join(&mut waiting, &keys[number % keys.len()], number));
     }
     let bytes = in_use(&region);
     for request in requests {
-        room.leave(request, None);
+        waiting.leave(request, None);
     }
     assert!(in_use(&region) <= REST, "{} bytes are left of {at_each_key} at each key", in_use(&region));
     bytes.div_ceil(WAITERS)

@@ -236,6 +236,23 @@ fn release_gives_up_a_place_that_is_away_and_those_of_both_kinds() {
     drop(bob);
 }
 
+/// Who comes back to the place asks for what the lock is granted with: the copies before it were answered, or are gone.
+#[test]
+fn a_copy_that_comes_back_to_its_place_brings_its_own_lease() {
+    for (first, again, granted) in [("", "PX 60000", 60_000), ("PX 90000", "PX 60000", 60_000), ("PX 60000", "", -1)] {
+        let (server, mut control) = held(10_000);
+        assert_eq!(server.client().run(&format!("LOCK.ACQUIRE door alice {first} BLOCK 20")), Reply::Nil);
+        let bob = wait_as(&server, "LOCK.ACQUIRE", "bob");
+        let mut alice = Waiter::start(&server, &format!("LOCK.ACQUIRE door alice {again} BLOCK 0"));
+        assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(alice.reply(), 1, "at its old place");
+        let left = control.pttl("door");
+        let expected = if granted < 0 { left == -1 } else { (granted - 10_000..=granted).contains(&left) };
+        assert!(expected, "{first} and then {again}: {left}");
+        drop(bob);
+    }
+}
+
 /// What may be in the way of those who wait, besides another holder.
 const IN_THE_WAY: [&str; 4] = ["LPUSH door x", "HSET door a 1 b 2", "HSET door alice none", "SADD door x"];
 

@@ -87,6 +87,27 @@ fn a_lease_that_a_command_sets_into_the_past() {
     drop(alice);
 }
 
+/// The lease was changed a moment ago, and the session has not looked at it yet.
+#[test]
+fn taken_away_right_behind_a_foreign_lease() {
+    let cases = [
+        ["PEXPIRE door 5000", "FLUSHALL"],
+        ["PERSIST door", "FLUSHDB"],
+        ["PEXPIRE door 5000", "SWAPDB 0 1"],
+        ["PEXPIRE door 5000", "PEXPIRE door -1"],
+    ];
+    for_each(&cases, |lines| {
+        let (server, alice) = in_session("LOCK.ACQUIRE", 1000);
+        let mut control = server.client();
+        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+        control.send_together(&["MULTI", lines[0], lines[1], "EXEC"]);
+        assert!((0..4).all(|_| !control.receive().is_error()));
+        assert_eq!(bob.reply(), 1, "{lines:?}");
+        drop(alice);
+        never_within(OBSERVATION, "the lock goes with the old session", || control.run("GET door") != "bob");
+    });
+}
+
 #[test]
 fn another_key_in_its_place() {
     for_each(&["RENAME other door", "COPY other door REPLACE"], |line| {

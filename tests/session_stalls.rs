@@ -204,7 +204,7 @@ fn the_module_cannot_be_unloaded_while_a_lock_belongs_to_a_connection() {
     for _ in 0..50 {
         assert!(control.run("MODULE UNLOAD lock").error().starts_with("ERR Error unloading module"));
     }
-    let why = "redis-lock is not unloaded: locks belong to connections";
+    let why = "module lock is not unloaded: locks belong to connections";
     eventually("the log says why", || server.log().contains(why));
     is_renewed(&mut control, "door");
     drop(alice);

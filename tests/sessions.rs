@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use support::sessions::{in_session, is_connected, is_renewed, session_of};
-use support::{Reply, Server, Setup, Waiter, eventually, field, info_lock, remaining_ms, waiters_of};
+use support::{Library, Reply, Server, Setup, Waiter, eventually, field, info_lock, remaining_ms, waiters_of};
 
 /// Short enough to see many of them, long enough for a machine that is busy.
 const LEASE_MS: i64 = 150;
@@ -85,6 +85,25 @@ fn scripts_and_functions_have_no_connection() {
     }
     assert_eq!(alice.run("EXISTS door"), 0, "nothing was taken");
     assert_eq!(info_lock(&mut alice, "sessions"), 0);
+}
+
+/// Its client has no connection that could close.
+#[test]
+fn a_call_by_another_module_has_no_connection() {
+    let caller = Library::compile("tests/modules/caller.c");
+    let server = Setup::new().config(&format!("loadmodule {}", caller.path().display())).start();
+    let mut client = server.client();
+    for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
+        let reply = client.run(&format!("CALLER.CALL {take} door alice PX 60000 SESSION"));
+        assert_eq!(reply.error(), "ERR a session is not allowed in scripts and calls by other modules");
+        assert_eq!(
+            client.run(&format!("CALLER.CALL {take} door alice PX 60000")),
+            1,
+            "without a session it is like any"
+        );
+        assert_eq!(client.run("CALLER.CALL LOCK.RELEASE door alice"), 0);
+    }
+    assert_eq!(info_lock(&mut client, "sessions"), 0);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Nobody is told that he holds a lock that is about to be taken back from a connection that is gone: what is overdue
 //! for a lock is done before the next request for it is heard.
 
-use support::{Client, Reply, Server, Waiter, eventually};
+use support::process::Process;
+use support::sessions::is_connected;
+use support::{Client, OBSERVATION, Reply, Server, Setup, Waiter, eventually, never_within, now_ms};
 
 /// The lock that all of these are about.
 const RELEASE: &str = "LOCK.RELEASE door alice";
@@ -90,4 +92,59 @@ fn a_client_that_is_unblocked_and_waits_anew_in_one_round_is_still_known_when_it
     alice.send_together(&[RELEASE, &format!("CLIENT KILL ID {id}")]);
     assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
     eventually("the lock was taken back", || alice.run("EXISTS door") == 0);
+}
+
+/// Bob's session holds the door; the same token asks for it strictly, on another connection, and carol behind it. The lease
+/// of the second grant is long.
+fn one_token_twice(server: &Server, mut bob: Client, lease_ms: i64) -> (Client, Waiter, Waiter) {
+    assert_eq!(bob.run(&format!("LOCK.ACQUIRE door bob PX {lease_ms} SESSION")), 1);
+    let again = Waiter::start(server, "LOCK.ACQUIRE door bob NX PX 60000 BLOCK 0");
+    let carol = Waiter::start(server, "LOCK.ACQUIRE door carol PX 60000 BLOCK 0");
+    (bob, again, carol)
+}
+
+#[track_caller]
+fn stands(control: &mut Client, mut again: Waiter, carol: &Waiter) {
+    assert_eq!(again.reply(), 1);
+    never_within(OBSERVATION, "it is taken back", || !carol.is_blocked());
+    assert_eq!(control.run("GET door"), "bob");
+}
+
+#[test]
+fn a_new_grant_to_the_same_token_is_not_taken_back_for_the_one_before() {
+    let server = Setup::new().config("lock.rejoin-grace-ms 0").start();
+    let mut control = server.client();
+    for _ in 0..4 {
+        let (bob, again, carol) = one_token_twice(&server, server.client(), 3000);
+        let id = bob.id();
+        // The take-back is put off, and somebody else frees the lock before it is tried again.
+        control.ok("CONFIG SET min-replicas-to-write 1");
+        drop(bob);
+        eventually("bob is gone", || !is_connected(&mut control, id));
+        control.send_together(&["CONFIG SET min-replicas-to-write 0", "UNLINK door"]);
+        assert_eq!(control.receive(), "OK");
+        if control.receive() == 1 {
+            stands(&mut control, again, &carol);
+        }
+        control.run("LOCK.RELEASE door bob");
+        drop(carol);
+        eventually("carol is gone", || support::waiters_of(&mut control, "door") == 0);
+        control.run("DEL door");
+    }
+}
+
+#[test]
+fn a_lease_and_a_connection_that_end_in_one_round_free_the_lock_once() {
+    let server = Server::start();
+    let mut control = server.client();
+    let mut bob = server.client();
+    // An earlier session of the connection, so that the door's is not the first to be given up.
+    assert_eq!(bob.run("LOCK.ACQUIRE gate bob PX 60000 SESSION"), 1);
+    let (bob, again, carol) = one_token_twice(&server, bob, 300);
+    let (process, end) = (Process::of(&server), control.expires_at("door") + 300);
+    process.stop();
+    drop(bob);
+    eventually("the lease is over", || now_ms() > end);
+    process.resume();
+    stands(&mut control, again, &carol);
 }

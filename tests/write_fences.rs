@@ -1,6 +1,9 @@
 //! Where the server would refuse a client's write, or may not write at all, nothing is granted; nobody is left hanging
 //! when it may again.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
 use support::{OBSERVATION, Reply, Server, Setup, Waiter, eventually, never_within, waiters_of};
 
 /// While writes are paused nothing is granted, although the lease ends; afterwards the first waiter is served.
@@ -124,4 +127,22 @@ fn a_replica_with_the_module_shows_the_holder_and_serves_after_its_promotion() {
     let mut carol = Waiter::start(&replica, "LOCK.ACQUIRE door carol BLOCK 0");
     assert_eq!(carol.reply(), 1, "at the end of the lease that was replicated");
     assert!(support::now_ms() >= end, "not before");
+}
+
+/// A wait that ends while nothing may be written leaves nothing to do, and so nothing to watch the loop for.
+#[test]
+fn a_wait_that_times_out_in_a_pause_does_not_delay_a_later_hand_over() {
+    let server = Setup::new().config("lock.rejoin-grace-ms 0").start();
+    let (mut alice, mut control) = (server.client(), server.client());
+    assert_eq!(alice.run("LOCK.ACQUIRE gate alice"), 1);
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE gate bob BLOCK 60");
+    control.ok("CLIENT PAUSE 200 WRITE");
+    assert_eq!(bob.reply(), Reply::Nil);
+    // Longer than a standstill would have to be.
+    sleep(Duration::from_millis(1200));
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 100"), 1);
+    let asked = Instant::now();
+    let mut carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 0");
+    assert_eq!(carol.reply(), 1);
+    assert!(asked.elapsed() < Duration::from_millis(700), "the loop did not stand still: {:?}", asked.elapsed());
 }

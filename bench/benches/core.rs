@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, Request};
 use redis_lock::core::{
-    Claim, ConnectionId, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitingRoom, acquire, release,
+    Claim, ConnectionId, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, acquire, release,
 };
 
 const LENGTHS: [usize; 2] = [100, 100_000];
@@ -19,14 +19,14 @@ const BATCH: usize = 10;
 
 /// A line of waiters for one lock, each with a token and a deadline of its own.
 struct Line {
-    room: WaitingRoom,
+    waiting: WaitQueues,
     requests: Vec<RequestId>,
     joined: u64,
 }
 
 impl Line {
     fn of(length: usize) -> Self {
-        let mut line = Self { room: WaitingRoom::new(), requests: Vec::new(), joined: 0 };
+        let mut line = Self { waiting: WaitQueues::new(), requests: Vec::new(), joined: 0 };
         let claims = line.claims(length);
         line.join(claims);
         line
@@ -45,7 +45,7 @@ impl Line {
             let deadline = Some(NOW + 20_000 + self.joined as UnixMs);
             let connection = ConnectionId(self.joined);
             let join = Join { db: 0, key: KEY, claim, connection, now: NOW, deadline };
-            self.requests.push(self.room.join(join, usize::MAX).expect("room without end").request);
+            self.requests.push(self.waiting.join(join, usize::MAX).expect("room without end").request);
             self.joined += 1;
         }
     }
@@ -58,14 +58,14 @@ impl Line {
 
     fn leave(&mut self, requests: Vec<RequestId>) {
         for request in requests {
-            black_box(self.room.leave(request, None));
+            black_box(self.waiting.leave(request, None));
         }
     }
 
     fn grant(&mut self, count: usize) {
-        let queue = self.room.queue_of(0, KEY).expect("a line");
+        let queue = self.waiting.queue_of(0, KEY).expect("a line");
         for _ in 0..count {
-            black_box(self.room.serve_first(queue));
+            black_box(self.waiting.serve_first(queue));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::options::{Allowed, Options};
 use super::{Request, Wait, check_session};
-use crate::core::{self, Decision, Kind, Lease, LeaseEnd, Lock, Refusal, UnixMs};
+use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
 /// Takes the mutex. Reply: 1, or nil where somebody else holds it.
 pub struct Acquire(Options);
@@ -10,11 +10,11 @@ pub struct Acquire(Options);
 impl Request for Acquire {
     const NAME: &str = "lock.acquire";
 
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         Options::parse(options, Allowed::LEASE | Allowed::BLOCK | Allowed::NX | Allowed::SESSION).map(Self)
     }
 
-    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
         let decision = core::acquire(lock, caller, self.0.lease, self.0.nx, now);
         check_session(self.0.session, lock, decision)
     }
@@ -24,7 +24,7 @@ impl Request for Acquire {
     }
 
     fn wait(&self) -> Option<Wait> {
-        let patience = self.0.block?;
-        Some(Wait { kind: Kind::Mutex, lease: self.0.lease, session: self.0.session, patience })
+        let timeout = self.0.block?;
+        Some(Wait { kind: Kind::Mutex, lease: self.0.lease, session: self.0.session, timeout })
     }
 }

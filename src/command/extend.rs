@@ -2,7 +2,7 @@
 
 use super::Request;
 use super::options::{Allowed, Options};
-use crate::core::{self, Decision, Lease, LeaseEnd, Lock, Refusal, UnixMs};
+use crate::core::{self, Decision, Error, Lease, LeaseEnd, Lock, UnixMs};
 
 /// Sets the lease, or adds to it. Reply: what remains of it, in milliseconds.
 pub struct Extend {
@@ -13,12 +13,12 @@ pub struct Extend {
 impl Request for Extend {
     const NAME: &str = "lock.extend";
 
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let Options { lease, add, .. } = Options::parse(options, Allowed::LEASE | Allowed::ADD)?;
-        Ok(Self { lease: lease.ok_or(Refusal::Syntax)?, add })
+        Ok(Self { lease: lease.ok_or(Error::Syntax)?, add })
     }
 
-    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
         core::extend(lock, caller, self.lease, self.add, now)
     }
 }

@@ -1,7 +1,7 @@
 //! `LOCK.FENCE key token counter`
 
 use super::check_identity;
-use crate::core::{self, LeaseEnd, Lock, Refusal};
+use crate::core::{self, Error, LeaseEnd, Lock};
 
 /// Draws a fencing token for the present holder from a counter, which is a key of its own.
 pub struct Fence<'a> {
@@ -13,25 +13,42 @@ impl<'a> Fence<'a> {
     pub const NAME: &'static str = "lock.fence";
 
     /// Reads the words behind the command name.
-    pub fn parse(key: &[u8], caller: &'a [u8], counter: &[u8]) -> Result<Self, Refusal> {
+    pub fn parse(key: &[u8], caller: &'a [u8], counter: &[u8]) -> Result<Self, Error> {
         let caller = check_identity(caller)?;
-        if key == counter { Err(Refusal::SameKey) } else { Ok(Self { caller }) }
+        if key == counter { Err(Error::SameKey) } else { Ok(Self { caller }) }
+    }
+
+    /// Checks that the caller holds the lock: nobody else draws.
+    pub fn check_holder(&self, lock: &Lock<'_, impl LeaseEnd>) -> Result<(), Error> {
+        lock.held_by(self.caller).map(|_| ())
     }
 
     /// The token that follows `last`, the value of the counter.
-    pub fn draw(&self, lock: &Lock<'_, impl LeaseEnd>, last: Option<i64>, now_us: i64) -> Result<i64, Refusal> {
-        core::fence(lock, self.caller, last, now_us)
+    pub fn draw(&self, last: Option<i64>, now_us: i64) -> Result<i64, Error> {
+        core::fence(last, now_us)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
+    use crate::core::{Held, Kind};
+
+    #[test]
+    fn only_the_holder_draws() {
+        let held = Held { kind: Kind::Mutex, owner: Cow::Borrowed(b"me"), holds: 1, lease_end: None };
+        let check = |caller, lock: &Lock<'_>| Fence::parse(b"k", caller, b"c").unwrap().check_holder(lock);
+        assert_eq!(check(b"me", &Lock::Free), Err(Error::NotHeld));
+        assert_eq!(check(b"you", &Lock::Held(held.clone())), Err(Error::NotOwner));
+        assert_eq!(check(b"me", &Lock::Held(held)), Ok(()));
+    }
 
     #[test]
     fn it_takes_a_key_a_token_and_a_counter_of_its_own() {
         assert!(Fence::parse(b"k", b"t", b"c").is_ok());
-        assert_eq!(Fence::parse(b"k", b"", b"c").err(), Some(Refusal::IdentityLength));
-        assert_eq!(Fence::parse(b"k", b"t", b"k").err(), Some(Refusal::SameKey));
+        assert_eq!(Fence::parse(b"k", b"", b"c").err(), Some(Error::IdentityLength));
+        assert_eq!(Fence::parse(b"k", b"t", b"k").err(), Some(Error::SameKey));
     }
 }

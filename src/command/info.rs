@@ -1,7 +1,7 @@
 //! `LOCK.INFO key`
 
-use super::{Inspection, Reply, Sight};
-use crate::core::{ClientId, Kind, LeaseEnd, Lock, Refusal, Waiter};
+use super::{Inspection, LockView, Reply};
+use crate::core::{ClientId, Error, Kind, LeaseEnd, Lock, Waiter};
 
 /// Who holds the lock, for how long, and how many wait.
 pub struct Info;
@@ -9,23 +9,23 @@ pub struct Info;
 impl Inspection for Info {
     const NAME: &str = "lock.info";
 
-    fn parse<'a>(mut options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
-        if options.next().is_none() { Ok(Self) } else { Err(Refusal::Arity) }
+    fn parse<'a>(mut options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        if options.next().is_none() { Ok(Self) } else { Err(Error::Arity) }
     }
 
-    fn report<'r>(&self, sight: Sight<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
-        let (state, owner, holds) = match sight.lock {
+    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+        let (state, owner, holds) = match view.lock {
             Lock::Free => ("free", Reply::Nil, 0),
             Lock::Held(held) => (kind_name(held.kind), Reply::Bytes((&*held.owner).into()), held.holds),
         };
-        let lease_ms = sight.lock.lease_end().map_or(-1, |end| end.saturating_sub(sight.now).max(0));
+        let lease_ms = view.lock.lease_end().map_or(-1, |end| end.saturating_sub(view.now).max(0));
         Reply::Map(vec![
             ("state", Reply::word(state)),
             ("owner", owner),
             ("holds", Reply::Integer(holds)),
             ("lease-ms", Reply::Integer(lease_ms)),
-            ("waiters", Reply::count(sight.waiting)),
-            ("session", Reply::Array(sight.session.into_iter().map(Reply::Integer).collect())),
+            ("waiters", Reply::count(view.waiting)),
+            ("session", Reply::Array(view.session.into_iter().map(Reply::Integer).collect())),
         ])
     }
 }

@@ -1,6 +1,6 @@
 //! The commands: what their words mean, and which rule of the core they ask.
 //!
-//! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or a refusal.
+//! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or a error.
 //! Nothing here touches the server; the host runs a request that was parsed in full.
 
 #![forbid(unsafe_code)]
@@ -20,13 +20,13 @@ pub use acquire::Acquire;
 pub use extend::Extend;
 pub use fence::Fence;
 pub use info::Info;
-pub use options::Patience;
+pub use options::BlockTimeout;
 pub use reenter::Reenter;
 pub use release::Release;
 pub use reply::Reply;
 pub use waiters::Waiters;
 
-use crate::core::{ClientId, Decision, Kind, Lease, LeaseEnd, Lock, MAX_IDENTITY_LEN, Refusal, UnixMs, Waiter};
+use crate::core::{ClientId, Decision, Error, Kind, Lease, LeaseEnd, Lock, MAX_IDENTITY_LEN, UnixMs, Waiter};
 
 /// A request to change one lock, as one caller. Its arguments begin with the key and the caller's identity.
 pub trait Request: Sized {
@@ -34,10 +34,10 @@ pub trait Request: Sized {
     const NAME: &str;
 
     /// Reads the words behind key and identity.
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal>;
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
     /// What shall happen to the lock.
-    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal>;
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error>;
 
     /// If the lock shall belong to the connection: as which kind, and with which lease to renew.
     fn session(&self) -> Option<(Kind, Lease)> {
@@ -45,7 +45,7 @@ pub trait Request: Sized {
     }
 
     /// Whether the caller shall not wait for this lock any more. If it did, that is an answer, whatever the outcome.
-    fn withdraws(&self, _outcome: &Result<Decision, Refusal>) -> bool {
+    fn withdraws(&self, _outcome: &Result<Decision, Error>) -> bool {
         false
     }
 
@@ -56,10 +56,10 @@ pub trait Request: Sized {
 }
 
 /// Refuses to make a lock a session's that is held without a lease: nothing would free it should the server fail.
-fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decision) -> Result<Decision, Refusal> {
+fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decision) -> Result<Decision, Error> {
     let granted = matches!(decision, Decision::Done { .. });
     let without_lease = || matches!(lock, Lock::Held(held) if held.lease_end.get().is_none());
-    if session && granted && without_lease() { Err(Refusal::NoLease) } else { Ok(decision) }
+    if session && granted && without_lease() { Err(Error::NoLease) } else { Ok(decision) }
 }
 
 /// What a request that has to wait asks for.
@@ -69,7 +69,7 @@ pub struct Wait {
     pub lease: Option<Lease>,
     /// The lock shall belong to the connection; then there is a lease.
     pub session: bool,
-    pub patience: Patience,
+    pub timeout: BlockTimeout,
 }
 
 /// A request to look at one lock. Its arguments begin with the key.
@@ -78,14 +78,14 @@ pub trait Inspection: Sized {
     const NAME: &str;
 
     /// Reads the words behind the key.
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal>;
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
     /// What there is to see.
-    fn report<'r>(&self, sight: Sight<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
+    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
 }
 
 /// Everything an onlooker is shown of a lock.
-pub struct Sight<'r, L, W> {
+pub struct LockView<'r, L, W> {
     pub lock: &'r Lock<'r, L>,
     pub now: UnixMs,
     /// The connections that the lock belongs to.
@@ -97,6 +97,6 @@ pub struct Sight<'r, L, W> {
 }
 
 /// A token or owner, if it is as long as one may be.
-pub fn check_identity(identity: &[u8]) -> Result<&[u8], Refusal> {
-    if (1..=MAX_IDENTITY_LEN).contains(&identity.len()) { Ok(identity) } else { Err(Refusal::IdentityLength) }
+pub fn check_identity(identity: &[u8]) -> Result<&[u8], Error> {
+    if (1..=MAX_IDENTITY_LEN).contains(&identity.len()) { Ok(identity) } else { Err(Error::IdentityLength) }
 }

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-use crate::core::{Hold, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, Refusal, UnixMs, parse_integer};
+use crate::core::{Error, Hold, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs, parse_integer};
 
 bitflags! {
     /// The options a command takes. EX and PX are two spellings of one of them.
@@ -20,7 +20,7 @@ bitflags! {
 
 /// How long a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum BlockTimeout {
     ForEver,
     /// Milliseconds, 1 to [`MAX_DURATION_MS`].
     Ms(i64),
@@ -30,7 +30,7 @@ pub enum Patience {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     pub lease: Option<Lease>,
-    pub block: Option<Patience>,
+    pub block: Option<BlockTimeout>,
     pub nx: bool,
     pub hold: Option<Hold>,
     pub add: bool,
@@ -52,7 +52,7 @@ enum Word {
     Session,
 }
 
-impl Patience {
+impl BlockTimeout {
     /// When the wait that begins at `now` ends, given the operator's limit in ms (0: none).
     pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
         let wait_ms = match (self, limit_ms) {
@@ -67,20 +67,20 @@ impl Patience {
 
 impl Options {
     /// Reads `words`, which may be any bytes, and no further than the first mistake. Options outside `allowed` are syntax errors.
-    pub fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Refusal> {
+    pub fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Error> {
         let mut options = Self::default();
         let mut left = allowed;
         while let Some(text) = words.next() {
-            let word = Word::read(text).ok_or(Refusal::Syntax)?;
+            let word = Word::read(text).ok_or(Error::Syntax)?;
             if !left.contains(word.option()) {
-                return Err(Refusal::Syntax);
+                return Err(Error::Syntax);
             }
             left.remove(word.option());
-            let mut value = || words.next().ok_or(Refusal::Syntax);
+            let mut value = || words.next().ok_or(Error::Syntax);
             match word {
                 Word::Ex => options.lease = Some(seconds(value()?)?),
                 Word::Px => options.lease = Some(milliseconds(value()?)?),
-                Word::Block => options.block = Some(patience(value()?)?),
+                Word::Block => options.block = Some(timeout(value()?)?),
                 Word::Count => options.count = Some(count(value()?)?),
                 Word::Hold => options.hold = Some(hold(value()?)?),
                 Word::Session => options.session = true,
@@ -89,9 +89,9 @@ impl Options {
             }
         }
         if options.session {
-            let lease = options.lease.ok_or(Refusal::SessionNeedsLease)?;
+            let lease = options.lease.ok_or(Error::SessionNeedsLease)?;
             let least = Lease::from_ms(MIN_SESSION_LEASE_MS);
-            return if Some(lease) < least { Err(Refusal::InvalidExpire) } else { Ok(options) };
+            return if Some(lease) < least { Err(Error::InvalidExpire) } else { Ok(options) };
         }
         Ok(options)
     }
@@ -131,31 +131,31 @@ impl Word {
     }
 }
 
-fn seconds(text: &[u8]) -> Result<Lease, Refusal> {
-    let seconds = parse_integer(text).ok_or(Refusal::NotAnInteger)?;
-    seconds.checked_mul(1000).and_then(Lease::from_ms).ok_or(Refusal::InvalidExpire)
+fn seconds(text: &[u8]) -> Result<Lease, Error> {
+    let seconds = parse_integer(text).ok_or(Error::NotAnInteger)?;
+    seconds.checked_mul(1000).and_then(Lease::from_ms).ok_or(Error::InvalidExpire)
 }
 
-fn milliseconds(text: &[u8]) -> Result<Lease, Refusal> {
-    parse_integer(text).ok_or(Refusal::NotAnInteger).and_then(|ms| Lease::from_ms(ms).ok_or(Refusal::InvalidExpire))
+fn milliseconds(text: &[u8]) -> Result<Lease, Error> {
+    parse_integer(text).ok_or(Error::NotAnInteger).and_then(|ms| Lease::from_ms(ms).ok_or(Error::InvalidExpire))
 }
 
-fn patience(text: &[u8]) -> Result<Patience, Refusal> {
-    match parse_integer(text).ok_or(Refusal::TimeoutNotAnInteger)? {
-        ..0 => Err(Refusal::TimeoutNegative),
-        0 => Ok(Patience::ForEver),
-        ms @ 1..=MAX_DURATION_MS => Ok(Patience::Ms(ms)),
-        _ => Err(Refusal::TimeoutOutOfRange),
+fn timeout(text: &[u8]) -> Result<BlockTimeout, Error> {
+    match parse_integer(text).ok_or(Error::TimeoutNotAnInteger)? {
+        ..0 => Err(Error::TimeoutNegative),
+        0 => Ok(BlockTimeout::ForEver),
+        ms @ 1..=MAX_DURATION_MS => Ok(BlockTimeout::Ms(ms)),
+        _ => Err(Error::TimeoutOutOfRange),
     }
 }
 
-fn count(text: &[u8]) -> Result<usize, Refusal> {
-    let count = parse_integer(text).ok_or(Refusal::NotAnInteger)?;
-    usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Refusal::NotPositive)
+fn count(text: &[u8]) -> Result<usize, Error> {
+    let count = parse_integer(text).ok_or(Error::NotAnInteger)?;
+    usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Error::NotPositive)
 }
 
-fn hold(text: &[u8]) -> Result<Hold, Refusal> {
-    parse_integer(text).ok_or(Refusal::NotAnInteger).and_then(|n| Hold::from_number(n).ok_or(Refusal::NotPositive))
+fn hold(text: &[u8]) -> Result<Hold, Error> {
+    parse_integer(text).ok_or(Error::NotAnInteger).and_then(|n| Hold::from_number(n).ok_or(Error::NotPositive))
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parse(line: &str, allowed: Allowed) -> Result<Options, Refusal> {
+    fn parse(line: &str, allowed: Allowed) -> Result<Options, Error> {
         let words: Vec<&[u8]> = line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect();
         Options::parse(words.into_iter(), allowed)
     }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn options_come_in_any_order_and_case() {
         let expected =
-            Options { lease: Lease::from_ms(2000), block: Some(Patience::Ms(5)), nx: true, ..Options::default() };
+            Options { lease: Lease::from_ms(2000), block: Some(BlockTimeout::Ms(5)), nx: true, ..Options::default() };
         for line in ["EX 2 BLOCK 5 NX", "nx block 5 ex 2", "Block 5 pX 2000 Nx"] {
             assert_eq!(parse(line, Allowed::all()), Ok(expected), "{line}");
         }
@@ -192,42 +192,42 @@ mod tests {
             "PX",
             "NXX",
         ] {
-            assert_eq!(parse(line, Allowed::all()), Err(Refusal::Syntax), "{line}");
+            assert_eq!(parse(line, Allowed::all()), Err(Error::Syntax), "{line}");
         }
-        assert_eq!(parse("NX", Allowed::LEASE | Allowed::BLOCK), Err(Refusal::Syntax));
+        assert_eq!(parse("NX", Allowed::LEASE | Allowed::BLOCK), Err(Error::Syntax));
     }
 
     #[test]
     fn values_are_checked_with_the_servers_words() {
-        for (line, refusal) in [
-            ("PX 0", Refusal::InvalidExpire),
-            ("PX -1", Refusal::InvalidExpire),
-            ("EX 9223372036854775807", Refusal::InvalidExpire),
-            ("PX 9223372036854775807", Refusal::InvalidExpire),
-            ("PX 9223372036854775808", Refusal::NotAnInteger),
-            ("PX NX", Refusal::NotAnInteger),
-            ("BLOCK x", Refusal::TimeoutNotAnInteger),
-            ("BLOCK -1", Refusal::TimeoutNegative),
-            ("BLOCK 9223372036854775807", Refusal::TimeoutOutOfRange),
-            ("COUNT 0", Refusal::NotPositive),
-            ("COUNT -3", Refusal::NotPositive),
-            ("COUNT many", Refusal::NotAnInteger),
-            ("SESSION", Refusal::SessionNeedsLease),
-            ("HOLD 0", Refusal::NotPositive),
-            ("HOLD -1", Refusal::NotPositive),
-            ("HOLD 1x", Refusal::NotAnInteger),
+        for (line, error) in [
+            ("PX 0", Error::InvalidExpire),
+            ("PX -1", Error::InvalidExpire),
+            ("EX 9223372036854775807", Error::InvalidExpire),
+            ("PX 9223372036854775807", Error::InvalidExpire),
+            ("PX 9223372036854775808", Error::NotAnInteger),
+            ("PX NX", Error::NotAnInteger),
+            ("BLOCK x", Error::TimeoutNotAnInteger),
+            ("BLOCK -1", Error::TimeoutNegative),
+            ("BLOCK 9223372036854775807", Error::TimeoutOutOfRange),
+            ("COUNT 0", Error::NotPositive),
+            ("COUNT -3", Error::NotPositive),
+            ("COUNT many", Error::NotAnInteger),
+            ("SESSION", Error::SessionNeedsLease),
+            ("HOLD 0", Error::NotPositive),
+            ("HOLD -1", Error::NotPositive),
+            ("HOLD 1x", Error::NotAnInteger),
         ] {
-            assert_eq!(parse(line, Allowed::all()), Err(refusal), "{line}");
+            assert_eq!(parse(line, Allowed::all()), Err(error), "{line}");
         }
     }
 
     #[test]
     fn the_operators_limit_also_holds_for_a_wait_without_end() {
-        assert_eq!(Patience::ForEver.deadline(100, 0), None);
-        assert_eq!(Patience::ForEver.deadline(100, 7), Some(107));
-        assert_eq!(Patience::Ms(9).deadline(100, 0), Some(109));
-        assert_eq!(Patience::Ms(9).deadline(100, 7), Some(107));
-        assert_eq!(Patience::Ms(5).deadline(100, 7), Some(105));
+        assert_eq!(BlockTimeout::ForEver.deadline(100, 0), None);
+        assert_eq!(BlockTimeout::ForEver.deadline(100, 7), Some(107));
+        assert_eq!(BlockTimeout::Ms(9).deadline(100, 0), Some(109));
+        assert_eq!(BlockTimeout::Ms(9).deadline(100, 7), Some(107));
+        assert_eq!(BlockTimeout::Ms(5).deadline(100, 7), Some(105));
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use super::options::{Allowed, Options};
 use super::{Request, Wait, check_session};
-use crate::core::{self, Decision, Kind, Lease, LeaseEnd, Lock, Refusal, UnixMs};
+use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
 /// Takes the re-entrant lock, or one more hold of it. Reply: the caller's holds, or nil where somebody else holds it.
 pub struct Reenter(Options);
@@ -10,11 +10,11 @@ pub struct Reenter(Options);
 impl Request for Reenter {
     const NAME: &str = "lock.reenter";
 
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         Options::parse(options, Allowed::LEASE | Allowed::BLOCK | Allowed::HOLD | Allowed::SESSION).map(Self)
     }
 
-    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
         let decision = core::reenter(lock, caller, self.0.lease, self.0.hold, now)?;
         check_session(self.0.session, lock, decision)
     }
@@ -24,7 +24,7 @@ impl Request for Reenter {
     }
 
     fn wait(&self) -> Option<Wait> {
-        let patience = self.0.block?;
-        Some(Wait { kind: Kind::Reentrant, lease: self.0.lease, session: self.0.session, patience })
+        let timeout = self.0.block?;
+        Some(Wait { kind: Kind::Reentrant, lease: self.0.lease, session: self.0.session, timeout })
     }
 }

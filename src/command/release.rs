@@ -2,7 +2,7 @@
 
 use super::Request;
 use super::options::{Allowed, Options};
-use crate::core::{self, Decision, LeaseEnd, Lock, Refusal, UnixMs, Write};
+use crate::core::{self, Decision, Error, LeaseEnd, Lock, UnixMs, Write};
 
 /// Gives up one hold. Reply: the holds that remain, or nil where the caller only waited.
 pub struct Release(Options);
@@ -10,20 +10,20 @@ pub struct Release(Options);
 impl Request for Release {
     const NAME: &str = "lock.release";
 
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         Options::parse(options, Allowed::LEASE | Allowed::HOLD).map(Self)
     }
 
-    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Refusal> {
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
         core::release(lock, caller, self.0.lease, self.0.hold, now)
     }
 
     /// After its last release a token neither holds nor waits, so a client can always clean up with it.
-    fn withdraws(&self, outcome: &Result<Decision, Refusal>) -> bool {
+    fn withdraws(&self, outcome: &Result<Decision, Error>) -> bool {
         match outcome {
             Ok(Decision::Done { write, .. }) => *write == Write::Free,
             Ok(Decision::Contended) => false,
-            Err(refusal) => [Refusal::NotHeld, Refusal::NotOwner, Refusal::WrongType].contains(refusal),
+            Err(error) => [Error::NotHeld, Error::NotOwner, Error::WrongType].contains(error),
         }
     }
 }

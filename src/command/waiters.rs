@@ -2,8 +2,8 @@
 
 use super::info::kind_name;
 use super::options::{Allowed, Options};
-use super::{Inspection, Reply, Sight};
-use crate::core::{ClientId, LeaseEnd, Refusal, UnixMs, Waiter};
+use super::{Inspection, LockView, Reply};
+use crate::core::{ClientId, Error, LeaseEnd, UnixMs, Waiter};
 
 /// How many waiters are listed unless COUNT says otherwise.
 const DEFAULT_COUNT: usize = 100;
@@ -16,14 +16,14 @@ pub struct Waiters {
 impl Inspection for Waiters {
     const NAME: &str = "lock.waiters";
 
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Refusal> {
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
         Ok(Self { count })
     }
 
-    fn report<'r>(&self, sight: Sight<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
-        let now = sight.now;
-        Reply::Array(sight.waiters.take(self.count).map(|(waiter, client)| describe(&waiter, client, now)).collect())
+    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+        let now = view.now;
+        Reply::Array(view.waiters.take(self.count).map(|(waiter, client)| describe(&waiter, client, now)).collect())
     }
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::num::NonZeroI64;
 
-use super::{MAX_DURATION_MS, Refusal, UnixMs};
+use super::{Error, MAX_DURATION_MS, UnixMs};
 
 /// The two layouts a lock can have in the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,12 +133,15 @@ impl<L: LeaseEnd> Held<'_, L> {
 }
 
 impl<'k, L: LeaseEnd> Lock<'k, L> {
-    /// The holder, if it is `caller`.
-    pub(super) fn held_by(&self, caller: &[u8]) -> Result<&Held<'k, L>, Refusal> {
+    /// Returns the holder, if it is `caller`.
+    ///
+    /// # Errors
+    /// [`Error::NotHeld`] or [`Error::NotOwner`].
+    pub fn held_by(&self, caller: &[u8]) -> Result<&Held<'k, L>, Error> {
         match self {
-            Self::Free => Err(Refusal::NotHeld),
+            Self::Free => Err(Error::NotHeld),
             Self::Held(held) if held.is_held_by(caller) => Ok(held),
-            Self::Held(_) => Err(Refusal::NotOwner),
+            Self::Held(_) => Err(Error::NotOwner),
         }
     }
 
@@ -174,23 +177,23 @@ pub fn reenter(
     lease: Option<Lease>,
     hold: Option<Hold>,
     now: UnixMs,
-) -> Result<Decision, Refusal> {
+) -> Result<Decision, Error> {
     let hold = hold.map(Hold::number);
     let first = hold.is_none_or(|hold| hold == 1);
     match lock {
         Lock::Free if first => Ok(take(Kind::Reentrant, lease, now)),
         Lock::Held(held) if held.kind == Kind::Reentrant && held.is_held_by(owner) => match hold {
             Some(hold) if hold == held.holds => Ok(confirm(held, lease, now)),
-            Some(hold) if hold.checked_sub(1) != Some(held.holds) => Err(Refusal::HoldMismatch),
+            Some(hold) if hold.checked_sub(1) != Some(held.holds) => Err(Error::HoldMismatch),
             _ => {
-                let holds = held.holds.checked_add(1).ok_or(Refusal::Overflow)?;
+                let holds = held.holds.checked_add(1).ok_or(Error::Overflow)?;
                 Ok(set_holds(held, holds, lease, now))
             }
         },
         Lock::Held(_) if first => Ok(Decision::Contended),
         // A later hold makes no sense without the earlier ones, and those were lost.
-        Lock::Free => Err(Refusal::NotHeld),
-        Lock::Held(_) => Err(Refusal::NotOwner),
+        Lock::Free => Err(Error::NotHeld),
+        Lock::Held(_) => Err(Error::NotOwner),
     }
 }
 
@@ -202,11 +205,11 @@ pub fn release(
     lease: Option<Lease>,
     hold: Option<Hold>,
     now: UnixMs,
-) -> Result<Decision, Refusal> {
+) -> Result<Decision, Error> {
     let held = lock.held_by(caller)?;
     match hold.map(Hold::number) {
         Some(hold) if hold.checked_sub(1) == Some(held.holds) => return Ok(confirm(held, lease, now)),
-        Some(hold) if hold != held.holds => return Err(Refusal::HoldMismatch),
+        Some(hold) if hold != held.holds => return Err(Error::HoldMismatch),
         _ => {}
     }
     Ok(match held.holds {
@@ -222,11 +225,11 @@ pub fn extend(
     lease: Lease,
     add: bool,
     now: UnixMs,
-) -> Result<Decision, Refusal> {
-    let present = lock.held_by(caller)?.lease_end.get().ok_or(Refusal::NoLease)?;
+) -> Result<Decision, Error> {
+    let present = lock.held_by(caller)?.lease_end.get().ok_or(Error::NoLease)?;
     // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
     let start = if add { present.max(now) } else { now };
-    let end = lease.after(start).ok_or(Refusal::InvalidExpire)?;
+    let end = lease.after(start).ok_or(Error::InvalidExpire)?;
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
 }
 

@@ -1,4 +1,4 @@
-//! The lock itself, with no server in sight: who holds, who waits, who is next, and what has to be written.
+//! The lock itself, with no server in view: who holds, who waits, who is next, and what has to be written.
 //!
 //! Nothing here reads a clock, calls the server or does I/O. A function takes the state of a lock, the time and a
 //! request, and answers with a decision; the host layer carries it out. That is what lets these rules be tested
@@ -7,32 +7,32 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::new_without_default, reason = "what is made in a static needs a const function")]
 
-mod agenda;
 mod arena;
+mod error;
 mod fence;
 mod integer;
 mod lock;
 mod lock_index;
-mod refusal;
+mod revocations;
 mod sessions;
 mod slab;
 mod stall;
 mod stats;
-mod takebacks;
+mod timer_queue;
 mod waiting;
 
 pub use arena::{Arena, Id, Walk};
+pub use error::Error;
 pub use fence::{FENCE_LIMIT, fence};
 pub use integer::{format_integer, parse_integer};
 pub use lock::{Decision, Held, Hold, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
 pub use lock_index::LockIndex;
-pub use refusal::Refusal;
+pub use revocations::{Revocation, RevocationId, Revocations};
 pub use sessions::{Begin, Duty, MIN_SESSION_LEASE_MS, Session, SessionId, Sessions};
 pub use stall::{PULSE_MS, StallWatch};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
-pub use takebacks::{TakeBack, TakeBackId, TakeBacks};
 pub use waiting::{
-    Claim, ConnectionId, Due, Grant, Join, Joined, QueueId, RequestId, Ticket, Timely, Waiter, WaitingRoom,
+    Claim, ConnectionId, Due, Grant, Join, Joined, QueueId, RequestId, Ticket, Timely, WaitQueues, Waiter,
 };
 
 /// A point on the server's wall clock, in milliseconds since the Unix epoch; the unit in which Redis stores expiry.

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::rc::Rc;
 
-use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
+use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, ClientId, Held, Id, Kind, Lease, UnixMs, Walk};
 
 /// The shortest lease that a session renews, in milliseconds: each renewal is a write.
@@ -32,7 +32,7 @@ pub struct Session {
     /// What each renewal sets.
     pub lease: Lease,
     clients: BTreeSet<ClientId>,
-    /// When the lease ends unless it is renewed: [`NEVER`] if somebody took it away, `UnixMs::MIN` while not known.
+    /// When the lease ends unless it is renewed: [`NEVER`] if that is not known, `UnixMs::MIN` if it has ended.
     lease_end: UnixMs,
     renew_at: UnixMs,
 }
@@ -46,7 +46,7 @@ pub struct Sessions {
     closed: BTreeSet<ClientId>,
     /// Pairs of a session and a connection.
     pairs: usize,
-    renewals: Agenda<SessionId>,
+    renewals: TimerQueue<SessionId>,
     /// Where a look at all sessions has come to.
     look_at_all: Walk,
 }
@@ -93,7 +93,7 @@ impl Sessions {
             by_client: BTreeMap::new(),
             closed: BTreeSet::new(),
             pairs: 0,
-            renewals: Agenda::new(),
+            renewals: TimerQueue::new(),
             look_at_all: Walk::ENDED,
         }
     }
@@ -137,7 +137,7 @@ impl Sessions {
             Some(id) => id,
             None => {
                 self.end(db, &key);
-                let (clients, lease_end, renew_at) = (BTreeSet::new(), UnixMs::MIN, NEVER);
+                let (clients, lease_end, renew_at) = (BTreeSet::new(), NEVER, NEVER);
                 let index_key = Rc::clone(&key);
                 let session = Session { db, key, kind, owner, holds, lease, clients, lease_end, renew_at };
                 let Some(id) = self.sessions.insert(session) else { return };
@@ -233,10 +233,20 @@ impl Sessions {
         }
     }
 
-    /// Somebody else has set or taken away the lease: looks at it as soon as can be.
+    /// Somebody else has set or taken away the lease: looks at it as soon as can be. If the lock goes before that, it was
+    /// taken away.
     pub fn lease_was_changed(&mut self, id: SessionId) {
+        self.look_soon(id, NEVER);
+    }
+
+    /// The lease has ended by itself: takes the lock back as soon as can be.
+    pub fn lease_ran_out(&mut self, id: SessionId) {
+        self.look_soon(id, UnixMs::MIN);
+    }
+
+    fn look_soon(&mut self, id: SessionId, lease_end: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
-            session.lease_end = UnixMs::MIN;
+            session.lease_end = lease_end;
         }
         self.renew_at(id, UnixMs::MIN);
     }

@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 const CHUNK: usize = 64;
 
 /// Where an entry of a [`Slab`] is. Once it is removed another one may be there, so this is for those who forget it in
-/// time. Counted from 1, so that an `Option` of it takes no more room.
+/// time. Counted from 1, so that an `Option` of it takes no more waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub NonZeroU32);
 

@@ -16,9 +16,9 @@ mod types;
 
 use std::rc::Rc;
 
-use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
 use super::slab::Slab;
+use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Cause, Kind, UnixMs, Walk};
 use claims::Claims;
 use line::Lines;
@@ -28,7 +28,7 @@ pub use types::{
 use types::{Place, PlaceId};
 
 /// All queues of the server.
-pub struct WaitingRoom {
+pub struct WaitQueues {
     index: LockIndex<Queue>,
     queues: Arena<Queue>,
     places: Slab<Place>,
@@ -36,10 +36,10 @@ pub struct WaitingRoom {
     claims: Claims,
     lines: Lines,
     next_ticket: u64,
-    reviews: Agenda<QueueId>,
-    deadlines: Agenda<RequestId>,
+    reviews: TimerQueue<QueueId>,
+    deadlines: TimerQueue<RequestId>,
     /// Places that are away, by when they are dropped.
-    away: Agenda<PlaceId>,
+    away: TimerQueue<PlaceId>,
     /// Where a look at all queues has come to.
     look_at_all: Walk,
 }
@@ -49,7 +49,7 @@ fn passed(time: UnixMs) -> UnixMs {
     time.saturating_add(1)
 }
 
-impl WaitingRoom {
+impl WaitQueues {
     pub const fn new() -> Self {
         Self {
             index: LockIndex::new(),
@@ -59,9 +59,9 @@ impl WaitingRoom {
             claims: Claims::new(),
             lines: Lines::new(),
             next_ticket: 0,
-            reviews: Agenda::new(),
-            deadlines: Agenda::new(),
-            away: Agenda::new(),
+            reviews: TimerQueue::new(),
+            deadlines: TimerQueue::new(),
+            away: TimerQueue::new(),
             look_at_all: Walk::ENDED,
         }
     }
@@ -97,7 +97,7 @@ impl WaitingRoom {
     }
 
     /// Lets a connection wait: at the place of its claim if there is one, else at the end of the line. `None` if `limit`
-    /// places are taken and none of them is away; of those that are, the one nearest to its end makes room.
+    /// places are taken and none of them is away; of those that are, the one nearest to its end makes waiting.
     pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
         if self.waiting() >= limit {
             return None;
@@ -169,7 +169,7 @@ impl WaitingRoom {
             Some(place) => Some(place),
             None => self.index.get(db, &key).or_else(|| self.open_queue(db, &key)).and_then(|queue| {
                 let place = self.open_place(queue, claim, since)?;
-                self.share(place, longest_lease);
+                self.places.get_mut(place)?.longest_lease = longest_lease;
                 self.send_away(place, until);
                 Some(place)
             }),

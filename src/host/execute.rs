@@ -3,26 +3,39 @@
 //! What every request goes through is inlined by force, here and where it leads to: calls and returns were a seventh of
 //! the module's own instructions.
 
-use std::ffi::c_int;
-
-use redis_module::raw;
+use std::marker::PhantomData;
 
 use super::alarm;
-use super::blocked;
-use super::clock;
-use super::config;
-use super::context::{Context, ContextFlags};
 use super::effect;
-use super::events;
-use super::guard::guard;
+use super::grants::{self, holder_is_told};
 use super::handover;
-use super::key::{Key, Mode};
-use super::remembered::Remembered;
+use super::lock_key;
 use super::reply;
-use super::state::{self, State};
-use super::text::{Arguments, Text};
+use super::settings::{self, MAX_SESSIONS};
+use super::settle::settle;
+use super::state::{self, Context, Key, Locks, State};
+use super::tracked::Tracked;
+use super::waiting;
 use crate::command::{Request, Wait, check_identity};
-use crate::core::{Begin, Cause, ConnectionId, Decision, Kind, Lease, Refusal, Session, UnixMs, Write, count};
+use crate::core::{Begin, Cause, ConnectionId, Decision, Error, Kind, Lease, Session, UnixMs, Write, count};
+use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
+
+/// The command that makes a request `R`.
+pub struct Execute<R>(PhantomData<R>);
+
+impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
+    const NAME: &'static str = R::NAME;
+
+    #[inline(always)]
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        match execute::<R>(ctx, arguments) {
+            Ok(Answer::Integer(value)) => ctx.reply_integer(value),
+            Ok(Answer::Nil) => ctx.reply_nil(),
+            Ok(Answer::Later) => {}
+            Err(error) => reply::refuse(ctx, R::NAME, error),
+        }
+    }
+}
 
 /// What the client is told.
 enum Answer {
@@ -32,150 +45,115 @@ enum Answer {
     Later,
 }
 
-/// The server's entry to a command that changes a lock.
-pub unsafe extern "C" fn run<R: Request>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server's own context and arguments, valid while this command runs.
-    let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    answer(ctx, R::NAME, || {
-        match execute::<R>(ctx, arguments)? {
-            Answer::Integer(value) => reply::integer(ctx, value),
-            Answer::Nil => reply::nil(ctx),
-            Answer::Later => {}
-        }
-        Ok(())
-    })
-}
-
-/// Runs the body of a command, which replies unless it is refused. Refusals and panics are answered here.
-pub fn answer(ctx: Context<'_>, command: &str, body: impl FnOnce() -> Result<(), Refusal>) -> c_int {
-    let panicked = guard(command, true, || {
-        if let Err(refusal) = body() {
-            if refusal == Refusal::NotOwner {
-                state::with(|state| count(&mut state.stats.not_owner));
-            }
-            reply::refusal(ctx, refusal, command);
-        }
-        false
-    });
-    if panicked {
-        reply::error(ctx, "ERR internal error of redis-lock, see the server's log");
-    }
-    raw::REDISMODULE_OK as c_int
-}
-
 #[inline(always)]
-fn execute<R: Request>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<Answer, Refusal> {
-    let (name, identity) = (arguments.text(1)?, arguments.text(2)?);
+fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Answer, Error> {
+    let argument = |number| arguments.get(number).ok_or(Error::Arity);
+    let (name, identity) = (argument(1)?, argument(2)?);
     let caller = check_identity(identity.bytes())?;
     let request = R::parse(arguments.words_from(3))?;
     if request.session().is_some() {
         check_session_here(ctx)?;
     }
 
-    let mut key = Key::open(ctx, name, Mode::Write);
-    let now = clock::now();
-    let remembered = handover::settle(&mut key, now);
-    let mut outcome = match key.read_for(Some(identity)) {
+    let mut key = ctx.open(name, Mode::Write);
+    let now = server::now_ms();
+    let tracked = settle(&mut key, now);
+    let mut outcome = match lock_key::read_for(&key, Some(identity)) {
         Ok(lock) => request.decide(&lock, caller, now),
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     };
     if let Some((kind, _)) = request.session() {
         outcome = outcome.and_then(|decision| check_session_limit(&key, kind, caller, decision, request.wait()));
     }
-    let waited_for = remembered.is_some_and(|remembered| remembered.queue.is_some());
+    let waited_for = tracked.is_some_and(|tracked| tracked.queue.is_some());
     let withdrawn = if waited_for && request.withdraws(&outcome) { withdraw(&key, caller) } else { None };
     let answer = match outcome {
         Ok(Decision::Done { write, reply }) => {
-            let has_session = remembered.is_some_and(|remembered| remembered.session.is_some());
+            let has_session = tracked.is_some_and(|tracked| tracked.session.is_some());
             if has_session || request.session().is_some() {
                 update_session(&key, caller, request.session(), write, reply, now);
             }
-            carry_out(&mut key, write, identity, remembered, now);
+            carry_out(&mut key, write, identity, tracked, now);
             Ok(Answer::Integer(reply))
         }
-        Ok(Decision::Contended) => wait_or_nil(&key, caller, request.wait(), now),
+        Ok(Decision::Contended) => wait_or_nil(&mut key, caller, request.wait(), now),
         Err(_) if withdrawn.is_some() => Ok(Answer::Nil), // Its wait was all there was to give up.
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     };
-    // Only who waits, or begins a session, adds to what is remembered.
+    // Only who waits, or begins a session, adds to what is tracked.
     let adds = matches!(answer, Ok(Answer::Later)) || request.session().is_some();
-    if let Some(remembered) = if adds { Remembered::of(&key) } else { remembered } {
-        watch_lease(&key, remembered);
+    if let Some(tracked) = if adds { Tracked::of(&key) } else { tracked } {
+        watch_lease(&key, tracked);
     }
     if let Some(withdrawn) = withdrawn {
-        blocked::answer_withdrawn(withdrawn);
+        grants::answer_withdrawn(withdrawn);
     }
     answer
 }
 
-/// A session begins neither in a script, where the client is a stand-in, nor on a replica that takes its clients' writes.
+/// A session begins neither for a stand-in, in a script or a call by another module, nor on a replica that takes its clients'
+/// writes.
 #[cold]
-fn check_session_here(ctx: Context<'_>) -> Result<(), Refusal> {
-    match ctx.flags() {
-        flags if flags.contains(ContextFlags::SCRIPT) => Err(Refusal::SessionInScript),
-        flags if flags.contains(ContextFlags::REPLICA) => Err(Refusal::SessionOnReplica),
-        _ => Ok(()),
+fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
+    if !ctx.has_connection() {
+        return Err(Error::SessionInScript);
     }
+    if ctx.flags().contains(ContextFlags::REPLICA) { Err(Error::SessionOnReplica) } else { Ok(()) }
 }
 
 /// Refuses one session too many, before anything is changed. A request that is answered nil begins none, and neither
 /// does one whose lock belongs to the connection already.
 fn check_session_limit(
-    key: &Key<'_>,
+    key: &Key<'_, '_>,
     kind: Kind,
     caller: &[u8],
     decision: Decision,
     wait: Option<Wait>,
-) -> Result<Decision, Refusal> {
+) -> Result<Decision, Error> {
     if decision == Decision::Contended && (wait.is_none() || !may_wait(key)) {
         return Ok(decision);
     }
-    let limit = usize::try_from(config::MAX_SESSIONS.get()).unwrap_or(usize::MAX);
-    let (db, name, client) = (key.ctx.db(), key.name.bytes(), key.ctx.client_id());
+    let limit = settings::limit(&MAX_SESSIONS);
+    let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
     state::with(|State { sessions, blocked, .. }| {
         let is_same = |session: &Session| session.kind == kind && *session.owner == *caller;
         let known = sessions.of(db, name).filter(|&id| sessions.get(id).is_some_and(is_same));
         let repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client));
         let full = sessions.pairs().saturating_add(blocked.for_sessions()) >= limit;
-        if full && !repeated { Err(Refusal::SessionFull) } else { Ok(decision) }
+        if full && !repeated { Err(Error::SessionFull) } else { Ok(decision) }
     })
 }
 
 /// Whether a client can be blocked here. On a replica nobody is ever served, though it may take its clients' writes.
-fn may_wait(key: &Key<'_>) -> bool {
-    !key.ctx.flags().intersects(ContextFlags::DENY_BLOCKING | ContextFlags::REPLICA)
+fn may_wait(key: &Key<'_, '_>) -> bool {
+    !key.ctx().flags().intersects(ContextFlags::DENY_BLOCKING | ContextFlags::REPLICA)
 }
 
-/// Notes that the present holder is told that it is the holder: who may have been told keeps the lock.
-pub fn holder_is_told(key: &Key<'_>) {
-    if state::with(|state| state.blocked.has_grants()) {
-        let (db, name) = (key.ctx.db(), key.name.bytes());
-        state::with(|state| state.blocked.holder_is_told(db, name));
-    }
-}
-
-fn wait_or_nil(key: &Key<'_>, caller: &[u8], wait: Option<Wait>, now: UnixMs) -> Result<Answer, Refusal> {
+fn wait_or_nil(key: &mut Key<'_, '_>, caller: &[u8], wait: Option<Wait>, now: UnixMs) -> Result<Answer, Error> {
     let Some(wait) = wait.filter(|_| may_wait(key)) else {
         return Ok(Answer::Nil);
     };
-    blocked::wait(key, caller, wait, now).map(|waits| if waits { Answer::Later } else { Answer::Nil })
+    waiting::wait(key, caller, wait, now).map(|waits| if waits { Answer::Later } else { Answer::Nil })
 }
 
 /// Takes the caller out of the line for this lock. Returns the connections that waited there, to be told last, or `None`
 /// if it had no place.
-fn withdraw(key: &Key<'_>, caller: &[u8]) -> Option<Vec<ConnectionId>> {
-    let (db, name) = (key.ctx.db(), key.name.bytes());
-    state::with(|state| state.room.withdraw(db, name, caller))
+fn withdraw(key: &Key<'_, '_>, caller: &[u8]) -> Option<Vec<ConnectionId>> {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    state::with(|state| state.waiting.withdraw(db, name, caller))
 }
 
 /// Keeps the session of the lock in step with what is about to be written, and begins one if that is asked for.
-fn update_session(key: &Key<'_>, caller: &[u8], wanted: Option<(Kind, Lease)>, write: Write, reply: i64, now: UnixMs) {
-    events::listen();
-    let (db, name, client) = (key.ctx.db(), key.name.bytes(), key.ctx.client_id());
+fn update_session(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    wanted: Option<(Kind, Lease)>,
+    write: Write,
+    reply: i64,
+    now: UnixMs,
+) {
+    server::listen::<Locks>();
+    let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
     state::with(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {
             (Write::Take { .. }, _) => sessions.end(db, name),
@@ -191,7 +169,7 @@ fn update_session(key: &Key<'_>, caller: &[u8], wanted: Option<(Kind, Lease)>, w
 }
 
 #[inline(always)]
-fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Option<Remembered>, now: UnixMs) {
+fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, tracked: Option<Tracked>, now: UnixMs) {
     if write != Write::Free {
         holder_is_told(key);
     }
@@ -199,9 +177,9 @@ fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Opti
         Write::Take { kind, lease_end } => {
             effect::grant(key, kind, caller, lease_end);
             state::with(|state| count(&mut state.stats.granted_at_once));
-            if remembered.is_some_and(|remembered| remembered.queue.is_some()) {
-                let (db, name) = (key.ctx.db(), key.name.bytes());
-                state::with(|state| state.room.forget(db, name, kind, caller.bytes()));
+            if tracked.is_some_and(|tracked| tracked.queue.is_some()) {
+                let (db, name) = (key.ctx().db(), key.name().bytes());
+                state::with(|state| state.waiting.forget(db, name, kind, caller.bytes()));
             }
         }
         Write::Confirm { lease_end } => {
@@ -212,18 +190,18 @@ fn carry_out(key: &mut Key<'_>, write: Write, caller: Text<'_>, remembered: Opti
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => effect::set_lease(key, end),
-        Write::Free => handover::release(key, remembered, Cause::Release, now),
+        Write::Free => handover::release(key, tracked, Cause::Release, now),
     }
 }
 
 /// Where the module remembers anything, the alarm follows the lease.
-fn watch_lease(key: &Key<'_>, remembered: Remembered) {
+fn watch_lease(key: &Key<'_, '_>, tracked: Tracked) {
     let lease_end = key.expiry();
     state::with(|state| {
-        if let Some(queue) = remembered.queue {
-            state.room.review_after(queue, lease_end);
+        if let Some(queue) = tracked.queue {
+            state.waiting.review_after(queue, lease_end);
         }
-        if let Some(session) = remembered.session {
+        if let Some(session) = tracked.session {
             state.sessions.lease_ends(session, lease_end);
         }
     });

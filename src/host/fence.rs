@@ -1,41 +1,42 @@
 //! Runs LOCK.FENCE.
 
-use std::ffi::c_int;
-
-use redis_module::raw;
-
 use super::alarm;
-use super::clock;
-use super::context::Context;
 use super::effect;
-use super::execute::{answer, holder_is_told};
-use super::handover;
-use super::key::{Key, Mode};
+use super::grants::holder_is_told;
+use super::lock_key;
 use super::reply;
-use super::text::{Arguments, OwnedText};
+use super::settle::settle;
+use super::state::{Context, Locks};
 use crate::command::Fence;
-use crate::core::{Refusal, format_integer};
+use crate::core::{Error, format_integer};
+use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
 
-/// The server's entry to LOCK.FENCE.
-pub unsafe extern "C" fn run(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server's own context and arguments, valid while this command runs.
-    let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    answer(ctx, Fence::NAME, || draw(ctx, arguments).map(|token| reply::integer(ctx, token)))
+/// The command LOCK.FENCE.
+pub struct Draw;
+
+impl RunCommand<Locks> for Draw {
+    const NAME: &'static str = Fence::NAME;
+
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        match draw(ctx, arguments) {
+            Ok(token) => ctx.reply_integer(token),
+            Err(error) => reply::refuse(ctx, Fence::NAME, error),
+        }
+    }
 }
 
-fn draw(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<i64, Refusal> {
-    let (lock, caller, counter) = (arguments.text(1)?, arguments.text(2)?, arguments.text(3)?);
+fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
+    let argument = |number| arguments.get(number).ok_or(Error::Arity);
+    let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
-    let mut lock = Key::open(ctx, lock, Mode::Write);
-    handover::settle(&mut lock, clock::now());
+    let mut lock = ctx.open(lock, Mode::Write);
+    settle(&mut lock, server::now_ms());
     alarm::set();
-    let mut counter = Key::open(ctx, counter, Mode::Write);
-    let token = request.draw(&lock.read()?, counter.integer()?, clock::now_us())?;
+    request.check_holder(&lock_key::read(&lock)?)?;
     holder_is_told(&lock);
-    format_integer(token, |digits| effect::set_counter(&mut counter, OwnedText::new(ctx, digits).text()));
+    drop(lock);
+    let mut counter = ctx.open(counter, Mode::Write);
+    let token = request.draw(lock_key::integer(&counter)?, server::now_us())?;
+    format_integer(token, |digits| effect::set_counter(&mut counter, OwnedString::new(digits).as_ref()));
     Ok(token)
 }

@@ -1,57 +1,53 @@
 //! Runs a request to look at a lock.
 
-use std::ffi::c_int;
+use std::marker::PhantomData;
 
-use redis_module::raw;
-
-use super::clock;
-use super::context::Context;
-use super::execute::answer;
-use super::key::{Key, Mode};
+use super::lock_key;
 use super::reply;
-use super::state::{self, State};
-use super::text::Arguments;
-use crate::command::{Inspection, Sight};
-use crate::core::{Lock, Refusal, SessionId};
+use super::state::{self, Context, Locks, State};
+use crate::command::{Inspection, LockView, Reply};
+use crate::core::{Error, Lock, SessionId};
+use crate::server::{self, Arguments, Mode, RunCommand};
 
-/// The server's entry to a command that looks at a lock.
-pub unsafe extern "C" fn run<I: Inspection>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server's own context and arguments, valid while this command runs.
-    let (ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-    answer(ctx, I::NAME, || inspect::<I>(ctx, arguments))
+/// The command that looks at a lock as `I` asks.
+pub struct Inspect<I>(PhantomData<I>);
+
+impl<I: Inspection + 'static> RunCommand<Locks> for Inspect<I> {
+    const NAME: &'static str = I::NAME;
+
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        match inspect::<I>(ctx, arguments) {
+            Ok(report) => reply::shaped(ctx, &report),
+            Err(error) => reply::refuse(ctx, I::NAME, error),
+        }
+    }
 }
 
-fn inspect<I: Inspection>(ctx: Context<'_>, arguments: Arguments<'_>) -> Result<(), Refusal> {
-    let name = arguments.text(1)?;
+fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Reply<'static>, Error> {
+    let name = arguments.get(1).ok_or(Error::Arity)?;
     let inspection = I::parse(arguments.words_from(2))?;
 
-    let key = Key::open(ctx, name, Mode::Read);
-    let (lock, now, db) = (key.read()?, clock::now(), ctx.db());
-    let report = state::with(|State { room, blocked, sessions, .. }| {
-        let queue = room.queue_of(db, name.bytes());
+    let key = ctx.open(name, Mode::Read);
+    let (lock, now, db) = (lock_key::read(&key)?, server::now_ms(), key.ctx().db());
+    Ok(state::with(|State { waiting, blocked, sessions, .. }| {
+        let queue = waiting.queue_of(db, name.bytes());
         let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
             (Lock::Held(held), Some(session)) => session.is_of(held),
             _ => false,
         };
         let session = sessions.of(db, name.bytes()).filter(is_of);
-        let waiters = queue.into_iter().flat_map(|queue| room.waiters(queue));
-        let sight = Sight {
+        let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
+        let view = LockView {
             lock: &lock,
             now,
             session: session.map_or_else(Vec::new, |id| sessions.clients(id).collect()),
-            waiting: queue.map_or(0, |queue| room.waiting_for(queue)),
+            waiting: queue.map_or(0, |queue| waiting.waiting_for(queue)),
             waiters: waiters.map(|waiter| {
                 let client = blocked.client_id(waiter.connection);
                 (waiter, client)
             }),
         };
-        // The reply borrows from the room, and answering may call back, so it is copied.
-        inspection.report(sight).into_owned()
-    });
-    reply::shaped(ctx, &report);
-    Ok(())
+        // The reply borrows from the waiting, and answering may call back, so it is copied.
+        inspection.report(view).into_owned()
+    }))
 }

@@ -1,39 +1,33 @@
-//! The server side: everything that crosses the module API, and all unsafe code.
+//! What a lock does to a server: execute a request, hand a lock over, let clients wait, renew sessions, take locks back.
 //!
-//! The server calls in through trampolines (commands, timers, events, blocked clients), always on its main thread, and
-//! a call into the server may come back through another of them before it returns. So the module's state is borrowed
-//! only inside [`state::with`], whose closures never call the server, and nothing that was read from a key outlives
-//! the next write to it.
+//! Nothing here is unsafe, and nothing knows how servers differ: that is the layer `server`, which calls in through
+//! [`Module`](crate::server::Module), implemented in `module.rs`. The module's state is lent to closures (`state::with`) that
+//! do not call the server, because the server may call back, and is looked at again after each call that can.
 //!
 //! Effects always run in this order: write and expiry, replication, notification, unblocking, reply.
 
-#![allow(unsafe_code)]
+#![forbid(unsafe_code)]
 
-#[macro_use]
-mod api;
 mod alarm;
-mod allocator;
-mod audience;
-mod blocked;
-mod clock;
-mod config;
-mod context;
+mod clients;
+mod commands;
 mod effect;
-mod events;
 mod execute;
 mod fence;
-mod guard;
+mod grants;
 mod handover;
 mod info;
 mod inspect;
-mod key;
-mod load;
-mod permission;
+mod lock_key;
+mod module;
 mod pump;
-mod register;
-mod remembered;
 mod renewal;
 mod reply;
+mod revocation;
+mod settings;
+mod settle;
 mod state;
-mod takeback;
-mod text;
+mod tracked;
+mod waiting;
+
+pub use state::Locks;

@@ -6,35 +6,29 @@
 //! what the key calls for, so an event too many costs a look and nothing else.
 
 use super::alarm;
-use super::blocked::{self, Stage};
-use super::clock;
-use super::config;
-use super::context::{Context, ContextFlags};
+use super::clients::Stage;
+use super::grants;
 use super::handover;
-use super::key::{Key, Mode};
-use super::permission::{self, Slot};
 use super::renewal;
-use super::state::{self, State};
-use super::takeback;
-use super::text::OwnedText;
-use crate::core::{Due, QueueId, TakeBack, Timely, UnixMs, count};
+use super::revocation::{self, RETRY_MS};
+use super::settings;
+use super::state::{self, Context, State};
+use crate::core::{Due, QueueId, Revocation, Timely, UnixMs, count};
+use crate::server::{self, ContextFlags, Mode, OwnedString, Probe, Slot};
 
 /// How many entries of any kind are worked off at a stretch before the server may attend to its clients again.
 const BATCH: usize = 1000;
 
-/// When to try again what the server does not allow now, in milliseconds.
-pub const RETRY_MS: i64 = 20;
-
 /// Does what is due, and sets the alarm for the rest.
-pub fn run(ctx: Context<'_>) {
+pub fn run(ctx: &mut Context<'_>) {
     if ctx.flags().contains(ContextFlags::REPLICA) {
         state::with(State::retire);
     }
-    let writable = permission::server_takes_writes(ctx);
+    let writable = may_write(ctx);
     let timely = if writable { Timely::All } else { Timely::Unwritten };
     let mut left = BATCH;
     while left > 0 {
-        let now = clock::now();
+        let now = server::now_ms();
         let written = if writable { write_some(ctx, now) } else { 0 };
         let done = written.saturating_add(usize::from(see_to_one(ctx, timely, now)));
         if done == 0 {
@@ -45,40 +39,55 @@ pub fn run(ctx: Context<'_>) {
     if writable {
         alarm::set();
     } else {
-        let retry = clock::now().saturating_add(RETRY_MS);
+        let retry = server::now_ms().saturating_add(RETRY_MS);
         alarm::set_for(state::with(|state| {
-            (!state.is_idle()).then(|| state.room.next_due(timely).map_or(retry, |next| next.min(retry)))
+            if !state.may_write() {
+                state.stall.end();
+            }
+            (!state.is_idle()).then(|| state.waiting.next_due(timely).map_or(retry, |next| next.min(retry)))
         }));
     }
 }
 
+/// Whether the server takes writes, and knows the world as it is.
+fn may_write(ctx: &Context<'_>) -> bool {
+    let now = server::steady_ms();
+    let unsettled = state::with(|state| {
+        if state.stall.is_on() {
+            state.stall.turned(now);
+        }
+        state.stall.is_unsettled(now)
+    });
+    !unsettled && ctx.takes_writes()
+}
+
 /// Works off one closed connection of a session, one lock to be taken back and one renewal, if they are due. Returns how
 /// much that was.
-fn write_some(ctx: Context<'_>, now: UnixMs) -> usize {
-    let (closed, take_back, duty) = state::with(|state| {
+fn write_some(ctx: &mut Context<'_>, now: UnixMs) -> usize {
+    let (closed, revocation, duty) = state::with(|state| {
         let closed = state.sessions.has_closed();
         if let Some(session) = state.sessions.next_orphan() {
-            state.take_backs.add(TakeBack::of_session(session));
+            state.revocations.add(Revocation::of_session(session));
         }
-        (closed, state.take_backs.next(now), state.sessions.pop_due(now))
+        (closed, state.revocations.next(now), state.sessions.pop_due(now))
     });
-    if let Some(take_back) = take_back {
-        takeback::carry_out(ctx, take_back, now);
+    if let Some(revocation) = revocation {
+        revocation::carry_out(ctx, revocation, now);
     }
     if let Some(duty) = duty {
         renewal::carry_out(ctx, duty, now);
     }
-    [closed, take_back.is_some(), duty.is_some()].into_iter().filter(|&done| done).count()
+    [closed, revocation.is_some(), duty.is_some()].into_iter().filter(|&done| done).count()
 }
 
 /// Sees to one lock or one wait, if any is due.
-fn see_to_one(ctx: Context<'_>, timely: Timely, now: UnixMs) -> bool {
-    let keep_until = config::kept_until(now);
-    match state::with(|state| state.room.pop_due(now, timely, keep_until)) {
+fn see_to_one(ctx: &mut Context<'_>, timely: Timely, now: UnixMs) -> bool {
+    let keep_until = settings::kept_until(now);
+    match state::with(|state| state.waiting.pop_due(now, timely, keep_until)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
         Some(Due::TimedOut(connection)) => {
             state::with(|state| count(&mut state.stats.timed_out));
-            blocked::answer(connection, Stage::Over);
+            grants::answer(connection, Stage::Over);
         }
         Some(Due::Dropped) => {}
         None => return false,
@@ -87,24 +96,24 @@ fn see_to_one(ctx: Context<'_>, timely: Timely, now: UnixMs) -> bool {
 }
 
 /// Looks at a lock that may have come free, and serves the first in line if it has.
-fn review(ctx: Context<'_>, queue: QueueId, now: UnixMs) {
-    let Some((db, key)) = state::with(|state| state.room.lock_of(queue)) else { return };
+fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
+    let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
     ctx.select_db(db);
-    let name = OwnedText::new(ctx, &key);
+    let name = OwnedString::new(&key);
     let later = now.saturating_add(RETRY_MS);
-    if permission::slot_of(ctx, name.text()) != Slot::Ours {
+    if ctx.slot_of(name.as_ref()) != Slot::Ours {
         // The server tells the waiters itself if the slot is gone for good.
-        return state::with(|state| state.room.review_at(queue, later));
+        return state::with(|state| state.waiting.review_at(queue, later));
     }
-    let looked = Key::open(ctx, name.text(), Mode::Write);
+    let looked = ctx.open(name.as_ref(), Mode::Write);
     if !looked.is_empty() {
         // An expired key that the server still shows is looked at again in a moment.
         let end = looked.expiry().map(|end| end.max(now));
-        return state::with(|state| state.room.review_after(queue, end));
+        return state::with(|state| state.waiting.review_after(queue, end));
     }
     drop(looked);
-    if !permission::write_is_welcome(ctx, name.text(), None) {
-        return state::with(|state| state.room.review_at(queue, later));
+    if !ctx.write_is_welcome(name.as_ref(), Probe::String) {
+        return state::with(|state| state.waiting.review_at(queue, later));
     }
-    handover::serve(&mut Key::open(ctx, name.text(), Mode::Write), now);
+    handover::serve(&mut ctx.open(name.as_ref(), Mode::Write), now);
 }

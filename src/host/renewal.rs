@@ -1,13 +1,12 @@
 //! Renews the leases of sessions.
 
-use super::context::Context;
 use super::effect;
 use super::handover;
-use super::key::{Key, Mode};
-use super::permission::{self, Slot};
-use super::state;
-use super::text::OwnedText;
+use super::lock_key;
+use super::revocation::probe_of;
+use super::state::{self, Context, Key};
 use crate::core::{Duty, LeaseEnd, Lock, Session, SessionId, UnixMs};
+use crate::server::{Mode, OwnedString, Slot};
 
 /// What has become of the lock of a session.
 enum Fate {
@@ -20,12 +19,13 @@ enum Fate {
 }
 
 /// Does what is due for a session. One that lost its lock ends; one whose lease ended takes the lock back.
-pub fn carry_out(ctx: Context<'_>, duty: Duty, now: UnixMs) {
+pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
     let (Duty::Renew(id) | Duty::Look(id)) = duty;
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     ctx.select_db(session.db);
-    let name = OwnedText::new(ctx, &session.key);
-    match fate(&session, &Key::open(ctx, name.text(), Mode::Read)) {
+    let name = OwnedString::new(&session.key);
+    let found = fate(&session, &ctx.open(name.as_ref(), Mode::Read));
+    match found {
         Fate::Kept(lease_end) => {
             state::with(|state| state.sessions.lease_ends(id, lease_end));
             if duty == Duty::Look(id) {
@@ -35,15 +35,15 @@ pub fn carry_out(ctx: Context<'_>, duty: Duty, now: UnixMs) {
         Fate::Lost => return end(&session),
         Fate::Free => {}
     }
-    let slot = permission::slot_of(ctx, name.text());
+    let slot = ctx.slot_of(name.as_ref());
     if slot == Slot::Elsewhere {
         return end(&session);
     }
-    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.text(), Some(session.kind)) {
+    if slot != Slot::Ours || !ctx.write_is_welcome(name.as_ref(), probe_of(session.kind)) {
         let later = session.lease.retry_from(now);
         return state::with(|state| state.sessions.renew_at(id, later));
     }
-    let mut key = Key::open(ctx, name.text(), Mode::Write);
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
     match fate(&session, &key) {
         Fate::Kept(lease_end) => renew(&mut key, id, &session, lease_end, now),
         Fate::Free => handover::serve(&mut key, now),
@@ -55,8 +55,8 @@ fn end(session: &Session) {
     state::with(|state| state.sessions.end(session.db, &session.key));
 }
 
-fn fate(session: &Session, key: &Key<'_>) -> Fate {
-    match key.read() {
+fn fate(session: &Session, key: &Key<'_, '_>) -> Fate {
+    match lock_key::read(key) {
         Ok(Lock::Free) => Fate::Free,
         Ok(Lock::Held(held)) if session.is_of(&held) => Fate::Kept(held.lease_end.get()),
         _ => Fate::Lost,
@@ -64,7 +64,7 @@ fn fate(session: &Session, key: &Key<'_>) -> Fate {
 }
 
 /// Lengthens the lease to its full length again. One that somebody made longer, or took away, is left as it is.
-fn renew(key: &mut Key<'_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
+fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
     let renewed = session.lease.from_now(now);
     if lease_end.is_some_and(|end| end < renewed) {
         effect::set_lease(key, renewed);

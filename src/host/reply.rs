@@ -1,48 +1,29 @@
-//! Replies.
+//! How a request is answered.
 
-use super::context::Context;
+use super::state::{self, Context};
 use crate::command::Reply;
-use crate::core::Refusal;
+use crate::core::{Error, count};
 
-pub fn integer(ctx: Context<'_>, value: i64) {
-    // SAFETY: the context is that of a running command or reply callback.
-    unsafe { api!(RedisModule_ReplyWithLongLong(ctx.raw(), value)) };
+/// Answers a request of `command` that was refused.
+pub fn refuse(ctx: &mut Context<'_>, command: &str, error: Error) {
+    if error == Error::NotOwner {
+        state::with(|state| count(&mut state.stats.not_owner));
+    }
+    ctx.reply_error(&error.text(command));
 }
 
-pub fn nil(ctx: Context<'_>) {
-    // SAFETY: as in `integer`.
-    unsafe { api!(RedisModule_ReplyWithNull(ctx.raw())) };
-}
-
-/// Refuses a request of `command`. The server counts it under its error code.
-pub fn refusal(ctx: Context<'_>, refusal: Refusal, command: &str) {
-    error(ctx, &refusal.text(command));
-}
-
-/// An error; `text` begins with its code.
-pub fn error(ctx: Context<'_>, text: &str) {
-    let text = std::ffi::CString::new(text).unwrap_or_default();
-    // SAFETY: as in `integer`; the server copies the text.
-    unsafe { api!(RedisModule_ReplyWithError(ctx.raw(), text.as_ptr())) };
-}
-
-/// A reply with a shape; each array and map is followed by exactly as many elements as it announces.
-pub fn shaped(ctx: Context<'_>, reply: &Reply<'_>) {
+/// Answers with a shape.
+pub fn shaped(ctx: &mut Context<'_>, reply: &Reply<'_>) {
     match reply {
-        Reply::Nil => nil(ctx),
-        Reply::Integer(value) => integer(ctx, *value),
-        Reply::Bytes(text) => {
-            // SAFETY: as in `integer`; the server copies the bytes.
-            unsafe { api!(RedisModule_ReplyWithStringBuffer(ctx.raw(), text.as_ptr().cast(), text.len())) };
-        }
+        Reply::Nil => ctx.reply_nil(),
+        Reply::Integer(value) => ctx.reply_integer(*value),
+        Reply::Bytes(bytes) => ctx.reply_bytes(bytes),
         Reply::Array(items) => {
-            // SAFETY: as in `integer`.
-            unsafe { api!(RedisModule_ReplyWithArray(ctx.raw(), items.len() as _)) };
+            ctx.reply_array(items.len());
             items.iter().for_each(|item| shaped(ctx, item));
         }
         Reply::Map(pairs) => {
-            // SAFETY: as in `integer`.
-            unsafe { api!(RedisModule_ReplyWithMap(ctx.raw(), pairs.len() as _)) };
+            ctx.reply_map(pairs.len());
             for (name, value) in pairs {
                 shaped(ctx, &Reply::word(name));
                 shaped(ctx, value);

@@ -30,7 +30,7 @@ impl Ground {
     pub fn start(&self) -> Result<Server, String> {
         let appends = if self.appends { "yes" } else { "no" };
         let lines = format!(
-            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nlock.rejoin-grace-ms {}",
+            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nlock.rejoin-grace-ms {}\nbusy-reply-threshold 0",
             self.hz, self.fsync, self.io_threads, self.rejoin_grace_ms
         );
         Setup::new().config(&lines).try_start().map_err(|ended| ended.log)

@@ -70,13 +70,13 @@ fn a_lock_without_a_lease_is_given_none() {
     );
     let write = Write::SetHolds { holds: 2, lease_end: None };
     assert_eq!(reenter(&held(Kind::Reentrant, 1, None), b"me", lease(50), None, NOW), Ok(done(write, 2)));
-    assert_eq!(extend(&held(Kind::Mutex, 1, None), b"me", lease(50).unwrap(), false, NOW), Err(Refusal::NoLease));
+    assert_eq!(extend(&held(Kind::Mutex, 1, None), b"me", lease(50).unwrap(), false, NOW), Err(Error::NoLease));
 }
 
 #[test]
 fn holds_that_would_overflow_are_refused() {
     let lock = held(Kind::Reentrant, i64::MAX, None);
-    assert_eq!(reenter(&lock, b"me", None, None, NOW), Err(Refusal::Overflow));
+    assert_eq!(reenter(&lock, b"me", None, None, NOW), Err(Error::Overflow));
 }
 
 #[test]
@@ -91,11 +91,11 @@ fn the_last_release_frees_and_an_earlier_one_counts_down() {
 fn only_the_holder_releases_and_extends() {
     for kind in [Kind::Mutex, Kind::Reentrant] {
         let lock = held(kind, 1, Some(NOW + 1));
-        assert_eq!(release(&lock, b"you", None, None, NOW), Err(Refusal::NotOwner));
-        assert_eq!(extend(&lock, b"you", lease(1).unwrap(), false, NOW), Err(Refusal::NotOwner));
+        assert_eq!(release(&lock, b"you", None, None, NOW), Err(Error::NotOwner));
+        assert_eq!(extend(&lock, b"you", lease(1).unwrap(), false, NOW), Err(Error::NotOwner));
     }
-    assert_eq!(release(&FREE, b"me", None, None, NOW), Err(Refusal::NotHeld));
-    assert_eq!(extend(&FREE, b"me", lease(1).unwrap(), false, NOW), Err(Refusal::NotHeld));
+    assert_eq!(release(&FREE, b"me", None, None, NOW), Err(Error::NotHeld));
+    assert_eq!(extend(&FREE, b"me", lease(1).unwrap(), false, NOW), Err(Error::NotHeld));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_remains_of_a_lease_that_has_ended_is_nothing_and_add_begins_there() {
 #[test]
 fn a_lease_beyond_the_calendar_is_refused_and_not_wrapped() {
     let lock = held(Kind::Mutex, 1, Some(i64::MAX - 5));
-    assert_eq!(extend(&lock, b"me", lease(6).unwrap(), true, NOW), Err(Refusal::InvalidExpire));
+    assert_eq!(extend(&lock, b"me", lease(6).unwrap(), true, NOW), Err(Error::InvalidExpire));
 }
 
 fn hold(number: i64) -> Option<Hold> {
@@ -136,7 +136,7 @@ fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
     let again = Write::Confirm { lease_end: Some(NOW + 200) };
     assert_eq!(reenter(&lock, b"me", lease(200), hold(2), NOW), Ok(done(again, 2)));
     for number in [1, 4, i64::MAX] {
-        assert_eq!(reenter(&lock, b"me", None, hold(number), NOW), Err(Refusal::HoldMismatch), "{number}");
+        assert_eq!(reenter(&lock, b"me", None, hold(number), NOW), Err(Error::HoldMismatch), "{number}");
     }
 }
 
@@ -144,10 +144,10 @@ fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
 fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() {
     let taken = Write::Take { kind: Kind::Reentrant, lease_end: None };
     assert_eq!(reenter(&FREE, b"me", None, hold(1), NOW), Ok(done(taken, 1)));
-    assert_eq!(reenter(&FREE, b"me", None, hold(2), NOW), Err(Refusal::NotHeld));
+    assert_eq!(reenter(&FREE, b"me", None, hold(2), NOW), Err(Error::NotHeld));
     for lock in [held(Kind::Mutex, 1, None), held(Kind::Reentrant, 2, None)] {
         assert_eq!(reenter(&lock, b"you", None, hold(1), NOW), Ok(Decision::Contended));
-        assert_eq!(reenter(&lock, b"you", None, hold(2), NOW), Err(Refusal::NotOwner));
+        assert_eq!(reenter(&lock, b"you", None, hold(2), NOW), Err(Error::NotOwner));
     }
 }
 
@@ -157,14 +157,14 @@ fn a_numbered_release_counts_once_however_often_it_is_sent() {
     let next = Write::SetHolds { holds: 1, lease_end: None };
     assert_eq!(release(&lock, b"me", None, hold(2), NOW), Ok(done(next, 1)));
     assert_eq!(release(&lock, b"me", None, hold(3), NOW), Ok(done(Write::Confirm { lease_end: None }, 2)));
-    assert_eq!(release(&lock, b"me", None, hold(1), NOW), Err(Refusal::HoldMismatch));
-    assert_eq!(release(&lock, b"me", None, hold(4), NOW), Err(Refusal::HoldMismatch));
+    assert_eq!(release(&lock, b"me", None, hold(1), NOW), Err(Error::HoldMismatch));
+    assert_eq!(release(&lock, b"me", None, hold(4), NOW), Err(Error::HoldMismatch));
 }
 
 #[test]
 fn a_mutex_has_one_hold() {
     let lock = held(Kind::Mutex, 1, None);
     assert_eq!(release(&lock, b"me", None, hold(1), NOW), Ok(done(Write::Free, 0)));
-    assert_eq!(release(&lock, b"me", None, hold(3), NOW), Err(Refusal::HoldMismatch));
-    assert_eq!(release(&FREE, b"me", None, hold(1), NOW), Err(Refusal::NotHeld));
+    assert_eq!(release(&lock, b"me", None, hold(3), NOW), Err(Error::HoldMismatch));
+    assert_eq!(release(&FREE, b"me", None, hold(1), NOW), Err(Error::NotHeld));
 }

@@ -100,8 +100,9 @@ impl Model {
         let line = self.line.entry(key).or_default();
         match line.iter_mut().find(|turn| turn.kind == kind && turn.who == who) {
             Some(turn) => {
+                let longest = turn.lease_ms.zip(lease_ms).map(|(present, lease)| present.max(lease));
+                turn.lease_ms = if turn.is_present() { longest } else { lease_ms };
                 turn.requests.push((connection, deadline));
-                turn.lease_ms = turn.lease_ms.zip(lease_ms).map(|(present, lease)| present.max(lease));
             }
             None => line.push(Turn { kind, who, lease_ms, requests: vec![(connection, deadline)], kept_until: 0 }),
         }
@@ -168,7 +169,7 @@ impl Model {
 /// The real core behind a keyspace that is a map.
 struct Server {
     keys: BTreeMap<u8, Held<'static>>,
-    room: WaitingRoom,
+    waiting: WaitQueues,
     requests: BTreeMap<u64, RequestId>,
     answers: BTreeMap<u64, Answer>,
 }
@@ -176,7 +177,7 @@ struct Server {
 impl Server {
     fn new() -> Self {
         let (keys, requests, answers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { keys, room: WaitingRoom::new(), requests, answers }
+        Self { keys, waiting: WaitQueues::new(), requests, answers }
     }
 
     fn lock(&self, key: u8) -> Lock<'static> {
@@ -206,7 +207,7 @@ impl Server {
                 let claim = Claim { kind, owner: [who].into(), lease };
                 let deadline = (ms > 0).then(|| now + ms);
                 let join = Join { db: 0, key: &[key], claim, connection: ConnectionId(connection), now, deadline };
-                self.requests.insert(connection, self.room.join(join, usize::MAX).unwrap().request);
+                self.requests.insert(connection, self.waiting.join(join, usize::MAX).unwrap().request);
             }
         }
         self.watch(key);
@@ -225,7 +226,7 @@ impl Server {
     }
 
     fn withdraw(&mut self, key: u8, owner: &[u8]) {
-        for connection in self.room.withdraw(0, &[key], owner).unwrap_or_default() {
+        for connection in self.waiting.withdraw(0, &[key], owner).unwrap_or_default() {
             self.answer(connection.0, Answer::Nil);
         }
     }
@@ -239,7 +240,7 @@ impl Server {
             Write::Take { kind, lease_end } => {
                 let held = Held { kind, owner: Cow::Owned(owner.to_vec()), holds: 1, lease_end };
                 assert_eq!(self.keys.insert(key, held), None, "a lock was taken from its holder");
-                self.room.forget(0, &[key], kind, owner);
+                self.waiting.forget(0, &[key], kind, owner);
             }
             Write::SetHolds { holds, lease_end } => {
                 let held = self.keys.get_mut(&key).unwrap();
@@ -253,7 +254,9 @@ impl Server {
 
     fn free(&mut self, key: u8, now: UnixMs) {
         self.keys.remove(&key);
-        let Some(grant) = self.room.queue_of(0, &[key]).and_then(|queue| self.room.serve_first(queue)) else { return };
+        let Some(grant) = self.waiting.queue_of(0, &[key]).and_then(|queue| self.waiting.serve_first(queue)) else {
+            return;
+        };
         let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
         let owner = Cow::Owned(grant.claim.owner.to_vec());
         self.keys.insert(key, Held { kind: grant.claim.kind, owner, holds: 1, lease_end });
@@ -263,28 +266,29 @@ impl Server {
     }
 
     fn watch(&mut self, key: u8) {
-        if let Some(queue) = self.room.queue_of(0, &[key]) {
-            self.room.review_after(queue, self.lock(key).lease_end());
+        if let Some(queue) = self.waiting.queue_of(0, &[key]) {
+            self.waiting.review_after(queue, self.lock(key).lease_end());
         }
     }
 
     fn leave(&mut self, connection: u64, now: UnixMs) {
         let request = self.requests.get(&connection).copied().unwrap();
-        assert_eq!(self.room.leave(request, Some(now + GRACE_MS)), Some(ConnectionId(connection)));
+        assert_eq!(self.waiting.leave(request, Some(now + GRACE_MS)), Some(ConnectionId(connection)));
         self.answer(connection, Answer::Gone);
     }
 
     fn tick(&mut self, now: UnixMs) {
         // Locks that nobody waits for expire too, only unseen.
-        let watched = |key: u8| self.room.queue_of(0, &[key]).is_some_and(|queue| self.room.waiting_for(queue) > 0);
+        let watched =
+            |key: u8| self.waiting.queue_of(0, &[key]).is_some_and(|queue| self.waiting.waiting_for(queue) > 0);
         let unseen = |key: u8, held: &Held<'_>| !watched(key) && held.lease_end.is_some_and(|end| now > end);
         self.keys.retain(|key, held| !unseen(*key, held));
-        while let Some(due) = self.room.pop_due(now, Timely::All, Some(now + GRACE_MS)) {
+        while let Some(due) = self.waiting.pop_due(now, Timely::All, Some(now + GRACE_MS)) {
             match due {
                 Due::Dropped => {}
                 Due::TimedOut(connection) => self.answer(connection.0, Answer::Nil),
                 Due::Review(queue) => {
-                    let key = self.room.lock_of(queue).unwrap().1[0];
+                    let key = self.waiting.lock_of(queue).unwrap().1[0];
                     assert!(self.lock(key).lease_end().is_some_and(|end| now > end), "looked too early");
                     self.free(key, now);
                     self.watch(key);
@@ -300,24 +304,24 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
         let holder = held.map(|held| (held.kind, held.owner[0], held.holds, held.lease_end));
         assert_eq!(holder, model.holders.get(&key).copied(), "holder of {key}");
 
-        let queue = server.room.queue_of(0, &[key]);
+        let queue = server.waiting.queue_of(0, &[key]);
         let turns = model.line.get(&key).into_iter().flatten();
         let present: Vec<(Kind, u8)> =
             turns.clone().filter(|turn| turn.is_present()).map(|turn| (turn.kind, turn.who)).collect();
         let mut line: Vec<(Kind, u8)> = queue
             .into_iter()
-            .flat_map(|queue| server.room.waiters(queue))
+            .flat_map(|queue| server.waiting.waiters(queue))
             .map(|waiter| (waiter.claim.kind, waiter.claim.owner[0]))
             .collect();
         line.dedup();
         assert_eq!(line, present, "line for {key}");
-        let places = queue.and_then(|queue| server.room.queues.get(queue)).map_or(0, |queue| queue.places as usize);
+        let places = queue.and_then(|queue| server.waiting.queues.get(queue)).map_or(0, |queue| queue.places as usize);
         assert_eq!(places, turns.count(), "places for {key}, those that are away included");
         assert!(holder.is_some() || line.is_empty(), "{key} is free while somebody waits for it");
     }
     assert_eq!(server.answers, model.answers);
     let waiting: HashSet<_> = server.requests.keys().collect();
-    assert_eq!(waiting.len(), server.room.waiting(), "a waiter was lost");
+    assert_eq!(waiting.len(), server.waiting.waiting(), "a waiter was lost");
     assert!(waiting.iter().all(|connection| !server.answers.contains_key(connection)));
 }
 

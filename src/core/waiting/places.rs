@@ -2,11 +2,11 @@
 
 use super::claims::Name;
 use super::types::{ConnectionId, Place, PlaceId, QueueId, Request, RequestId, Ticket};
-use super::{Claim, WaitingRoom, passed};
-use crate::core::agenda::NEVER;
+use super::{Claim, WaitQueues, passed};
+use crate::core::timer_queue::NEVER;
 use crate::core::{Kind, Lease, UnixMs};
 
-impl WaitingRoom {
+impl WaitQueues {
     /// The place of a claim, present or away.
     pub(super) fn place_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queue_of(db, key)?;
@@ -71,9 +71,14 @@ impl WaitingRoom {
         }
     }
 
-    /// Takes the lease of one more copy of a claim into account: the longest counts, and none is the longest.
+    /// Takes the lease of one more copy of a claim into account: the longest counts, and none is the longest. Copies that
+    /// have left count no more once all of them have.
     pub(super) fn share(&mut self, id: PlaceId, lease: Option<Lease>) {
         let Some(place) = self.places.get_mut(id) else { return };
+        if place.latest.is_none() {
+            (place.claim.lease, place.longest_lease) = (lease, lease);
+            return;
+        }
         place.longest_lease = place.longest_lease.max(lease);
         place.claim.lease = place.claim.lease.and(lease).and(place.longest_lease);
     }

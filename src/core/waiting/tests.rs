@@ -10,42 +10,45 @@ fn claim(owner: &str) -> Claim {
 }
 
 /// Lets `connection` wait for lock "k" of database `db` as `owner`.
-fn join_as(room: &mut WaitingRoom, db: i32, owner: &str, connection: u64, deadline: Option<UnixMs>) -> RequestId {
+fn join_as(waiting: &mut WaitQueues, db: i32, owner: &str, connection: u64, deadline: Option<UnixMs>) -> RequestId {
     let (claim, connection) = (claim(owner), ConnectionId(connection));
-    room.join(Join { db, key: b"k", claim, connection, now: NOW, deadline }, NO_LIMIT).unwrap().request
+    waiting.join(Join { db, key: b"k", claim, connection, now: NOW, deadline }, NO_LIMIT).unwrap().request
 }
 
 /// Lets `connection` wait for lock "k" of database 0 as itself.
-fn join(room: &mut WaitingRoom, connection: u64, deadline: Option<UnixMs>) -> RequestId {
-    join_as(room, 0, &connection.to_string(), connection, deadline)
+fn join(waiting: &mut WaitQueues, connection: u64, deadline: Option<UnixMs>) -> RequestId {
+    join_as(waiting, 0, &connection.to_string(), connection, deadline)
 }
 
-fn queue(room: &WaitingRoom) -> QueueId {
-    room.queue_of(0, b"k").unwrap()
+fn queue(waiting: &WaitQueues) -> QueueId {
+    waiting.queue_of(0, b"k").unwrap()
 }
 
-fn next(room: &mut WaitingRoom) -> Option<u64> {
-    let queue = room.queue_of(0, b"k")?;
-    room.serve_first(queue).map(|grant| grant.connections[0].0)
+fn next(waiting: &mut WaitQueues) -> Option<u64> {
+    let queue = waiting.queue_of(0, b"k")?;
+    waiting.serve_first(queue).map(|grant| grant.connections[0].0)
 }
 
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
-    let mut room = WaitingRoom::new();
+    let mut waiting = WaitQueues::new();
     for connection in 1..=3 {
-        join(&mut room, connection, None);
+        join(&mut waiting, connection, None);
     }
-    assert_eq!([next(&mut room), next(&mut room), next(&mut room), next(&mut room)], [Some(1), Some(2), Some(3), None]);
+    assert_eq!(
+        [next(&mut waiting), next(&mut waiting), next(&mut waiting), next(&mut waiting)],
+        [Some(1), Some(2), Some(3), None]
+    );
 }
 
 #[test]
 fn one_who_leaves_is_passed_over_wherever_it_stood() {
     for leaver in 1..=3 {
-        let mut room = WaitingRoom::new();
-        let requests: Vec<_> = (1..=3).map(|connection| join(&mut room, connection, None)).collect();
-        assert_eq!(room.leave(requests[leaver as usize - 1], None), Some(ConnectionId(leaver)));
-        assert_eq!(room.leave(requests[leaver as usize - 1], None), None);
-        let served: Vec<_> = std::iter::from_fn(|| next(&mut room)).collect();
+        let mut waiting = WaitQueues::new();
+        let requests: Vec<_> = (1..=3).map(|connection| join(&mut waiting, connection, None)).collect();
+        assert_eq!(waiting.leave(requests[leaver as usize - 1], None), Some(ConnectionId(leaver)));
+        assert_eq!(waiting.leave(requests[leaver as usize - 1], None), None);
+        let served: Vec<_> = std::iter::from_fn(|| next(&mut waiting)).collect();
         let expected: Vec<_> = (1..=3).filter(|&connection| connection != leaver).collect();
         assert_eq!(served, expected);
     }
@@ -53,128 +56,134 @@ fn one_who_leaves_is_passed_over_wherever_it_stood() {
 
 #[test]
 fn a_lock_nobody_waits_for_leaves_nothing_behind() {
-    let mut room = WaitingRoom::new();
-    let request = join(&mut room, 1, Some(NOW + 5));
-    let queue = queue(&room);
-    room.review_after(queue, Some(NOW + 9));
-    room.leave(request, None);
-    assert!(room.is_empty());
-    assert_eq!(room.queue_of(0, b"k"), None);
-    assert_eq!(room.next_due(Timely::All), None);
-    assert!(room.queues.is_empty() && room.places.is_empty());
+    let mut waiting = WaitQueues::new();
+    let request = join(&mut waiting, 1, Some(NOW + 5));
+    let queue = queue(&waiting);
+    waiting.review_after(queue, Some(NOW + 9));
+    waiting.leave(request, None);
+    assert!(waiting.is_empty());
+    assert_eq!(waiting.queue_of(0, b"k"), None);
+    assert_eq!(waiting.next_due(Timely::All), None);
+    assert!(waiting.queues.is_empty() && waiting.places.is_empty());
 }
 
 #[test]
 fn the_same_key_in_another_database_is_another_lock() {
-    let mut room = WaitingRoom::new();
-    join(&mut room, 1, None);
-    assert_eq!(room.queue_of(1, b"k"), None);
-    join_as(&mut room, 1, "2", 2, None);
-    assert_eq!(next(&mut room), Some(1));
-    assert_eq!(room.waiting(), 1);
+    let mut waiting = WaitQueues::new();
+    join(&mut waiting, 1, None);
+    assert_eq!(waiting.queue_of(1, b"k"), None);
+    join_as(&mut waiting, 1, "2", 2, None);
+    assert_eq!(next(&mut waiting), Some(1));
+    assert_eq!(waiting.waiting(), 1);
 }
 
 #[test]
 fn a_lease_is_reviewed_one_millisecond_after_its_end_because_the_server_keeps_the_key_until_then() {
-    let mut room = WaitingRoom::new();
-    join(&mut room, 1, None);
-    let queue = queue(&room);
-    room.review_after(queue, Some(NOW + 10));
-    assert_eq!(room.pop_due(NOW + 10, Timely::All, None), None);
-    assert_eq!(room.pop_due(NOW + 11, Timely::All, None), Some(Due::Review(queue)));
-    assert_eq!(room.pop_due(NOW + 11, Timely::All, None), None);
+    let mut waiting = WaitQueues::new();
+    join(&mut waiting, 1, None);
+    let queue = queue(&waiting);
+    waiting.review_after(queue, Some(NOW + 10));
+    assert_eq!(waiting.pop_due(NOW + 10, Timely::All, None), None);
+    assert_eq!(waiting.pop_due(NOW + 11, Timely::All, None), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(NOW + 11, Timely::All, None), None);
 }
 
 #[test]
 fn what_falls_due_first_comes_first_and_a_review_goes_before_a_deadline() {
-    let mut room = WaitingRoom::new();
-    join(&mut room, 1, Some(NOW + 20));
-    join(&mut room, 2, Some(NOW + 10));
-    let queue = queue(&room);
-    room.review_at(queue, NOW + 20);
+    let mut waiting = WaitQueues::new();
+    join(&mut waiting, 1, Some(NOW + 20));
+    join(&mut waiting, 2, Some(NOW + 10));
+    let queue = queue(&waiting);
+    waiting.review_at(queue, NOW + 20);
     let late = NOW + 99;
-    assert_eq!(room.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(2))));
-    assert_eq!(room.pop_due(late, Timely::All, None), Some(Due::Review(queue)));
-    assert_eq!(room.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(1))));
-    assert_eq!(room.pop_due(late, Timely::All, None), None);
+    assert_eq!(waiting.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(2))));
+    assert_eq!(waiting.pop_due(late, Timely::All, None), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(1))));
+    assert_eq!(waiting.pop_due(late, Timely::All, None), None);
 }
 
 #[test]
 fn while_nothing_may_be_written_only_what_writes_nothing_falls_due() {
-    let mut room = WaitingRoom::new();
-    join(&mut room, 1, Some(NOW + 20));
-    join(&mut room, 2, None);
-    let queue = queue(&room);
-    room.review_soon(queue, Cause::Delete);
-    assert_eq!(room.next_due(Timely::Unwritten), Some(NOW + 21));
-    assert_eq!(room.pop_due(NOW + 30, Timely::Unwritten, None), Some(Due::TimedOut(ConnectionId(1))));
-    assert_eq!(room.pop_due(NOW + 30, Timely::Unwritten, None), None);
-    assert_eq!(room.pop_due(NOW + 30, Timely::All, None), Some(Due::Review(queue)));
+    let mut waiting = WaitQueues::new();
+    join(&mut waiting, 1, Some(NOW + 20));
+    join(&mut waiting, 2, None);
+    let queue = queue(&waiting);
+    waiting.review_soon(queue, Cause::Delete);
+    assert_eq!(waiting.next_due(Timely::Unwritten), Some(NOW + 21));
+    assert_eq!(waiting.pop_due(NOW + 30, Timely::Unwritten, None), Some(Due::TimedOut(ConnectionId(1))));
+    assert_eq!(waiting.pop_due(NOW + 30, Timely::Unwritten, None), None);
+    assert_eq!(waiting.pop_due(NOW + 30, Timely::All, None), Some(Due::Review(queue)));
 }
 
 #[test]
 fn a_review_keeps_its_cause_while_it_is_put_off() {
-    let mut room = WaitingRoom::new();
-    join(&mut room, 1, None);
-    let queue = queue(&room);
-    room.review_soon(queue, Cause::Delete);
-    room.review_at(queue, NOW + 20);
-    assert_eq!(room.cause_of(queue), Cause::Delete);
+    let mut waiting = WaitQueues::new();
+    join(&mut waiting, 1, None);
+    let queue = queue(&waiting);
+    waiting.review_soon(queue, Cause::Delete);
+    waiting.review_at(queue, NOW + 20);
+    assert_eq!(waiting.cause_of(queue), Cause::Delete);
 }
 
 #[test]
 fn a_look_at_all_locks_finds_each_once_in_which_somebody_is_present() {
-    let mut room = WaitingRoom::new();
-    let requests: Vec<_> = (0..4).map(|db| join_as(&mut room, db, "x", db as u64, None)).collect();
-    room.leave(requests[2], Some(NOW + 50));
-    room.review_all();
-    assert_eq!(room.next_due(Timely::All), Some(UnixMs::MIN));
-    assert_eq!(room.pop_due(NOW, Timely::Unwritten, None), None, "nothing may be written now");
+    let mut waiting = WaitQueues::new();
+    let requests: Vec<_> = (0..4).map(|db| join_as(&mut waiting, db, "x", db as u64, None)).collect();
+    waiting.leave(requests[2], Some(NOW + 50));
+    waiting.review_all();
+    assert_eq!(waiting.next_due(Timely::All), Some(UnixMs::MIN));
+    assert_eq!(waiting.pop_due(NOW, Timely::Unwritten, None), None, "nothing may be written now");
     for db in [0, 1, 3] {
-        assert_eq!(room.pop_due(NOW, Timely::All, None), room.queue_of(db, b"k").map(Due::Review));
+        assert_eq!(waiting.pop_due(NOW, Timely::All, None), waiting.queue_of(db, b"k").map(Due::Review));
     }
-    assert_eq!(room.pop_due(NOW, Timely::All, None), None);
-    assert_eq!(room.next_due(Timely::All), Some(NOW + 50));
+    assert_eq!(waiting.pop_due(NOW, Timely::All, None), None);
+    assert_eq!(waiting.next_due(Timely::All), Some(NOW + 50));
 }
 
 #[test]
 fn onlookers_see_the_line_in_its_order() {
-    let mut room = WaitingRoom::new();
-    join(&mut room, 1, Some(NOW + 5));
-    join(&mut room, 2, None);
-    let seen: Vec<_> = room.waiters(queue(&room)).map(|waiter| (waiter.connection.0, waiter.deadline)).collect();
+    let mut waiting = WaitQueues::new();
+    join(&mut waiting, 1, Some(NOW + 5));
+    join(&mut waiting, 2, None);
+    let seen: Vec<_> = waiting.waiters(queue(&waiting)).map(|waiter| (waiter.connection.0, waiter.deadline)).collect();
     assert_eq!(seen, [(1, Some(NOW + 5)), (2, None)]);
-    assert_eq!(room.waiting_for(queue(&room)), 2);
+    assert_eq!(waiting.waiting_for(queue(&waiting)), 2);
 }
 
 /// Connections by the order in which they would be served.
-fn line(room: &WaitingRoom) -> Vec<u64> {
-    room.queue_of(0, b"k").into_iter().flat_map(|queue| room.waiters(queue)).map(|waiter| waiter.connection.0).collect()
+fn line(waiting: &WaitQueues) -> Vec<u64> {
+    waiting
+        .queue_of(0, b"k")
+        .into_iter()
+        .flat_map(|queue| waiting.waiters(queue))
+        .map(|waiter| waiter.connection.0)
+        .collect()
 }
 
 #[test]
 fn requests_with_the_same_claim_share_one_place_and_are_granted_together() {
-    let mut room = WaitingRoom::new();
-    join_as(&mut room, 0, "a", 1, None);
-    join_as(&mut room, 0, "b", 2, None);
-    join_as(&mut room, 0, "a", 3, None);
-    assert_eq!(room.waiting(), 3);
-    let queue = queue(&room);
-    let mut together = room.serve_first(queue).unwrap().connections;
+    let mut waiting = WaitQueues::new();
+    join_as(&mut waiting, 0, "a", 1, None);
+    join_as(&mut waiting, 0, "b", 2, None);
+    join_as(&mut waiting, 0, "a", 3, None);
+    assert_eq!(waiting.waiting(), 3);
+    let queue = queue(&waiting);
+    let mut together = waiting.serve_first(queue).unwrap().connections;
     together.sort_by_key(|connection| connection.0);
     assert_eq!(together, [ConnectionId(1), ConnectionId(3)]);
-    assert_eq!(next(&mut room), Some(2));
-    assert!(room.is_empty());
+    assert_eq!(next(&mut waiting), Some(2));
+    assert!(waiting.is_empty());
 }
 
 #[test]
 fn the_other_kind_of_lock_is_another_claim() {
-    let mut room = WaitingRoom::new();
-    join_as(&mut room, 0, "a", 1, None);
+    let mut waiting = WaitQueues::new();
+    join_as(&mut waiting, 0, "a", 1, None);
     let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
-    room.join(Join { db: 0, key: b"k", claim, connection: ConnectionId(2), now: NOW, deadline: None }, NO_LIMIT)
+    waiting
+        .join(Join { db: 0, key: b"k", claim, connection: ConnectionId(2), now: NOW, deadline: None }, NO_LIMIT)
         .unwrap();
-    assert_eq!([next(&mut room), next(&mut room)], [Some(1), Some(2)]);
+    assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(1), Some(2)]);
 }
 
 #[test]
@@ -183,14 +192,14 @@ fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_fo
     for (first, second, granted, in_session) in
         [(9, 20, 20, 20), (20, 9, 20, 20), (0, 20, 0, 20), (20, 0, 0, 20), (0, 0, 0, 0)]
     {
-        let mut room = WaitingRoom::new();
+        let mut waiting = WaitQueues::new();
         for (connection, ms) in [(1, first), (2, second)] {
             let claim = Claim { lease: lease(ms), ..claim("a") };
             let connection = ConnectionId(connection);
-            room.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, NO_LIMIT).unwrap();
+            waiting.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, NO_LIMIT).unwrap();
         }
-        let queue = queue(&room);
-        let grant = room.serve_first(queue).unwrap();
+        let queue = queue(&waiting);
+        let grant = waiting.serve_first(queue).unwrap();
         assert_eq!(grant.lease(false), lease(granted), "{first} then {second}");
         assert_eq!(grant.lease(true), lease(in_session), "{first} then {second}");
     }
@@ -198,131 +207,131 @@ fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_fo
 
 #[test]
 fn a_place_that_is_kept_takes_up_its_turn_again() {
-    let mut room = WaitingRoom::new();
-    let first = join_as(&mut room, 0, "a", 1, None);
-    join_as(&mut room, 0, "b", 2, None);
-    room.leave(first, Some(NOW + 50));
-    assert_eq!(line(&room), [2]);
-    assert_eq!(room.waiting_for(queue(&room)), 1);
-    join_as(&mut room, 0, "a", 3, None);
-    assert_eq!(line(&room), [3, 2]);
-    assert_eq!(room.next_due(Timely::All), None, "it is dropped no more");
+    let mut waiting = WaitQueues::new();
+    let first = join_as(&mut waiting, 0, "a", 1, None);
+    join_as(&mut waiting, 0, "b", 2, None);
+    waiting.leave(first, Some(NOW + 50));
+    assert_eq!(line(&waiting), [2]);
+    assert_eq!(waiting.waiting_for(queue(&waiting)), 1);
+    join_as(&mut waiting, 0, "a", 3, None);
+    assert_eq!(line(&waiting), [3, 2]);
+    assert_eq!(waiting.next_due(Timely::All), None, "it is dropped no more");
 }
 
 #[test]
 fn a_place_that_is_away_holds_nobody_up_and_goes_when_its_time_is_over() {
-    let mut room = WaitingRoom::new();
-    let first = join_as(&mut room, 0, "a", 1, None);
-    join_as(&mut room, 0, "b", 2, None);
-    room.leave(first, Some(NOW + 50));
-    assert_eq!(next(&mut room), Some(2));
-    assert!(!room.is_empty());
-    assert_eq!(room.pop_due(NOW + 49, Timely::All, None), None);
-    assert_eq!(room.pop_due(NOW + 50, Timely::Unwritten, None), Some(Due::Dropped));
-    assert!(room.is_empty());
-    assert_eq!(room.queue_of(0, b"k"), None);
+    let mut waiting = WaitQueues::new();
+    let first = join_as(&mut waiting, 0, "a", 1, None);
+    join_as(&mut waiting, 0, "b", 2, None);
+    waiting.leave(first, Some(NOW + 50));
+    assert_eq!(next(&mut waiting), Some(2));
+    assert!(!waiting.is_empty());
+    assert_eq!(waiting.pop_due(NOW + 49, Timely::All, None), None);
+    assert_eq!(waiting.pop_due(NOW + 50, Timely::Unwritten, None), Some(Due::Dropped));
+    assert!(waiting.is_empty());
+    assert_eq!(waiting.queue_of(0, b"k"), None);
 }
 
 #[test]
 fn a_place_is_away_only_when_the_last_of_its_requests_has_left() {
-    let mut room = WaitingRoom::new();
-    let one = join_as(&mut room, 0, "a", 1, None);
-    let other = join_as(&mut room, 0, "a", 2, None);
-    room.leave(one, Some(NOW + 50));
-    assert_eq!(line(&room), [2]);
-    room.leave(other, Some(NOW + 50));
-    assert!(line(&room).is_empty() && !room.is_empty());
+    let mut waiting = WaitQueues::new();
+    let one = join_as(&mut waiting, 0, "a", 1, None);
+    let other = join_as(&mut waiting, 0, "a", 2, None);
+    waiting.leave(one, Some(NOW + 50));
+    assert_eq!(line(&waiting), [2]);
+    waiting.leave(other, Some(NOW + 50));
+    assert!(line(&waiting).is_empty() && !waiting.is_empty());
 }
 
 #[test]
 fn one_whose_time_is_up_keeps_its_place_for_the_grace_time() {
-    let mut room = WaitingRoom::new();
-    join_as(&mut room, 0, "a", 1, Some(NOW + 10));
-    let due = room.pop_due(NOW + 11, Timely::All, Some(NOW + 60));
+    let mut waiting = WaitQueues::new();
+    join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
+    let due = waiting.pop_due(NOW + 11, Timely::All, Some(NOW + 60));
     assert_eq!(due, Some(Due::TimedOut(ConnectionId(1))));
-    join_as(&mut room, 0, "b", 2, None);
-    join_as(&mut room, 0, "a", 3, None);
-    assert_eq!(line(&room), [3, 2]);
+    join_as(&mut waiting, 0, "b", 2, None);
+    join_as(&mut waiting, 0, "a", 3, None);
+    assert_eq!(line(&waiting), [3, 2]);
 }
 
 #[test]
 fn nothing_is_reviewed_for_those_who_are_away() {
-    let mut room = WaitingRoom::new();
-    let request = join_as(&mut room, 0, "a", 1, None);
-    let queue = queue(&room);
-    room.review_after(queue, Some(NOW + 5));
-    room.leave(request, Some(NOW + 50));
-    room.review_soon(queue, Cause::Delete);
-    assert_eq!(room.next_due(Timely::All), Some(NOW + 50));
-    assert_eq!(room.serve_first(queue), None);
+    let mut waiting = WaitQueues::new();
+    let request = join_as(&mut waiting, 0, "a", 1, None);
+    let queue = queue(&waiting);
+    waiting.review_after(queue, Some(NOW + 5));
+    waiting.leave(request, Some(NOW + 50));
+    waiting.review_soon(queue, Cause::Delete);
+    assert_eq!(waiting.next_due(Timely::All), Some(NOW + 50));
+    assert_eq!(waiting.serve_first(queue), None);
 }
 
 #[test]
 fn the_limit_counts_those_who_wait_and_those_who_are_away_make_room() {
-    let mut room = WaitingRoom::new();
-    let join = |room: &mut WaitingRoom, owner: &str, connection| {
+    let mut waiting = WaitQueues::new();
+    let join = |waiting: &mut WaitQueues, owner: &str, connection| {
         let (claim, connection) = (claim(owner), ConnectionId(connection));
-        room.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, 2)
+        waiting.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, 2)
     };
-    let one = join(&mut room, "a", 1).unwrap().request;
-    let two = join(&mut room, "b", 2).unwrap().request;
-    assert_eq!(join(&mut room, "c", 3), None);
-    room.leave(two, Some(NOW + 40));
-    room.leave(one, Some(NOW + 50));
-    assert!(join(&mut room, "c", 3).is_some(), "b was nearest to its end and went");
-    assert!(join(&mut room, "a", 4).is_some(), "a was kept");
-    assert_eq!(line(&room), [4, 3]);
-    assert_eq!(join(&mut room, "d", 5), None);
+    let one = join(&mut waiting, "a", 1).unwrap().request;
+    let two = join(&mut waiting, "b", 2).unwrap().request;
+    assert_eq!(join(&mut waiting, "c", 3), None);
+    waiting.leave(two, Some(NOW + 40));
+    waiting.leave(one, Some(NOW + 50));
+    assert!(join(&mut waiting, "c", 3).is_some(), "b was nearest to its end and went");
+    assert!(join(&mut waiting, "a", 4).is_some(), "a was kept");
+    assert_eq!(line(&waiting), [4, 3]);
+    assert_eq!(join(&mut waiting, "d", 5), None);
 }
 
 #[test]
 fn an_identity_that_withdraws_neither_waits_nor_keeps_a_place() {
-    let mut room = WaitingRoom::new();
-    let away = join_as(&mut room, 0, "a", 1, None);
-    room.leave(away, Some(NOW + 50));
-    join_as(&mut room, 0, "b", 2, None);
-    join_as(&mut room, 0, "b", 3, None);
-    assert_eq!(room.withdraw(0, b"k", b"a"), Some(vec![]));
-    assert_eq!(room.withdraw(0, b"k", b"b").map(|connections| connections.len()), Some(2));
-    assert_eq!(room.withdraw(0, b"k", b"b"), None);
-    assert!(room.is_empty());
+    let mut waiting = WaitQueues::new();
+    let away = join_as(&mut waiting, 0, "a", 1, None);
+    waiting.leave(away, Some(NOW + 50));
+    join_as(&mut waiting, 0, "b", 2, None);
+    join_as(&mut waiting, 0, "b", 3, None);
+    assert_eq!(waiting.withdraw(0, b"k", b"a"), Some(vec![]));
+    assert_eq!(waiting.withdraw(0, b"k", b"b").map(|connections| connections.len()), Some(2));
+    assert_eq!(waiting.withdraw(0, b"k", b"b"), None);
+    assert!(waiting.is_empty());
 }
 
 #[test]
 fn a_grant_that_is_taken_back_keeps_its_turn() {
-    let mut room = WaitingRoom::new();
-    join_as(&mut room, 0, "a", 1, None);
-    join_as(&mut room, 0, "b", 2, None);
-    let queue = queue(&room);
-    let grant = room.serve_first(queue).unwrap();
-    room.restore(grant, NOW + 50);
-    assert_eq!(line(&room), [2]);
-    join_as(&mut room, 0, "a", 3, None);
-    assert_eq!(line(&room), [3, 2]);
+    let mut waiting = WaitQueues::new();
+    join_as(&mut waiting, 0, "a", 1, None);
+    join_as(&mut waiting, 0, "b", 2, None);
+    let queue = queue(&waiting);
+    let grant = waiting.serve_first(queue).unwrap();
+    waiting.restore(grant, NOW + 50);
+    assert_eq!(line(&waiting), [2]);
+    join_as(&mut waiting, 0, "a", 3, None);
+    assert_eq!(line(&waiting), [3, 2]);
 }
 
 #[test]
 fn a_grant_that_is_taken_back_after_its_claim_waits_again_gets_its_old_turn() {
-    let mut room = WaitingRoom::new();
-    join_as(&mut room, 0, "a", 1, None);
-    join_as(&mut room, 0, "b", 2, None);
-    let queue = queue(&room);
-    let grant = room.serve_first(queue).unwrap();
-    join_as(&mut room, 0, "a", 3, None);
-    assert_eq!(line(&room), [2, 3]);
-    room.restore(grant, NOW + 50);
-    assert_eq!(line(&room), [3, 2]);
+    let mut waiting = WaitQueues::new();
+    join_as(&mut waiting, 0, "a", 1, None);
+    join_as(&mut waiting, 0, "b", 2, None);
+    let queue = queue(&waiting);
+    let grant = waiting.serve_first(queue).unwrap();
+    join_as(&mut waiting, 0, "a", 3, None);
+    assert_eq!(line(&waiting), [2, 3]);
+    waiting.restore(grant, NOW + 50);
+    assert_eq!(line(&waiting), [3, 2]);
 }
 
 #[test]
 fn all_who_are_away_can_be_dropped_at_once() {
-    let mut room = WaitingRoom::new();
+    let mut waiting = WaitQueues::new();
     for owner in ["a", "b"] {
-        let request = join_as(&mut room, 0, owner, 1, None);
-        room.leave(request, Some(NOW + 50));
+        let request = join_as(&mut waiting, 0, owner, 1, None);
+        waiting.leave(request, Some(NOW + 50));
     }
-    join_as(&mut room, 0, "c", 2, None);
-    room.drop_away();
-    assert_eq!(line(&room), [2]);
-    assert_eq!(room.next_due(Timely::All), None);
+    join_as(&mut waiting, 0, "c", 2, None);
+    waiting.drop_away();
+    assert_eq!(line(&waiting), [2]);
+    assert_eq!(waiting.next_due(Timely::All), None);
 }

@@ -1,16 +1,16 @@
-//! The words of the waiting room.
+//! The words of the waiting waiting.
 
 use std::rc::Rc;
 
-use crate::core::agenda::NEVER;
 use crate::core::slab::Slot;
+use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, Id, Kind, Lease, UnixMs};
 
 /// Handle to the queue of a contended lock.
 pub type QueueId = Id<Queue>;
 /// Handle to a request that waits.
 pub type RequestId = Id<Request>;
-/// Handle to a place. It stays in the room, where nothing remembers it longer than the place is there.
+/// Handle to a place. It stays in the waiting, where nothing remembers it longer than the place is there.
 pub type PlaceId = Slot;
 
 /// The turn of a place: lower is earlier.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 /// Why a request is refused. Nothing has been changed when one of these is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Error {
     /// Nobody holds the lock.
     NotHeld,
     /// Somebody else holds it.
@@ -25,7 +25,7 @@ pub enum Refusal {
     Arity,
     /// SESSION without EX or PX.
     SessionNeedsLease,
-    /// SESSION where the client is a stand-in.
+    /// SESSION where the client is a stand-in, in a script or a call by another module.
     SessionInScript,
     /// SESSION on a replica, whose keys are its master's.
     SessionOnReplica,
@@ -49,7 +49,7 @@ pub enum Refusal {
     IdentityLength,
 }
 
-impl Refusal {
+impl Error {
     /// The error as the client reads it. `command` is the lower-case command name. Where the server has words of its
     /// own for the same mistake, they are used. What the caller sent is never repeated.
     pub fn text(self, command: &str) -> Cow<'static, str> {
@@ -63,7 +63,7 @@ impl Refusal {
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::SameKey => "ERR the counter must be another key than the lock",
             Self::SessionNeedsLease => "ERR a session needs a lease, EX or PX",
-            Self::SessionInScript => "ERR a session is not allowed in scripts",
+            Self::SessionInScript => "ERR a session is not allowed in scripts and calls by other modules",
             Self::SessionOnReplica => "ERR a session is not allowed on a replica",
             Self::SessionFull => "SESSIONFULL Too many sessions already, see lock.max-sessions",
             Self::Syntax => "ERR syntax error",
@@ -85,6 +85,6 @@ mod tests {
 
     #[test]
     fn the_stated_length_of_a_token_is_the_enforced_one() {
-        assert!(Refusal::IdentityLength.text("").contains(&crate::core::MAX_IDENTITY_LEN.to_string()));
+        assert!(Error::IdentityLength.text("").contains(&crate::core::MAX_IDENTITY_LEN.to_string()));
     }
 }

@@ -1,49 +1,68 @@
-//! Makes the table of commands known to the server.
+//! Commands: what runs them, and how they are made known to the server.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
 use redis_module::raw;
 
+use super::command::{Access, Argument, Command, Keys, Shape};
 use super::context::Context;
-use super::{execute, fence, inspect};
-use crate::command::table::{ACL_CATEGORY, Access, Argument, COMMANDS, Code, Command, Keys, SINCE, Shape};
-use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
+use super::guard::guard;
+use super::handler::CommandHandler;
+use super::module::Module;
+use super::string::Arguments;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// Registers all commands. `false`: the server refused one.
-pub fn register(ctx: Context<'_>) -> bool {
-    add_acl_category(ctx);
-    COMMANDS.iter().all(|command| create(ctx, command).is_some_and(|registered| describe(registered, command)))
+/// What runs when a client sends a command.
+pub trait RunCommand<M: Module> {
+    /// The command in lower case.
+    const NAME: &'static str;
+
+    /// Runs it, and replies unless the client is blocked.
+    fn run(ctx: &mut Context<'_, M>, arguments: Arguments<'_>);
 }
 
-fn handler(code: Code) -> raw::RedisModuleCmdFunc {
-    Some(match code {
-        Code::Acquire => execute::run::<Acquire>,
-        Code::Reenter => execute::run::<Reenter>,
-        Code::Release => execute::run::<Release>,
-        Code::Extend => execute::run::<Extend>,
-        Code::Fence => fence::run,
-        Code::Info => inspect::run::<Info>,
-        Code::Waiters => inspect::run::<Waiters>,
+/// The server's entry to the command `C`.
+pub const fn handler<M: Module, C: RunCommand<M>>() -> CommandHandler {
+    CommandHandler(Some(on_command::<M, C>))
+}
+
+unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let panicked = guard(C::NAME, true, || {
+        // SAFETY: the server's own context and arguments, valid while this command runs.
+        let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
+        C::run(&mut ctx, arguments);
+        false
+    });
+    if panicked {
+        // SAFETY: as above.
+        let mut ctx = unsafe { Context::<M>::new(ctx) };
+        ctx.reply_error("ERR internal error of the module, see the server's log");
+    }
+    OK
+}
+
+/// Registers all commands. `false`: the server refused one.
+pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
+    M::commands().iter().all(|command| {
+        add_acl_category(ctx, command.own_category);
+        create(ctx, command).is_some_and(|registered| describe(registered, command))
     })
 }
 
-fn create(ctx: Context<'_>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
+fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
     let (name, flags) = (CString::new(command.name).ok()?, CString::new(command.flags).ok()?);
     let Keys { first, last, step, .. } = command.keys;
+    let CommandHandler(handler) = command.handler;
     // SAFETY: called while loading; the server copies name and flags.
     unsafe {
-        let created = api!(RedisModule_CreateCommand(
-            ctx.raw(),
-            name.as_ptr(),
-            handler(command.code),
-            flags.as_ptr(),
-            first,
-            last,
-            step
-        ));
+        let created =
+            api!(RedisModule_CreateCommand(ctx.raw(), name.as_ptr(), handler, flags.as_ptr(), first, last, step));
         if created != OK {
             return None;
         }
@@ -60,16 +79,16 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
         version: &VERSION.0,
         summary: strings.keep(command.summary),
         complexity: strings.keep(command.complexity),
-        since: strings.keep(SINCE),
+        since: strings.keep(command.since),
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: command.arity,
         key_specs: key_specs.as_mut_ptr(),
-        args: argument_list(command.arguments, &mut strings, &mut lists),
+        args: argument_list(&command.arguments, &mut strings, &mut lists),
     };
     // SAFETY: the server copies all of it before this function ends; lists end with a zeroed element.
     let described = unsafe { api!(RedisModule_SetCommandInfo(registered, &raw const info)) } == OK;
-    let own_category = if has_api!(RedisModule_AddACLCategory) { ACL_CATEGORY } else { "" };
+    let own_category = if has_api!(RedisModule_AddACLCategory) { command.own_category } else { "" };
     let categories = format!("{} {own_category}", command.acl_categories);
     described && set_acl_categories(registered, strings.keep(categories.trim_end()))
 }
@@ -149,7 +168,7 @@ fn describe_argument(
     strings: &mut Strings,
     lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> raw::RedisModuleCommandArg {
-    let (type_, subargs) = match argument.shape {
+    let (type_, subargs) = match &argument.shape {
         Shape::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, ptr::null_mut()),
         Shape::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, ptr::null_mut()),
         Shape::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, ptr::null_mut()),
@@ -173,10 +192,11 @@ fn describe_argument(
     }
 }
 
-/// Adds the category `@lock` where a module can (Redis 7.4, Valkey 8).
-fn add_acl_category(ctx: Context<'_>) {
-    if let Some(name) = CString::new(ACL_CATEGORY).ok().filter(|_| has_api!(RedisModule_AddACLCategory)) {
-        // SAFETY: called while loading; the server copies the name. Refused if it is there already: loaded before.
+/// Adds a category where a module can (Redis 7.4, Valkey 8).
+fn add_acl_category<M>(ctx: &Context<'_, M>, name: &str) {
+    let name = CString::new(name).ok().filter(|name| !name.is_empty());
+    if let Some(name) = name.filter(|_| has_api!(RedisModule_AddACLCategory)) {
+        // SAFETY: called while loading; the server copies the name. Refused if it is there already.
         unsafe { api!(RedisModule_AddACLCategory(ctx.raw(), name.as_ptr())) };
     }
 }

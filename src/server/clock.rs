@@ -2,10 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::core::UnixMs;
+use super::UnixMs;
 
 /// Now, in Unix milliseconds, by the clock that the server expires keys with.
-pub fn now() -> UnixMs {
+pub fn now_ms() -> UnixMs {
     // SAFETY: the function takes nothing and reads the clock.
     unsafe { api!(RedisModule_Milliseconds()) }
 }

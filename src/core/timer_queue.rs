@@ -8,14 +8,14 @@ use super::UnixMs;
 pub const NEVER: UnixMs = UnixMs::MAX;
 
 /// Entries of type `T`, each at one time at the most, found by `(time, entry)`. All operations are O(log n).
-pub struct Agenda<T>(BTreeSet<(UnixMs, T)>);
+pub struct TimerQueue<T>(BTreeSet<(UnixMs, T)>);
 
-impl<T: Copy + Ord> Agenda<T> {
+impl<T: Copy + Ord> TimerQueue<T> {
     pub const fn new() -> Self {
         Self(BTreeSet::new())
     }
 
-    /// Moves `entry` from the time it had to the time it shall have. At [`NEVER`] it takes no room.
+    /// Moves `entry` from the time it had to the time it shall have. At [`NEVER`] it takes no waiting.
     pub fn reschedule(&mut self, entry: T, from: UnixMs, to: UnixMs) {
         if from == to {
             return;

@@ -1,18 +1,18 @@
 //! Locks that are to be taken from connections that are gone: a session whose last connection closed, or a grant of
-//! which no connection heard.
+//! which no connection heard. A revocation is about one grant; a later one of the same lock makes it void.
 
 use std::rc::Rc;
 
-use super::agenda::{Agenda, NEVER};
 use super::lock_index::LockIndex;
+use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Grant, Held, Id, Kind, Session, UnixMs};
 
-/// Handle to a take-back.
-pub type TakeBackId = Id<TakeBack>;
+/// Handle to a revocation.
+pub type RevocationId = Id<Revocation>;
 
 /// A lock to be released in the name of a holder that is gone, if it still is the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TakeBack {
+pub struct Revocation {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
@@ -25,13 +25,13 @@ pub struct TakeBack {
 }
 
 /// All that are to be done: at most one a lock.
-pub struct TakeBacks {
-    entries: Arena<TakeBack>,
-    by_lock: LockIndex<TakeBack>,
-    due: Agenda<TakeBackId>,
+pub struct Revocations {
+    entries: Arena<Revocation>,
+    by_lock: LockIndex<Revocation>,
+    due: TimerQueue<RevocationId>,
 }
 
-impl TakeBack {
+impl Revocation {
     /// Of a grant: it has one hold.
     pub fn of_grant(grant: Grant) -> Self {
         let (db, key, kind, owner) = (grant.db, Rc::clone(&grant.key), grant.claim.kind, grant.claim.owner.clone());
@@ -50,58 +50,65 @@ impl TakeBack {
     }
 }
 
-impl TakeBacks {
+impl Revocations {
     pub const fn new() -> Self {
-        Self { entries: Arena::new(), by_lock: LockIndex::new(), due: Agenda::new() }
+        Self { entries: Arena::new(), by_lock: LockIndex::new(), due: TimerQueue::new() }
     }
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The take-back of a lock, if there is one.
-    pub fn of(&self, db: i32, key: &[u8]) -> Option<TakeBackId> {
+    /// The revocation of a lock, if there is one.
+    pub fn of(&self, db: i32, key: &[u8]) -> Option<RevocationId> {
         if self.is_empty() { None } else { self.by_lock.get(db, key) }
     }
 
-    pub fn get(&self, id: TakeBackId) -> Option<&TakeBack> {
+    pub fn get(&self, id: RevocationId) -> Option<&Revocation> {
         self.entries.get(id)
     }
 
     /// Adds one, to be done at once. It replaces an earlier one of the lock; if both are of the same holder, whose
     /// grant and session went together, it takes over what that one had to do.
-    pub fn add(&mut self, mut take_back: TakeBack) {
-        if let Some(earlier) = self.of(take_back.db, &take_back.key).and_then(|id| self.remove(id)) {
-            if earlier.kind == take_back.kind && earlier.owner == take_back.owner {
-                take_back.grant = take_back.grant.or(earlier.grant);
-                take_back.all_holds |= earlier.all_holds;
+    pub fn add(&mut self, mut revocation: Revocation) {
+        if let Some(earlier) = self.of(revocation.db, &revocation.key).and_then(|id| self.remove(id)) {
+            if earlier.kind == revocation.kind && earlier.owner == revocation.owner {
+                revocation.grant = revocation.grant.or(earlier.grant);
+                revocation.all_holds |= earlier.all_holds;
             }
         }
-        let (db, key, due) = (take_back.db, Rc::clone(&take_back.key), take_back.due);
-        if let Some(id) = self.entries.insert(take_back) {
+        let (db, key, due) = (revocation.db, Rc::clone(&revocation.key), revocation.due);
+        if let Some(id) = self.entries.insert(revocation) {
             self.by_lock.insert(db, key, id);
             self.due.reschedule(id, NEVER, due);
         }
     }
 
     /// Takes one out, because it is done now or has become void.
-    pub fn remove(&mut self, id: TakeBackId) -> Option<TakeBack> {
-        let take_back = self.entries.remove(id)?;
-        self.due.reschedule(id, take_back.due, NEVER);
-        self.by_lock.remove(take_back.db, &take_back.key);
-        Some(take_back)
+    pub fn remove(&mut self, id: RevocationId) -> Option<Revocation> {
+        let revocation = self.entries.remove(id)?;
+        self.due.reschedule(id, revocation.due, NEVER);
+        self.by_lock.remove(revocation.db, &revocation.key);
+        Some(revocation)
+    }
+
+    /// Drops the one of a lock that is granted anew: it was about the grant before.
+    pub fn void(&mut self, db: i32, key: &[u8]) {
+        if let Some(id) = self.of(db, key) {
+            self.remove(id);
+        }
     }
 
     /// Puts one off until `time`.
-    pub fn put_off(&mut self, id: TakeBackId, time: UnixMs) {
-        if let Some(take_back) = self.entries.get_mut(id) {
-            self.due.reschedule(id, take_back.due, time);
-            take_back.due = time;
+    pub fn put_off(&mut self, id: RevocationId, time: UnixMs) {
+        if let Some(revocation) = self.entries.get_mut(id) {
+            self.due.reschedule(id, revocation.due, time);
+            revocation.due = time;
         }
     }
 
     /// One that is due. It stays until it is removed or put off.
-    pub fn next(&self, now: UnixMs) -> Option<TakeBackId> {
+    pub fn next(&self, now: UnixMs) -> Option<RevocationId> {
         self.due.first().filter(|_| self.due.earliest().is_some_and(|due| due <= now))
     }
 
@@ -123,12 +130,12 @@ mod tests {
     use super::*;
     use crate::core::{Claim, Ticket};
 
-    fn undelivered(owner: &str) -> TakeBack {
+    fn undelivered(owner: &str) -> Revocation {
         let claim = Claim { kind: Kind::Reentrant, owner: owner.as_bytes().into(), lease: None };
         let key = b"k"[..].into();
         let grant =
             Grant { db: 0, key, claim, longest_lease: None, ticket: Ticket(7), since: 0, connections: Vec::new() };
-        TakeBack::of_grant(grant)
+        Revocation::of_grant(grant)
     }
 
     fn held(owner: &'static str, holds: i64) -> Held<'static> {
@@ -137,40 +144,40 @@ mod tests {
 
     #[test]
     fn a_grant_is_taken_back_only_as_it_was_granted() {
-        let take_back = undelivered("a");
-        assert!(take_back.is_of(&held("a", 1)));
-        assert!(!take_back.is_of(&held("a", 2)));
-        assert!(!take_back.is_of(&held("b", 1)));
-        assert!(!take_back.is_of(&Held { kind: Kind::Mutex, ..held("a", 1) }));
+        let revocation = undelivered("a");
+        assert!(revocation.is_of(&held("a", 1)));
+        assert!(!revocation.is_of(&held("a", 2)));
+        assert!(!revocation.is_of(&held("b", 1)));
+        assert!(!revocation.is_of(&Held { kind: Kind::Mutex, ..held("a", 1) }));
     }
 
     #[test]
     fn there_is_one_a_lock_and_the_latest_holder_counts() {
-        let mut take_backs = TakeBacks::new();
-        take_backs.add(undelivered("a"));
-        take_backs.add(undelivered("b"));
-        let id = take_backs.of(0, b"k").unwrap();
-        assert_eq!(&*take_backs.get(id).unwrap().owner, b"b");
-        assert!(take_backs.remove(id).is_some());
-        assert!(take_backs.is_empty() && take_backs.next_due().is_none());
+        let mut revocations = Revocations::new();
+        revocations.add(undelivered("a"));
+        revocations.add(undelivered("b"));
+        let id = revocations.of(0, b"k").unwrap();
+        assert_eq!(&*revocations.get(id).unwrap().owner, b"b");
+        assert!(revocations.remove(id).is_some());
+        assert!(revocations.is_empty() && revocations.next_due().is_none());
     }
 
     #[test]
     fn a_grant_and_a_session_that_went_together_are_one() {
-        let mut take_backs = TakeBacks::new();
-        take_backs.add(undelivered("a"));
-        take_backs.add(TakeBack { grant: None, all_holds: true, ..undelivered("a") });
-        let both = take_backs.of(0, b"k").and_then(|id| take_backs.get(id)).unwrap();
+        let mut revocations = Revocations::new();
+        revocations.add(undelivered("a"));
+        revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
+        let both = revocations.of(0, b"k").and_then(|id| revocations.get(id)).unwrap();
         assert!(both.grant.is_some() && both.is_of(&held("a", 3)));
     }
 
     #[test]
     fn one_that_is_put_off_comes_again() {
-        let mut take_backs = TakeBacks::new();
-        take_backs.add(undelivered("a"));
-        let id = take_backs.next(0).unwrap();
-        take_backs.put_off(id, 20);
-        assert_eq!(take_backs.next(19), None);
-        assert_eq!(take_backs.next(20), Some(id));
+        let mut revocations = Revocations::new();
+        revocations.add(undelivered("a"));
+        let id = revocations.next(0).unwrap();
+        revocations.put_off(id, 20);
+        assert_eq!(revocations.next(19), None);
+        assert_eq!(revocations.next(20), Some(id));
     }
 }

@@ -10,7 +10,7 @@ macro_rules! api {
     ($function:ident($($argument:expr),* $(,)?)) => {
         match ::redis_module::raw::$function {
             Some(function) => function($($argument),*),
-            None => $crate::host::api::absent(stringify!($function)),
+            None => $crate::server::api::absent(stringify!($function)),
         }
     };
 }
@@ -52,6 +52,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetAbsExpire,
         RedisModule_GetBlockedClientPrivateData,
         RedisModule_GetClientId,
+        RedisModule_GetClientInfoById,
         RedisModule_GetCommand,
         RedisModule_GetContextFlags,
         RedisModule_GetDetachedThreadSafeContext,

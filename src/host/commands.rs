@@ -1,0 +1,65 @@
+//! The table of commands, in the server's terms.
+
+use super::execute::Execute;
+use super::fence::Draw;
+use super::inspect::Inspect;
+use super::state::Locks;
+use crate::command::table::{self, ACL_CATEGORY, COMMANDS, Code, SINCE};
+use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
+use crate::server::{self, CommandHandler, handler};
+
+/// All commands.
+pub fn commands() -> Vec<server::Command> {
+    COMMANDS.iter().map(command).collect()
+}
+
+fn code(code: Code) -> CommandHandler {
+    match code {
+        Code::Acquire => handler::<Locks, Execute<Acquire>>(),
+        Code::Reenter => handler::<Locks, Execute<Reenter>>(),
+        Code::Release => handler::<Locks, Execute<Release>>(),
+        Code::Extend => handler::<Locks, Execute<Extend>>(),
+        Code::Fence => handler::<Locks, Draw>(),
+        Code::Info => handler::<Locks, Inspect<Info>>(),
+        Code::Waiters => handler::<Locks, Inspect<Waiters>>(),
+    }
+}
+
+fn command(command: &'static table::Command) -> server::Command {
+    let table::Command { name, arity, flags, acl_categories, summary, complexity, .. } = *command;
+    server::Command {
+        name,
+        handler: code(command.code),
+        arity,
+        flags,
+        acl_categories,
+        own_category: ACL_CATEGORY,
+        keys: keys(&command.keys),
+        since: SINCE,
+        summary,
+        complexity,
+        arguments: command.arguments.iter().map(argument).collect(),
+    }
+}
+
+fn keys(keys: &table::Keys) -> server::Keys {
+    let table::Keys { first, last, step, access } = *keys;
+    let access = match access {
+        table::Access::Read => server::Access::Read,
+        table::Access::Update => server::Access::Update,
+        table::Access::Delete => server::Access::Delete,
+    };
+    server::Keys { first, last, step, access }
+}
+
+fn argument(argument: &'static table::Argument) -> server::Argument {
+    let table::Argument { name, token, optional, .. } = *argument;
+    let shape = match argument.shape {
+        table::Shape::Key => server::Shape::Key,
+        table::Shape::Text => server::Shape::Text,
+        table::Shape::Integer => server::Shape::Integer,
+        table::Shape::Word => server::Shape::Word,
+        table::Shape::OneOf(choices) => server::Shape::OneOf(choices.iter().map(self::argument).collect()),
+    };
+    server::Argument { name, token, shape, optional }
+}

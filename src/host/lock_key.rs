@@ -1,0 +1,61 @@
+//! A key read as a lock.
+
+use std::borrow::Cow;
+
+use super::state::Key;
+use crate::core::{Error, Held, Kind, LeaseEnd, Lock, UnixMs, parse_integer};
+use crate::server::{StringRef, ValueType};
+
+/// Returns what the key says about its lock. It borrows from the value, so it ends before the next write.
+///
+/// # Errors
+/// [`Error::WrongType`] if the value is no lock.
+pub fn read<'k>(key: &'k Key<'_, '_>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
+    read_for(key, None)
+}
+
+/// The same, when the holder is likely to be `caller`.
+#[inline(always)]
+pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
+    let (kind, owner, holds) = match key.value_type() {
+        ValueType::Empty => return Ok(Lock::Free),
+        ValueType::String => (Kind::Mutex, Cow::Borrowed(key.string()), 1),
+        ValueType::Hash => {
+            let (owner, holds) = reentrant(key, caller).ok_or(Error::WrongType)?;
+            (Kind::Reentrant, owner, holds)
+        }
+        ValueType::Other => return Err(Error::WrongType),
+    };
+    Ok(Lock::Held(Held { kind, owner, holds, lease_end: Expiry(key) }))
+}
+
+/// The owner and the holds of a Hash with one field whose value is a number of holds.
+fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
+    let read = |field: &[u8], value: &[u8]| {
+        let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
+        let is_likely = likely.map(StringRef::bytes).filter(|likely| *likely == field);
+        Some((is_likely.map_or_else(|| Cow::Owned(field.to_vec()), Cow::Borrowed), holds))
+    };
+    key.only_field(likely, read).flatten()
+}
+
+/// Returns the integer that a String is, `None` for an empty key.
+///
+/// # Errors
+/// [`Error::NotAnInteger`], or [`Error::WrongType`] if the key is no String.
+pub fn integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
+    match key.value_type() {
+        ValueType::Empty => Ok(None),
+        ValueType::String => parse_integer(key.string()).map(Some).ok_or(Error::NotAnInteger),
+        ValueType::Hash | ValueType::Other => Err(Error::WrongType),
+    }
+}
+
+/// When a key expires that holds a lock, asked when it is needed.
+struct Expiry<'k, 's, 'c>(&'k Key<'s, 'c>);
+
+impl LeaseEnd for Expiry<'_, '_, '_> {
+    fn get(&self) -> Option<UnixMs> {
+        self.0.expiry_of_value()
+    }
+}

@@ -1,0 +1,171 @@
+//! What the server does to the module, and what that means for locks.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use super::alarm;
+use super::clients::Stage;
+use super::commands;
+use super::grants;
+use super::info;
+use super::pump;
+use super::settings::SETTINGS;
+use super::state::{self, Context, Locks, STATE, State};
+use crate::core::{Cause, ClientId, SessionId, Sessions, UnixMs};
+use crate::server::{self, BlockedClient, Command, EventName, MainThread, Module, Setting, StringRef, Ticket};
+
+impl Module for Locks {
+    const NAME: &'static CStr = c"lock";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    // SET, HSET, PEXPIREAT and DEL are what replicas and the AOF are told; with the others the server is asked.
+    const NEEDED_COMMANDS: &'static [&'static CStr] =
+        &[c"SET", c"HSET", c"PEXPIREAT", c"DEL", c"EXISTS", c"SETRANGE", c"HDEL"];
+    const SETTINGS: &'static [&'static Setting] = SETTINGS;
+
+    type State = State;
+
+    #[inline(always)]
+    fn state() -> &'static MainThread<State> {
+        &STATE
+    }
+
+    fn new_state() -> State {
+        State::new()
+    }
+
+    fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
+        state.blocked.get_mut(grants::id_of_ticket(ticket))?.blocked.as_mut()
+    }
+
+    fn commands() -> Vec<Command> {
+        commands::commands()
+    }
+
+    fn info(state: &mut State) -> Vec<(String, u64)> {
+        info::fields(state)
+    }
+
+    /// Locks have an expiry, so every eviction policy but one may take a lock from its holder.
+    fn loaded(ctx: &mut Context<'_>) {
+        let policy = ctx.server_info(c"memory", c"maxmemory_policy");
+        if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
+            let line =
+                format!("maxmemory-policy is {policy}: the server may evict a lock that is held; use noeviction");
+            ctx.warn(&line);
+        }
+    }
+
+    fn may_unload(state: &mut State) -> Result<(), &'static str> {
+        if state.has_owners() { Err("locks belong to connections (lock_sessions in INFO lock)") } else { Ok(()) }
+    }
+
+    fn timer(ctx: &mut Context<'_>) {
+        pump::run(ctx);
+    }
+
+    fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
+        // The common case first: nothing to do with us.
+        if state::with(|state| state.is_idle()) {
+            return;
+        }
+        let (db, key) = (ctx.db(), key.bytes());
+        let (queue, session) = state::with(|state| (state.waiting.queue_of(db, key), state.sessions.of(db, key)));
+        if queue.is_none() && session.is_none() {
+            return; // As most keys, it is no lock that we know.
+        }
+        let (event, now) = (event.bytes(), server::now_ms());
+        state::with(|state| {
+            if let Some(session) = session {
+                tell_session(&mut state.sessions, session, event, now);
+            }
+            if let Some(queue) = queue {
+                state.waiting.review_soon(queue, cause_of(event));
+            }
+        });
+        alarm::set();
+    }
+
+    /// Those who wait, and sessions, stay with the number of their database.
+    fn keyspace_changed() {
+        look_at_all();
+    }
+
+    fn role_changed() {
+        state::with(State::retire);
+        look_at_all();
+    }
+
+    fn client_closed(client: ClientId) {
+        state::with(|state| state.sessions.connection_closed(client));
+        alarm::set();
+    }
+
+    fn answer(ctx: &mut Context<'_>, ticket: Ticket) {
+        let id = grants::id_of_ticket(ticket);
+        grants::leave(id);
+        let stage = state::with(|state| state.blocked.get(id).map(|entry| entry.stage()));
+        match stage {
+            // A lock that was waited for is granted with its first hold.
+            Some(Stage::Granted(_)) => ctx.reply_integer(1),
+            _ => ctx.reply_nil(),
+        }
+    }
+
+    fn left(_ctx: &Context<'_>, ticket: Ticket, told: bool) {
+        let id = grants::id_of_ticket(ticket);
+        grants::leave(id);
+        grants::let_go(id, told);
+        alarm::set();
+    }
+
+    fn freed(_ctx: &Context<'_>, ticket: Ticket, told: bool) {
+        let id = grants::id_of_ticket(ticket);
+        grants::leave(id);
+        grants::let_go(id, told);
+        let overdue = state::with(|state| {
+            state.blocked.remove(id);
+            !state.revocations.is_empty()
+        });
+        if overdue {
+            alarm::set();
+        }
+    }
+}
+
+/// Any lock may have changed: looks at each, in the timer, as many at a stretch as the pump does.
+fn look_at_all() {
+    state::with(|state| {
+        state.sessions.look_at_all();
+        state.waiting.review_all();
+    });
+    alarm::set();
+}
+
+/// What an event of its key means to a session. A lease that ran out is no loss: it takes the lock back.
+fn tell_session(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
+    let Some(session) = sessions.get(id) else { return };
+    // Valkey also calls it `expired` when a command has set the lease into the past.
+    if event == b"expired" && session.has_lapsed(now) {
+        sessions.lease_ran_out(id);
+    } else if LEASE_CHANGES.contains(&event) {
+        sessions.lease_was_changed(id);
+    } else if event == b"expired" || REPLACEMENTS.contains(&event) {
+        let (db, key) = (session.db, Rc::clone(&session.key));
+        sessions.end(db, &key);
+    }
+}
+
+/// The events by which somebody else's command sets or takes away a lease.
+const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];
+
+/// The events by which a key goes, but for its expiry, or another one comes in its place.
+const REPLACEMENTS: [&[u8]; 8] =
+    [b"del", b"evicted", b"move_from", b"rename_from", b"move_to", b"rename_to", b"copy_to", b"restore"];
+
+fn cause_of(event: &[u8]) -> Cause {
+    match event {
+        b"expired" => Cause::Expiry,
+        b"del" => Cause::Delete,
+        _ => Cause::Other,
+    }
+}

@@ -1,0 +1,56 @@
+//! Takes locks from connections that are gone.
+
+use super::handover;
+use super::lock_key;
+use super::settings;
+use super::state::{self, Context, Key};
+use super::tracked::Tracked;
+use crate::core::{Cause, Kind, Lock, Revocation, RevocationId, UnixMs};
+use crate::server::{Mode, OwnedString, Probe, Slot};
+
+/// When to try again what the server does not allow now, in milliseconds.
+pub const RETRY_MS: i64 = 20;
+
+/// Takes a lock back of the module's own accord, or puts it off while the server does not allow it.
+pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
+    let Some(revocation) = state::with(|state| state.revocations.get(id).cloned()) else { return };
+    ctx.select_db(revocation.db);
+    let name = OwnedString::new(&revocation.key);
+    if !is_theirs(&revocation, &ctx.open(name.as_ref(), Mode::Read)) {
+        return state::with(|state| _ = state.revocations.remove(id));
+    }
+    let slot = ctx.slot_of(name.as_ref());
+    if slot == Slot::Elsewhere {
+        // Whatever the key holds when the slot comes back is another grant's.
+        return state::with(|state| _ = state.revocations.remove(id));
+    }
+    if slot != Slot::Ours || !ctx.write_is_welcome(name.as_ref(), probe_of(revocation.kind)) {
+        return state::with(|state| state.revocations.put_off(id, now.saturating_add(RETRY_MS)));
+    }
+    carry_out_on(&mut ctx.open(name.as_ref(), Mode::Write), id, now);
+}
+
+/// Takes back the lock of this key, which may be written now.
+pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
+    let Some(revocation) = state::with(|state| state.revocations.remove(id)) else { return };
+    if !is_theirs(&revocation, key) {
+        return;
+    }
+    if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
+        state::with(|state| state.waiting.restore(grant, until));
+    }
+    let tracked = Tracked::of(key);
+    handover::release(key, tracked, Cause::Disconnect, now);
+}
+
+/// The write that changes nothing in a lock of this kind.
+pub fn probe_of(kind: Kind) -> Probe {
+    match kind {
+        Kind::Mutex => Probe::String,
+        Kind::Reentrant => Probe::Hash,
+    }
+}
+
+fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>) -> bool {
+    lock_key::read(key).is_ok_and(|lock| matches!(lock, Lock::Held(held) if revocation.is_of(&held)))
+}

@@ -1,0 +1,42 @@
+//! What is overdue for a lock is seen to before a request for it is heard.
+
+use super::handover;
+use super::lock_key;
+use super::revocation;
+use super::state::{self, Key};
+use super::tracked::Tracked;
+use crate::core::{Lock, SessionId, UnixMs};
+
+/// Sees to what is overdue for a lock: a holder that is gone loses it, and a lock that has come free goes to whom it is due.
+/// Nobody overtakes, and nobody is told that he holds what is about to be taken back. Returns what is tracked of the
+/// lock then.
+#[inline(always)]
+pub fn settle(key: &mut Key<'_, '_>, now: UnixMs) -> Option<Tracked> {
+    let tracked = Tracked::of(key)?;
+    settle_tracked(key, tracked, now)
+}
+
+fn settle_tracked(key: &mut Key<'_, '_>, mut tracked: Tracked, now: UnixMs) -> Option<Tracked> {
+    if let Some(revocation) = tracked.revocation {
+        revocation::carry_out_on(key, revocation, now);
+        tracked = Tracked::of(key)?;
+    }
+    if key.is_empty() {
+        handover::give(key, tracked, now);
+        return Tracked::of(key);
+    }
+    if tracked.session.is_some_and(|session| !is_of_session(key, session)) {
+        handover::end_session(key);
+        return Tracked::of(key);
+    }
+    Some(tracked)
+}
+
+/// Whether the key, which is not empty, still holds the lock of this session. Somebody may have written over it.
+fn is_of_session(key: &Key<'_, '_>, id: SessionId) -> bool {
+    let lock = lock_key::read(key);
+    state::with(|state| {
+        let session = state.sessions.get(id);
+        session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(held)) if session.is_of(held)))
+    })
+}

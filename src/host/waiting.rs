@@ -1,0 +1,48 @@
+//! How a client begins to wait in line.
+
+use super::clients::{Stage, connection_of};
+use super::grants::ticket_of;
+use super::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
+use super::state::{self, Key, Locks, State};
+use crate::command::Wait;
+use crate::core::{Claim, Error, Join, UnixMs, count};
+use crate::server;
+
+/// Lets the client of this command wait in line for a lock. `true`: it waits, and the caller answers nothing. `false`:
+/// the server does not block this client.
+pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<bool, Error> {
+    server::listen::<Locks>();
+    let (client, db, name) = (key.ctx().client_id(), key.ctx().db(), key.name().bytes());
+    let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
+    let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };
+    let session = wait.lease.filter(|_| wait.session);
+    let limit = settings::limit(&MAX_WAITERS);
+    let (id, joined) = state::with(|State { waiting, blocked, .. }| {
+        let id = blocked.insert(client, session)?;
+        let join = Join { db, key: name, claim, connection: connection_of(id), now, deadline };
+        let joined = waiting.join(join, limit);
+        if joined.is_none() {
+            blocked.remove(id);
+        }
+        Some((id, joined?))
+    })
+    .ok_or(Error::QueueFull)?;
+
+    let client = key.block(ticket_of(id));
+    Ok(state::with(|State { waiting, blocked, stats, .. }| {
+        if client.is_none() {
+            // A place that its claim had already is kept.
+            waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.again));
+            blocked.remove(id);
+            return false;
+        }
+        if let Some(entry) = blocked.get_mut(id) {
+            entry.blocked = client;
+        }
+        blocked.set_stage(id, Stage::Waiting(joined.request));
+        if joined.again {
+            count(&mut stats.resent);
+        }
+        true
+    }))
+}

@@ -1,0 +1,152 @@
+//! Clients that the server has blocked for a module.
+//!
+//! They are blocked **on keys**, without a time-out of the server's: only that form answers a client whose time is up
+//! in the very loop round in which it is unblocked (Redis 7.0 and 7.2 lose the reply or crash otherwise), knows its
+//! private data in every callback, and is told -MOVED by the server itself. The key is never signalled by the module; a
+//! client is answered by [`unblock`], whereupon the server asks [`Module::answer`] for the reply.
+//!
+//! When that answer is made depends on the server:
+//!
+//! - Redis 7.0 and 7.2 ask inside `unblock`, and the answer is in the client's buffer at once.
+//! - Redis 7.4 and later ask at the end of the loop round. A client that goes before that was not told.
+//! - Valkey asks inside `unblock` as well, but the answer goes to a stand-in and is handed on at the end of the loop round,
+//!   right after the module is told to free the client. One that is gone by then was not told.
+//!
+//! Whoever is above this layer only hears whether the client may have been told.
+
+use std::ffi::{c_int, c_void};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{mem, ptr};
+
+use redis_module::raw;
+
+use super::context::Context;
+use super::guard::guard;
+use super::key::Key;
+use super::module::Module;
+use super::ticket::{BlockedClient, Ticket};
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+
+/// The server gives an answer to a blocked client by way of a stand-in.
+static STAND_IN: AtomicBool = AtomicBool::new(false);
+
+impl<M: Module> Key<'_, '_, M> {
+    /// Blocks the client whose command this is, until [`unblock`]. `None` if the server does not block this client, as Valkey
+    /// 9.1 one that has subscribed to a channel. The command must not reply then.
+    pub fn block(&mut self, ticket: Ticket) -> Option<BlockedClient> {
+        let mut keys = [self.name().raw()];
+        let (on_signal, on_unblocked) = (Some(on_signal as _), Some(on_unblocked::<M> as _));
+        // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context; the
+        // private data is a number. The callbacks have the signatures the API asks for.
+        let handle = unsafe {
+            let handle = api!(RedisModule_BlockClientOnKeys(
+                self.ctx_mut().raw(),
+                on_signal,
+                on_unblocked,
+                Some(on_freed::<M>),
+                0,
+                keys.as_mut_ptr(),
+                1,
+                to_private_data(ticket),
+            ));
+            if !handle.is_null() {
+                api!(RedisModule_SetDisconnectCallback(handle, Some(on_gone::<M>)));
+            }
+            handle
+        };
+        (!handle.is_null()).then_some(BlockedClient { handle, answered: false })
+    }
+}
+
+/// Lets a blocked client go on: the server asks [`Module::answer`] for the reply, perhaps inside this call. Nothing happens
+/// if it was unblocked or freed before.
+pub fn unblock<M: Module>(ticket: Ticket) {
+    let handle = with_client::<M, _>(ticket, |client| client.handle).unwrap_or(ptr::null_mut());
+    if !handle.is_null() {
+        // SAFETY: the server has not freed the blocked client, or `on_freed` would have taken the handle away; the server
+        // ignores a second call.
+        unsafe { api!(RedisModule_UnblockClient(handle, ptr::null_mut())) };
+    }
+}
+
+/// Says of which kind the server is, when the module is loaded.
+pub(super) fn answers_by_stand_in(stand_in: bool) {
+    STAND_IN.store(stand_in, Ordering::Relaxed);
+}
+
+fn with_client<M: Module, R>(ticket: Ticket, body: impl FnOnce(&mut BlockedClient) -> R) -> Option<R> {
+    M::state().with(|state| M::blocked_client(state, ticket).map(body))
+}
+
+/// The key was signalled by somebody else's write; clients are not served that way.
+unsafe extern "C" fn on_signal(
+    _ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    ERR
+}
+
+/// The client was unblocked, by the module or by CLIENT UNBLOCK: answer it. Some servers call this inside `unblock`.
+unsafe extern "C" fn on_unblocked<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    guard("unblock", ERR, || {
+        // SAFETY: the server's own context for this callback.
+        let mut ctx = unsafe { Context::new(ctx) };
+        let ticket = private_data(&ctx);
+        // Redis 7.0 and 7.2 ask once more when CLIENT UNBLOCK follows in the same loop round.
+        let again = with_client::<M, _>(ticket, |client| mem::replace(&mut client.answered, true));
+        if again != Some(true) {
+            M::answer(&mut ctx, ticket);
+        }
+        OK
+    })
+}
+
+/// The client left without a call of `on_unblocked`: it is gone, or the server has answered it itself.
+unsafe extern "C" fn on_gone<M: Module>(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::RedisModuleBlockedClient) {
+    guard("disconnect", (), || {
+        // SAFETY: the server's own context for this callback.
+        let ctx = unsafe { Context::new(ctx) };
+        let ticket = private_data(&ctx);
+        let told = with_client::<M, _>(ticket, |client| client.answered).unwrap_or(false);
+        M::left(&ctx, ticket, told);
+    });
+}
+
+/// The server lets the client go. That it is gone says something only where the answer was given to a stand-in: elsewhere
+/// it may have been sent.
+unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
+    guard("free", (), || {
+        // SAFETY: the server's own context for this callback.
+        let is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
+        let kept_back = is_gone && STAND_IN.load(Ordering::Relaxed);
+        let ticket = from_private_data(private);
+        let answered = with_client::<M, _>(ticket, |client| {
+            client.handle = ptr::null_mut();
+            client.answered
+        });
+        // SAFETY: as above.
+        M::freed(&unsafe { Context::new(ctx) }, ticket, answered.unwrap_or(false) && !kept_back);
+    });
+}
+
+fn private_data<M>(ctx: &Context<'_, M>) -> Ticket {
+    // SAFETY: only called in callbacks of a blocked client, where the context knows its private data.
+    from_private_data(unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx.raw())) })
+}
+
+/// The ticket as the pointer-sized number that the server keeps. Never null, which the server would not free.
+fn to_private_data(ticket: Ticket) -> *mut c_void {
+    ptr::without_provenance_mut(ticket.0.get() as usize)
+}
+
+fn from_private_data(private: *mut c_void) -> Ticket {
+    Ticket(NonZeroU64::new(private.addr() as u64).unwrap_or(NonZeroU64::MIN))
+}

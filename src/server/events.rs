@@ -1,0 +1,136 @@
+//! What happens to keys, databases, connections and the server behind a module's back.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw;
+
+use super::context::Context;
+use super::event::EventName;
+use super::guard::guard;
+use super::listeners;
+use super::module::Module;
+use super::string::StringRef;
+use super::timer;
+
+/// The classes of key events that a module hears: those by which a key goes, or its expiry moves. The other classes bring new
+/// values.
+const CLASSES: c_int =
+    raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+
+/// The module hears events.
+static LISTENS: AtomicBool = AtomicBool::new(false);
+
+/// Begins to listen to other modules' coming and going. `false`: the server does not let the module.
+pub(super) fn subscribe<M: Module>(ctx: &Context<'_, M>) -> bool {
+    LISTENS.store(false, Ordering::Relaxed);
+    subscribe_to(ctx.raw(), raw::REDISMODULE_EVENT_MODULE_CHANGE, listeners::on_module_change::<M>)
+}
+
+/// Begins to hear of everything else, if the module does not yet. From then on each subscription costs the server something
+/// in each round of its loop, and each event of any key a call. Most servers end that of keys only when the module is
+/// unloaded.
+pub fn listen<M: Module>() {
+    if LISTENS.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let Some(ctx) = timer::own_context() else { return };
+    let events: [(u64, ServerEventHandler); 5] = [
+        (raw::REDISMODULE_EVENT_FLUSHDB, on_flush::<M>),
+        (raw::REDISMODULE_EVENT_SWAPDB, on_swap::<M>),
+        (raw::REDISMODULE_EVENT_LOADING, on_loading::<M>),
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change::<M>),
+        (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change::<M>),
+    ];
+    // Every server that has the API knows these events.
+    events.into_iter().for_each(|(event, handler)| _ = subscribe_to(ctx, event, handler));
+    // SAFETY: the context is the module's own, the callback static and of the signature the API asks for.
+    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, CLASSES, Some(on_key_event::<M>))) };
+}
+
+type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
+fn subscribe_to(ctx: *mut raw::RedisModuleCtx, id: u64, handler: ServerEventHandler) -> bool {
+    let event = raw::RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is the server's or the module's own, the callback static and of the signature the API asks for.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event, Some(handler))) == raw::REDISMODULE_OK as c_int }
+}
+
+unsafe extern "C" fn on_key_event<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _class: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    let ok = raw::REDISMODULE_OK as c_int;
+    guard("key event", ok, || {
+        if !listeners::take_own_event(key) {
+            // SAFETY: context, name and key are the server's, valid for this callback.
+            let (ctx, event, key) = unsafe { (Context::new(ctx), EventName::new(event), StringRef::new(key)) };
+            M::key_event(&ctx, event, key);
+        }
+        ok
+    })
+}
+
+/// A database was emptied, or all of them. Keys that go this way have no events of their own.
+unsafe extern "C" fn on_flush<M: Module>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    step: u64,
+    _data: *mut c_void,
+) {
+    guard("flush", (), || {
+        if step == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+            M::keyspace_changed();
+        }
+    });
+}
+
+/// Two databases changed places.
+unsafe extern "C" fn on_swap<M: Module>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _step: u64,
+    _data: *mut c_void,
+) {
+    guard("swap", (), M::keyspace_changed);
+}
+
+/// The keyspace was loaded anew.
+unsafe extern "C" fn on_loading<M: Module>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    step: u64,
+    _data: *mut c_void,
+) {
+    guard("loading", (), || {
+        if [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED].contains(&step) {
+            M::keyspace_changed();
+        }
+    });
+}
+
+unsafe extern "C" fn on_role_change<M: Module>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _role: u64,
+    _data: *mut c_void,
+) {
+    guard("role change", (), M::role_changed);
+}
+
+unsafe extern "C" fn on_client_change<M: Module>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    change: u64,
+    data: *mut c_void,
+) {
+    guard("client change", (), || {
+        if change == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+            // SAFETY: with this event comes this structure, valid for this callback.
+            let client = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };
+            M::client_closed(client.id as super::ClientId);
+        }
+    });
+}

@@ -1,0 +1,162 @@
+//! Loading and unloading.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::io;
+
+use redis_module::raw;
+
+use super::api;
+use super::context::Context;
+use super::guard::guard;
+use super::module::Module;
+use super::{blocked, commands, events, info, listeners, replication, settings, timer};
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+
+/// A version as the server shows it: two decimal digits each for major, minor and patch.
+#[allow(clippy::arithmetic_side_effects, reason = "computed by the compiler, to which an overflow is an error")]
+const fn version(text: &[u8]) -> c_int {
+    let (mut sum, mut part, mut rest) = (0, 0, text);
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
+        match *byte {
+            b'.' => (sum, part) = ((sum + part) * 100, 0),
+            digit => part = part * 10 + (digit - b'0') as c_int,
+        }
+    }
+    sum + part
+}
+
+/// A promise to Valkey 9, in whose header it is `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION`: the module keeps
+/// working while a slot moves as a whole. Without it Valkey refuses to move slots at all.
+const VALKEY_HANDLES_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// Loads module `M`, as the server asks by `RedisModule_OnLoad`.
+///
+/// # Safety
+/// Called with the arguments of that function, by the server.
+pub unsafe fn load<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let (name, number): (*const c_char, c_int) = (M::NAME.as_ptr(), const { version(M::VERSION.as_bytes()) });
+    // SAFETY: the server's own context; the name is static. This must come first: it loads the API, allocator included.
+    if unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } != OK {
+        return ERR;
+    }
+    guard("load", ERR, || {
+        // SAFETY: the server's own context for this callback.
+        let mut ctx = unsafe { Context::<M>::new(ctx) };
+        match load_parts(&mut ctx, argc) {
+            Ok(()) => OK,
+            Err(reason) => {
+                ctx.warn(&format!("module {} is not loaded: {reason}", M::NAME.to_string_lossy()));
+                ERR
+            }
+        }
+    })
+}
+
+/// Unloads module `M`, as the server asks by `RedisModule_OnUnload`. It does not ask while clients are blocked or a server
+/// timer runs.
+///
+/// # Safety
+/// Called with the argument of that function, by the server.
+pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
+    guard("unload", ERR, || {
+        if let Err(reason) = M::state().with(M::may_unload) {
+            api::warn(ctx, &format!("module {} is not unloaded: {reason}", M::NAME.to_string_lossy()));
+            return ERR;
+        }
+        timer::uninstall();
+        replication::forget();
+        M::state().replace(M::new_state());
+        OK
+    })
+}
+
+fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), String> {
+    if let Some(function) = api::missing() {
+        return Err(format!("it needs Redis 7.0 or later, or Valkey; this server has no {function}"));
+    }
+    if argc > 0 {
+        let name = M::NAME.to_string_lossy();
+        return Err(format!("it takes no arguments; set {name}.* in the configuration file or by CONFIG SET"));
+    }
+    M::state().replace(M::new_state());
+    find_commands(ctx)?;
+    set_options(ctx);
+    listeners::look_for_modules(ctx);
+    let step = |done: bool, what: &str| if done { Ok(()) } else { Err(format!("the server refused {what}")) };
+    step(settings::register(ctx), "its settings; is a value out of range?")?;
+    step(commands::register(ctx), "its commands")?;
+    step(info::register(ctx), "its part of INFO")?;
+    timer::install(ctx).map_err(|error| format!("no timer: {error}"))?;
+    // Last, because the server does not end a subscription when loading fails.
+    step(events::subscribe(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
+    M::loaded(ctx);
+    Ok(())
+}
+
+/// A command that is called by its name only is not found under another one, and the server says nothing of it.
+fn find_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
+    let is_absent = |name: &&&CStr| {
+        // SAFETY: a context while loading; the format takes nothing. Each of them wants arguments, so none is run.
+        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), name.as_ptr(), c"".as_ptr())) };
+        reply.is_null() && io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
+    };
+    match M::NEEDED_COMMANDS.iter().find(is_absent) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "it needs the command {} under its own name, and rename-command has changed that",
+            name.to_string_lossy()
+        )),
+    }
+}
+
+fn set_options<M>(ctx: &mut Context<'_, M>) {
+    let mut options =
+        raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    let is_valkey = ctx.server_info(c"server", c"server_name").is_some_and(|name| name == "valkey");
+    // The same bit may come to mean something else to Redis.
+    if is_valkey {
+        options |= VALKEY_HANDLES_SLOT_MIGRATION;
+    }
+    blocked::answers_by_stand_in(is_valkey);
+    // SAFETY: called while loading.
+    unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
+}
+
+/// Defines the two functions by which a server loads and unloads the module of this crate.
+#[macro_export]
+macro_rules! entry_points {
+    ($module:ty) => {
+        /// The server's entry when it loads the module.
+        ///
+        /// # Safety
+        /// Called by the server, with its own context and arguments.
+        #[allow(unsafe_code, reason = "the server finds it by its name")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnLoad(
+            ctx: *mut $crate::server::RawContext,
+            argv: *mut *mut $crate::server::RawString,
+            argc: ::std::ffi::c_int,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: by the contract of this function.
+            unsafe { $crate::server::load::<$module>(ctx, argv, argc) }
+        }
+
+        /// The server's entry when it unloads the module.
+        ///
+        /// # Safety
+        /// Called by the server, with its own context.
+        #[allow(unsafe_code, reason = "the server finds it by its name")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut $crate::server::RawContext) -> ::std::ffi::c_int {
+            // SAFETY: by the contract of this function.
+            unsafe { $crate::server::unload::<$module>(ctx) }
+        }
+    };
+}

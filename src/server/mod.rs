@@ -1,0 +1,67 @@
+//! The module API of Redis and Valkey, made safe: commands, keys, strings, replies, replication, blocked clients, a timer,
+//! events, settings and INFO. All unsafe code of the module is here, and nothing here knows what a lock is.
+//!
+//! The server calls a module on its main thread only, and a call into the server may come back through another callback
+//! before it returns. So a module's state is lent to closures ([`MainThread::with`]) that call nothing of this layer that
+//! can come back, and that is everything that takes `&mut`: a [`Context`] is not `Copy`, a [`Key`] borrows it, and what was
+//! read from a key cannot outlive the next write to it.
+//!
+//! What a server can do to a module is the trait [`Module`]. How servers differ is said and dealt with here, and hidden from
+//! the layer above: when the answer of a blocked client is made ([`blocked`](BlockedClient)), which functions there are
+//! (`api`), what a module may write of its own accord ([`Slot`]).
+
+#![allow(unsafe_code)]
+
+#[macro_use]
+mod api;
+mod allocator;
+mod blocked;
+mod clock;
+mod command;
+mod commands;
+mod context;
+mod event;
+mod events;
+mod guard;
+mod handler;
+mod info;
+mod key;
+mod listeners;
+mod loading;
+mod main_thread;
+mod module;
+mod permission;
+mod replication;
+mod reply;
+mod setting;
+mod settings;
+mod string;
+mod ticket;
+mod timer;
+
+pub use blocked::unblock;
+pub use clock::{now_ms, now_us, steady_ms};
+pub use command::{Access, Argument, Command, Keys, Shape};
+pub use commands::{RunCommand, handler};
+pub use context::{Context, ContextFlags};
+pub use event::{Event, EventName};
+pub use events::listen;
+pub use handler::CommandHandler;
+pub use key::{Key, Mode, ValueType};
+pub use loading::{load, unload};
+pub use main_thread::MainThread;
+pub use module::Module;
+pub use permission::{Probe, Slot};
+pub use setting::Setting;
+pub use string::{Arguments, OwnedString, StringRef};
+pub use ticket::{BlockedClient, Ticket};
+pub use timer::{fire, fire_at};
+
+pub use crate::{entry_points, module_state};
+pub use redis_module::raw::{RedisModuleCtx as RawContext, RedisModuleString as RawString};
+
+/// A point on the server's wall clock, in milliseconds since the Unix epoch.
+pub type UnixMs = i64;
+
+/// The server's number for a connection, as in `CLIENT ID`.
+pub type ClientId = i64;

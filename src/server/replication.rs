@@ -1,0 +1,68 @@
+//! What replicas and the AOF are told: plain commands with absolute times, so that a server without the module can replay
+//! them.
+
+// In a format, "s" stands for a string of the server, "b" for bytes and their number. The server makes a string of
+// everything but "s", and two of an integer: digits as bytes and a word kept as a string cost it least.
+
+use redis_module::raw;
+
+use super::key::Key;
+use super::main_thread::MainThread;
+use super::string::{OwnedString, StringRef};
+
+/// The word of SET, made when it is first needed and kept.
+static PXAT: MainThread<Option<OwnedString>> = MainThread::new(None);
+
+impl<M> Key<'_, '_, M> {
+    /// `SET key value [PXAT expiry]`, the expiry as digits.
+    #[inline(always)]
+    pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) {
+        let (ctx, name, value, set) = (self.ctx().raw(), self.name().raw(), value.raw(), c"SET".as_ptr());
+        match expiry {
+            Some(digits) => {
+                let (pxat, start, len) = (pxat(), digits.as_ptr(), digits.len());
+                // SAFETY: context and strings are valid while the key is open, and the arguments match the format.
+                unsafe { api!(RedisModule_Replicate(ctx, set, c"sssb".as_ptr(), name, value, pxat, start, len)) };
+            }
+            // SAFETY: likewise.
+            None => unsafe { _ = api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, value)) },
+        }
+    }
+
+    /// `HSET key field value`.
+    pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
+        let (ctx, name, field, value) = (self.ctx().raw(), self.name().raw(), field.raw(), value.raw());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"sss".as_ptr(), name, field, value)) };
+    }
+
+    /// `PEXPIREAT key expiry`, the expiry as digits.
+    pub fn replicate_pexpireat(&mut self, expiry: &[u8]) {
+        let (ctx, name) = (self.ctx().raw(), self.name().raw());
+        let (start, len) = (expiry.as_ptr(), expiry.len());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sb".as_ptr(), name, start, len)) };
+    }
+
+    /// `DEL key`.
+    pub fn replicate_del(&mut self) {
+        let (ctx, name) = (self.ctx().raw(), self.name().raw());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"DEL".as_ptr(), c"s".as_ptr(), name)) };
+    }
+}
+
+fn pxat() -> *mut raw::RedisModuleString {
+    if let Some(word) = PXAT.with(|word| word.as_ref().map(|word| word.as_ref().raw())) {
+        return word;
+    }
+    let word = OwnedString::new(b"PXAT");
+    let raw = word.as_ref().raw();
+    PXAT.with(|kept| *kept = Some(word));
+    raw
+}
+
+/// Gives back what was kept, when the module is unloaded.
+pub(super) fn forget() {
+    PXAT.replace(None);
+}

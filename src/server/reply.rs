@@ -1,0 +1,41 @@
+//! Replies. Each array and map is to be followed by exactly as many elements as it announces.
+
+use std::ffi::CString;
+
+use super::context::Context;
+
+impl<M> Context<'_, M> {
+    pub fn reply_integer(&mut self, value: i64) {
+        // SAFETY: the context is that of a running command or reply callback; elsewhere the server ignores it.
+        unsafe { api!(RedisModule_ReplyWithLongLong(self.raw(), value)) };
+    }
+
+    pub fn reply_nil(&mut self) {
+        // SAFETY: as in `reply_integer`.
+        unsafe { api!(RedisModule_ReplyWithNull(self.raw())) };
+    }
+
+    /// An error; `text` begins with its code. The server counts it under that.
+    pub fn reply_error(&mut self, text: &str) {
+        let text = CString::new(text).unwrap_or_default();
+        // SAFETY: as in `reply_integer`; the server copies the text.
+        unsafe { api!(RedisModule_ReplyWithError(self.raw(), text.as_ptr())) };
+    }
+
+    /// A bulk string.
+    pub fn reply_bytes(&mut self, bytes: &[u8]) {
+        // SAFETY: as in `reply_integer`; the server copies the bytes.
+        unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw(), bytes.as_ptr().cast(), bytes.len())) };
+    }
+
+    pub fn reply_array(&mut self, len: usize) {
+        // SAFETY: as in `reply_integer`.
+        unsafe { api!(RedisModule_ReplyWithArray(self.raw(), len as _)) };
+    }
+
+    /// A map of `len` pairs in RESP3, a flat array in RESP2.
+    pub fn reply_map(&mut self, len: usize) {
+        // SAFETY: as in `reply_integer`.
+        unsafe { api!(RedisModule_ReplyWithMap(self.raw(), len as _)) };
+    }
+}

@@ -1,0 +1,50 @@
+//! Makes settings known to the server.
+
+use std::ffi::{c_char, c_int, c_longlong, c_void};
+use std::ptr;
+
+use redis_module::raw;
+
+use super::context::Context;
+use super::module::Module;
+use super::setting::Setting;
+
+/// Makes the settings known to the server and takes over what its configuration says. `false`: refused.
+pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
+    let known = M::SETTINGS.iter().all(|setting| {
+        // SAFETY: name and setting are static; the callbacks get the setting's address back as their private data.
+        let answer = unsafe {
+            api!(RedisModule_RegisterNumericConfig(
+                ctx.raw(),
+                setting.name.as_ptr(),
+                setting.default,
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                setting.min,
+                setting.max,
+                Some(get),
+                Some(set),
+                None,
+                ptr::from_ref::<Setting>(setting).cast_mut().cast(),
+            ))
+        };
+        answer == raw::REDISMODULE_OK as c_int
+    });
+    // SAFETY: called once, while loading, as the server demands.
+    known && unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
+    // SAFETY: the private data that `register` gave.
+    unsafe { &*setting.cast::<Setting>() }.get()
+}
+
+unsafe extern "C" fn set(
+    _name: *const c_char,
+    value: c_longlong,
+    setting: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the private data that `register` gave.
+    unsafe { &*setting.cast::<Setting>() }.set(value);
+    raw::REDISMODULE_OK as c_int
+}

@@ -1,0 +1,151 @@
+//! The one timer of a module.
+//!
+//! The server's own timers count whole milliseconds from now, and Redis 7.0 may sleep past one for up to 100 ms when a
+//! client that was blocked or buffered has set it. So the time comes from a Linux timer descriptor in the server's event
+//! loop, which is exact and always ends the loop's sleep. Its callback has no context to write in, so it sets a server
+//! timer of zero length, which runs in the same loop round and does the work.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{io, mem, ptr};
+
+use redis_module::raw;
+
+use super::UnixMs;
+use super::clock;
+use super::context::Context;
+use super::guard::guard;
+use super::main_thread::MainThread;
+use super::module::Module;
+
+/// Readable, in the server's words.
+const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
+
+static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_to: None, firing: false });
+
+struct Timer {
+    parts: Option<Parts>,
+    /// When the descriptor becomes readable.
+    set_to: Option<UnixMs>,
+    /// A server timer of zero length is under way, or running.
+    firing: bool,
+}
+
+/// What exists from load to unload.
+struct Parts {
+    descriptor: OwnedFd,
+    /// A context of the module's own, to set a server timer in.
+    ctx: *mut raw::RedisModuleCtx,
+}
+
+/// The module's own context, for calls that need no callback's.
+pub(super) fn own_context() -> Option<*mut raw::RedisModuleCtx> {
+    TIMER.with(|timer| timer.parts.as_ref().map(|parts| parts.ctx))
+}
+
+/// Puts the timer into the server's event loop, when the module is loaded.
+pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
+    // SAFETY: takes numbers only, and the descriptor it makes is nobody else's.
+    let descriptor = unsafe {
+        let fd = libc::timerfd_create(libc::CLOCK_REALTIME, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let (fd, data) = (descriptor.as_raw_fd(), ptr::null_mut());
+    // SAFETY: the callback has the signature the API asks for and gets no data; `uninstall` takes the descriptor out of
+    // the loop before it is closed.
+    let added = unsafe { api!(RedisModule_EventLoopAdd(fd, READABLE, Some(on_readable::<M>), data)) };
+    if added != raw::REDISMODULE_OK as c_int {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the server's own context; the one made from it is freed in `uninstall`.
+    let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
+    TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_to: None, firing: false });
+    Ok(())
+}
+
+/// Takes the timer out of the server's event loop, when the module is unloaded.
+pub(super) fn uninstall() {
+    if let Some(parts) = TIMER.with(|timer| timer.parts.take()) {
+        // SAFETY: put in by `install`; nothing is called after this.
+        unsafe {
+            api!(RedisModule_EventLoopDel(parts.descriptor.as_raw_fd(), READABLE));
+            api!(RedisModule_FreeThreadSafeContext(parts.ctx));
+        }
+    }
+}
+
+/// Sees to it that [`Module::timer`] is called at `time`, or earlier: a timer that is set to an earlier time is left alone,
+/// which is cheaper than to move it each time.
+pub fn fire_at<M: Module>(time: UnixMs) {
+    if time <= clock::now_ms() {
+        return fire::<M>();
+    }
+    TIMER.with(|timer| {
+        if timer.set_to.is_none_or(|set_to| set_to > time) {
+            timer.set_to = Some(time);
+            set_descriptor(timer.parts.as_ref(), time);
+        }
+    });
+}
+
+/// Sees to it that [`Module::timer`] is called in this loop round, or as soon as the loop gets to it.
+pub fn fire<M: Module>() {
+    TIMER.with(|timer| {
+        if timer.set_to.replace(0) != Some(0) {
+            // Ends a sleep that the loop may have decided on already.
+            set_descriptor(timer.parts.as_ref(), 0);
+        }
+    });
+    start_server_timer::<M>();
+}
+
+/// Has `on_timer` run in this loop round, unless it is running or about to: a server timer that is set while one runs would
+/// come a millisecond later.
+fn start_server_timer<M: Module>() {
+    let ctx = TIMER.with(|timer| {
+        if mem::replace(&mut timer.firing, true) { None } else { timer.parts.as_ref().map(|parts| parts.ctx) }
+    });
+    if let Some(ctx) = ctx {
+        // SAFETY: the context is the module's own; the callback has the signature the API asks for and gets no data. The
+        // server does not unload the module while the timer runs.
+        unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
+    }
+}
+
+fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {
+    let Some(parts) = parts else { return };
+    let (seconds, ms) = (time.div_euclid(1000), time.rem_euclid(1000));
+    // All zeroes would switch the timer off.
+    let nanoseconds = ms.saturating_mul(1_000_000).max(1);
+    let at = libc::itimerspec {
+        it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+        it_value: libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds },
+    };
+    // A step of the clock makes the descriptor readable, too, so that what is due by the new time is seen.
+    let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+    // SAFETY: an open descriptor of this kind and a valid time; it fails only for invalid ones.
+    unsafe { libc::timerfd_settime(parts.descriptor.as_raw_fd(), flags, &raw const at, ptr::null_mut()) };
+}
+
+unsafe extern "C" fn on_readable<M: Module>(fd: c_int, _data: *mut c_void, _mask: c_int) {
+    guard("timer descriptor", (), || {
+        let mut expirations = 0u64;
+        // SAFETY: reads eight bytes into eight bytes. Whether it succeeds or tells of a step of the clock, the
+        // descriptor is not readable any more.
+        unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
+        TIMER.with(|timer| timer.set_to = None);
+        // Not the work itself: the server also comes here while a slow script holds up all the rest.
+        start_server_timer::<M>();
+    });
+}
+
+unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    guard("timer", (), || {
+        // SAFETY: the server's own context for this callback.
+        M::timer(&mut unsafe { Context::new(ctx) });
+    });
+    guard("timer", (), || TIMER.with(|timer| timer.firing = false));
+}

@@ -1,0 +1,22 @@
+//! Keyspace events, as keyspace notifications name them.
+
+/// An event that the module causes.
+#[derive(Clone, Copy)]
+pub struct Event(#[expect(dead_code, reason = "nobody listens to the module yet")] &'static str);
+
+impl Event {
+    pub const SET: Self = Self("set");
+    pub const HSET: Self = Self("hset");
+    pub const EXPIRE: Self = Self("expire");
+    pub const DEL: Self = Self("del");
+}
+
+/// The name of an event that the server tells of.
+#[derive(Clone, Copy)]
+pub struct EventName<'c>(pub(super) &'c str);
+
+impl<'c> EventName<'c> {
+    pub fn bytes(self) -> &'c [u8] {
+        self.0.as_bytes()
+    }
+}

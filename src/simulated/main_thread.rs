@@ -1,0 +1,59 @@
+//! What a module remembers, once for each node.
+
+use std::any::Any;
+use std::cell::RefCell;
+
+use super::world;
+
+thread_local! {
+    static STATES: RefCell<Vec<Option<Box<dyn Any>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A cell for a static of a module, with a value for each node.
+pub struct MainThread<T: 'static>(fn() -> T);
+
+/// Defines the static in which a module keeps its state: `module_state!(STATE: State = State::new());`.
+#[macro_export]
+macro_rules! module_state {
+    ($name:ident: $type:ty = $value:expr) => {
+        pub static $name: $crate::server::MainThread<$type> = $crate::server::MainThread::new(|| $value);
+    };
+}
+
+impl<T: 'static> MainThread<T> {
+    pub const fn new(make: fn() -> T) -> Self {
+        Self(make)
+    }
+
+    /// Lends the value of the node that runs to `body`, which must call nothing of the server that can call back.
+    ///
+    /// # Panics
+    /// If the value is lent already.
+    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        let node = world::current();
+        let taken = STATES.with_borrow_mut(|states| {
+            if states.len() <= node {
+                states.resize_with(node.saturating_add(1), || None);
+            }
+            states.get_mut(node).and_then(|state| state.replace(Box::new(Lent)))
+        });
+        let mut state = taken.unwrap_or_else(|| Box::new((self.0)()));
+        let lent = state.downcast_mut().map(body);
+        STATES.with_borrow_mut(|states| states.get_mut(node).map(|place| *place = Some(state)));
+        #[expect(clippy::expect_used, reason = "a module that borrows its state twice is to be found here")]
+        lent.expect("the state is lent once")
+    }
+
+    /// Puts another value in its place.
+    pub fn replace(&self, value: T) {
+        self.with(|old| *old = value);
+    }
+}
+
+/// Stands where a state is while it is lent.
+struct Lent;
+
+/// Forgets the states of all nodes.
+pub(super) fn forget() {
+    STATES.with_borrow_mut(Vec::clear);
+}

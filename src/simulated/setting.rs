@@ -1,0 +1,36 @@
+//! What an operator can set: for all nodes of a thread, so that tests do not disturb each other.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+
+thread_local! {
+    static VALUES: RefCell<BTreeMap<&'static CStr, i64>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// A number that the operator sets.
+pub struct Setting {
+    pub(super) name: &'static CStr,
+    default: i64,
+    pub(super) min: i64,
+    pub(super) max: i64,
+}
+
+impl Setting {
+    pub const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
+        Self { name, default, min, max }
+    }
+
+    pub fn get(&self) -> i64 {
+        VALUES.with_borrow(|values| values.get(self.name).copied().unwrap_or(self.default))
+    }
+
+    pub(super) fn set(&self, value: i64) {
+        VALUES.with_borrow_mut(|values| _ = values.insert(self.name, value));
+    }
+}
+
+/// Has every setting at its default again.
+pub(super) fn forget() {
+    VALUES.with_borrow_mut(BTreeMap::clear);
+}

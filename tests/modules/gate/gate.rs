@@ -1,0 +1,112 @@
+//! A second module on `redis_lock::server`, which shows that the layer knows nothing of locks. A gate is a key: who comes to
+//! a closed one waits until it is gone.
+//!
+//!     GATE.CLOSE key      closes the gate
+//!     GATE.PASS key       waits until it is open, and answers how many have passed since the module was loaded
+
+use std::ffi::CStr;
+use std::num::NonZeroU64;
+
+use redis_lock::server::{
+    self, Access, Arguments, BlockedClient, Command, CommandHandler, Event, EventName, Keys, MainThread, Mode, Module,
+    OwnedString, RunCommand, StringRef, Ticket,
+};
+
+struct Gate;
+type Context<'c> = server::Context<'c, Gate>;
+
+/// Who waits: the gate (empty: it is open), and the client once it is blocked. Tickets count from 1.
+#[derive(Default)]
+struct State {
+    waiting: Vec<(Vec<u8>, Option<BlockedClient>)>,
+    passed: u64,
+}
+
+server::module_state!(STATE: State = State { waiting: Vec::new(), passed: 0 });
+
+struct Close;
+impl RunCommand<Gate> for Close {
+    const NAME: &'static str = "gate.close";
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        let Some(name) = arguments.get(1) else { return ctx.reply_error("ERR syntax error") };
+        let (mut key, closed) = (ctx.open(name, Mode::Write), OwnedString::new(b"closed"));
+        key.set_string(closed.as_ref(), None);
+        key.replicate_set(closed.as_ref(), None);
+        key.signal(&[Event::SET]);
+        drop(key);
+        ctx.reply_nil();
+    }
+}
+
+struct Pass;
+impl RunCommand<Gate> for Pass {
+    const NAME: &'static str = "gate.pass";
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        server::listen::<Gate>();
+        let Some(name) = arguments.get(1) else { return ctx.reply_error("ERR syntax error") };
+        let mut key = ctx.open(name, Mode::Read);
+        if key.is_empty() {
+            drop(key);
+            return pass(ctx);
+        }
+        let client = key.block(ticket(STATE.with(|state| state.waiting.len()) + 1));
+        STATE.with(|state| state.waiting.push((name.bytes().to_vec(), client)));
+    }
+}
+
+fn ticket(number: usize) -> Ticket {
+    Ticket(NonZeroU64::new(number as u64).expect("tickets count from 1"))
+}
+
+fn pass(ctx: &mut Context<'_>) {
+    STATE.with(|state| state.passed += 1);
+    ctx.reply_integer(STATE.with(|state| state.passed as i64));
+}
+
+fn command(name: &'static str, handler: CommandHandler) -> Command {
+    let keys = Keys { first: 1, last: 1, step: 1, access: Access::Update };
+    Command { arity: 2, flags: "write", keys, ..Command::new(name, handler) }
+}
+
+impl Module for Gate {
+    const NAME: &'static CStr = c"gate";
+    const VERSION: &'static str = "0.1.0";
+    type State = State;
+
+    fn state() -> &'static MainThread<State> {
+        &STATE
+    }
+    fn new_state() -> State {
+        State::default()
+    }
+    fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
+        state.waiting.get_mut(ticket.0.get() as usize - 1)?.1.as_mut()
+    }
+    fn commands() -> Vec<Command> {
+        vec![
+            command(Close::NAME, server::handler::<Gate, Close>()),
+            command(Pass::NAME, server::handler::<Gate, Pass>()),
+        ]
+    }
+    fn info(state: &mut State) -> Vec<(String, u64)> {
+        vec![("passed".to_owned(), state.passed)]
+    }
+    fn key_event(_: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
+        let opened = |name: &[u8]| event.bytes() == b"del" && name == key.bytes();
+        STATE
+            .with(|state| state.waiting.iter_mut().filter(|(name, _)| opened(name)).for_each(|(name, _)| name.clear()));
+        server::fire::<Gate>();
+    }
+    fn timer(_: &mut Context<'_>) {
+        let open: Vec<bool> = STATE.with(|state| state.waiting.iter().map(|(name, _)| name.is_empty()).collect());
+        (1..).zip(open).filter(|(_, open)| *open).for_each(|(number, _)| server::unblock::<Gate>(ticket(number)));
+    }
+    fn answer(ctx: &mut Context<'_>, _: Ticket) {
+        pass(ctx);
+    }
+    fn freed(_: &Context<'_>, ticket: Ticket, _: bool) {
+        STATE.with(|state| state.waiting[ticket.0.get() as usize - 1].1 = None);
+    }
+}
+
+server::entry_points!(Gate);
