@@ -28,7 +28,7 @@ pub use integer::{format_integer, parse_integer};
 pub use lock::{Decision, Held, Hold, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
 pub use lock_index::LockIndex;
 pub use revocations::{Revocation, RevocationId, Revocations};
-pub use sessions::{Begin, Duty, MIN_SESSION_LEASE_MS, Session, SessionId, Sessions};
+pub use sessions::{Duty, Holding, MIN_SESSION_LEASE_MS, Session, SessionId, Sessions};
 pub use stall::{PULSE_MS, StallWatch};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
 pub use waiting::{

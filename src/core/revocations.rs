@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Grant, Held, Id, Kind, Session, UnixMs};
+use super::{Arena, Grant, Held, Holding, Id, Kind, Session, UnixMs};
 
 /// Handle to a revocation.
 pub type RevocationId = Id<Revocation>;
@@ -40,7 +40,7 @@ impl Revocation {
 
     /// Of a session: it is given up with all its holds.
     pub fn of_session(session: Session) -> Self {
-        let Session { db, key, kind, owner, .. } = session;
+        let Holding { db, key, kind, owner, .. } = session.holding;
         Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
     }
 

@@ -23,6 +23,16 @@ pub type SessionId = Id<Session>;
 /// One lock, as its connections hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
+    pub holding: Holding,
+    clients: BTreeSet<ClientId>,
+    /// When the lease ends unless it is renewed: [`NEVER`] if that is not known, `UnixMs::MIN` if it has ended.
+    lease_end: UnixMs,
+    renew_at: UnixMs,
+}
+
+/// Who holds which lock, and for how long each time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
@@ -31,10 +41,6 @@ pub struct Session {
     pub holds: i64,
     /// What each renewal sets.
     pub lease: Lease,
-    clients: BTreeSet<ClientId>,
-    /// When the lease ends unless it is renewed: [`NEVER`] if that is not known, `UnixMs::MIN` if it has ended.
-    lease_end: UnixMs,
-    renew_at: UnixMs,
 }
 
 /// All sessions of the server.
@@ -51,18 +57,6 @@ pub struct Sessions {
     look_at_all: Walk,
 }
 
-/// A grant that a connection wants to belong to it.
-#[derive(Clone, Debug)]
-pub struct Begin {
-    pub db: i32,
-    pub key: Rc<[u8]>,
-    pub kind: Kind,
-    pub owner: Box<[u8]>,
-    pub holds: i64,
-    pub lease: Lease,
-    pub client: ClientId,
-}
-
 /// What is to be done for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
@@ -75,7 +69,7 @@ pub enum Duty {
 impl Session {
     /// Whether a lock that is held is the one that this session is about.
     pub fn is_of<L>(&self, held: &Held<'_, L>) -> bool {
-        held.kind == self.kind && *held.owner == *self.owner
+        held.kind == self.holding.kind && *held.owner == *self.holding.owner
     }
 
     /// Whether the lease has ended by itself, as far as is known. A lock that goes before that was taken away. Most of a
@@ -129,24 +123,23 @@ impl Sessions {
 
     /// Makes a connection part of the session of this grant; the first one begins it. A session of another identity
     /// belonged to an earlier grant and ends.
-    pub fn begin(&mut self, begin: Begin, now: UnixMs) {
-        let Begin { db, key, kind, owner, holds, lease, client } = begin;
-        let known = self.of(db, &key);
-        let same = |session: &&Session| session.kind == kind && session.owner == owner;
-        let id = match known.filter(|&id| self.get(id).as_ref().is_some_and(same)) {
+    pub fn begin(&mut self, holding: Holding, client: ClientId, now: UnixMs) {
+        let Holding { db, lease, .. } = holding;
+        let known = self.of(db, &holding.key);
+        let same = |session: &Session| (session.holding.kind, &session.holding.owner) == (holding.kind, &holding.owner);
+        let id = match known.filter(|&id| self.get(id).is_some_and(same)) {
             Some(id) => id,
             None => {
-                self.end(db, &key);
-                let (clients, lease_end, renew_at) = (BTreeSet::new(), NEVER, NEVER);
-                let index_key = Rc::clone(&key);
-                let session = Session { db, key, kind, owner, holds, lease, clients, lease_end, renew_at };
+                self.end(db, &holding.key);
+                let key = Rc::clone(&holding.key);
+                let session = Session { holding, clients: BTreeSet::new(), lease_end: NEVER, renew_at: NEVER };
                 let Some(id) = self.sessions.insert(session) else { return };
-                self.by_lock.insert(db, index_key, id);
+                self.by_lock.insert(db, key, id);
                 id
             }
         };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.lease = session.lease.max(lease);
+            session.holding.lease = session.holding.lease.max(lease);
             if session.clients.insert(client) {
                 self.pairs = self.pairs.saturating_add(1);
             }
@@ -213,7 +206,7 @@ impl Sessions {
     /// The holder has another number of holds now.
     pub fn set_holds(&mut self, db: i32, key: &[u8], holds: i64) {
         if let Some(session) = self.of(db, key).and_then(|id| self.sessions.get_mut(id)) {
-            session.holds = holds;
+            session.holding.holds = holds;
         }
     }
 
@@ -221,7 +214,7 @@ impl Sessions {
     pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
         let Some(id) = self.of(db, key) else { return };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
+            session.holding.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
         }
         self.renew_at(id, lease.third_from(now));
     }
@@ -273,7 +266,7 @@ impl Sessions {
 
     /// Renews a lease again after a third of it.
     pub fn renew_later(&mut self, id: SessionId, now: UnixMs) {
-        if let Some(lease) = self.get(id).map(|session| session.lease) {
+        if let Some(lease) = self.get(id).map(|session| session.holding.lease) {
             self.renew_at(id, lease.third_from(now));
         }
     }
@@ -298,7 +291,7 @@ impl Sessions {
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, session.renew_at, NEVER);
-        self.by_lock.remove(session.db, &session.key);
+        self.by_lock.remove(session.holding.db, &session.holding.key);
         self.pairs = self.pairs.saturating_sub(session.clients.len());
         session.clients.iter().for_each(|&client| self.forget_pair(id, client));
         Some(session)

@@ -17,7 +17,7 @@ use super::state::{self, Context, Key, Locks, State};
 use super::tracked::Tracked;
 use super::waiting;
 use crate::command::{Request, Wait, check_identity};
-use crate::core::{Begin, Cause, ConnectionId, Decision, Error, Kind, Lease, Session, UnixMs, Write, count};
+use crate::core::{Cause, ConnectionId, Decision, Error, Holding, Kind, Lease, Session, UnixMs, Write, count};
 use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
 
 /// The command that makes a request `R`.
@@ -116,7 +116,7 @@ fn check_session_limit(
     let limit = settings::limit(&MAX_SESSIONS);
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
     state::with(|State { sessions, blocked, .. }| {
-        let is_same = |session: &Session| session.kind == kind && *session.owner == *caller;
+        let is_same = |session: &Session| session.holding.kind == kind && *session.holding.owner == *caller;
         let known = sessions.of(db, name).filter(|&id| sessions.get(id).is_some_and(is_same));
         let repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client));
         let full = sessions.pairs().saturating_add(blocked.for_sessions()) >= limit;
@@ -163,7 +163,7 @@ fn update_session(
         }
         if let Some((kind, lease)) = wanted {
             let (key, owner) = (name.into(), caller.into());
-            sessions.begin(Begin { db, key, kind, owner, holds: reply, lease, client }, now);
+            sessions.begin(Holding { db, key, kind, owner, holds: reply, lease }, client, now);
         }
     });
 }

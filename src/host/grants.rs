@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::clients::{BlockedId, Stage, id_of};
 use super::settings;
 use super::state::{self, Key, Locks, State};
-use crate::core::{Begin, ConnectionId, Grant, Revocation, UnixMs, count};
+use crate::core::{ConnectionId, Grant, Holding, Revocation, UnixMs, count};
 use crate::server::{self, Ticket};
 
 /// The server's handle to a blocked client.
@@ -51,7 +51,7 @@ fn begin_session(state: &mut State, grant: &Grant, connection: ConnectionId, now
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
-        state.sessions.begin(Begin { db, key, kind, owner, holds: 1, lease, client }, now);
+        state.sessions.begin(Holding { db, key, kind, owner, holds: 1, lease }, client, now);
     }
 }
 

@@ -4,7 +4,7 @@ use super::effect;
 use super::grants;
 use super::state::{self, Key};
 use super::tracked::Tracked;
-use crate::core::{Cause, Kind, QueueId, Session, SessionId, UnixMs};
+use crate::core::{Cause, Holding, Kind, QueueId, SessionId, UnixMs};
 use crate::server::OwnedString;
 
 /// Gives a lock that is free to whom it is due, if to anybody.
@@ -68,7 +68,7 @@ fn hand_over(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -
 /// Gives the lock back to a session whose lease ended although a connection is open.
 fn give_back(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
-    let Session { kind, owner, holds, lease, .. } = session;
+    let Holding { kind, owner, holds, lease, .. } = session.holding;
     let owner = OwnedString::new(&owner);
     let lease_end = Some(lease.from_now(now));
     match kind {

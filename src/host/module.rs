@@ -150,7 +150,7 @@ fn tell_session(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixM
     } else if LEASE_CHANGES.contains(&event) {
         sessions.lease_was_changed(id);
     } else if event == b"expired" || REPLACEMENTS.contains(&event) {
-        let (db, key) = (session.db, Rc::clone(&session.key));
+        let (db, key) = (session.holding.db, Rc::clone(&session.holding.key));
         sessions.end(db, &key);
     }
 }

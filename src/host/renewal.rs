@@ -22,8 +22,8 @@ enum Fate {
 pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
     let (Duty::Renew(id) | Duty::Look(id)) = duty;
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
-    ctx.select_db(session.db);
-    let name = OwnedString::new(&session.key);
+    ctx.select_db(session.holding.db);
+    let name = OwnedString::new(&session.holding.key);
     let found = fate(&session, &ctx.open(name.as_ref(), Mode::Read));
     match found {
         Fate::Kept(lease_end) => {
@@ -39,8 +39,8 @@ pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
     if slot == Slot::Elsewhere {
         return end(&session);
     }
-    if slot != Slot::Ours || !ctx.write_is_welcome(name.as_ref(), probe_of(session.kind)) {
-        let later = session.lease.retry_from(now);
+    if slot != Slot::Ours || !ctx.write_is_welcome(name.as_ref(), probe_of(session.holding.kind)) {
+        let later = session.holding.lease.retry_from(now);
         return state::with(|state| state.sessions.renew_at(id, later));
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
@@ -52,7 +52,7 @@ pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
 }
 
 fn end(session: &Session) {
-    state::with(|state| state.sessions.end(session.db, &session.key));
+    state::with(|state| state.sessions.end(session.holding.db, &session.holding.key));
 }
 
 fn fate(session: &Session, key: &Key<'_, '_>) -> Fate {
@@ -65,7 +65,7 @@ fn fate(session: &Session, key: &Key<'_, '_>) -> Fate {
 
 /// Lengthens the lease to its full length again. One that somebody made longer, or took away, is left as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
-    let renewed = session.lease.from_now(now);
+    let renewed = session.holding.lease.from_now(now);
     if lease_end.is_some_and(|end| end < renewed) {
         effect::set_lease(key, renewed);
     }

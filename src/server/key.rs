@@ -8,27 +8,11 @@ use redis_module::raw;
 use super::UnixMs;
 use super::context::Context;
 use super::guard::guard;
+use super::kinds::{Mode, ValueType};
 use super::string::{NO_STRING, OwnedString, StringRef};
 
 /// The longest value, in bytes, that the server packs into the header of an object (`OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
 const LONGEST_PACKED: usize = 44;
-
-/// How a key is opened.
-#[derive(Clone, Copy)]
-pub enum Mode {
-    Read,
-    Write,
-}
-
-/// The type of value behind a key, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueType {
-    /// There is no key.
-    Empty,
-    String,
-    Hash,
-    Other,
-}
 
 /// An open key. What was read from it ends before the next write to it.
 pub struct Key<'k, 'c, M> {

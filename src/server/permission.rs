@@ -9,27 +9,8 @@ use std::io;
 use redis_module::raw;
 
 use super::context::{Context, ContextFlags};
+use super::kinds::{Probe, Slot};
 use super::string::StringRef;
-
-/// Whether a key is this node's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    /// It is. Always, outside a cluster.
-    Ours,
-    /// Its slot is another node's. Or the slot is on its way there and the key is missing here: it may exist there.
-    Elsewhere,
-    /// The cluster is down.
-    Unserved,
-}
-
-/// A write that changes nothing and creates nothing, by what the key holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// `SETRANGE key 0 ""`: no bytes into a String or an empty key.
-    String,
-    /// `HDEL key ""`: the removal of a field that no Hash of the module has.
-    Hash,
-}
 
 impl<M> Context<'_, M> {
     /// Whether anything may be written: not while paused, failing over or loading, and not by a replica, even one that takes

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use bitflags::bitflags;
 
 use super::ClientId;
+use super::kinds::{Probe, Slot};
 use super::module::Module;
 use super::string::StringRef;
 use super::ticket::Ticket;
@@ -29,21 +30,6 @@ bitflags! {
         const LOADING = 1 << 3;
         const DENY_BLOCKING = 1 << 4;
     }
-}
-
-/// Whether a key is this node's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
-    Ours,
-    Elsewhere,
-    Unserved,
-}
-
-/// A write that changes nothing and creates nothing, by what the key holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    String,
-    Hash,
 }
 
 impl<M> Context<'_, M> {

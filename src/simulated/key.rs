@@ -5,26 +5,11 @@ use std::collections::BTreeMap;
 use super::UnixMs;
 use super::context::Context;
 use super::event::Event;
+use super::kinds::{Mode, ValueType};
 use super::module::Module;
 use super::string::StringRef;
 use super::ticket::{BlockedClient, Ticket};
 use super::world::{self, Entry, Value, World};
-
-/// How a key is opened.
-#[derive(Clone, Copy)]
-pub enum Mode {
-    Read,
-    Write,
-}
-
-/// The type of value behind a key, as far as it matters here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueType {
-    Empty,
-    String,
-    Hash,
-    Other,
-}
 
 /// An open key. What was read from it ends before the next write to it.
 pub struct Key<'k, 'c, M> {

@@ -12,6 +12,8 @@ mod context;
 mod event;
 mod handler;
 mod key;
+#[path = "../server/kinds.rs"]
+mod kinds;
 mod main_thread;
 #[path = "../server/module.rs"]
 mod module;
@@ -22,10 +24,11 @@ mod ticket;
 mod world;
 
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use context::{Context, ContextFlags, Probe, Slot, listen, unblock};
+pub use context::{Context, ContextFlags, listen, unblock};
 pub use event::{Event, EventName};
 pub use handler::{CommandHandler, RunCommand, handler};
-pub use key::{Key, Mode, ValueType};
+pub use key::Key;
+pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use main_thread::MainThread;
 pub use module::Module;
 pub use node::Node;

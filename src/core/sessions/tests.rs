@@ -5,7 +5,7 @@ const NOW: UnixMs = 1_000_000;
 fn begin(sessions: &mut Sessions, key: &str, owner: &str, client: ClientId) {
     let lease = Lease::from_ms(300).unwrap();
     let (key, owner) = (key.as_bytes().into(), owner.as_bytes().into());
-    sessions.begin(Begin { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, client }, NOW);
+    sessions.begin(Holding { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, client, NOW);
 }
 
 /// Closes a connection, and works off what that brings about. Returns the owners of the sessions that ended.
@@ -14,7 +14,7 @@ fn close(sessions: &mut Sessions, client: ClientId) -> Vec<String> {
     let mut owners = Vec::new();
     while sessions.has_closed() {
         let ended = sessions.next_orphan();
-        owners.extend(ended.map(|session| String::from_utf8(session.owner.into_vec()).unwrap()));
+        owners.extend(ended.map(|session| String::from_utf8(session.holding.owner.into_vec()).unwrap()));
     }
     owners
 }
@@ -118,7 +118,7 @@ fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
     sessions.set_lease(0, b"k", Lease::from_ms(3).unwrap(), NOW);
     assert_eq!(sessions.next_due(), Some(NOW + 1), "before the short lease ends");
     let id = first_due(&mut sessions, NOW + 1);
-    assert_eq!(sessions.get(id).unwrap().lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
+    assert_eq!(sessions.get(id).unwrap().holding.lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
     sessions.renew_later(id, NOW + 1);
     assert_eq!(sessions.next_due(), Some(NOW + 34));
 }
@@ -160,7 +160,7 @@ fn a_repeat_lengthens_what_is_renewed_and_never_shortens_it() {
     for (ms, expected) in [(900, 900), (30, 900)] {
         let lease = Lease::from_ms(ms).unwrap();
         let (key, owner) = (b"k"[..].into(), b"a"[..].into());
-        sessions.begin(Begin { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, client: 1 }, NOW);
-        assert_eq!(sessions.get(id).unwrap().lease, Lease::from_ms(expected).unwrap());
+        sessions.begin(Holding { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, 1, NOW);
+        assert_eq!(sessions.get(id).unwrap().holding.lease, Lease::from_ms(expected).unwrap());
     }
 }
