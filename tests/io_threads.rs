@@ -1,4 +1,4 @@
-//! Waiters whose answers leave by the server's I/O threads, where it has any: `SERVER_CONFIG="io-threads 4"` runs this and
+//! Waiters whose answers leave by the server's I/O threads, where it has any: `SERVER_CONFIG="io-threads 2"` runs this and
 //! any other test with them.
 
 use support::{Client, Server, Waiter, eventually, info_lock};

@@ -112,7 +112,7 @@ fn a_time_out_meets(lease: &str, free: Option<&str>) {
     for round in 0..60 {
         assert_eq!(alice.run(&format!("LOCK.ACQUIRE door alice {lease}")), 1);
         let asked = Instant::now();
-        let line = format!("LOCK.ACQUIRE door bob BLOCK {}", 9 + round % 3);
+        let line = format!("LOCK.ACQUIRE door bob BLOCK {}", 4 + round % 9);
         let mut bob = Waiter::send_on(&server, server.client(), &bytes_of(&line));
         if let Some(free) = free {
             while asked.elapsed().as_millis() < 10 {
