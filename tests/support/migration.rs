@@ -68,9 +68,10 @@ impl Migration<'_> {
     #[track_caller]
     pub fn seize(&self) {
         let mut to = self.to.client();
-        to.ok(&format!("CLUSTER SETSLOT {} NODE {}", self.slot, id_of(self.to)));
+        // The later claim first: one that is no later than the old node's is given up when that is heard of.
         let bumped = to.run("CLUSTER BUMPEPOCH").string();
         assert!(bumped.starts_with("BUMPED") || bumped.starts_with("STILL"), "{bumped}");
+        to.ok(&format!("CLUSTER SETSLOT {} NODE {}", self.slot, id_of(self.to)));
         // A greeting carries the news at once; gossip would take seconds.
         to.ok(&format!("CLUSTER MEET 127.0.0.1 {} {}", self.from.port(), bus_port(self.from)));
         self.wait_until_moved();
