@@ -2,7 +2,7 @@
 //!
 //! A loadable server module in four layers, each of which uses only those before it in this list:
 //!
-//! - [`core`] decides who holds a lock and who is next, with no server in view;
+//! - [`core`] decides who holds a lock and who is next, with no server in sight;
 //! - [`command`] turns words into typed requests;
 //! - [`server`] makes the module API safe, and knows nothing of locks;
 //! - [`host`] is what a lock does to a server.

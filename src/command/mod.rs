@@ -1,6 +1,6 @@
 //! The commands: what their words mean, and which rule of the core they ask.
 //!
-//! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or a error.
+//! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or an error.
 //! Nothing here touches the server; the host runs a request that was parsed in full.
 
 #![forbid(unsafe_code)]

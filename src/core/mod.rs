@@ -1,4 +1,4 @@
-//! The lock itself, with no server in view: who holds, who waits, who is next, and what has to be written.
+//! The lock itself, with no server in sight: who holds, who waits, who is next, and what has to be written.
 //!
 //! Nothing here reads a clock, calls the server or does I/O. A function takes the state of a lock, the time and a
 //! request, and answers with a decision; the host layer carries it out. That is what lets these rules be tested

@@ -2,7 +2,7 @@
 //!
 //! There are as many nodes as one asks for, each with its keyspace, its clock and its module's state, all on the thread
 //! that drives them ([`Node`]). Nothing here runs by itself, and there is no unsafe code: what this server does wrong, it
-//! does in plain view.
+//! does in plain sight.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub use node::Node;
 pub use setting::Setting;
 pub use string::{Arguments, OwnedString, StringRef};
 pub use ticket::{BlockedClient, Ticket};
-pub use world::{Reply, fire_at, now_ms, now_us, steady_ms};
+pub use world::{Reply, fire, fire_at, now_ms, now_us, steady_ms};
 
 pub use crate::module_state;
 

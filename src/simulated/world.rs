@@ -110,6 +110,11 @@ pub fn steady_ms() -> i64 {
     now_ms()
 }
 
+/// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round.
+pub fn fire<M>() {
+    fire_at::<M>(now_ms());
+}
+
 /// Sees to it that [`Module::timer`](super::Module::timer) is called at `time`, or earlier.
 pub fn fire_at<M>(time: UnixMs) {
     with(|world| world.fires_at = Some(world.fires_at.map_or(time, |set| set.min(time))));
