@@ -89,14 +89,16 @@ impl<'w> Member<'w> {
         let limit = block.unwrap_or(Duration::from_secs(3600)) + GIVE_UP;
         let until = sent + patience.map_or(limit, |patience| patience.min(limit));
         let left = until.saturating_duration_since(Instant::now());
+        let starved_before = starved();
         let reply = self.link.as_mut().map_or(Some(Reply::Closed), |link| link.receive(left));
         let received = Instant::now();
+        let starved = starved().saturating_sub(starved_before);
         match &reply {
             Some(reply) => self.note(claim, received, format!("is told {reply:?} to {what}")),
             None => self.note(claim, received, format!("hangs up on {what}")),
         }
         self.world.figures.waited(received - sent);
-        self.check_time(claim, what, sent, received, block);
+        self.check_time(claim, what, (sent, received), block, starved);
         let reply = reply.unwrap_or(Reply::Closed);
         let unblocked = self.link.as_ref().is_some_and(|link| self.world.unblocked.contains(link.id()));
         if reply == Reply::Closed || unblocked {
@@ -105,14 +107,22 @@ impl<'w> Member<'w> {
         Answer { sent, received, reply }
     }
 
-    /// Every request is answered, or its connection closed, when its BLOCK is over.
-    fn check_time(&self, claim: &Claim<'_>, what: &str, sent: Instant, received: Instant, block: Option<Duration>) {
+    /// Every request is answered, or its connection closed, when its BLOCK is over. What the client itself was starved of the
+    /// processor is not the server's.
+    fn check_time(
+        &self,
+        claim: &Claim<'_>,
+        what: &str,
+        (sent, received): (Instant, Instant),
+        block: Option<Duration>,
+        starved: Duration,
+    ) {
         let Some(block) = block else { return };
         let took = received - sent;
         if took <= block + SLACK {
             return;
         }
-        let bad = self.world.weather.between(sent, received);
+        let bad = self.world.weather.between(sent, received) + starved;
         if took > block + SLACK + bad {
             let number = self.number;
             let text =
@@ -145,4 +155,12 @@ impl Answer {
         let now = Instant::now();
         Self { sent: now, received: now, reply: Reply::Closed }
     }
+}
+
+/// How long this thread has been ready to run and had no processor, since it began (see proc_pid_schedstat(5)); zero where
+/// the kernel does not say.
+fn starved() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited = text.split(' ').nth(1).and_then(|ns| ns.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
 }
