@@ -31,10 +31,13 @@ pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Resu
 
 /// The owner and the holds of a Hash with one field whose value is a number of holds.
 fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
-    let read = |field: &[u8], value: &[u8]| {
+    let read = |field: Option<&[u8]>, value: &[u8]| {
         let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
-        let is_likely = likely.map(StringRef::bytes).filter(|likely| *likely == field);
-        Some((is_likely.map_or_else(|| Cow::Owned(field.to_vec()), Cow::Borrowed), holds))
+        let owner = match field {
+            Some(field) => Cow::Owned(field.to_vec()),
+            None => Cow::Borrowed(likely?.bytes()),
+        };
+        Some((owner, holds))
     };
     key.only_field(likely, read).flatten()
 }

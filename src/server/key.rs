@@ -142,25 +142,29 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         unsafe { api!(RedisModule_DeleteKey(self.raw)) };
     }
 
-    /// The only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. A field that is
-    /// `likely` spares a scan.
-    pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(&[u8], &[u8]) -> R) -> Option<R> {
+    /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. A field that is
+    /// `likely` spares a scan; `read` gets `None` as the name of that one.
+    pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(Option<&[u8]>, &[u8]) -> R) -> Option<R> {
         // SAFETY: the key is open.
-        if self.value_type() != ValueType::Hash || unsafe { api!(RedisModule_ValueLength(self.raw)) } != 1 {
+        if unsafe { api!(RedisModule_ValueLength(self.raw)) } != 1 {
             return None;
         }
-        if let Some((field, value)) = likely.and_then(|field| Some((field, self.field(field)?))) {
-            return Some(read(field.bytes(), value.as_ref().bytes()));
+        if let Some(value) = likely.and_then(|field| self.field(field)) {
+            return Some(read(None, value.as_ref().bytes()));
         }
-        self.scan().map(|(field, value)| read(&field, &value))
+        // The members of a Set have no values.
+        if self.value_type() != ValueType::Hash {
+            return None;
+        }
+        self.scan().map(|(field, value)| read(Some(&field), &value))
     }
 
-    /// The value of a field of a Hash, if the field is there.
+    /// The value of a field of a Hash, if the field is there and the value is a Hash.
     fn field(&self, field: StringRef<'_>) -> Option<OwnedString> {
         let mut value: *mut raw::RedisModuleString = ptr::null_mut();
         let flags = raw::REDISMODULE_HASH_NONE as i32;
-        // SAFETY: the key is open and holds a Hash; a field, where its value goes, and the null that ends the list. The
-        // server makes the string for the module.
+        // SAFETY: the key is open, and the server does nothing unless it holds a Hash; a field, where its value goes, and
+        // the null that ends the list. The server makes the string for the module.
         unsafe {
             api!(RedisModule_HashGet(self.raw, flags, field.raw(), &raw mut value, NO_STRING));
             (!value.is_null()).then(|| OwnedString::adopt(value))

@@ -99,10 +99,14 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.look();
     }
 
-    /// The only field of a Hash and its value. `None` for a Hash with more fields, and for anything else.
-    pub fn only_field<R>(&self, _likely: Option<StringRef<'_>>, read: impl Fn(&[u8], &[u8]) -> R) -> Option<R> {
+    /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. The name of
+    /// the field that is `likely` is given as `None`.
+    pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(Option<&[u8]>, &[u8]) -> R) -> Option<R> {
         self.entry(|entry| match entry.map(|entry| &entry.value) {
-            Some(Value::Hash(fields)) if fields.len() == 1 => fields.first_key_value().map(|(f, v)| read(f, v)),
+            Some(Value::Hash(fields)) if fields.len() == 1 => fields.first_key_value().map(|(field, value)| {
+                let is_likely = likely.is_some_and(|likely| likely.bytes() == field.as_slice());
+                read((!is_likely).then_some(field), value)
+            }),
             _ => None,
         })
     }
