@@ -1,17 +1,13 @@
 //! Runs the documentation: each session that README.md and docs/ show is played against a server, and every reply must
 //! be the one that is shown.
 
-#[path = "documents/blocks.rs"]
-mod blocks;
-#[path = "documents/session.rs"]
-mod session;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use blocks::{blocks_in, every_block};
-use session::{Step, agree, parse, shown};
 use support::{Reply, Server, Waiter, repository};
+
+use super::blocks::{blocks_in, every_block};
+use super::session::{Step, agree, parse, shown};
 
 /// A connection of a session, and whether it waits.
 enum Actor {

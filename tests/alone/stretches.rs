@@ -1,25 +1,18 @@
 //! Very much that the module has to do of its own accord at once: it does a thousand things at a stretch, and in between
 //! the server attends to its clients.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use support::beat::{BEAT, Beat};
 use support::process::allow_open_files;
 use support::raw::RawConnection;
 use support::{Client, Server, Setup, eventually, info_lock, now_ms};
+
+use super::alone;
 
 const WAITERS: usize = 5000;
 const SESSIONS: usize = 20_000;
 
 /// What the module does before anybody else has a turn.
 const STRETCH: usize = 1000;
-
-/// One test at a time: each needs many of the connections that a process may have.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn server() -> Server {
     allow_open_files(WAITERS + 500);

@@ -3,11 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use support::process::allow_open_files;
 use support::{Client, PATIENCE, Server, Setup, eventually, happens_within, info_lock};
+
+use super::alone;
 
 const MANY: usize = 10_000;
 const FEW: usize = 100;
@@ -25,13 +26,6 @@ const ATTEMPTS: usize = 4;
 
 /// How many bytes two equal rounds may differ by: less than one small allocation for each waiter.
 const MARGIN: i64 = 96 * 1024;
-
-/// One test at a time: they measure, and each needs most of the connections that a process may have.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn server() -> Server {
     allow_open_files(MANY + 500);

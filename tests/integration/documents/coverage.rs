@@ -1,29 +1,30 @@
 //! Holds docs/waking.md to the tests that it names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::PathBuf;
 
 use support::repository;
 
 /// The files whose tests are all about waking and leaving: none of them may be missing on the page.
 const COMPLETE: [&str; 17] = [
     "blocking",
-    "cluster",
     "contended_leases",
     "doubt",
+    "freeing",
     "hanging_up",
     "io_threads",
     "leaving",
     "lost_slots",
     "overwriting",
-    "replication",
     "roles",
     "scale",
     "sentinel",
+    "slots",
     "standstill",
     "stretches",
-    "waking",
     "write_fences",
+    "written",
 ];
 
 fn page() -> String {
@@ -36,10 +37,30 @@ fn named(page: &str) -> BTreeSet<String> {
     quoted.filter(|text| text.contains("::")).map(str::to_owned).collect()
 }
 
+/// The files with tests, by their names, which are unique although they are in folders.
+fn files() -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
+    let mut folders = ["integration", "alone"].map(|folder| repository().join("tests").join(folder)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of tests") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !["main", "mod"].contains(&&*name) {
+                let other = files.insert(name, path.clone());
+                assert!(other.is_none(), "{} and {other:?} have one name", path.display());
+            }
+        }
+    }
+    files
+}
+
 /// The tests of a file that are run, as `file::test`.
 fn tests_of(file: &str) -> BTreeSet<String> {
-    let path = repository().join("tests").join(format!("{file}.rs"));
-    let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let files = files();
+    let path = files.get(file).unwrap_or_else(|| panic!("no file {file} below tests"));
+    let source = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let attributed = source.split("#[test]\n").skip(1);
     let run = attributed.filter(|test| !test.starts_with("#[ignore"));
     let name = |test: &str| test.split("fn ").nth(1)?.split('(').next().map(str::to_owned);

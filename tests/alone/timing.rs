@@ -2,19 +2,13 @@
 //! median of many rounds, and the best of a few batches, so that a busy machine does not fail a punctual module. A
 //! module that waits for the server's own clock tick is tens of milliseconds late in every batch.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use support::{Client, Reply, Server, Waiter, now_us};
 
+use super::alone;
+
 const BATCHES: usize = 4;
-
-/// One test at a time: they measure.
-static QUIET: Mutex<()> = Mutex::new(());
-
-fn quiet() -> MutexGuard<'static, ()> {
-    QUIET.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Microseconds late, in rising order.
 struct Lateness(Vec<i64>);
@@ -61,7 +55,7 @@ fn wait_once(client: &mut Client, take: &str, block_ms: u64) -> i64 {
 
 #[test]
 fn a_wait_ends_on_time_and_never_early() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     assert_eq!(client.run("LOCK.ACQUIRE door holder"), 1);
@@ -73,7 +67,7 @@ fn a_wait_ends_on_time_and_never_early() {
 
 #[test]
 fn a_wait_ends_on_time_on_a_lock_that_has_a_lease() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     assert_eq!(client.run("LOCK.ACQUIRE door holder PX 60000"), 1);
@@ -95,7 +89,7 @@ fn lease_ends_once(server: &Server, client: &mut Client, take: &str, lease_ms: u
 
 #[test]
 fn the_end_of_a_lease_serves_the_next_within_two_milliseconds() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
@@ -107,7 +101,7 @@ fn the_end_of_a_lease_serves_the_next_within_two_milliseconds() {
 
 #[test]
 fn many_other_keys_with_a_lease_do_not_delay_the_hand_over() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     let script = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, 'x', 'PX', 3600000 + i) end return 1";
@@ -119,7 +113,7 @@ fn many_other_keys_with_a_lease_do_not_delay_the_hand_over() {
 
 #[test]
 fn a_lease_that_ends_a_millisecond_after_another_is_not_late_for_that() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     is_punctual("right after another", 0, 2000, || {
@@ -143,7 +137,7 @@ fn second_lease_ends_once(server: &Server, client: &mut Client) -> i64 {
 
 #[test]
 fn a_renewed_lease_ends_when_it_then_ends() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     is_punctual("after EXTEND and PEXPIRE", 0, 2000, || {
@@ -171,7 +165,7 @@ fn renewed_lease_ends_once(server: &Server, client: &mut Client, shorten: bool) 
 
 #[test]
 fn a_release_serves_the_next_at_once() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
     is_punctual("RELEASE", 0, 1000, || {
@@ -193,7 +187,7 @@ fn a_release_serves_the_next_at_once() {
 /// Pipelined behind the end of another wait, where Redis 7.0 has already decided how long to sleep.
 #[test]
 fn a_wait_that_begins_while_the_server_is_about_to_sleep_ends_on_time() {
-    let _quiet = quiet();
+    let _alone = alone();
     let server = Server::start();
     let mut control = server.client();
     assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);

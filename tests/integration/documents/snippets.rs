@@ -1,17 +1,15 @@
 //! Runs what the documentation shows besides sessions: shell commands, configuration, Python, SQL and, where
 //! its packages are installed, JavaScript. No block is shown in a language that nothing runs.
 
-#[path = "documents/blocks.rs"]
-mod blocks;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use blocks::{Block, all_blocks, every_block};
 use support::parallel::for_each;
 use support::python::interpreter;
 use support::{Client, Server, Setup, eventually, info_lock, repository, waiters_of};
+
+use super::blocks::{Block, all_blocks, every_block};
 
 fn place(block: &Block) -> String {
     format!("{}, line {}", block.document, block.first)
@@ -19,7 +17,7 @@ fn place(block: &Block) -> String {
 
 #[test]
 fn every_block_is_in_a_language_that_is_run_or_is_plain_text() {
-    // Sessions, which are marked redis, are played in tests/documents.rs.
+    // Sessions, which are marked redis, are played in replies.rs.
     let known = ["redis", "sh", "conf", "python", "javascript", "sql", "text"];
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", place(&block), block.language);

@@ -1,0 +1,5 @@
+//! Locks in a cluster, whose slots move.
+
+mod lost_slots;
+mod moving;
+mod slots;

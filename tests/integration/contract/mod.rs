@@ -1,0 +1,9 @@
+//! What each command promises its callers: docs/commands and docs/fencing.md.
+
+mod bad_input;
+mod extend;
+mod fencing;
+mod holds;
+mod introspection;
+mod mutex;
+mod reentrant;

@@ -1,0 +1,13 @@
+//! The integration tests: each has servers of its own, so that all of them run side by side. Most of the time they wait,
+//! and there may be far more of them at once than cores (`RUST_TEST_THREADS`). Those that need the machine to themselves
+//! are in tests/alone.
+
+mod clients;
+mod cluster;
+mod contract;
+mod documents;
+mod operations;
+mod replication;
+mod sessions;
+mod waiting;
+mod waking;

@@ -1,0 +1,5 @@
+//! What leaves the server, and what becomes of locks when another server takes its place.
+
+mod roles;
+mod sentinel;
+mod written;

@@ -1,0 +1,6 @@
+//! Locks that belong to a connection: docs/sessions.md.
+
+mod beginning;
+mod closing;
+mod ends;
+mod stalls;

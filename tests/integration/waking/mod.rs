@@ -1,0 +1,8 @@
+//! What serves those who wait, and what does not: docs/waking.md.
+
+mod contended_leases;
+mod freeing;
+mod io_threads;
+mod overwriting;
+mod standstill;
+mod write_fences;
