@@ -1,54 +1,16 @@
 //! A session ends when the slot of its lock leaves, also where nothing tells of the key that goes with it. When the slot
 //! has come back, what the same token then holds is not the old session's.
 
-use support::cluster::{Cluster, Tag};
-use support::migration::Migration;
 use support::sessions::{is_connected, runs_out, session_of};
 use support::{Client, Server, eventually, info_lock};
 
-/// Long enough that no election comes between.
-const CALM_MS: u32 = 15_000;
+use super::scene::Scene;
 
 /// Long enough that no renewal falls due while a slot goes and comes.
 const UNTOUCHED_MS: i64 = 60_000;
 
 /// How long alice holds the lock when the slot has come back.
 const AFTERWARDS_MS: i64 = 900;
-
-/// A cluster and a slot of its first master.
-struct Scene {
-    cluster: Cluster,
-    tag: Tag,
-}
-
-impl Scene {
-    #[track_caller]
-    fn start() -> Self {
-        let cluster = Cluster::start(CALM_MS, "");
-        let tag = cluster.tag_of(0);
-        Self { cluster, tag }
-    }
-
-    fn key(&self) -> String {
-        self.tag.key("door")
-    }
-
-    fn home(&self) -> &Server {
-        self.cluster.master(0)
-    }
-
-    fn away(&self) -> &Server {
-        self.cluster.master(1)
-    }
-
-    fn leaves(&self) -> Migration<'_> {
-        Migration { cluster: &self.cluster, slot: self.tag.slot, from: self.home(), to: self.away() }
-    }
-
-    fn comes_back(&self) -> Migration<'_> {
-        Migration { cluster: &self.cluster, slot: self.tag.slot, from: self.away(), to: self.home() }
-    }
-}
 
 /// Alice holds the lock by another connection, without a session, for a while to come. Neither the end of the old
 /// connection nor the old session has a say in that.
@@ -87,7 +49,7 @@ fn in_session(server: &Server, key: &str, lease_ms: i64) -> Client {
 #[test]
 fn a_slot_that_goes_as_a_whole_and_comes_back() {
     let scene = Scene::start();
-    let key = scene.key();
+    let key = scene.key("door");
     for stays_open in [true, false] {
         let old = in_session(scene.home(), &key, UNTOUCHED_MS);
         if !scene.leaves().run_atomically() {
@@ -107,7 +69,7 @@ fn a_slot_that_goes_as_a_whole_and_comes_back() {
 #[test]
 fn a_slot_that_goes_key_by_key_and_comes_back() {
     let scene = Scene::start();
-    let key = scene.key();
+    let key = scene.key("door");
     for stays_open in [true, false] {
         let old = in_session(scene.home(), &key, UNTOUCHED_MS);
         scene.leaves().go_key_by_key();
@@ -123,7 +85,7 @@ fn a_slot_that_goes_key_by_key_and_comes_back() {
 #[test]
 fn a_slot_that_is_dropped_with_its_keys_and_comes_back() {
     let scene = Scene::start();
-    let key = scene.key();
+    let key = scene.key("door");
     for stays_open in [true, false] {
         let old = in_session(scene.home(), &key, UNTOUCHED_MS);
         scene.leaves().seize();
@@ -140,7 +102,7 @@ fn a_slot_that_is_dropped_with_its_keys_and_comes_back() {
 #[test]
 fn a_slot_that_is_dropped_with_its_keys_and_comes_back_with_a_lock_that_was_taken_elsewhere() {
     let scene = Scene::start();
-    let key = scene.key();
+    let key = scene.key("door");
     for stays_open in [true, false] {
         let old = in_session(scene.home(), &key, UNTOUCHED_MS);
         scene.leaves().seize();
@@ -158,7 +120,7 @@ fn a_slot_that_is_dropped_with_its_keys_and_comes_back_with_a_lock_that_was_take
 #[test]
 fn a_slot_that_was_to_come_did_not_and_comes_later() {
     let scene = Scene::start();
-    let (key, other) = (scene.key(), scene.tag.key("other"));
+    let (key, other) = (scene.key("door"), scene.tag.key("other"));
     for stays_open in [true, false] {
         let coming = scene.leaves();
         coming.open();

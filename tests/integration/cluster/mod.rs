@@ -2,4 +2,5 @@
 
 mod lost_slots;
 mod moving;
+mod scene;
 mod slots;

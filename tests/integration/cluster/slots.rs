@@ -2,15 +2,14 @@
 //! made by a node that has lost it.
 
 use support::cluster::{Cluster, Tag, insist, keys_in, moved_to};
-use support::migration::Migration;
 use support::process::Process;
 use support::replicas::{in_time, is_master};
 use support::staggered::Staggered;
 use support::{Client, OBSERVATION, Reply, Server, Waiter, bytes_of, eventually, info_lock, never_within, waiters_of};
 
-/// For clusters in which no node shall be thought dead, however busy the machine is.
-const CALM_MS: u32 = 15_000;
-/// For clusters in which one shall, and soon.
+use super::scene::Scene;
+
+/// For clusters in which a node shall be thought dead, and soon.
 const HASTY_MS: u32 = 1000;
 /// MIGRATE says how long the lease still runs, not when it ends, so the lease gains the time that the key is under way.
 const MIGRATE_MS: i64 = 2000;
@@ -81,10 +80,9 @@ fn quiet_lock(client: &mut Client, tag: &Tag) {
 
 #[test]
 fn locks_are_taken_waited_for_and_handed_over_in_their_slot_and_nowhere_else() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(1);
+    let scene = Scene::start();
+    let (tag, right) = (&scene.tag, scene.home());
     let [key, other] = [tag.key("door"), tag.key("gate")];
-    let right = cluster.master(1);
     for line in [
         format!("LOCK.ACQUIRE {key} alice"),
         format!("LOCK.ACQUIRE {key} alice BLOCK 0"),
@@ -94,7 +92,7 @@ fn locks_are_taken_waited_for_and_handed_over_in_their_slot_and_nowhere_else() {
         format!("LOCK.INFO {key}"),
         format!("LOCK.WAITERS {key}"),
     ] {
-        for wrong in [cluster.master(0), cluster.master(2), cluster.replica(1)] {
+        for wrong in [scene.away(), scene.third(), scene.replica()] {
             assert_eq!(moved_to(&wrong.client().run(&line)), right.port(), "{line}");
         }
         let keys = right.client().run(&format!("COMMAND GETKEYS {line}"));
@@ -103,10 +101,10 @@ fn locks_are_taken_waited_for_and_handed_over_in_their_slot_and_nowhere_else() {
     let mut alice = right.client();
     assert_eq!(alice.run(&format!("LOCK.REENTER {other} alice")), 1);
     let fence = format!("LOCK.FENCE {other} alice");
-    let [near, far] = [tag.key("counter"), cluster.tag_of(0).key("counter")];
+    let [near, far] = [tag.key("counter"), scene.key_elsewhere("counter")];
     assert!(alice.run(&format!("{fence} {near}")).int() > 0);
     assert_eq!(alice.run(&format!("{fence} {far}")).code(), "CROSSSLOT");
-    let mut lock = Contended::start(right, &tag);
+    let mut lock = Contended::start(right, tag);
     assert_eq!(alice.run(&format!("LOCK.RELEASE {key} alice")), 0);
     assert_eq!(lock.bob.reply(), 1);
     assert_eq!(alice.run(&format!("LOCK.RELEASE {key} bob")), 0);
@@ -116,25 +114,23 @@ fn locks_are_taken_waited_for_and_handed_over_in_their_slot_and_nowhere_else() {
 
 #[test]
 fn a_replica_of_the_slot_tells_who_holds_the_lock_but_not_who_waits() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(0);
-    let lock = Contended::start(cluster.master(0), &tag);
-    let mut reader = cluster.replica(0).client();
+    let scene = Scene::start();
+    let lock = Contended::start(scene.home(), &scene.tag);
+    let mut reader = scene.replica().client();
     reader.ok("READONLY");
     eventually("the lock arrives", || reader.run(&format!("LOCK.INFO {}", lock.key)).get("owner") == "alice");
     assert_eq!(reader.run(&format!("LOCK.INFO {}", lock.key)).get("waiters"), 0);
-    assert_eq!(moved_to(&reader.run(&wait_for(&lock.key, "dave"))), cluster.master(0).port());
+    assert_eq!(moved_to(&reader.run(&wait_for(&lock.key, "dave"))), scene.home().port());
 }
 
 #[test]
 fn waiters_are_sent_on_when_their_slot_moves_and_the_old_node_grants_nothing() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(0);
-    let (from, to) = (cluster.master(0), cluster.master(1));
+    let scene = Scene::start();
+    let (tag, from, to) = (&scene.tag, scene.home(), scene.away());
     let mut old = from.client();
-    quiet_lock(&mut old, &tag);
-    let mut lock = Contended::start(from, &tag);
-    let migration = Migration { cluster: &cluster, slot: tag.slot, from, to };
+    quiet_lock(&mut old, tag);
+    let mut lock = Contended::start(from, tag);
+    let migration = scene.leaves();
     migration.open();
     // The server reports the key that leaves as deleted, which it is not.
     migration.move_keys(&[lock.key.clone(), tag.key("gate")]);
@@ -147,15 +143,14 @@ fn waiters_are_sent_on_when_their_slot_moves_and_the_old_node_grants_nothing() {
     assert_eq!(info_lock(&mut old, "granted_after_waiting"), 0);
     assert_eq!(info_lock(&mut old, "waiters"), 0);
     lock.goes_on_at(to, MIGRATE_MS);
-    a_lease_that_ends_is_handed_over(to, &tag);
+    a_lease_that_ends_is_handed_over(to, tag);
 }
 
 #[test]
 fn leases_that_end_while_a_slot_is_on_its_way_are_not_handed_over_by_the_old_node() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(0);
-    let (from, to) = (cluster.master(0), cluster.master(1));
-    let migration = Migration { cluster: &cluster, slot: tag.slot, from, to };
+    let scene = Scene::start();
+    let (tag, from, to) = (&scene.tag, scene.home(), scene.away());
+    let migration = scene.leaves();
     let locks = Staggered::start(from, &tag.name, 20, 15);
     let mut old = from.client();
     eventually("the first is handed over", || info_lock(&mut old, "handovers_expiry") > 0);
@@ -174,11 +169,10 @@ fn leases_that_end_while_a_slot_is_on_its_way_are_not_handed_over_by_the_old_nod
 
 #[test]
 fn a_lease_that_ended_while_a_slot_was_on_its_way_is_handed_over_when_the_slot_stays() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(2);
-    let (from, to) = (cluster.master(2), cluster.master(0));
-    let migration = Migration { cluster: &cluster, slot: tag.slot, from, to };
-    let key = tag.key("door");
+    let scene = Scene::start();
+    let from = scene.home();
+    let migration = scene.leaves();
+    let key = scene.key("door");
     assert_eq!(from.client().run(&format!("LOCK.ACQUIRE {key} alice PX 600000")), 1);
     let mut bob = Waiter::start(from, &wait_for(&key, "bob"));
     migration.open();
@@ -191,13 +185,12 @@ fn a_lease_that_ended_while_a_slot_was_on_its_way_is_handed_over_when_the_slot_s
 #[test]
 fn leases_that_end_while_the_server_drops_the_keys_of_their_slot_are_handed_over_no_more() {
     const COUNT: i64 = 80;
-    let cluster = Cluster::start(CALM_MS, "hz 100");
-    let tag = cluster.tag_of(0);
-    let (from, to) = (cluster.master(0), cluster.master(1));
+    let scene = Scene::configured("hz 100");
+    let (tag, from) = (&scene.tag, scene.home());
     let locks = Staggered::start(from, &tag.name, COUNT, 10);
     let mut old = from.client();
     eventually("the first is handed over", || info_lock(&mut old, "handovers_expiry") > 0);
-    (Migration { cluster: &cluster, slot: tag.slot, from, to }).seize();
+    scene.leaves().seize();
     let granted = info_lock(&mut old, "granted_after_waiting");
     assert!(granted < COUNT, "leases are left to end");
     locks.outlive();
@@ -209,14 +202,13 @@ fn leases_that_end_while_the_server_drops_the_keys_of_their_slot_are_handed_over
 
 #[test]
 fn waiters_are_sent_on_when_the_server_moves_their_slot_as_a_whole() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(0);
-    let (from, to) = (cluster.master(0), cluster.master(1));
+    let scene = Scene::start();
+    let (tag, from, to) = (&scene.tag, scene.home(), scene.away());
     let mut old = from.client();
-    quiet_lock(&mut old, &tag);
-    let mut lock = Contended::start(from, &tag);
+    quiet_lock(&mut old, tag);
+    let mut lock = Contended::start(from, tag);
     let locks = Staggered::start(from, &tag.name, 40, 20);
-    if !(Migration { cluster: &cluster, slot: tag.slot, from, to }).run_atomically() {
+    if !scene.leaves().run_atomically() {
         eprintln!("skipped: this server does not move slots as a whole");
         return;
     }
@@ -230,16 +222,15 @@ fn waiters_are_sent_on_when_the_server_moves_their_slot_as_a_whole() {
     outcomes.hold_at(&mut to.client());
     assert_eq!(info_lock(&mut old, "waiters"), 0);
     lock.goes_on_at(to, 0);
-    a_lease_that_ends_is_handed_over(to, &tag);
+    a_lease_that_ends_is_handed_over(to, tag);
 }
 
 #[test]
 fn a_manual_failover_loses_no_grant_and_leaves_nobody_hanging() {
-    let cluster = Cluster::start(CALM_MS, "");
-    let tag = cluster.tag_of(0);
-    let (old, new) = (cluster.master(0), cluster.replica(0));
-    quiet_lock(&mut old.client(), &tag);
-    let mut lock = Contended::start(old, &tag);
+    let scene = Scene::start();
+    let (tag, old, new) = (&scene.tag, scene.home(), scene.replica());
+    quiet_lock(&mut old.client(), tag);
+    let mut lock = Contended::start(old, tag);
     let locks = Staggered::start(old, &tag.name, 40, 20);
     new.client().ok("CLUSTER FAILOVER");
     for answer in lock.answers() {
@@ -254,7 +245,7 @@ fn a_manual_failover_loses_no_grant_and_leaves_nobody_hanging() {
     in_time("the old master follows", || !is_master(old));
     assert_eq!(moved_to(&old.client().run(&wait_for(&lock.key, "bob"))), new.port());
     lock.goes_on_at(new, 0);
-    a_lease_that_ends_is_handed_over(new, &tag);
+    a_lease_that_ends_is_handed_over(new, tag);
 }
 
 /// The server's own ways to end a wait when it is not, or is not any more, the master of the lock.
