@@ -1,5 +1,6 @@
 //! The tests that need the machine to themselves: they measure, or need most of the connections that a process may have.
 
+mod absence;
 mod scale;
 mod stretches;
 mod timing;
