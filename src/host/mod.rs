@@ -20,6 +20,7 @@ mod info;
 mod inspect;
 mod lock_key;
 mod module;
+mod permission;
 mod pump;
 mod renewal;
 mod reply;

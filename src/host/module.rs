@@ -12,7 +12,7 @@ use super::pump;
 use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
 use crate::core::{Cause, ClientId, SessionId, Sessions, UnixMs};
-use crate::server::{self, BlockedClient, Command, EventName, MainThread, Module, Setting, StringRef, Ticket};
+use crate::server::{self, BlockedClient, Command, EventName, MainThread, Module, Replier, Setting, StringRef, Ticket};
 
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
@@ -100,14 +100,14 @@ impl Module for Locks {
         alarm::set();
     }
 
-    fn answer(ctx: &mut Context<'_>, ticket: Ticket) {
+    fn answer(reply: &mut Replier<'_>, ticket: Ticket) {
         let id = grants::id_of_ticket(ticket);
         grants::leave(id);
         let stage = state::with(|state| state.blocked.get(id).map(|entry| entry.stage()));
         match stage {
             // A lock that was waited for is granted with its first hold.
-            Some(Stage::Granted(_)) => ctx.reply_integer(1),
-            _ => ctx.reply_nil(),
+            Some(Stage::Granted(_)) => reply.integer(1),
+            _ => reply.nil(),
         }
     }
 

@@ -9,12 +9,13 @@ use super::alarm;
 use super::clients::Stage;
 use super::grants;
 use super::handover;
+use super::permission;
 use super::renewal;
 use super::revocation::{self, RETRY_MS};
 use super::settings;
 use super::state::{self, Context, State};
-use crate::core::{Due, QueueId, Revocation, Timely, UnixMs, count};
-use crate::server::{self, ContextFlags, Mode, OwnedString, Probe, Slot};
+use crate::core::{Due, Kind, QueueId, Revocation, Timely, UnixMs, count};
+use crate::server::{self, ContextFlags, Mode, OwnedString, Slot};
 
 /// How many entries of any kind are worked off at a stretch before the server may attend to its clients again.
 const BATCH: usize = 1000;
@@ -24,10 +25,12 @@ pub fn run(ctx: &mut Context<'_>) {
     if ctx.flags().contains(ContextFlags::REPLICA) {
         state::with(State::retire);
     }
-    let writable = may_write(ctx);
-    let timely = if writable { Timely::All } else { Timely::Unwritten };
+    let mut writable = permission::may_write(ctx);
+    let mut timely = Timely::All;
     let mut left = BATCH;
     while left > 0 {
+        writable &= !state::with(|state| state.refused);
+        timely = if writable { Timely::All } else { Timely::Unwritten };
         let now = server::now_ms();
         let written = if writable { write_some(ctx, now) } else { 0 };
         let done = written.saturating_add(usize::from(see_to_one(ctx, timely, now)));
@@ -47,18 +50,6 @@ pub fn run(ctx: &mut Context<'_>) {
             (!state.is_idle()).then(|| state.waiting.next_due(timely).map_or(retry, |next| next.min(retry)))
         }));
     }
-}
-
-/// Whether the server takes writes, and knows the world as it is.
-fn may_write(ctx: &Context<'_>) -> bool {
-    let now = server::steady_ms();
-    let unsettled = state::with(|state| {
-        if state.stall.is_on() {
-            state.stall.turned(now);
-        }
-        state.stall.is_unsettled(now)
-    });
-    !unsettled && ctx.takes_writes()
 }
 
 /// Works off one closed connection of a session, one lock to be taken back and one renewal, if they are due. Returns how
@@ -112,7 +103,7 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
         return state::with(|state| state.waiting.review_after(queue, end));
     }
     drop(looked);
-    if !ctx.write_is_welcome(name.as_ref(), Probe::String) {
+    if !permission::write_is_welcome(ctx, name.as_ref(), Kind::Mutex) {
         return state::with(|state| state.waiting.review_at(queue, later));
     }
     handover::serve(&mut ctx.open(name.as_ref(), Mode::Write), now);

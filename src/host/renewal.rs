@@ -3,7 +3,7 @@
 use super::effect;
 use super::handover;
 use super::lock_key;
-use super::revocation::probe_of;
+use super::permission;
 use super::state::{self, Context, Key};
 use crate::core::{Duty, LeaseEnd, Lock, Session, SessionId, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
@@ -39,7 +39,7 @@ pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
     if slot == Slot::Elsewhere {
         return end(&session);
     }
-    if slot != Slot::Ours || !ctx.write_is_welcome(name.as_ref(), probe_of(session.holding.kind)) {
+    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), session.holding.kind) {
         let later = session.holding.lease.retry_from(now);
         return state::with(|state| state.sessions.renew_at(id, later));
     }

@@ -2,11 +2,12 @@
 
 use super::handover;
 use super::lock_key;
+use super::permission;
 use super::settings;
 use super::state::{self, Context, Key};
 use super::tracked::Tracked;
-use crate::core::{Cause, Kind, Lock, Revocation, RevocationId, UnixMs};
-use crate::server::{Mode, OwnedString, Probe, Slot};
+use crate::core::{Cause, Lock, Revocation, RevocationId, UnixMs};
+use crate::server::{Mode, OwnedString, Slot};
 
 /// When to try again what the server does not allow now, in milliseconds.
 pub const RETRY_MS: i64 = 20;
@@ -24,7 +25,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
         // Whatever the key holds when the slot comes back is another grant's.
         return state::with(|state| _ = state.revocations.remove(id));
     }
-    if slot != Slot::Ours || !ctx.write_is_welcome(name.as_ref(), probe_of(revocation.kind)) {
+    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), revocation.kind) {
         return state::with(|state| state.revocations.put_off(id, now.saturating_add(RETRY_MS)));
     }
     carry_out_on(&mut ctx.open(name.as_ref(), Mode::Write), id, now);
@@ -41,14 +42,6 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     }
     let tracked = Tracked::of(key);
     handover::release(key, tracked, Cause::Disconnect, now);
-}
-
-/// The write that changes nothing in a lock of this kind.
-pub fn probe_of(kind: Kind) -> Probe {
-    match kind {
-        Kind::Mutex => Probe::String,
-        Kind::Reentrant => Probe::Hash,
-    }
 }
 
 fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>) -> bool {

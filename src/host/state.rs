@@ -22,6 +22,8 @@ pub struct State {
     pub revocations: Revocations,
     /// On while there may be anything to write.
     pub stall: StallWatch,
+    /// The server has refused a write since the pump began.
+    pub refused: bool,
     pub stats: Stats,
 }
 
@@ -41,6 +43,7 @@ impl State {
             sessions: Sessions::new(),
             revocations: Revocations::new(),
             stall: StallWatch::new(),
+            refused: false,
             stats: Stats::new(),
         }
     }

@@ -21,10 +21,11 @@ use std::{mem, ptr};
 
 use redis_module::raw;
 
-use super::context::Context;
+use super::context::{Context, ContextFlags};
 use super::guard::guard;
 use super::key::Key;
 use super::module::Module;
+use super::reply::Replier;
 use super::ticket::{BlockedClient, Ticket};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -34,9 +35,14 @@ const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 static STAND_IN: AtomicBool = AtomicBool::new(false);
 
 impl<M: Module> Key<'_, '_, M> {
-    /// Blocks the client whose command this is, until [`unblock`]. `None` if the server does not block this client, as Valkey
-    /// 9.1 one that has subscribed to a channel. The command must not reply then.
+    /// Blocks the client whose command this is, until [`unblock`]; the command does not reply then. `None` where nobody can be
+    /// blocked: outside a command, twice in one, in a transaction or a script, and a client that the server does not block, as
+    /// Valkey 9.1 one that has subscribed to a channel.
     pub fn block(&mut self, ticket: Ticket) -> Option<BlockedClient> {
+        // In a transaction the server would answer by itself, and keep a handle that nobody gives back.
+        if !self.ctx().may_block || self.ctx().flags().contains(ContextFlags::DENY_BLOCKING) {
+            return None;
+        }
         let mut keys = [self.name().raw()];
         let (on_signal, on_unblocked) = (Some(on_signal as _), Some(on_unblocked::<M> as _));
         // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context; the
@@ -57,7 +63,11 @@ impl<M: Module> Key<'_, '_, M> {
             }
             handle
         };
-        (!handle.is_null()).then_some(BlockedClient { handle, answered: false })
+        if handle.is_null() {
+            return None;
+        }
+        self.ctx_mut().may_block = false;
+        Some(BlockedClient { handle, answered: false })
     }
 }
 
@@ -98,12 +108,12 @@ unsafe extern "C" fn on_unblocked<M: Module>(
 ) -> c_int {
     guard("unblock", ERR, || {
         // SAFETY: the server's own context for this callback.
-        let mut ctx = unsafe { Context::new(ctx) };
+        let mut ctx = unsafe { Context::<M>::new(ctx) };
         let ticket = private_data(&ctx);
         // Redis 7.0 and 7.2 ask once more when CLIENT UNBLOCK follows in the same loop round.
         let again = with_client::<M, _>(ticket, |client| mem::replace(&mut client.answered, true));
         if again != Some(true) {
-            M::answer(&mut ctx, ticket);
+            M::answer(&mut Replier::new(&mut ctx), ticket);
         }
         OK
     })

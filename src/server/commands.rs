@@ -36,6 +36,7 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     let panicked = guard(C::NAME, true, || {
         // SAFETY: the server's own context and arguments, valid while this command runs.
         let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
+        ctx.may_block = true;
         C::run(&mut ctx, arguments);
         false
     });

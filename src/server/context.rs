@@ -13,6 +13,8 @@ use super::{ClientId, api};
 /// call back takes it by `&mut`.
 pub struct Context<'c, M> {
     raw: *mut raw::RedisModuleCtx,
+    /// In a command whose client is not blocked yet.
+    pub(super) may_block: bool,
     callback: PhantomData<&'c ()>,
     module: PhantomData<fn() -> M>,
 }
@@ -37,7 +39,7 @@ impl<M> Context<'_, M> {
     /// # Safety
     /// `raw` is the context that the server gave to the callback which is running, and the result does not outlive it.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
-        Self { raw, callback: PhantomData, module: PhantomData }
+        Self { raw, may_block: false, callback: PhantomData, module: PhantomData }
     }
 
     pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {

@@ -13,11 +13,6 @@ use super::module::Module;
 use super::string::StringRef;
 use super::timer;
 
-/// The classes of key events that a module hears: those by which a key goes, or its expiry moves. The other classes bring new
-/// values.
-const CLASSES: c_int =
-    raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
-
 /// The module hears events.
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
@@ -45,7 +40,7 @@ pub fn listen<M: Module>() {
     // Every server that has the API knows these events.
     events.into_iter().for_each(|(event, handler)| _ = subscribe_to(ctx, event, handler));
     // SAFETY: the context is the module's own, the callback static and of the signature the API asks for.
-    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, CLASSES, Some(on_key_event::<M>))) };
+    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, listeners::HEARD, Some(on_key_event::<M>))) };
 }
 
 type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);

@@ -1,6 +1,6 @@
 //! The line no panic crosses: unwinding into the server would abort it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::api;
@@ -19,4 +19,10 @@ pub fn guard<R>(what: &str, fallback: R, body: impl FnOnce() -> R) -> R {
             fallback
         }
     }
+}
+
+/// Has a panic logged where it happens, when the module is loaded. The hook of std would take a backtrace if RUST_BACKTRACE
+/// is set, and so give memory of the C library to the wrong allocator where a server brings one of its own.
+pub fn log_panics() {
+    panic::set_hook(Box::new(|info| api::warn(ptr::null_mut(), &info.to_string().replace('\n', " "))));
 }

@@ -15,8 +15,12 @@ use super::string::{NO_STRING, OwnedString, StringRef};
 const LONGEST_PACKED: usize = 44;
 
 /// An open key. What was read from it ends before the next write to it.
+///
+/// A key that was opened for reading is not written: such a call does nothing.
 pub struct Key<'k, 'c, M> {
+    /// Null for an empty key that was opened for reading.
     raw: *mut raw::RedisModuleKey,
+    mode: Mode,
     ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
 }
@@ -24,13 +28,13 @@ pub struct Key<'k, 'c, M> {
 impl<'c, M> Context<'c, M> {
     /// Opens a key of the selected database. An expired one is deleted, which calls back with an event.
     pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
-        let mode = match mode {
+        let flags = match mode {
             Mode::Read => raw::REDISMODULE_READ,
             Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
         };
         // SAFETY: context and name are valid while this callback runs.
-        let raw = unsafe { api!(RedisModule_OpenKey(self.raw(), name.raw(), mode as i32)) };
-        Key { raw: raw.cast(), ctx: self, name }
+        let raw = unsafe { api!(RedisModule_OpenKey(self.raw(), name.raw(), flags as i32)) };
+        Key { raw: raw.cast(), mode, ctx: self, name }
     }
 }
 
@@ -80,6 +84,9 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// The bytes of a String; empty for anything else.
     pub fn string(&self) -> &[u8] {
+        if self.raw.is_null() {
+            return &[];
+        }
         let mut len = 0;
         // SAFETY: the key is open; the bytes of a String stay until the key is written or closed, and both need `self`,
         // which the result borrows. Of another value the server shows none, and says null.
@@ -92,6 +99,9 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     /// Makes the key a String, whatever it was, with this expiry and no other.
     #[inline(always)]
     pub fn set_string(&mut self, value: StringRef<'_>, expiry: Option<UnixMs>) {
+        if !self.is_writable() {
+            return;
+        }
         let bytes = value.bytes();
         if bytes.len() > LONGEST_PACKED {
             // SAFETY: the key is open for writing; the server copies or counts `value`.
@@ -125,6 +135,9 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// Sets a field of a Hash; an empty key becomes one. Nothing happens to a key that holds anything else.
     pub fn set_field(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
+        if !self.is_writable() {
+            return;
+        }
         let flags = raw::REDISMODULE_HASH_NONE as i32;
         // SAFETY: the key is open for writing; one pair and the null that ends the list, as the API wants it.
         unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_STRING)) };
@@ -132,14 +145,23 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// Sets the expiry of an existing key.
     pub fn set_expiry(&mut self, at: UnixMs) {
-        // SAFETY: the key is open for writing.
-        unsafe { api!(RedisModule_SetAbsExpire(self.raw, at)) };
+        if self.is_writable() {
+            // SAFETY: the key is open for writing.
+            unsafe { api!(RedisModule_SetAbsExpire(self.raw, at)) };
+        }
     }
 
     /// Empties the key.
     pub fn delete(&mut self) {
-        // SAFETY: the key is open for writing.
-        unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+        if self.is_writable() {
+            // SAFETY: the key is open for writing.
+            unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+        }
+    }
+
+    /// Whether the key is open for writing; then there is a handle, also if it is empty.
+    fn is_writable(&self) -> bool {
+        matches!(self.mode, Mode::Write) && !self.raw.is_null()
     }
 
     /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. A field that is

@@ -16,6 +16,11 @@ use super::key::Key;
 use super::main_thread::MainThread;
 use super::module::Module;
 
+/// The classes of key events that a module hears: those by which a key goes, or its expiry moves. The other classes bring new
+/// values.
+pub(super) const HEARD: c_int =
+    raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+
 /// Modules that are part of a server (Redis 8, Valkey 9) and listen to no keys.
 const BUNDLED: [&[u8]; 2] = [b"vectorset", b"lua"];
 
@@ -46,8 +51,9 @@ impl<M> Key<'_, '_, M> {
 
     fn notify(&mut self, Event(class, name): Event) {
         let key = self.name().raw();
-        // The event also reaches the module's own handler, which would take it for somebody else's doing.
-        LISTENERS.with(|listeners| listeners.own_event = key);
+        // The event also reaches the module's own handler, if that hears its class, and would be taken for somebody else's doing.
+        let comes_back = class & HEARD != 0;
+        LISTENERS.with(|listeners| listeners.own_event = if comes_back { key } else { ptr::null_mut() });
         // SAFETY: as in `signal`; the name of the event is a static C string.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.ctx().raw(), class, name.as_ptr(), key)) };
         LISTENERS.with(|listeners| listeners.own_event = ptr::null());

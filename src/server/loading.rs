@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::api;
 use super::context::Context;
-use super::guard::guard;
+use super::guard::{guard, log_panics};
 use super::module::Module;
 use super::{blocked, commands, events, info, listeners, replication, settings, timer};
 
@@ -46,6 +46,7 @@ pub unsafe fn load<M: Module>(
     if unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } != OK {
         return ERR;
     }
+    log_panics();
     guard("load", ERR, || {
         // SAFETY: the server's own context for this callback.
         let mut ctx = unsafe { Context::<M>::new(ctx) };
@@ -96,7 +97,8 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     timer::install(ctx).map_err(|error| format!("no timer: {error}"))?;
     // Last, because the server does not end a subscription when loading fails.
     step(events::subscribe(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
-    M::loaded(ctx);
+    // A panic there is the module's, which is loaded all the same: 7.0 would keep the subscriptions of one that is not.
+    guard("loaded", (), || M::loaded(ctx));
     Ok(())
 }
 

@@ -53,6 +53,7 @@ pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use loading::{load, unload};
 pub use main_thread::MainThread;
 pub use module::Module;
+pub use reply::Replier;
 pub use setting::Setting;
 pub use string::{Arguments, OwnedString, StringRef};
 pub use ticket::{BlockedClient, Ticket};

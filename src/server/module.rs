@@ -52,7 +52,7 @@
 
 use std::ffi::CStr;
 
-use super::{BlockedClient, ClientId, Command, Context, EventName, MainThread, Setting, StringRef, Ticket};
+use super::{BlockedClient, ClientId, Command, Context, EventName, MainThread, Replier, Setting, StringRef, Ticket};
 
 /// A module, as the server sees it. Each function is called on the server's main thread; a panic in one is caught and
 /// logged. What a module does not care for need not be written.
@@ -116,9 +116,9 @@ pub trait Module: Sized + 'static {
     /// A connection is closed.
     fn client_closed(_client: ClientId) {}
 
-    /// The server wants the reply for a blocked client, which is unblocked. It asks once, and nothing but a reply may be
-    /// made here.
-    fn answer(ctx: &mut Context<'_, Self>, ticket: Ticket);
+    /// The server wants the reply for a blocked client, which is unblocked. It asks once, perhaps inside
+    /// [`unblock`](super::unblock), so there is nothing but the reply to be made here.
+    fn answer(reply: &mut Replier<'_>, ticket: Ticket);
 
     /// A client is not blocked any more, and the server does not ask for a reply (again): the connection closed, or the
     /// server answered by itself. `told` is `false` if it was certainly not sent what [`answer`](Self::answer) replied.

@@ -39,3 +39,35 @@ impl<M> Context<'_, M> {
         unsafe { api!(RedisModule_ReplyWithMap(self.raw(), len as _)) };
     }
 }
+
+/// Makes the reply for a blocked client, and nothing else: the server may ask for it inside a call of the module.
+pub struct Replier<'r>(&'r mut dyn Reply);
+
+impl<'r> Replier<'r> {
+    pub(super) fn new<M>(ctx: &'r mut Context<'_, M>) -> Self {
+        Self(ctx)
+    }
+
+    pub fn integer(&mut self, value: i64) {
+        self.0.integer(value);
+    }
+
+    pub fn nil(&mut self) {
+        self.0.nil();
+    }
+}
+
+trait Reply {
+    fn integer(&mut self, value: i64);
+    fn nil(&mut self);
+}
+
+impl<M> Reply for Context<'_, M> {
+    fn integer(&mut self, value: i64) {
+        self.reply_integer(value);
+    }
+
+    fn nil(&mut self) {
+        self.reply_nil();
+    }
+}

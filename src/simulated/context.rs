@@ -113,6 +113,26 @@ impl<M> Context<'_, M> {
     }
 }
 
+/// Makes the reply for a blocked client, and nothing else.
+pub struct Replier<'r> {
+    client: ClientId,
+    round: PhantomData<&'r ()>,
+}
+
+impl Replier<'_> {
+    pub(super) fn new(client: ClientId) -> Self {
+        Self { client, round: PhantomData }
+    }
+
+    pub fn integer(&mut self, value: i64) {
+        world::with(|world| world.replies.push((self.client, Reply::Integer(value))));
+    }
+
+    pub fn nil(&mut self) {
+        world::with(|world| world.replies.push((self.client, Reply::Nil)));
+    }
+}
+
 /// Begins to hear of events: this server tells of them in any case.
 pub fn listen<M: Module>() {}
 

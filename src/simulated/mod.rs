@@ -24,7 +24,7 @@ mod ticket;
 mod world;
 
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use context::{Context, ContextFlags, listen, unblock};
+pub use context::{Context, ContextFlags, Replier, listen, unblock};
 pub use event::{Event, EventName};
 pub use handler::{CommandHandler, RunCommand, handler};
 pub use key::Key;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::mem;
 
-use super::context::Context;
+use super::context::{Context, Replier};
 use super::event::EventName;
 use super::module::Module;
 use super::setting::Setting;
@@ -82,7 +82,7 @@ impl<M: Module> Node<M> {
 
     fn let_go(&self, ticket: Ticket, client: ClientId) {
         M::state().with(|state| M::blocked_client(state, ticket).map(|blocked| blocked.answered = true));
-        M::answer(&mut Context::new(client, 0), ticket);
+        M::answer(&mut Replier::new(client), ticket);
         M::freed(&Context::new(client, 0), ticket, true);
     }
 }

@@ -1,6 +1,6 @@
 //! A module that is not about locks, on the same layer to the server: tests/modules/gate, 100 lines without unsafe code.
 
-use support::{Client, Server, Setup, Waiter, eventually, module_under_test};
+use support::{Client, Reply, Server, Setup, Waiter, eventually, module_under_test};
 
 /// A server with the second module, and with the first beside it if that is asked for.
 fn server_with_gates(beside: bool) -> Server {
@@ -37,4 +37,15 @@ fn is_described() {
     let mut client = server.client();
     assert_eq!(client.run("COMMAND GETKEYS GATE.PASS north").items()[0], "north");
     assert!(client.run("GATE.PASS").error().starts_with("ERR wrong number of arguments"));
+}
+
+#[test]
+fn nobody_is_blocked_in_a_transaction() {
+    let server = server_with_gates(false);
+    let mut client = server.client();
+    client.ok("MULTI");
+    assert_eq!(client.run("GATE.CLOSE north"), "QUEUED");
+    assert_eq!(client.run("GATE.PASS north"), "QUEUED");
+    assert_eq!(client.run("EXEC"), Reply::list([Reply::Nil, Reply::Nil]));
+    client.ok("MODULE UNLOAD gate");
 }

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 
 use redis_lock::server::{
     self, Access, Arguments, BlockedClient, Command, CommandHandler, Event, EventName, Keys, MainThread, Mode, Module,
-    OwnedString, RunCommand, StringRef, Ticket,
+    OwnedString, Replier, RunCommand, StringRef, Ticket,
 };
 
 struct Gate;
@@ -47,9 +47,13 @@ impl RunCommand<Gate> for Pass {
         let mut key = ctx.open(name, Mode::Read);
         if key.is_empty() {
             drop(key);
-            return pass(ctx);
+            return ctx.reply_integer(pass());
         }
         let client = key.block(ticket(STATE.with(|state| state.waiting.len()) + 1));
+        drop(key);
+        if client.is_none() {
+            return ctx.reply_nil();
+        }
         STATE.with(|state| state.waiting.push((name.bytes().to_vec(), client)));
     }
 }
@@ -58,9 +62,9 @@ fn ticket(number: usize) -> Ticket {
     Ticket(NonZeroU64::new(number as u64).expect("tickets count from 1"))
 }
 
-fn pass(ctx: &mut Context<'_>) {
+fn pass() -> i64 {
     STATE.with(|state| state.passed += 1);
-    ctx.reply_integer(STATE.with(|state| state.passed as i64));
+    STATE.with(|state| state.passed as i64)
 }
 
 fn command(name: &'static str, handler: CommandHandler) -> Command {
@@ -101,8 +105,8 @@ impl Module for Gate {
         let open: Vec<bool> = STATE.with(|state| state.waiting.iter().map(|(name, _)| name.is_empty()).collect());
         (1..).zip(open).filter(|(_, open)| *open).for_each(|(number, _)| server::unblock::<Gate>(ticket(number)));
     }
-    fn answer(ctx: &mut Context<'_>, _: Ticket) {
-        pass(ctx);
+    fn answer(reply: &mut Replier<'_>, _: Ticket) {
+        reply.integer(pass());
     }
     fn freed(_: &Context<'_>, ticket: Ticket, _: bool) {
         STATE.with(|state| state.waiting[ticket.0.get() as usize - 1].1 = None);
