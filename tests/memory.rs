@@ -1,8 +1,8 @@
 //! What a waiter costs in memory, in the core. The host adds 48 bytes (an entry of
 //! `host/blocked.rs`), and the server what a client costs it that is blocked.
 
-// With the host comes the server's allocator, and there can be one only.
-#![cfg(not(feature = "module"))]
+// With the layer to the server comes the server's allocator, and there can be one only.
+#![cfg(not(feature = "server"))]
 
 use std::alloc::System;
 

@@ -58,8 +58,8 @@ fn nothing_is_handed_over_by_a_master_whose_replica_is(fate: Fate) {
     let mut replica = replica_of(&old);
     let mut client = old.client();
     in_time("the master takes writes", || !client.run("SET other x").is_error());
-    let locks = Staggered::start(&old, "", 8, 60);
-    // So that it begins before the first lease ends.
+    // They end while the master stands still, and the first not before that, however busy the machine is.
+    let locks = Staggered::start(&old, "", 8, 250);
     let silent = Process::of(&replica);
     stand_still(&old, STANDSTILL, || match fate {
         Fate::Promoted => {
