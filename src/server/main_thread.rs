@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::mem;
 
-/// A cell for a static of a module.
+/// A cell for a static of a module. A module that starts a thread must keep it away from here: nothing checks that, because
+/// it would cost each look at the state more than the look.
 pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: the server makes every call into the module on its main thread; the module starts no thread and asks for no
