@@ -94,7 +94,10 @@ impl Program {
         let here = shown.replace("6379", &server.port().to_string());
         assert_ne!(here, shown, "{}: it names the port", self.place());
         assert!(here.contains("2000"), "{}: it waits in slices", self.place());
-        Command::new(&self.interpreter)
+        // A shell that runs the tests in the background may have them ignore SIGINT.
+        Command::new("env")
+            .arg("--default-signal=INT")
+            .arg(&self.interpreter)
             .args(self.words)
             .arg(here.replace("2000", &slice_ms.to_string()))
             .current_dir(repository().join("bench/peers"))
