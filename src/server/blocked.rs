@@ -108,12 +108,12 @@ unsafe extern "C" fn on_unblocked<M: Module>(
 ) -> c_int {
     guard("unblock", ERR, || {
         // SAFETY: the server's own context for this callback.
-        let mut ctx = unsafe { Context::<M>::new(ctx) };
+        let ctx = unsafe { Context::new(ctx) };
         let ticket = private_data(&ctx);
         // Redis 7.0 and 7.2 ask once more when CLIENT UNBLOCK follows in the same loop round.
         let again = with_client::<M, _>(ticket, |client| mem::replace(&mut client.answered, true));
         if again != Some(true) {
-            M::answer(&mut Replier::new(&mut ctx), ticket);
+            M::answer(&mut Replier::new(ctx), ticket);
         }
         OK
     })

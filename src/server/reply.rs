@@ -41,33 +41,18 @@ impl<M> Context<'_, M> {
 }
 
 /// Makes the reply for a blocked client, and nothing else: the server may ask for it inside a call of the module.
-pub struct Replier<'r>(&'r mut dyn Reply);
+pub struct Replier<'c>(Context<'c, ()>);
 
-impl<'r> Replier<'r> {
-    pub(super) fn new<M>(ctx: &'r mut Context<'_, M>) -> Self {
+impl<'c> Replier<'c> {
+    pub(super) fn new(ctx: Context<'c, ()>) -> Self {
         Self(ctx)
     }
 
     pub fn integer(&mut self, value: i64) {
-        self.0.integer(value);
+        self.0.reply_integer(value);
     }
 
     pub fn nil(&mut self) {
-        self.0.nil();
-    }
-}
-
-trait Reply {
-    fn integer(&mut self, value: i64);
-    fn nil(&mut self);
-}
-
-impl<M> Reply for Context<'_, M> {
-    fn integer(&mut self, value: i64) {
-        self.reply_integer(value);
-    }
-
-    fn nil(&mut self) {
-        self.reply_nil();
+        self.0.reply_nil();
     }
 }
