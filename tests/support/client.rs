@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{Connection, ConnectionLike, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use redis::Value;
 
+use super::connection::{Connection, packed};
 use super::{PATIENCE, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,26 +24,13 @@ pub fn bytes_of(line: &str) -> Vec<&[u8]> {
     line.split_whitespace().map(str::as_bytes).collect()
 }
 
-fn packed(args: &[impl AsRef<[u8]>]) -> Vec<u8> {
-    let mut command = redis::Cmd::new();
-    for arg in args {
-        command.arg(arg.as_ref());
-    }
-    command.get_packed_command()
-}
-
 impl Client {
     /// None when nobody listens there or the server refuses.
     pub fn connect(port: u16, protocol: Protocol) -> Option<Self> {
-        let version = match protocol {
-            Protocol::Resp2 => ProtocolVersion::RESP2,
-            Protocol::Resp3 => ProtocolVersion::RESP3,
-        };
-        let settings = RedisConnectionInfo::default().set_protocol(version).set_skip_set_lib_name();
-        let info = ("127.0.0.1", port).into_connection_info().ok()?.set_redis_settings(settings);
-        let connection = redis::Client::open(info).ok()?.get_connection_with_timeout(PATIENCE).ok()?;
-        connection.set_read_timeout(Some(PATIENCE)).ok()?;
-        let mut client = Self { connection, id: 0 };
+        let mut client = Self { connection: Connection::open(port, PATIENCE).ok()?, id: 0 };
+        if protocol == Protocol::Resp3 && !matches!(client.run("HELLO 3"), Reply::Map(_)) {
+            return None;
+        }
         match client.run("CLIENT ID") {
             Reply::Int(id) => client.id = id,
             Reply::Closed => return None,
@@ -66,7 +54,20 @@ impl Client {
     /// Sends any bytes as arguments and returns the reply.
     #[track_caller]
     pub fn call(&mut self, args: &[impl AsRef<[u8]>]) -> Reply {
-        Reply::of(self.connection.req_packed_command(&packed(args)))
+        match self.connection.send(&packed(args)) {
+            Ok(()) => self.answer(),
+            Err(error) => Reply::of(Err(error.into())),
+        }
+    }
+
+    /// The next reply, messages that the server sends unasked left out.
+    fn answer(&mut self) -> Reply {
+        loop {
+            match self.connection.receive() {
+                Ok(Value::Push { .. }) => {}
+                result => return Reply::of(result),
+            }
+        }
     }
 
     /// Runs a line that must answer OK.
@@ -78,7 +79,7 @@ impl Client {
     /// Sends without reading the reply.
     #[track_caller]
     pub fn send(&mut self, args: &[impl AsRef<[u8]>]) {
-        self.connection.send_packed_command(&packed(args)).expect("a connection that takes a command");
+        self.connection.send(&packed(args)).expect("a connection that takes a command");
     }
 
     /// Sends several lines in one write, so that the server finds them together in its buffer.
@@ -92,17 +93,17 @@ impl Client {
     #[track_caller]
     pub fn send_all<'a, W: AsRef<[u8]> + 'a>(&mut self, commands: impl Iterator<Item = &'a [W]>) {
         let bytes: Vec<u8> = commands.flat_map(packed).collect();
-        self.connection.send_packed_command(&bytes).expect("a connection that takes commands");
+        self.connection.send(&bytes).expect("a connection that takes commands");
     }
 
     /// Reads one reply; [`Reply::Other`] when none comes within `timeout`, after which this connection is of no use.
     pub fn receive_within(&mut self, timeout: Duration) -> Reply {
-        let set = self.connection.set_read_timeout(Some(timeout));
+        let set = self.connection.set_timeout(timeout);
         if set.is_err() {
             return Reply::Closed;
         }
-        let reply = Reply::of(self.connection.recv_response());
-        match self.connection.set_read_timeout(Some(PATIENCE)) {
+        let reply = Reply::of(self.connection.receive());
+        match self.connection.set_timeout(PATIENCE) {
             Ok(()) => reply,
             Err(_) => Reply::Closed,
         }

@@ -17,6 +17,7 @@ mod waiter;
 
 pub mod beat;
 pub mod cluster;
+pub mod connection;
 pub mod migration;
 pub mod one_node;
 pub mod parallel;

@@ -32,7 +32,7 @@ impl Reply {
             return Self::Other("no answer in time".to_owned());
         }
         if error.is_connection_dropped() || error.is_io_error() {
-            // A call that was interrupted, for one, is another thing to look into than a close.
+            // What else may end one is another thing to look into than a close.
             if !error.is_connection_dropped() {
                 eprintln!("a connection ended without being closed: {error}");
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis::{Connection, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
+use support::connection::{Connection, packed};
 use support::{Reply, bytes_of};
 
 /// How long a connection may take to be made, above the longest stall.
@@ -17,15 +17,15 @@ pub struct Link {
 impl Link {
     /// None when the server closes the connection on the way, or does not listen.
     pub fn open(port: u16, database: u32, resp3: bool) -> Option<Self> {
-        let version = if resp3 { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
-        let settings =
-            RedisConnectionInfo::default().set_protocol(version).set_db(i64::from(database)).set_skip_set_lib_name();
-        let info = ("127.0.0.1", port).into_connection_info().ok()?.set_redis_settings(settings);
-        let connection = redis::Client::open(info).ok()?.get_connection_with_timeout(CONNECTING).ok()?;
-        let mut link = Self { connection, id: 0 };
-        link.send(&["CLIENT ID"])?;
-        match link.receive(CONNECTING) {
-            Some(Reply::Int(id)) => link.id = id,
+        let mut link = Self { connection: Connection::open(port, CONNECTING).ok()?, id: 0 };
+        if resp3 && !matches!(link.run("HELLO 3"), Reply::Map(_)) {
+            return None;
+        }
+        if link.run(&format!("SELECT {database}")) != "OK" {
+            return None;
+        }
+        match link.run("CLIENT ID") {
+            Reply::Int(id) => link.id = id,
             _ => return None,
         }
         Some(link)
@@ -50,18 +50,16 @@ impl Link {
 
     fn send_bytes(&mut self, bytes: &[u8]) -> Option<Instant> {
         let sent = Instant::now();
-        self.connection.send_packed_command(bytes).ok()?;
+        self.connection.send(bytes).ok()?;
         Some(sent)
     }
 
     /// The next reply; None when none comes within `limit`, after which this connection is of no use.
     pub fn receive(&mut self, limit: Duration) -> Option<Reply> {
-        // A socket takes no time-out of zero.
-        let limit = limit.max(Duration::from_millis(1));
-        if self.connection.set_read_timeout(Some(limit)).is_err() {
+        if self.connection.set_timeout(limit).is_err() {
             return Some(Reply::Closed);
         }
-        match self.connection.recv_response() {
+        match self.connection.receive() {
             Err(error) if error.is_timeout() => None,
             result => Some(Reply::of(result)),
         }
@@ -74,12 +72,4 @@ impl Link {
             None => Reply::Closed,
         }
     }
-}
-
-fn packed(words: &[&[u8]]) -> Vec<u8> {
-    let mut command = redis::Cmd::new();
-    for word in words {
-        command.arg(*word);
-    }
-    command.get_packed_command()
 }
