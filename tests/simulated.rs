@@ -3,74 +3,127 @@
 #![cfg(feature = "simulated")]
 
 use redis_lock::host::Locks;
-use redis_lock::server::{Node, Reply};
+use redis_lock::server::{Node, Note, Reply, ServerKind};
 
-const ALICE: i64 = 1;
-const BOB: i64 = 2;
+/// One server, whose clients are told what the module replies.
+struct Stage(Node);
 
-fn one() -> Node<Locks> {
-    Node::new_ones(1).pop().expect("a node")
+impl Stage {
+    fn on(kind: ServerKind) -> Self {
+        Node::forget_all();
+        Self(Node::new::<Locks>(kind))
+    }
+
+    /// Runs a command, and the loop until it has nothing to do. Returns what was replied, and to whom.
+    fn run(&self, client: i64, line: &str) -> Vec<(i64, Reply)> {
+        self.0.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+        self.turn()
+    }
+
+    fn turn(&self) -> Vec<(i64, Reply)> {
+        self.0.turn();
+        while self.0.next_wake().is_some_and(|wake| wake <= self.0.now_ms()) {
+            self.0.turn();
+        }
+        let replied = |note| match note {
+            Note::Replied { client, reply, .. } => Some((client, reply)),
+            _ => None,
+        };
+        self.0.journal().into_iter().filter_map(replied).collect()
+    }
+
+    /// Lets time pass, millisecond by millisecond.
+    fn pass(&self, ms: i64) -> Vec<(i64, Reply)> {
+        let one = |_| {
+            Node::pass_us(1000);
+            self.turn()
+        };
+        (0..ms).flat_map(one).collect()
+    }
+
+    fn stream(&self) -> Vec<String> {
+        self.0.stream().iter().flatten().map(redis_lock::server::Effect::line).collect()
+    }
 }
 
 fn told(client: i64, value: i64) -> Vec<(i64, Reply)> {
     vec![(client, Reply::Integer(value))]
 }
 
+fn on_every_kind(test: impl Fn(Stage, i64, i64)) {
+    for kind in ServerKind::ALL {
+        let stage = Stage::on(kind);
+        let (alice, bob) = (stage.0.connect(), stage.0.connect());
+        test(stage, alice, bob);
+    }
+}
+
 #[test]
 fn a_release_serves_the_next_in_the_same_round() {
-    let node = one();
-    assert_eq!(node.run(ALICE, "LOCK.ACQUIRE door alice"), told(ALICE, 1));
-    assert_eq!(node.run(BOB, "LOCK.ACQUIRE door bob PX 500 BLOCK 0"), []);
-    node.replicated();
-    let replies = node.run(ALICE, "LOCK.RELEASE door alice");
-    assert_eq!(replies, [told(ALICE, 0), told(BOB, 1)].concat());
-    assert_eq!(node.replicated(), ["SET door bob PXAT 1000000000500"]);
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 500 BLOCK 0"), []);
+        stage.stream();
+        let mut replies = stage.run(alice, "LOCK.RELEASE door alice");
+        replies.sort_by_key(|(client, _)| *client);
+        assert_eq!(replies, [told(alice, 0), told(bob, 1)].concat());
+        assert_eq!(stage.stream(), ["SET door bob PXAT 1000000000500"]);
+    });
 }
 
 #[test]
 fn the_end_of_a_lease_serves_the_next_one_millisecond_after_its_last() {
-    let node = one();
-    assert_eq!(node.run(ALICE, "LOCK.REENTER door alice PX 20"), told(ALICE, 1));
-    assert_eq!(node.run(BOB, "LOCK.REENTER door bob BLOCK 0"), []);
-    assert_eq!(node.pass(20), []);
-    assert_eq!(node.pass(1), told(BOB, 1));
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.REENTER door alice PX 20"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.REENTER door bob BLOCK 0"), []);
+        assert_eq!(stage.pass(20), []);
+        assert_eq!(stage.pass(1), told(bob, 1));
+    });
 }
 
 #[test]
 fn a_wait_ends_with_nil_on_time() {
-    let node = one();
-    assert_eq!(node.run(ALICE, "LOCK.ACQUIRE door alice"), told(ALICE, 1));
-    assert_eq!(node.run(BOB, "LOCK.ACQUIRE door bob BLOCK 30"), []);
-    assert_eq!(node.pass(30), []);
-    assert_eq!(node.pass(1), [(BOB, Reply::Nil)]);
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 30"), []);
+        assert_eq!(stage.pass(30), []);
+        assert_eq!(stage.pass(1), [(bob, Reply::Nil)]);
+    });
 }
 
 #[test]
-fn a_foreign_delete_serves_the_next() {
-    let node = one();
-    assert_eq!(node.run(ALICE, "LOCK.ACQUIRE door alice"), told(ALICE, 1));
-    assert_eq!(node.run(BOB, "LOCK.ACQUIRE door bob BLOCK 0"), []);
-    assert_eq!(node.run(ALICE, "DEL door"), told(BOB, 1));
+fn a_session_goes_with_its_connection() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 3000 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
+        assert_eq!(stage.pass(10_000), []);
+        stage.0.hang_up(alice);
+        assert_eq!(stage.turn(), told(bob, 1));
+    });
 }
 
 #[test]
 fn each_node_has_a_state_of_its_own() {
-    let nodes = Node::<Locks>::new_ones(2);
-    assert_eq!(nodes[0].run(ALICE, "LOCK.ACQUIRE door alice"), told(ALICE, 1));
-    assert_eq!(nodes[0].run(BOB, "LOCK.ACQUIRE door bob BLOCK 0"), []);
-    assert_eq!(nodes[1].run(BOB, "LOCK.ACQUIRE door bob"), told(BOB, 1));
-    assert_eq!(nodes[1].run(BOB, "LOCK.RELEASE door bob"), told(BOB, 0));
-    assert_eq!(nodes[0].run(ALICE, "LOCK.RELEASE door alice"), [told(ALICE, 0), told(BOB, 1)].concat());
+    let one = Stage::on(ServerKind::Redis70);
+    let other = Stage(Node::new::<Locks>(ServerKind::Valkey9));
+    let [(alice, bob), (_, carol)] = [&one, &other].map(|stage| (stage.0.connect(), stage.0.connect()));
+    assert_eq!(one.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+    assert_eq!(one.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
+    assert_eq!(other.run(carol, "LOCK.ACQUIRE door carol"), told(carol, 1));
+    assert_eq!(other.run(carol, "LOCK.RELEASE door carol"), told(carol, 0));
+    assert_eq!(one.run(alice, "LOCK.RELEASE door alice").len(), 2);
 }
 
 #[test]
 fn settings_are_set_within_their_range() {
-    let node = one();
-    assert_eq!(node.run(ALICE, "CONFIG SET lock.max-waiters 0"), [(ALICE, Reply::Bytes(b"OK".to_vec()))]);
-    assert_eq!(node.run(ALICE, "LOCK.ACQUIRE door alice"), told(ALICE, 1));
-    let [(BOB, Reply::Error(refused))] = &node.run(BOB, "LOCK.ACQUIRE door bob BLOCK 0")[..] else {
-        panic!("an error")
-    };
-    assert!(refused.starts_with("QUEUEFULL"), "{refused}");
-    let [(ALICE, Reply::Error(_))] = &node.run(ALICE, "CONFIG SET lock.max-waiters -1")[..] else { panic!("an error") };
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "CONFIG SET lock.max-waiters 0"), [(alice, Reply::OK)]);
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        let replies = stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0");
+        let [(client, Reply::Error(refused))] = &replies[..] else { panic!("an error: {replies:?}") };
+        assert_eq!(*client, bob);
+        assert!(refused.starts_with("QUEUEFULL"), "{refused}");
+        let replies = stage.run(alice, "CONFIG SET lock.max-waiters -1");
+        assert!(matches!(&replies[..], [(_, Reply::Error(_))]), "{replies:?}");
+    });
 }

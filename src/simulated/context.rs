@@ -6,11 +6,13 @@ use std::marker::PhantomData;
 use bitflags::bitflags;
 
 use super::ClientId;
+use super::crash::crash;
+use super::expiry;
 use super::kinds::{Probe, Slot};
 use super::module::Module;
+use super::reply::{Piece, Reply};
 use super::string::StringRef;
-use super::ticket::Ticket;
-use super::world::{self, Reply};
+use super::world;
 
 /// A context of the server, in a call of module `M`.
 pub struct Context<'c, M> {
@@ -26,9 +28,10 @@ bitflags! {
     pub struct ContextFlags: u32 {
         const REPLICA = 1;
         const SCRIPT = 1 << 1;
-        const CLUSTER = 1 << 2;
-        const LOADING = 1 << 3;
-        const DENY_BLOCKING = 1 << 4;
+        const TRANSACTION = 1 << 2;
+        const CLUSTER = 1 << 3;
+        const LOADING = 1 << 4;
+        const DENY_BLOCKING = 1 << 5;
     }
 }
 
@@ -38,7 +41,16 @@ impl<M> Context<'_, M> {
     }
 
     pub fn flags(&self) -> ContextFlags {
-        ContextFlags::empty()
+        world::with(|world| {
+            let running = &world.running;
+            let mut flags = ContextFlags::empty();
+            flags.set(ContextFlags::REPLICA, world.obstacles.replica);
+            flags.set(ContextFlags::SCRIPT, running.script);
+            flags.set(ContextFlags::TRANSACTION, running.transaction);
+            flags.set(ContextFlags::CLUSTER, world.cluster.is_some());
+            flags.set(ContextFlags::DENY_BLOCKING, running.script || running.transaction);
+            flags
+        })
     }
 
     /// The number of the selected database.
@@ -48,7 +60,12 @@ impl<M> Context<'_, M> {
 
     /// Selects a database.
     pub fn select_db(&mut self, db: i32) {
-        self.db = db;
+        if world::with(|world| world.running.command.is_some()) {
+            crash("a command selects another database, and leaves its client there");
+        }
+        if world::with(|world| world.keyspace.has_db(db)) {
+            self.db = db;
+        }
     }
 
     /// The number of the client whose command this is.
@@ -56,9 +73,9 @@ impl<M> Context<'_, M> {
         self.client
     }
 
-    /// Whether the client whose command this is has a connection.
+    /// Whether the client whose command this is has a connection of its own.
     pub fn has_connection(&self) -> bool {
-        true
+        !self.flags().contains(ContextFlags::SCRIPT)
     }
 
     /// One field of a section of INFO: there is none.
@@ -69,78 +86,89 @@ impl<M> Context<'_, M> {
     /// Writes a warning into the server's log, which nobody reads.
     pub fn warn(&self, _line: &str) {}
 
-    /// Whether anything may be written.
+    /// Whether anything may be written: not while paused, and not by a replica.
     pub fn takes_writes(&self) -> bool {
-        true
+        world::with(|world| !world.obstacles.replica && !world.obstacles.is_paused(world.now_ms()))
     }
 
-    /// Whether the key is this node's to read.
-    pub fn slot_of(&mut self, _key: StringRef<'_>) -> Slot {
+    /// Whether the key is this node's to read. It can expire the key.
+    pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
+        let (served, owned, migrating) = world::with(|world| match &world.cluster {
+            None => (true, true, false),
+            Some(cluster) => {
+                let slot = super::cluster::slot_of(key.0);
+                (!cluster.is_down, !cluster.elsewhere.contains(&slot), cluster.migrating.contains(&slot))
+            }
+        });
+        if !served {
+            return Slot::Unserved;
+        }
+        if !owned || (migrating && !world::with(|world| world.keyspace.get(self.db, key.0).is_some())) {
+            return Slot::Elsewhere;
+        }
+        if world::with(|world| world.cluster.is_some()) {
+            expiry::expire(self.db, key.0);
+        }
         Slot::Ours
     }
 
-    /// Whether the server would take a client's write to this key now.
-    pub fn write_is_welcome(&mut self, _key: StringRef<'_>, _probe: Probe) -> bool {
-        true
+    /// Whether the server would take a client's write to this key now. It can expire the key.
+    pub fn write_is_welcome(&mut self, key: StringRef<'_>, _probe: Probe) -> bool {
+        if world::with(|world| world.obstacles.replica || world.obstacles.fence.is_some()) {
+            return false;
+        }
+        let welcome = self.slot_of(key) == Slot::Ours;
+        expiry::expire(self.db, key.0);
+        welcome
     }
 
     pub fn reply_integer(&mut self, value: i64) {
-        self.reply(Reply::Integer(value));
+        reply(Piece::Whole(Reply::Integer(value)));
     }
 
     pub fn reply_nil(&mut self) {
-        self.reply(Reply::Nil);
+        reply(Piece::Whole(Reply::Nil));
     }
 
     pub fn reply_error(&mut self, text: &str) {
-        self.reply(Reply::Error(text.to_owned()));
+        reply(Piece::Whole(Reply::error(text)));
     }
 
     pub fn reply_bytes(&mut self, bytes: &[u8]) {
-        self.reply(Reply::Bytes(bytes.to_vec()));
+        reply(Piece::Whole(Reply::Bytes(bytes.to_vec())));
     }
 
     pub fn reply_array(&mut self, len: usize) {
-        self.reply(Reply::Array(len));
+        reply(Piece::Array(len));
     }
 
     pub fn reply_map(&mut self, len: usize) {
-        self.reply(Reply::Map(len));
+        reply(Piece::Map(len));
     }
+}
 
-    fn reply(&mut self, reply: Reply) {
-        world::with(|world| world.replies.push((self.client, reply)));
-    }
+fn reply(piece: Piece) {
+    world::with(|world| world.pieces.push(piece));
 }
 
 /// Makes the reply for a blocked client, and nothing else.
-pub struct Replier<'r> {
-    client: ClientId,
-    round: PhantomData<&'r ()>,
-}
+pub struct Replier<'r>(PhantomData<&'r ()>);
 
 impl Replier<'_> {
-    pub(super) fn new(client: ClientId) -> Self {
-        Self { client, round: PhantomData }
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
     }
 
     pub fn integer(&mut self, value: i64) {
-        world::with(|world| world.replies.push((self.client, Reply::Integer(value))));
+        reply(Piece::Whole(Reply::Integer(value)));
     }
 
     pub fn nil(&mut self) {
-        world::with(|world| world.replies.push((self.client, Reply::Nil)));
+        reply(Piece::Whole(Reply::Nil));
     }
 }
 
-/// Begins to hear of events: this server tells of them in any case.
-pub fn listen<M: Module>() {}
-
-/// Lets a blocked client go on: the server asks [`Module::answer`] for the reply at the end of the round.
-pub fn unblock<M: Module>(ticket: Ticket) {
-    world::with(|world| {
-        if let Some(client) = world.blocked.remove(&ticket) {
-            world.unblocked.push((ticket, client));
-        }
-    });
+/// Begins to hear of events.
+pub fn listen<M: Module>() {
+    world::with(|world| world.listens = true);
 }

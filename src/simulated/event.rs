@@ -2,7 +2,7 @@
 
 /// An event that the module causes.
 #[derive(Clone, Copy)]
-pub struct Event(#[expect(dead_code, reason = "nobody listens to the module yet")] &'static str);
+pub struct Event(#[expect(dead_code, reason = "nobody listens to the module")] &'static str);
 
 impl Event {
     pub const SET: Self = Self("set");

@@ -1,37 +1,43 @@
 //! Keys of the keyspace: Strings, and Hashes of one field.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::UnixMs;
-use super::context::Context;
+use super::blocked::{self, Blocked};
+use super::cluster::slot_of;
+use super::context::{Context, ContextFlags};
+use super::crash::crash;
 use super::event::Event;
+use super::expiry;
+use super::journal::{Note, Writer};
+use super::keyspace::{Entry, Value};
 use super::kinds::{Mode, ValueType};
 use super::module::Module;
+use super::stream::Effect;
 use super::string::StringRef;
 use super::ticket::{BlockedClient, Ticket};
-use super::world::{self, Entry, Value, World};
+use super::world;
 
 /// An open key. What was read from it ends before the next write to it.
 pub struct Key<'k, 'c, M> {
     ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
-    /// The bytes of a String, so that they can be lent.
-    string: Vec<u8>,
+    mode: Mode,
+    /// What it holds, so that bytes can be lent.
+    entry: Option<Entry>,
 }
 
 impl<'c, M> Context<'c, M> {
-    /// Opens a key of the selected database. An expired one is deleted.
-    pub fn open<'k>(&'k mut self, name: StringRef<'k>, _mode: Mode) -> Key<'k, 'c, M> {
-        let mut key = Key { ctx: self, name, string: Vec::new() };
-        let is_over = |entry: &Entry, now: UnixMs| entry.expiry.is_some_and(|end| now > end);
-        key.world(|world, place| {
-            if world.keys.get(&place).is_some_and(|entry| is_over(entry, world.now_ms)) {
-                world.keys.remove(&place);
-                world.replicated.push(vec![b"DEL".to_vec(), place.1]);
-            }
-        });
-        key.look();
-        key
+    /// Opens a key of the selected database. An expired one is deleted, which calls back with an event.
+    pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
+        if world::with(|world| world.running.callback) {
+            crash("a key is opened in an event, perhaps in the middle of a scan");
+        }
+        let is_visible = expiry::expire(self.db(), name.0);
+        let read = |db| world::with(|world| world.keyspace.get(db, name.0).cloned());
+        let entry = if is_visible { read(self.db()) } else { None };
+        Key { ctx: self, name, mode, entry }
     }
 }
 
@@ -45,20 +51,21 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.value_type() == ValueType::Empty
+        self.entry.is_none()
     }
 
     pub fn value_type(&self) -> ValueType {
-        self.entry(|entry| match entry.map(|entry| &entry.value) {
+        match self.entry.as_ref().map(|entry| &entry.value) {
             None => ValueType::Empty,
             Some(Value::String(_)) => ValueType::String,
             Some(Value::Hash(_)) => ValueType::Hash,
-        })
+            Some(Value::Other(_)) => ValueType::Other,
+        }
     }
 
     /// When the key expires; `None`: never, or it is empty.
     pub fn expiry(&self) -> Option<UnixMs> {
-        self.entry(|entry| entry.and_then(|entry| entry.expiry))
+        self.entry.as_ref().and_then(|entry| entry.expiry)
     }
 
     /// The same for a key that is known to hold a value.
@@ -68,47 +75,76 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// The bytes of a String; empty for anything else.
     pub fn string(&self) -> &[u8] {
-        &self.string
+        match self.entry.as_ref().map(|entry| &entry.value) {
+            Some(Value::String(bytes)) => bytes,
+            _ => &[],
+        }
     }
 
     /// Makes the key a String, whatever it was, with this expiry and no other.
     pub fn set_string(&mut self, value: StringRef<'_>, expiry: Option<UnixMs>) {
-        let value = Value::String(value.bytes().to_vec());
-        self.world(|world, place| world.keys.insert(place, Entry { value, expiry }));
-        self.look();
+        self.write(Some(Entry { value: Value::String(value.bytes().into()), expiry }));
     }
 
     /// Sets a field of a Hash; an empty key becomes one. Nothing happens to a key that holds anything else.
     pub fn set_field(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
-        self.world(|world, place| {
-            let made = || Entry { value: Value::Hash(BTreeMap::new()), expiry: None };
-            if let Value::Hash(fields) = &mut world.keys.entry(place).or_insert_with(made).value {
-                fields.insert(field.bytes().to_vec(), value.bytes().to_vec());
-            }
-        });
+        let empty = Entry { value: Value::Hash(BTreeMap::new()), expiry: None };
+        let mut entry = self.entry.clone().unwrap_or(empty);
+        if let Value::Hash(fields) = &mut entry.value {
+            fields.insert(field.bytes().to_vec(), value.bytes().to_vec());
+            self.write(Some(entry));
+        }
     }
 
     /// Sets the expiry of an existing key.
     pub fn set_expiry(&mut self, at: UnixMs) {
-        self.world(|world, place| world.keys.get_mut(&place).map(|entry| entry.expiry = Some(at)));
+        if let Some(entry) = self.entry.clone() {
+            self.write(Some(Entry { expiry: Some(at), ..entry }));
+        }
     }
 
     /// Empties the key.
     pub fn delete(&mut self) {
-        self.world(|world, place| world.keys.remove(&place));
-        self.look();
+        if self.entry.is_some() {
+            self.write(None);
+        }
     }
 
-    /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. The name of
-    /// the field that is `likely` is given as `None`.
+    fn write(&mut self, entry: Option<Entry>) {
+        if matches!(self.mode, Mode::Read) {
+            return;
+        }
+        let (db, name) = (self.ctx.db(), self.name.0);
+        world::with(|world| {
+            let now = world.now_ms();
+            let own_accord = world.running.command.is_none();
+            let gone =
+                |cluster: &super::cluster::Cluster| cluster.is_down || cluster.elsewhere.contains(&slot_of(name));
+            if own_accord && world.cluster.as_ref().is_some_and(gone) {
+                crash("a write to a key of another node");
+            }
+            if let Some(objection) = world.obstacles.objection(now).filter(|_| own_accord) {
+                crash(objection);
+            }
+            if self.entry.is_none() && world.keyspace.get(db, name).is_some() {
+                crash("a key is added that has expired and is still there");
+            }
+            world.keyspace.set(db, name, entry.clone());
+            world.note(Note::Wrote { db, key: Rc::from(name), entry: entry.clone(), writer: Writer::Module });
+        });
+        self.entry = entry;
+    }
+
+    /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. A field that is
+    /// `likely` is given to `read` as `None`.
     pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(Option<&[u8]>, &[u8]) -> R) -> Option<R> {
-        self.entry(|entry| match entry.map(|entry| &entry.value) {
+        match self.entry.as_ref().map(|entry| &entry.value) {
             Some(Value::Hash(fields)) if fields.len() == 1 => fields.first_key_value().map(|(field, value)| {
                 let is_likely = likely.is_some_and(|likely| likely.bytes() == field.as_slice());
                 read((!is_likely).then_some(field), value)
             }),
             _ => None,
-        })
+        }
     }
 
     /// Tells WATCH and client-side caches that the key has changed, and listeners how: there are none.
@@ -136,38 +172,26 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     }
 
     fn replicate<'w>(&mut self, command: &str, words: impl Iterator<Item = &'w [u8]>) {
-        let mut line = vec![command.as_bytes().to_vec(), self.name.bytes().to_vec()];
-        line.extend(words.map(<[u8]>::to_vec));
-        world::with(|world| world.replicated.push(line));
-    }
-
-    fn place(&self) -> (i32, Vec<u8>) {
-        (self.ctx.db(), self.name.bytes().to_vec())
-    }
-
-    fn world<R>(&mut self, body: impl FnOnce(&mut World, (i32, Vec<u8>)) -> R) -> R {
-        let place = self.place();
-        world::with(|world| body(world, place))
-    }
-
-    fn entry<R>(&self, body: impl FnOnce(Option<&Entry>) -> R) -> R {
-        let place = self.place();
-        world::with(|world| body(world.keys.get(&place)))
-    }
-
-    fn look(&mut self) {
-        self.string = self.entry(|entry| match entry.map(|entry| &entry.value) {
-            Some(Value::String(bytes)) => bytes.clone(),
-            _ => Vec::new(),
-        });
+        let mut effect = Effect::new(self.ctx.db(), [command.as_bytes(), self.name.0]);
+        effect.words.extend(words.map(<[u8]>::to_vec));
+        world::with(|world| world.unit.push(effect));
     }
 }
 
 impl<M: Module> Key<'_, '_, M> {
-    /// Blocks the client whose command this is, until [`unblock`](super::unblock).
+    /// Blocks the client whose command this is, until [`unblock`](super::unblock). `None` where nobody can be blocked: outside
+    /// a command, twice in one, in a transaction or a script.
     pub fn block(&mut self, ticket: Ticket) -> Option<BlockedClient> {
-        let client = self.ctx.client_id();
-        world::with(|world| world.blocked.insert(ticket, client));
+        if self.ctx.flags().contains(ContextFlags::DENY_BLOCKING) {
+            return None;
+        }
+        let (client, key) = (self.ctx.client_id(), (self.ctx.db(), self.name.0.to_vec()));
+        let tag = world::with(|world| {
+            let tag = world.running.command.filter(|_| !world.running.blocked);
+            world.running.blocked |= tag.is_some();
+            tag
+        })?;
+        blocked::add(ticket, Blocked::new(client, tag, key));
         Some(BlockedClient { answered: false })
     }
 }

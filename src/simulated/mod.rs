@@ -6,36 +6,59 @@
 
 #![forbid(unsafe_code)]
 
+mod blocked;
+mod client;
+mod cluster;
 #[path = "../server/command.rs"]
 mod command;
+mod connection;
 mod context;
+mod crash;
+mod doors;
 mod event;
+mod expiry;
 mod handler;
+mod journal;
 mod key;
+mod keyspace;
+mod kind;
 #[path = "../server/kinds.rs"]
 mod kinds;
 mod main_thread;
 #[path = "../server/module.rs"]
 mod module;
+mod native;
 mod node;
+mod obstacle;
+mod process;
+mod reply;
 mod setting;
+mod stream;
 mod string;
 mod ticket;
 mod world;
 
+pub use blocked::unblock;
+pub use cluster::slot_of;
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use context::{Context, ContextFlags, Replier, listen, unblock};
+pub use context::{Context, ContextFlags, Replier, listen};
 pub use event::{Event, EventName};
 pub use handler::{CommandHandler, RunCommand, handler};
+pub use journal::{Note, Tag, Writer};
 pub use key::Key;
+pub use keyspace::{Entry, Keyspace, Value};
+pub use kind::ServerKind;
 pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use main_thread::MainThread;
 pub use module::Module;
 pub use node::Node;
+pub use obstacle::{Unnoticed, WriteFence};
+pub use reply::Reply;
 pub use setting::Setting;
+pub use stream::{Effect, Unit};
 pub use string::{Arguments, OwnedString, StringRef};
 pub use ticket::{BlockedClient, Ticket};
-pub use world::{Reply, fire, fire_at, now_ms, now_us, steady_ms};
+pub use world::{fire, fire_at, now_ms, now_us, steady_ms};
 
 pub use crate::module_state;
 

@@ -1,103 +1,359 @@
-//! Driving a simulated server from outside.
+//! Driving a simulated server from outside: what arrives, what time it is, what befalls it.
 
-use std::marker::PhantomData;
-use std::mem;
+use std::collections::BTreeSet;
 
-use super::context::{Context, Replier};
-use super::event::EventName;
+use super::blocked;
+use super::client::{Client, Sent};
+use super::cluster::{Cluster, slot_of};
+use super::doors::{self, Doors};
+use super::expiry;
+use super::journal::{Note, Tag, Writer};
+use super::keyspace::Keyspace;
+use super::kind::ServerKind;
 use super::module::Module;
-use super::setting::Setting;
-use super::string::{Arguments, StringRef};
-use super::ticket::Ticket;
-use super::world::{self, Reply};
+use super::native;
+use super::obstacle::{Unnoticed, WriteFence};
+use super::process;
+use super::stream::Unit;
+use super::world::{self, World};
 use super::{ClientId, UnixMs};
 
-/// One simulated server with module `M` in it.
-pub struct Node<M> {
-    number: usize,
-    module: PhantomData<fn() -> M>,
-}
+/// One simulated server with a module in it. All nodes of a thread share the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node(usize);
 
-impl<M: Module> Node<M> {
-    /// So many servers, each with nothing in it. Those of before are gone.
-    pub fn new_ones(count: usize) -> Vec<Self> {
+impl Node {
+    /// A server with nothing in it, beside those there are.
+    pub fn new<M: Module>(kind: ServerKind) -> Self {
+        Self(world::add(World::new(kind, Doors::of::<M>())))
+    }
+
+    /// Forgets all servers of this thread, and begins a new time.
+    pub fn forget_all() {
         world::forget();
         super::main_thread::forget();
         super::setting::forget();
-        (0..count).map(|number| Self { number, module: PhantomData }).collect()
     }
 
-    /// Runs one command of a client, and what the server does until the end of the loop round. Returns every reply made in
-    /// it, with the client that it was made to.
-    pub fn run(&self, client: ClientId, line: &str) -> Vec<(ClientId, Reply)> {
-        world::switch_to(self.number);
-        let words: Vec<Vec<u8>> = line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
-        let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
-        let command = M::commands().into_iter().find(|command| command.name.as_bytes() == name);
-        match command {
-            Some(command) => command.handler.run::<M>(Context::new(client, 0), Arguments(&words)),
-            None if name == b"del" => self.delete(words.get(1).cloned().unwrap_or_default()),
-            None if name == b"config" => world::with(|world| world.replies.push((client, config_set::<M>(&words)))),
-            None => world::with(|world| world.replies.push((client, Reply::Error("ERR unknown command".to_owned())))),
+    /// Lets time pass on all nodes, in microseconds, in which none of them does anything.
+    pub fn pass_us(us: i64) {
+        world::pass_us(us);
+    }
+
+    fn here<R>(self, body: impl FnOnce(&mut World) -> R) -> R {
+        world::switch_to(self.0);
+        world::with(body)
+    }
+
+    /// Now, by this node's clock, in Unix milliseconds.
+    pub fn now_ms(self) -> UnixMs {
+        self.here(|world| world.now_ms())
+    }
+
+    /// Opens a connection.
+    pub fn connect(self) -> ClientId {
+        self.here(|world| {
+            world.last_client = world.last_client.saturating_add(1);
+            world.clients.insert(world.last_client, Client::default());
+            world.last_client
+        })
+    }
+
+    /// Sends a command. It is read in the next round.
+    pub fn send(self, client: ClientId, tag: Tag, words: Vec<Vec<u8>>) {
+        self.here(|world| {
+            if let Some(entry) = world.clients.get_mut(&client).filter(|entry| !entry.peer_closed) {
+                entry.input.push_back(Sent { tag, words });
+                world.ready.push_back(client);
+            }
+        });
+    }
+
+    /// Closes a connection from the client's side. What it has sent is run, what it is told is lost.
+    pub fn hang_up(self, client: ClientId) {
+        self.here(|world| {
+            if let Some(entry) = world.clients.get_mut(&client) {
+                entry.peer_closed = true;
+                world.ready.push_back(client);
+            }
+        });
+    }
+
+    /// Whether the connection is open at the server's end.
+    pub fn has(self, client: ClientId) -> bool {
+        self.here(|world| world.clients.contains_key(&client))
+    }
+
+    /// When the loop turns next by itself: at once if there is something to do.
+    pub fn next_wake(self) -> Option<UnixMs> {
+        self.here(|world| {
+            let busy =
+                !world.ready.is_empty() || !world.let_go.is_empty() || !world.resumed.is_empty() || world.timer.started;
+            let pause_ends = world.obstacles.paused_until.filter(|_| !world.postponed.is_empty());
+            if busy { Some(UnixMs::MIN) } else { [world.timer.set_to, pause_ends].into_iter().flatten().min() }
+        })
+    }
+
+    /// Lets the event loop turn once: what has arrived, the timer, what is due before it sleeps.
+    pub fn turn(self) {
+        world::switch_to(self.0);
+        let ready = world::with(|world| std::mem::take(&mut world.ready));
+        ready.into_iter().for_each(read);
+        run_timer();
+        blocked::free_all();
+        resume();
+        world::with(|world| {
+            world.propagate();
+            write_replies(world);
+        });
+        let closing: Vec<ClientId> = world::with(|world| {
+            let closing = |entry: &Client| entry.closing && entry.output.is_empty();
+            world.clients.iter().filter(|(_, entry)| closing(entry)).map(|(&client, _)| client).collect()
+        });
+        closing.into_iter().for_each(blocked::close);
+        world::with(|world| world.note(Note::Round));
+    }
+
+    /// What has happened since the last call.
+    pub fn journal(self) -> Vec<Note> {
+        self.here(|world| std::mem::take(&mut world.journal))
+    }
+
+    /// What replicas and the AOF were told since the last call.
+    pub fn stream(self) -> Vec<Unit> {
+        self.here(|world| std::mem::take(&mut world.stream))
+    }
+
+    /// All keys.
+    pub fn keyspace(self) -> Keyspace {
+        self.here(|world| world.keyspace.clone())
+    }
+
+    /// The fields that the module adds to INFO.
+    pub fn info(self) -> Vec<(String, u64)> {
+        let doors = self.here(|world| world.doors);
+        (doors.info)()
+    }
+
+    /// The server's cycle deletes up to `limit` keys that have expired.
+    pub fn expire_some(self, limit: usize) {
+        world::switch_to(self.0);
+        expiry::cycle(limit);
+    }
+
+    /// Sets the node's clock forward, or back, by so many milliseconds.
+    pub fn step_clock(self, ms: i64) {
+        self.here(|world| {
+            world.clock_offset_ms = world.clock_offset_ms.saturating_add(ms);
+            // A step ends the descriptor's wait.
+            world.timer.set_to = world.timer.set_to.map(|_| UnixMs::MIN);
+        });
+    }
+
+    /// The server notes that it must refuse writes, or need not any more.
+    pub fn set_fence(self, fence: Option<WriteFence>) {
+        self.here(|world| world.obstacles.fence = fence);
+    }
+
+    /// Something happens while the server stands still, so that it does not notice before its cron has run.
+    pub fn change_unnoticed(self, change: Unnoticed) {
+        self.here(|world| world.obstacles.unnoticed = Some(change));
+    }
+
+    /// The server's cron: it notices what has happened, and tells clients that are blocked for slots that are gone.
+    pub fn cron(self) {
+        let change = self.here(|world| world.obstacles.unnoticed.take());
+        match change {
+            Some(Unnoticed::NoReplicas) => self.set_fence(Some(WriteFence::NoReplicas)),
+            Some(Unnoticed::Replaced) => self.become_replica(),
+            None => {}
         }
-        self.end_round()
+        redirect();
     }
 
-    /// Lets time pass, millisecond by millisecond. Returns every reply made meanwhile.
-    pub fn pass(&self, ms: UnixMs) -> Vec<(ClientId, Reply)> {
-        world::switch_to(self.number);
-        let mut replies = Vec::new();
-        for _ in 0..ms {
-            world::with(|world| world.now_ms = world.now_ms.saturating_add(1));
-            replies.extend(self.end_round());
+    /// The server becomes a replica: those who wait are told, and their connections closed.
+    pub fn become_replica(self) {
+        let blocked: Vec<_> = self
+            .here(|world| world.clients.iter().filter_map(|(&client, entry)| Some((client, entry.blocked?))).collect());
+        for (client, ticket) in blocked {
+            blocked::refuse(
+                ticket,
+                "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+            );
+            self.here(|world| world.clients.get_mut(&client).map(|entry| entry.closing = true));
         }
-        replies
+        self.set_role(true);
     }
 
-    /// What replicas and the AOF were told since the last call, as command lines.
-    pub fn replicated(&self) -> Vec<String> {
-        world::switch_to(self.number);
-        let commands = world::with(|world| mem::take(&mut world.replicated));
-        let line =
-            |words: &Vec<Vec<u8>>| words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
-        commands.iter().map(line).collect()
+    /// The server becomes a master.
+    pub fn become_master(self) {
+        self.set_role(false);
     }
 
-    fn delete(&self, key: Vec<u8>) {
-        if world::with(|world| world.keys.remove(&(0, key.clone()))).is_some() {
-            M::key_event(&Context::new(0, 0), EventName("del"), StringRef(&key));
+    fn set_role(self, replica: bool) {
+        self.here(|world| {
+            world.obstacles.replica = replica;
+            world.obstacles.unnoticed = None;
+            world.note(Note::RoleChanged);
+        });
+        doors::tell(|doors| (doors.role_changed)());
+    }
+
+    /// Another keyspace takes the place of this one: a replica has synchronized.
+    pub fn load(self, keyspace: Keyspace) {
+        self.here(|world| {
+            world.keyspace = keyspace;
+            world.note(Note::KeyspaceChanged);
+        });
+        doors::tell(|doors| (doors.keyspace_changed)());
+    }
+
+    /// Runs what the master has told, as its replica.
+    pub fn replay(self, unit: &Unit) {
+        world::switch_to(self.0);
+        unit.iter().for_each(native::replay);
+    }
+
+    /// Runs a command by itself, whatever stands in its way.
+    pub fn foreign(self, db: i32, words: &[Vec<u8>]) {
+        world::switch_to(self.0);
+        process::foreign(db, words);
+    }
+
+    /// The process ends and another begins with these keys.
+    pub fn restart(self, keyspace: Keyspace) {
+        let (kind, last_client) = self.here(|world| (world.kind, world.last_client));
+        let doors = world::doors();
+        (doors.forget)();
+        self.here(|world| {
+            let (offset, cluster) = (world.clock_offset_ms, world.cluster.clone());
+            let (replica, journal) = (world.obstacles.replica, std::mem::take(&mut world.journal));
+            *world = World { last_client, cluster, clock_offset_ms: offset, ..World::new(kind, doors) };
+            (world.obstacles.replica, world.keyspace, world.journal) = (replica, keyspace, journal);
+            world.note(Note::Restarted);
+        });
+    }
+
+    /// The server is a node of a cluster from now on.
+    pub fn join_cluster(self) {
+        self.here(|world| world.cluster = Some(Cluster::default()));
+    }
+
+    /// The cluster is down, or up again.
+    pub fn set_cluster_down(self, is_down: bool) {
+        self.here(|world| world.cluster.as_mut().map(|cluster| cluster.is_down = is_down));
+    }
+
+    /// A slot begins to move to another node.
+    pub fn begin_migration(self, slot: u8) {
+        self.here(|world| world.cluster.as_mut().map(|cluster| cluster.migrating.insert(slot)));
+    }
+
+    /// A slot is another node's, and its keys with it.
+    pub fn lose_slot(self, slot: u8) {
+        let keys: Vec<_> = self.here(|world| {
+            let cluster = world.cluster.get_or_insert_default();
+            cluster.migrating.remove(&slot);
+            cluster.elsewhere.insert(slot);
+            world.keyspace.of(0).map(|(key, _)| key.clone()).filter(|key| slot_of(key) == slot).collect()
+        });
+        for key in keys {
+            let tells = self.here(|world| {
+                world.keyspace.set(0, &key, None);
+                world.note(Note::Wrote { db: 0, key: key.clone(), entry: None, writer: Writer::Server });
+                world.kind.tells_of_lost_slots()
+            });
+            if tells {
+                doors::tell(|doors| (doors.key_event)(0, "del", &key));
+            }
         }
     }
 
-    fn end_round(&self) -> Vec<(ClientId, Reply)> {
-        let is_due = || world::with(|world| world.fires_at.take_if(|at| *at <= world.now_ms).is_some());
-        while is_due() {
-            M::timer(&mut Context::new(0, 0));
-        }
-        for (ticket, client) in world::with(|world| mem::take(&mut world.unblocked)) {
-            self.let_go(ticket, client);
-        }
-        world::with(|world| mem::take(&mut world.replies))
+    /// A slot is this node's again.
+    pub fn gain_slot(self, slot: u8) {
+        self.here(|world| {
+            if let Some(cluster) = &mut world.cluster {
+                cluster.elsewhere.remove(&slot);
+                cluster.migrating.remove(&slot);
+            }
+        });
     }
 
-    fn let_go(&self, ticket: Ticket, client: ClientId) {
-        M::state().with(|state| M::blocked_client(state, ticket).map(|blocked| blocked.answered = true));
-        M::answer(&mut Replier::new(client), ticket);
-        M::freed(&Context::new(client, 0), ticket, true);
+    /// Slots that are other nodes'.
+    pub fn lost_slots(self) -> BTreeSet<u8> {
+        self.here(|world| world.cluster.as_ref().map(|cluster| cluster.elsewhere.clone()).unwrap_or_default())
     }
 }
 
-/// `CONFIG SET module.setting value`. Settings are the module's, so all nodes share them.
-fn config_set<M: Module>(words: &[Vec<u8>]) -> Reply {
-    let [_, _, name, value] = words else { return Reply::Error("ERR wrong number of arguments".to_owned()) };
-    let own_name = [M::NAME.to_bytes(), b"."].concat();
-    let is_named = |setting: &&&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
-    let value = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
-    match M::SETTINGS.iter().find(is_named).zip(value) {
-        Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
-            setting.set(value);
-            Reply::Bytes(b"OK".to_vec())
+/// Reads what a client has sent. One that has closed is closed here when that was run.
+fn read(client: ClientId) {
+    let (is_new, peer_closed) = world::with(|world| match world.clients.get(&client) {
+        Some(entry) => (entry.is_free() && !entry.input.is_empty(), entry.peer_closed),
+        None => (false, false),
+    });
+    if is_new {
+        process::run_all(client);
+        if peer_closed {
+            world::with(|world| world.ready.push_back(client));
         }
-        _ => Reply::Error("ERR CONFIG SET failed".to_owned()),
+    } else if peer_closed {
+        blocked::close(client);
     }
+}
+
+fn run_timer() {
+    let is_due = world::with(|world| {
+        let now = world.now_ms();
+        let timer = &mut world.timer;
+        let expired = timer.set_to.take_if(|set_to| *set_to <= now).is_some();
+        std::mem::take(&mut timer.started) || expired
+    });
+    if is_due {
+        world::with(|world| world.note(Note::TimerBegan));
+        let doors = world::doors();
+        (doors.timer)();
+        world::with(|world| {
+            world.propagate();
+            world.note(Note::TimerEnded);
+        });
+    }
+}
+
+/// Clients that are not blocked or paused any more go on with what they have sent.
+fn resume() {
+    let resumed = world::with(|world| {
+        let mut resumed = std::mem::take(&mut world.resumed);
+        if !world.obstacles.is_paused(world.now_ms()) {
+            resumed.extend(std::mem::take(&mut world.postponed));
+        }
+        resumed
+    });
+    for client in resumed {
+        process::run_all(client);
+        if world::with(|world| world.clients.get(&client).is_some_and(|entry| entry.peer_closed)) {
+            world::with(|world| world.ready.push_back(client));
+        }
+    }
+}
+
+fn write_replies(world: &mut World) {
+    let mut sent = Vec::new();
+    for (&client, entry) in &mut world.clients {
+        let tags = std::mem::take(&mut entry.output);
+        if !entry.peer_closed {
+            sent.extend(tags.into_iter().map(|tag| Note::Sent { client, tag }));
+        }
+    }
+    world.journal.extend(sent);
+}
+
+/// Tells clients that are blocked on keys of slots that are gone where to go.
+fn redirect() {
+    let gone: Vec<_> = world::with(|world| {
+        let Some(cluster) = &world.cluster else { return Vec::new() };
+        let is_gone = |key: &[u8]| cluster.elsewhere.contains(&slot_of(key));
+        let blocked = world.clients.values().filter_map(|entry| entry.blocked);
+        blocked.filter(|ticket| world.blocked.get(ticket).is_some_and(|blocked| is_gone(&blocked.key.1))).collect()
+    });
+    gone.into_iter().for_each(|ticket| blocked::refuse(ticket, "MOVED 0 127.0.0.1:1"));
 }

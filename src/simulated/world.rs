@@ -1,70 +1,147 @@
-//! What there is on each node: keys, a clock, clients.
+//! What there is on each node: keys, clients, a clock, a timer.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
+use super::blocked::Blocked;
+use super::client::Client;
+use super::cluster::Cluster;
+use super::command::Command;
+use super::doors::Doors;
+use super::journal::{Note, Tag};
+use super::keyspace::Keyspace;
+use super::kind::ServerKind;
+use super::obstacle::Obstacles;
+use super::reply::{Piece, Reply};
+use super::stream::{Effect, Unit};
 use super::ticket::Ticket;
 use super::{ClientId, UnixMs};
 
-/// Where every simulated clock begins, in the year 2001.
-const BEGINNING: UnixMs = 1_000_000_000_000;
+/// Where every simulated clock begins, in the year 2001, in microseconds.
+const BEGINNING_US: i64 = 1_000_000_000_000_000;
 
 thread_local! {
     static WORLDS: RefCell<Vec<World>> = const { RefCell::new(Vec::new()) };
     static CURRENT: Cell<usize> = const { Cell::new(0) };
-}
-
-/// What the module has replied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    Integer(i64),
-    Nil,
-    Error(String),
-    Bytes(Vec<u8>),
-    /// So many elements follow.
-    Array(usize),
-    /// So many pairs follow.
-    Map(usize),
-}
-
-/// A value of the keyspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
-    String(Vec<u8>),
-    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
-}
-
-pub(super) struct Entry {
-    pub value: Value,
-    pub expiry: Option<UnixMs>,
+    static STEADY_US: Cell<i64> = const { Cell::new(BEGINNING_US) };
 }
 
 /// One node.
 pub(super) struct World {
-    pub now_ms: UnixMs,
-    pub keys: BTreeMap<(i32, Vec<u8>), Entry>,
-    /// What replicas and the AOF were told, command by command.
-    pub replicated: Vec<Vec<Vec<u8>>>,
-    /// When the module's timer fires.
-    pub fires_at: Option<UnixMs>,
-    pub blocked: BTreeMap<Ticket, ClientId>,
-    /// Clients that were let go in this round, in that order.
-    pub unblocked: Vec<(Ticket, ClientId)>,
-    pub replies: Vec<(ClientId, Reply)>,
+    pub kind: ServerKind,
+    pub doors: Doors,
+    pub commands: Rc<BTreeMap<&'static str, Command>>,
+    pub keyspace: Keyspace,
+    pub clients: BTreeMap<ClientId, Client>,
+    pub last_client: ClientId,
+    /// Clients that have something to be read, in that order.
+    pub ready: VecDeque<ClientId>,
+    /// Clients that are not blocked any more, whose further commands are due.
+    pub resumed: VecDeque<ClientId>,
+    /// Clients whose next command waits for the end of a pause.
+    pub postponed: Vec<ClientId>,
+    pub blocked: BTreeMap<Ticket, Blocked>,
+    /// Those that are let go in this round, in that order.
+    pub let_go: Vec<Ticket>,
+    pub timer: Timer,
+    pub running: Running,
+    /// The module hears events.
+    pub listens: bool,
+    pub obstacles: Obstacles,
+    pub cluster: Option<Cluster>,
+    /// What the wall clock shows beyond the time that has passed, in milliseconds.
+    pub clock_offset_ms: i64,
+    /// The effects of what runs now.
+    pub unit: Vec<Effect>,
+    /// What replicas and the AOF were told.
+    pub stream: Vec<Unit>,
+    /// What the module has replied since it was asked.
+    pub pieces: Vec<Piece>,
+    pub journal: Vec<Note>,
+}
+
+/// The module's timer.
+#[derive(Default)]
+pub(super) struct Timer {
+    /// When the descriptor becomes readable.
+    pub set_to: Option<UnixMs>,
+    /// It fires in this round, or is firing.
+    pub started: bool,
+}
+
+/// What runs at this moment.
+#[derive(Default)]
+pub(super) struct Running {
+    pub command: Option<Tag>,
+    pub transaction: bool,
+    pub script: bool,
+    /// The module is told something, and may write nothing.
+    pub callback: bool,
+    /// The running command has blocked its client.
+    pub blocked: bool,
 }
 
 impl World {
-    const fn new() -> Self {
+    pub fn new(kind: ServerKind, doors: Doors) -> Self {
+        let commands = Rc::new((doors.commands)().into_iter().map(|command| (command.name, command)).collect());
         Self {
-            now_ms: BEGINNING,
-            keys: BTreeMap::new(),
-            replicated: Vec::new(),
-            fires_at: None,
+            kind,
+            doors,
+            commands,
+            keyspace: Keyspace::new(),
+            clients: BTreeMap::new(),
+            last_client: 0,
+            ready: VecDeque::new(),
+            resumed: VecDeque::new(),
+            postponed: Vec::new(),
             blocked: BTreeMap::new(),
-            unblocked: Vec::new(),
-            replies: Vec::new(),
+            let_go: Vec::new(),
+            timer: Timer::default(),
+            running: Running::default(),
+            listens: false,
+            obstacles: Obstacles::default(),
+            cluster: None,
+            clock_offset_ms: 0,
+            unit: Vec::new(),
+            stream: Vec::new(),
+            pieces: Vec::new(),
+            journal: Vec::new(),
         }
     }
+
+    /// Now, in Unix milliseconds, by this node's clock.
+    pub fn now_ms(&self) -> UnixMs {
+        now_us_of(self.clock_offset_ms).div_euclid(1000)
+    }
+
+    pub fn note(&mut self, note: Note) {
+        self.journal.push(note);
+    }
+
+    /// Puts a reply into the buffer of a client, if it is still there.
+    pub fn reply(&mut self, client: ClientId, tag: Tag, reply: Reply) {
+        if let Some(entry) = self.clients.get_mut(&client) {
+            entry.output.push(tag);
+            self.note(Note::Replied { client, tag, reply });
+        }
+    }
+
+    /// What has run is over: its effects go out together.
+    pub fn propagate(&mut self) {
+        if !self.unit.is_empty() {
+            let unit = std::mem::take(&mut self.unit);
+            self.stream.push(unit);
+        }
+    }
+}
+
+/// Adds a node with nothing on it. Returns its number.
+pub(super) fn add(world: World) -> usize {
+    WORLDS.with_borrow_mut(|worlds| {
+        worlds.push(world);
+        worlds.len().saturating_sub(1)
+    })
 }
 
 /// The number of the node that runs.
@@ -80,42 +157,62 @@ pub(super) fn switch_to(node: usize) {
 /// Lends the node that runs to `body`, which calls nobody.
 pub(super) fn with<R>(body: impl FnOnce(&mut World) -> R) -> R {
     WORLDS.with_borrow_mut(|worlds| {
-        let node = current();
-        if worlds.len() <= node {
-            worlds.resize_with(node.saturating_add(1), World::new);
-        }
-        #[expect(clippy::expect_used, reason = "it was made room for")]
-        body(worlds.get_mut(node).expect("the node"))
+        #[expect(clippy::expect_used, reason = "nothing runs without a node")]
+        body(worlds.get_mut(current()).expect("the node"))
     })
 }
 
-/// Forgets all nodes.
+/// The doors of the node that runs.
+pub(super) fn doors() -> Doors {
+    with(|world| world.doors)
+}
+
+/// Forgets all nodes, and begins a new time.
 pub(super) fn forget() {
     WORLDS.with_borrow_mut(Vec::clear);
     switch_to(0);
+    STEADY_US.set(BEGINNING_US);
+}
+
+/// Lets time pass, on all nodes alike.
+pub(super) fn pass_us(us: i64) {
+    STEADY_US.set(STEADY_US.get().saturating_add(us));
+}
+
+fn now_us_of(clock_offset_ms: i64) -> i64 {
+    STEADY_US.get().saturating_add(clock_offset_ms.saturating_mul(1000))
 }
 
 /// Now, in Unix milliseconds.
 pub fn now_ms() -> UnixMs {
-    with(|world| world.now_ms)
+    with(|world| world.now_ms())
 }
 
 /// Now, in Unix microseconds.
 pub fn now_us() -> i64 {
-    now_ms().saturating_mul(1000)
+    with(|world| now_us_of(world.clock_offset_ms))
 }
 
 /// Milliseconds of a clock that is never set.
 pub fn steady_ms() -> i64 {
-    now_ms()
+    STEADY_US.get().div_euclid(1000)
 }
 
-/// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round.
+/// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round, or as soon as the loop gets to it.
 pub fn fire<M>() {
-    fire_at::<M>(now_ms());
+    with(|world| {
+        world.timer.set_to = Some(UnixMs::MIN);
+        world.timer.started = true;
+    });
 }
 
 /// Sees to it that [`Module::timer`](super::Module::timer) is called at `time`, or earlier.
 pub fn fire_at<M>(time: UnixMs) {
-    with(|world| world.fires_at = Some(world.fires_at.map_or(time, |set| set.min(time))));
+    if time <= now_ms() {
+        return fire::<M>();
+    }
+    with(|world| {
+        let timer = &mut world.timer;
+        timer.set_to = Some(timer.set_to.map_or(time, |set_to| set_to.min(time)));
+    });
 }

@@ -178,7 +178,7 @@ fn a_python_program_that_is_interrupted_leaves_the_line() {
         eventually("it waits", || waiters_of(&mut client, "door") == 1);
         let interrupt = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
         assert!(interrupt.expect("kill").success());
-        let error = said(running).expect_err("it was interrupted");
+        let Err(error) = said(running) else { panic!("{}: it was not interrupted", program.place()) };
         assert!(error.trim_end().ends_with("KeyboardInterrupt"), "{}: {error}", program.place());
         assert_eq!(releases(&mut client), usize::from(program.releases()), "{}", program.place());
         assert_eq!(waiters_of(&mut client, "door"), 0, "{}", program.place());

@@ -1,0 +1,101 @@
+//! Commands about connections and the server itself.
+
+use super::blocked;
+use super::client::Sent;
+use super::process;
+use super::reply::Reply;
+use super::world;
+use super::{ClientId, doors};
+
+/// Runs a command that is not about keys. `None`: it is none of those.
+pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
+    let words = &sent.words;
+    let word = |number: usize| words.get(number).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
+    Some(match (word(0).as_slice(), word(1).as_slice()) {
+        (b"PING", _) => Reply::Status("PONG"),
+        (b"QUIT", _) => {
+            world::with(|world| world.clients.get_mut(&client).map(|client| client.closing = true));
+            Reply::OK
+        }
+        (b"SELECT", db) => select(client, number(db)),
+        (b"MULTI", _) => multi(client),
+        (b"DISCARD", _) => {
+            world::with(|world| world.clients.get_mut(&client).map(|client| client.transaction = None));
+            Reply::OK
+        }
+        (b"CONFIG", b"SET") => process::config_set(words),
+        (b"CLIENT", b"ID") => Reply::Integer(client),
+        (b"CLIENT", b"KILL") => kill(client, number(&word(3))),
+        (b"CLIENT", b"UNBLOCK") => unblock(number(&word(2)), word(3) == b"ERROR"),
+        (b"CLIENT", b"PAUSE") => pause(number(&word(2))),
+        (b"CLIENT", b"UNPAUSE") => pause(Some(0)),
+        (b"DEBUG", b"RELOAD") => {
+            world::with(|world| world.note(super::Note::KeyspaceChanged));
+            doors::tell(|doors| (doors.keyspace_changed)());
+            Reply::OK
+        }
+        _ => return None,
+    })
+}
+
+fn number(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn select(client: ClientId, db: Option<i64>) -> Reply {
+    let db = db.and_then(|db| i32::try_from(db).ok());
+    world::with(|world| match db.filter(|&db| world.keyspace.has_db(db)) {
+        Some(db) => {
+            world.clients.get_mut(&client).map(|client| client.db = db);
+            Reply::OK
+        }
+        None => Reply::error("ERR DB index is out of range"),
+    })
+}
+
+fn multi(client: ClientId) -> Reply {
+    world::with(|world| match world.clients.get_mut(&client) {
+        Some(client) if client.transaction.is_none() => {
+            client.transaction = Some(Vec::new());
+            Reply::OK
+        }
+        _ => Reply::error("ERR MULTI calls can not be nested"),
+    })
+}
+
+/// `CLIENT KILL ID id`. A client that kills itself is told so before.
+fn kill(client: ClientId, killed: Option<i64>) -> Reply {
+    match killed.filter(|killed| world::with(|world| world.clients.contains_key(killed))) {
+        None => Reply::Integer(0),
+        Some(killed) if killed == client => {
+            world::with(|world| world.clients.get_mut(&client).map(|client| client.closing = true));
+            Reply::Integer(1)
+        }
+        Some(killed) => {
+            blocked::close(killed);
+            Reply::Integer(1)
+        }
+    }
+}
+
+fn unblock(client: Option<i64>, with_error: bool) -> Reply {
+    let ticket =
+        client.and_then(|client| world::with(|world| world.clients.get(&client).and_then(|client| client.blocked)));
+    match ticket {
+        None => Reply::Integer(0),
+        Some(ticket) if with_error => {
+            blocked::refuse(ticket, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            Reply::Integer(1)
+        }
+        Some(ticket) => {
+            blocked::time_out(ticket);
+            Reply::Integer(1)
+        }
+    }
+}
+
+fn pause(ms: Option<i64>) -> Reply {
+    let Some(ms) = ms else { return Reply::error("ERR timeout is not an integer or out of range") };
+    world::with(|world| world.obstacles.paused_until = Some(world.now_ms().saturating_add(ms)));
+    Reply::OK
+}

@@ -1,0 +1,87 @@
+//! The module, as the simulated server calls it: [`Module`] without its type.
+
+use super::command::Command;
+use super::context::{Context, Replier};
+use super::event::EventName;
+use super::handler::CommandHandler;
+use super::module::Module;
+use super::setting::Setting;
+use super::string::{Arguments, StringRef};
+use super::ticket::Ticket;
+use super::{ClientId, world};
+
+/// Everything a server can do to a module.
+#[derive(Clone, Copy)]
+pub(super) struct Doors {
+    pub name: &'static [u8],
+    pub settings: &'static [&'static Setting],
+    pub commands: fn() -> Vec<Command>,
+    pub run: fn(CommandHandler, ClientId, i32, &[Vec<u8>]),
+    pub timer: fn(),
+    pub key_event: fn(i32, &str, &[u8]),
+    pub keyspace_changed: fn(),
+    pub role_changed: fn(),
+    pub client_closed: fn(ClientId),
+    /// Has the module make a reply, unless it has made it before.
+    pub answer: fn(Ticket),
+    /// A client has left; says whether its reply was made.
+    pub left: fn(Ticket) -> bool,
+    /// A client is freed; whether it certainly was not told although its reply was made.
+    pub freed: fn(Ticket, bool) -> bool,
+    pub forget: fn(),
+    pub info: fn() -> Vec<(String, u64)>,
+}
+
+impl Doors {
+    pub fn of<M: Module>() -> Self {
+        Self {
+            name: M::NAME.to_bytes(),
+            settings: M::SETTINGS,
+            commands: M::commands,
+            run: |handler, client, db, words| handler.run::<M>(Context::new(client, db), Arguments(words)),
+            timer: || M::timer(&mut Context::new(0, 0)),
+            key_event: |db, event, key| M::key_event(&Context::new(0, db), EventName(event), StringRef(key)),
+            keyspace_changed: M::keyspace_changed,
+            role_changed: M::role_changed,
+            client_closed: M::client_closed,
+            answer: |ticket| {
+                if !answered::<M>(ticket, true) {
+                    M::answer(&mut Replier::new(), ticket);
+                }
+            },
+            left: |ticket| {
+                let told = answered::<M>(ticket, false);
+                M::left(&Context::new(0, 0), ticket, told);
+                told
+            },
+            freed: |ticket, kept_back| {
+                let told = answered::<M>(ticket, false) && !kept_back;
+                M::freed(&Context::new(0, 0), ticket, told);
+                told
+            },
+            forget: || M::state().replace(M::new_state()),
+            info: || M::state().with(|state| M::info(state)),
+        }
+    }
+}
+
+/// Whether the reply of a blocked client was made before, or, if `now`, is made from now on.
+fn answered<M: Module>(ticket: Ticket, now: bool) -> bool {
+    M::state().with(|state| {
+        M::blocked_client(state, ticket).is_some_and(|client| {
+            let before = client.answered;
+            client.answered |= now;
+            before
+        })
+    })
+}
+
+/// Tells the module something in which it may write nothing, if it listens.
+pub(super) fn tell(body: impl FnOnce(Doors)) {
+    let outer =
+        world::with(|world| world.listens.then(|| (world.doors, std::mem::replace(&mut world.running.callback, true))));
+    if let Some((doors, before)) = outer {
+        body(doors);
+        world::with(|world| world.running.callback = before);
+    }
+}

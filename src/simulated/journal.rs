@@ -1,0 +1,82 @@
+//! What happens on a node, in the order in which it happens: for those who check it.
+
+use std::rc::Rc;
+
+use super::ClientId;
+use super::keyspace::Entry;
+use super::reply::Reply;
+
+/// The number of a command, given by who sent it.
+pub type Tag = u64;
+
+/// Who changes a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// The module.
+    Module,
+    /// A command of the server.
+    Command,
+    /// The server, because the key has expired.
+    Expiry,
+    /// The server, because the slot has left, or another keyspace has come.
+    Server,
+}
+
+/// One thing that has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A command begins to run.
+    Began {
+        client: ClientId,
+        tag: Tag,
+        db: i32,
+        denies_blocking: bool,
+    },
+    /// It has come to its end, or has blocked its client.
+    Ended {
+        tag: Tag,
+        blocked: bool,
+    },
+    /// The timer begins, or ends.
+    TimerBegan,
+    TimerEnded,
+    /// A key has another value now, or none.
+    Wrote {
+        db: i32,
+        key: Rc<[u8]>,
+        entry: Option<Entry>,
+        writer: Writer,
+    },
+    /// Any key may have changed.
+    KeyspaceChanged,
+    /// The reply to a command inside a transaction or a script.
+    Inner {
+        tag: Tag,
+        reply: Reply,
+    },
+    /// A reply was put into the buffer of a client.
+    Replied {
+        client: ClientId,
+        tag: Tag,
+        reply: Reply,
+    },
+    /// A reply has left the server, and its client is there to read it.
+    Sent {
+        client: ClientId,
+        tag: Tag,
+    },
+    /// The module let a client go before it was answered: no reply was made for it, or not one that anybody can have read.
+    Unanswered {
+        tag: Tag,
+    },
+    /// A connection is closed.
+    Closed {
+        client: ClientId,
+    },
+    /// The node is a master now, or a replica.
+    RoleChanged,
+    /// The process has ended, and another has begun.
+    Restarted,
+    /// A loop round is over.
+    Round,
+}

@@ -1,0 +1,90 @@
+//! Keys and their values, database by database.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::UnixMs;
+
+/// As many databases as a server has by default.
+const DATABASES: usize = 16;
+
+/// A value of the keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    String(Rc<[u8]>),
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    /// A List, or whatever is no lock.
+    Other(usize),
+}
+
+/// A key that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub value: Value,
+    /// The last millisecond in which it exists; `None`: it does not expire.
+    pub expiry: Option<UnixMs>,
+}
+
+impl Entry {
+    /// Whether it is over at `now`. A server keeps a key through the millisecond in which it expires.
+    pub fn is_over(&self, now: UnixMs) -> bool {
+        self.expiry.is_some_and(|expiry| now > expiry)
+    }
+}
+
+/// All databases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace(Vec<BTreeMap<Rc<[u8]>, Entry>>);
+
+impl Keyspace {
+    pub fn new() -> Self {
+        Self(vec![BTreeMap::new(); DATABASES])
+    }
+
+    pub fn has_db(&self, db: i32) -> bool {
+        self.db(db).is_some()
+    }
+
+    pub fn get(&self, db: i32, key: &[u8]) -> Option<&Entry> {
+        self.db(db)?.get(key)
+    }
+
+    /// The keys of a database.
+    pub fn of(&self, db: i32) -> impl Iterator<Item = (&Rc<[u8]>, &Entry)> {
+        self.db(db).into_iter().flatten()
+    }
+
+    /// All keys, with the number of their database.
+    pub fn all(&self) -> impl Iterator<Item = (i32, &Rc<[u8]>, &Entry)> {
+        (0..).zip(&self.0).flat_map(|(db, keys)| keys.iter().map(move |(key, entry)| (db, key, entry)))
+    }
+
+    /// Sets or removes a key. Returns what it was.
+    pub fn set(&mut self, db: i32, key: &[u8], entry: Option<Entry>) -> Option<Entry> {
+        let keys = usize::try_from(db).ok().and_then(|db| self.0.get_mut(db))?;
+        match (entry, keys.get_mut(key)) {
+            (Some(entry), Some(place)) => Some(std::mem::replace(place, entry)),
+            (Some(entry), None) => keys.insert(key.into(), entry),
+            (None, _) => keys.remove(key),
+        }
+    }
+
+    /// Empties a database, or all of them.
+    pub fn clear(&mut self, db: Option<i32>) {
+        match db.map(usize::try_from) {
+            None => self.0.iter_mut().for_each(BTreeMap::clear),
+            Some(db) => _ = db.ok().and_then(|db| self.0.get_mut(db)).map(BTreeMap::clear),
+        }
+    }
+
+    /// Exchanges two databases that exist.
+    pub fn swap(&mut self, one: i32, other: i32) {
+        if let (Ok(one), Ok(other)) = (usize::try_from(one), usize::try_from(other)) {
+            self.0.swap(one, other);
+        }
+    }
+
+    fn db(&self, db: i32) -> Option<&BTreeMap<Rc<[u8]>, Entry>> {
+        usize::try_from(db).ok().and_then(|db| self.0.get(db))
+    }
+}

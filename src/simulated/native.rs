@@ -1,0 +1,336 @@
+//! The server's own commands on keys: as many as the module meets in the field, and as much of each.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::UnixMs;
+use super::doors;
+use super::expiry;
+use super::journal::{Note, Writer};
+use super::keyspace::{Entry, Value};
+use super::reply::Reply;
+use super::stream::Effect;
+use super::world;
+
+/// Runs a command on keys, as a client of a master does. `None`: there is no such command.
+pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
+    let name = words.first()?.to_ascii_uppercase();
+    let word = |number: usize| words.get(number).map_or(&[][..], Vec::as_slice);
+    let (key, value) = (word(1), word(2));
+    Some(match name.as_slice() {
+        b"GET" => get(db, key),
+        b"EXISTS" => Reply::Integer(i64::from(expiry::expire(db, key))),
+        b"PEXPIRETIME" => Reply::Integer(read(db, key).map_or(-2, |entry| entry.expiry.unwrap_or(-1))),
+        b"PTTL" => {
+            Reply::Integer(read(db, key).map_or(-2, |entry| entry.expiry.map_or(-1, |at| at.saturating_sub(now()))))
+        }
+        b"SET" => set(db, words),
+        b"HSET" => hset(db, key, value, word(3)),
+        b"HDEL" => hdel(db, key, value),
+        b"LPUSH" => lpush(db, key),
+        b"DEL" | b"UNLINK" => Reply::Integer(words.iter().skip(1).map(|key| i64::from(delete(db, key))).sum()),
+        b"GETDEL" => {
+            let reply = get(db, key);
+            delete(db, key);
+            reply
+        }
+        b"PEXPIRE" => expire_at(db, key, integer(value).map(|ms| now().saturating_add(ms))),
+        b"PEXPIREAT" => expire_at(db, key, integer(value)),
+        b"PERSIST" => persist(db, key),
+        b"RENAME" => rename(db, key, value),
+        b"COPY" => copy(db, key, value),
+        b"MOVE" => move_to(db, key, integer(value)),
+        b"FLUSHDB" => flush(db, Some(db)),
+        b"FLUSHALL" => flush(db, None),
+        b"SWAPDB" => swap(db, integer(key), integer(value)),
+        _ => return None,
+    })
+}
+
+/// Whether the server refuses this command to clients where writes are refused.
+pub(super) fn is_write(name: &[u8]) -> bool {
+    const READS: [&[u8]; 4] = [b"GET", b"EXISTS", b"PTTL", b"PEXPIRETIME"];
+    const WRITES: [&[u8]; 17] = [
+        b"SET",
+        b"HSET",
+        b"HDEL",
+        b"LPUSH",
+        b"DEL",
+        b"UNLINK",
+        b"GETDEL",
+        b"PEXPIRE",
+        b"PEXPIREAT",
+        b"PERSIST",
+        b"RENAME",
+        b"COPY",
+        b"MOVE",
+        b"FLUSHDB",
+        b"FLUSHALL",
+        b"SWAPDB",
+        b"EVAL",
+    ];
+    let name = name.to_ascii_uppercase();
+    !READS.contains(&name.as_slice()) && WRITES.contains(&name.as_slice())
+}
+
+/// The keys that a command names: those whose slot matters.
+pub(super) fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
+    let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+    match name.as_slice() {
+        b"DEL" | b"UNLINK" => words.get(1..).unwrap_or_default(),
+        b"RENAME" | b"COPY" => words.get(1..3).unwrap_or_default(),
+        b"FLUSHDB" | b"FLUSHALL" | b"SWAPDB" | b"EVAL" => &[],
+        _ => words.get(1..2).unwrap_or_default(),
+    }
+}
+
+/// Runs what a master or an AOF says: keys do not expire by themselves meanwhile.
+pub(super) fn replay(effect: &Effect) {
+    let word = |number: usize| effect.words.get(number).map_or(&[][..], Vec::as_slice);
+    let (db, key) = (effect.db, word(1));
+    match word(0) {
+        // A look at the key would hide one that has expired here and not yet there.
+        b"PEXPIREAT" => {
+            let entry = world::with(|world| world.keyspace.get(db, key).cloned());
+            if let Some(entry) = entry {
+                write(db, key, Some(Entry { expiry: integer(word(2)), ..entry }), &["expire"]);
+            }
+        }
+        b"DEL" => {
+            if world::with(|world| world.keyspace.get(db, key).is_some()) {
+                write(db, key, None, &["del"]);
+            }
+        }
+        b"HSET" => {
+            let entry = world::with(|world| world.keyspace.get(db, key).cloned());
+            let mut entry = entry.unwrap_or(Entry { value: Value::Hash(BTreeMap::new()), expiry: None });
+            if let Value::Hash(fields) = &mut entry.value {
+                fields.insert(word(2).to_vec(), word(3).to_vec());
+            }
+            write(db, key, Some(entry), &["hset"]);
+        }
+        _ => _ = run(db, &effect.words),
+    }
+    // Replicas pass on what they are told as it is; this one's own effects are of no account.
+    world::with(|world| world.unit.clear());
+}
+
+fn now() -> UnixMs {
+    world::now_ms()
+}
+
+fn integer(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+fn read(db: i32, key: &[u8]) -> Option<Entry> {
+    if expiry::expire(db, key) { world::with(|world| world.keyspace.get(db, key).cloned()) } else { None }
+}
+
+fn not_an_integer() -> Reply {
+    Reply::error("ERR value is not an integer or out of range")
+}
+
+fn wrong_type() -> Reply {
+    Reply::error("WRONGTYPE Operation against a key holding the wrong kind of value")
+}
+
+/// Changes a key, and tells the module by these events.
+fn write(db: i32, key: &[u8], entry: Option<Entry>, events: &[&'static str]) {
+    world::with(|world| {
+        world.keyspace.set(db, key, entry.clone());
+        world.note(Note::Wrote { db, key: Rc::from(key), entry, writer: Writer::Command });
+    });
+    for event in events.iter().filter(|event| HEARD.contains(*event)) {
+        doors::tell(|doors| (doors.key_event)(db, event, key));
+    }
+}
+
+/// The events of the classes that modules hear: those by which a key goes, or its expiry moves.
+const HEARD: [&str; 11] = [
+    "del",
+    "expired",
+    "expire",
+    "persist",
+    "rename_from",
+    "rename_to",
+    "move_from",
+    "move_to",
+    "copy_to",
+    "restore",
+    "evicted",
+];
+
+fn propagate<'w>(db: i32, words: impl IntoIterator<Item = &'w [u8]>) {
+    let effect = Effect::new(db, words);
+    world::with(|world| world.unit.push(effect));
+}
+
+fn get(db: i32, key: &[u8]) -> Reply {
+    match read(db, key).map(|entry| entry.value) {
+        None => Reply::Nil,
+        Some(Value::String(bytes)) => Reply::Bytes(bytes.to_vec()),
+        Some(_) => wrong_type(),
+    }
+}
+
+/// `SET key value [NX] [KEEPTTL] [PX ms | PXAT time]`.
+fn set(db: i32, words: &[Vec<u8>]) -> Reply {
+    let [_, key, value, options @ ..] = words else { return Reply::error("ERR syntax error") };
+    let before = read(db, key);
+    let has = |option: &[u8]| options.iter().any(|word| word.eq_ignore_ascii_case(option));
+    let number = |option: &[u8]| {
+        let at = options.iter().position(|word| word.eq_ignore_ascii_case(option))?;
+        options.get(at.saturating_add(1)).and_then(|word| integer(word))
+    };
+    if has(b"NX") && before.is_some() {
+        return Reply::Nil;
+    }
+    let kept = before.and_then(|entry| entry.expiry).filter(|_| has(b"KEEPTTL"));
+    let expiry = number(b"PX").map(|ms| now().saturating_add(ms)).or(number(b"PXAT")).or(kept);
+    let entry = Entry { value: Value::String(Rc::from(value.as_slice())), expiry };
+    let digits = expiry.map(|at| at.to_string());
+    let pxat = digits.iter().flat_map(|digits| [b"PXAT".as_slice(), digits.as_bytes()]);
+    propagate(db, [b"SET".as_slice(), key, value].into_iter().chain(pxat));
+    write(db, key, Some(entry), if has(b"PX") || has(b"PXAT") { &["set", "expire"] } else { &["set"] });
+    Reply::OK
+}
+
+fn hset(db: i32, key: &[u8], field: &[u8], value: &[u8]) -> Reply {
+    let mut entry = read(db, key).unwrap_or(Entry { value: Value::Hash(BTreeMap::new()), expiry: None });
+    let Value::Hash(fields) = &mut entry.value else { return wrong_type() };
+    let is_new = fields.insert(field.to_vec(), value.to_vec()).is_none();
+    propagate(db, [b"HSET".as_slice(), key, field, value]);
+    write(db, key, Some(entry), &["hset"]);
+    Reply::Integer(i64::from(is_new))
+}
+
+fn hdel(db: i32, key: &[u8], field: &[u8]) -> Reply {
+    let Some(mut entry) = read(db, key) else { return Reply::Integer(0) };
+    let Value::Hash(fields) = &mut entry.value else { return wrong_type() };
+    if fields.remove(field).is_none() {
+        return Reply::Integer(0);
+    }
+    let is_last = fields.is_empty();
+    propagate(db, [b"HDEL".as_slice(), key, field]);
+    write(db, key, (!is_last).then_some(entry), if is_last { &["hdel", "del"] } else { &["hdel"] });
+    Reply::Integer(1)
+}
+
+fn lpush(db: i32, key: &[u8]) -> Reply {
+    let len = match read(db, key) {
+        None => 1,
+        Some(Entry { value: Value::Other(len), .. }) => len.saturating_add(1),
+        Some(_) => return wrong_type(),
+    };
+    let expiry = world::with(|world| world.keyspace.get(db, key).and_then(|entry| entry.expiry));
+    propagate(db, [b"LPUSH".as_slice(), key, b"x"]);
+    write(db, key, Some(Entry { value: Value::Other(len), expiry }), &["lpush"]);
+    Reply::Integer(i64::try_from(len).unwrap_or(i64::MAX))
+}
+
+fn delete(db: i32, key: &[u8]) -> bool {
+    let is_there = read(db, key).is_some();
+    if is_there {
+        propagate(db, [b"DEL".as_slice(), key]);
+        write(db, key, None, &["del"]);
+    }
+    is_there
+}
+
+fn expire_at(db: i32, key: &[u8], at: Option<UnixMs>) -> Reply {
+    let Some(at) = at else { return not_an_integer() };
+    let Some(entry) = read(db, key) else { return Reply::Integer(0) };
+    if at <= now() {
+        let event = world::with(|world| world.kind.event_of_past_expiry());
+        propagate(db, [b"DEL".as_slice(), key]);
+        write(db, key, None, &[event]);
+    } else {
+        propagate(db, [b"PEXPIREAT".as_slice(), key, at.to_string().as_bytes()]);
+        write(db, key, Some(Entry { expiry: Some(at), ..entry }), &["expire"]);
+    }
+    Reply::Integer(1)
+}
+
+fn persist(db: i32, key: &[u8]) -> Reply {
+    let Some(entry) = read(db, key).filter(|entry| entry.expiry.is_some()) else { return Reply::Integer(0) };
+    propagate(db, [b"PERSIST".as_slice(), key]);
+    write(db, key, Some(Entry { expiry: None, ..entry }), &["persist"]);
+    Reply::Integer(1)
+}
+
+fn rename(db: i32, from: &[u8], to: &[u8]) -> Reply {
+    let Some(entry) = read(db, from) else { return Reply::error("ERR no such key") };
+    if from == to {
+        return Reply::OK;
+    }
+    expiry::expire(db, to);
+    propagate(db, [b"RENAME".as_slice(), from, to]);
+    // The server tells of both when both are done.
+    world::with(|world| {
+        world.keyspace.set(db, from, None);
+        world.note(Note::Wrote { db, key: Rc::from(from), entry: None, writer: Writer::Command });
+    });
+    write(db, to, Some(entry), &[]);
+    doors::tell(|doors| (doors.key_event)(db, "rename_from", from));
+    doors::tell(|doors| (doors.key_event)(db, "rename_to", to));
+    Reply::OK
+}
+
+/// `COPY from to REPLACE`.
+fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
+    if from == to {
+        return Reply::error("ERR source and destination objects are the same");
+    }
+    let Some(entry) = read(db, from) else { return Reply::Integer(0) };
+    expiry::expire(db, to);
+    propagate(db, [b"COPY".as_slice(), from, to, b"REPLACE"]);
+    write(db, to, Some(entry), &["copy_to"]);
+    Reply::Integer(1)
+}
+
+fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {
+    let to = to.and_then(|to| i32::try_from(to).ok()).filter(|&to| world::with(|world| world.keyspace.has_db(to)));
+    let Some(to) = to else { return Reply::error("ERR DB index is out of range") };
+    if to == db {
+        return Reply::error("ERR source and destination objects are the same");
+    }
+    let Some(entry) = read(db, key) else { return Reply::Integer(0) };
+    if expiry::expire(to, key) {
+        return Reply::Integer(0);
+    }
+    propagate(db, [b"MOVE".as_slice(), key, to.to_string().as_bytes()]);
+    world::with(|world| {
+        world.keyspace.set(to, key, Some(entry.clone()));
+        world.note(Note::Wrote { db: to, key: Rc::from(key), entry: Some(entry), writer: Writer::Command });
+    });
+    write(db, key, None, &[]);
+    doors::tell(|doors| (doors.key_event)(db, "move_from", key));
+    doors::tell(|doors| (doors.key_event)(to, "move_to", key));
+    Reply::Integer(1)
+}
+
+fn flush(db: i32, of: Option<i32>) -> Reply {
+    world::with(|world| {
+        world.keyspace.clear(of);
+        world.note(Note::KeyspaceChanged);
+    });
+    propagate(db, [if of.is_some() { b"FLUSHDB".as_slice() } else { b"FLUSHALL" }]);
+    doors::tell(|doors| (doors.keyspace_changed)());
+    Reply::OK
+}
+
+fn swap(db: i32, one: Option<i64>, other: Option<i64>) -> Reply {
+    let number = |db: Option<i64>| db.and_then(|db| i32::try_from(db).ok());
+    let has = |db: &i32| world::with(|world| world.keyspace.has_db(*db));
+    let (Some(one), Some(other)) = (number(one).filter(has), number(other).filter(has)) else {
+        return Reply::error("ERR DB index is out of range");
+    };
+    world::with(|world| {
+        world.keyspace.swap(one, other);
+        world.note(Note::KeyspaceChanged);
+    });
+    propagate(db, [b"SWAPDB".as_slice(), one.to_string().as_bytes(), other.to_string().as_bytes()]);
+    doors::tell(|doors| (doors.keyspace_changed)());
+    Reply::OK
+}

@@ -1,0 +1,245 @@
+//! How a command of a client is run: queued, postponed, refused, or done.
+
+use super::blocked;
+use super::client::Sent;
+use super::connection;
+use super::journal::{Note, Tag};
+use super::keyspace::Keyspace;
+use super::native;
+use super::reply::Reply;
+use super::setting::Setting;
+use super::world;
+use super::{ClientId, cluster};
+
+/// The client that the server makes up for a script.
+const STAND_IN: ClientId = ClientId::MAX;
+
+/// Runs the commands of a client, until it is blocked or there is none.
+pub(super) fn run_all(client: ClientId) {
+    while let Some(sent) = world::with(|world| {
+        world.clients.get_mut(&client).filter(|client| client.is_free()).and_then(|client| client.input.pop_front())
+    }) {
+        if is_postponed(client, &sent) {
+            return blocked::put_back(client, sent);
+        }
+        run(client, sent);
+    }
+}
+
+/// Keeps back a command that writes, or may, while the server is paused.
+fn is_postponed(client: ClientId, sent: &Sent) -> bool {
+    world::with(|world| {
+        let now = world.now_ms();
+        let queued = world.clients.get(&client).and_then(|client| client.transaction.as_ref());
+        let writes = |words: &[Vec<u8>]| words.first().is_some_and(|name| is_write(&world.commands, name));
+        let is_exec = sent.words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
+        let would_write = match queued {
+            Some(queued) if is_exec => queued.iter().any(|sent| writes(&sent.words)),
+            Some(_) => false,
+            None => writes(&sent.words),
+        };
+        let postponed = would_write && world.obstacles.is_paused(now);
+        if postponed && !world.postponed.contains(&client) {
+            world.postponed.push(client);
+        }
+        postponed
+    })
+}
+
+type Commands = std::collections::BTreeMap<&'static str, super::Command>;
+
+fn is_write(commands: &Commands, name: &[u8]) -> bool {
+    let module = std::str::from_utf8(name).ok().and_then(|name| commands.get(name.to_ascii_lowercase().as_str()));
+    match module {
+        Some(command) => command.flags.split(' ').any(|flag| flag == "write"),
+        None => native::is_write(name),
+    }
+}
+
+fn run(client: ClientId, sent: Sent) {
+    let tag = sent.tag;
+    let name = sent.words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+    let is_queued = !matches!(name.as_slice(), b"EXEC" | b"DISCARD" | b"MULTI" | b"QUIT");
+    let queued = world::with(|world| {
+        let entry = world.clients.get_mut(&client)?;
+        let queue = entry.transaction.as_mut().filter(|_| is_queued)?;
+        queue.push(sent.clone());
+        Some(())
+    });
+    let reply = match (queued, name.as_slice()) {
+        (Some(()), _) => Some(Reply::Status("QUEUED")),
+        (None, b"EXEC") => Some(exec(client)),
+        (None, b"EVAL") => Some(one(client, &sent, true)),
+        (None, _) => connection::run(client, &sent).or_else(|| outcome(client, &sent, false)),
+    };
+    world::with(|world| {
+        world.propagate();
+        if let Some(reply) = reply {
+            world.reply(client, tag, reply);
+        }
+    });
+}
+
+/// Runs one command on keys. `None`: it has blocked its client.
+fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
+    if let Some(refusal) = refusal(&sent.words) {
+        return Some(refusal);
+    }
+    let db = world::with(|world| world.clients.get(&client).map_or(0, |client| client.db));
+    let name = sent.words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    let command = std::str::from_utf8(&name)
+        .ok()
+        .and_then(|name| world::with(|world| world.commands.get(name).map(|command| (command.handler, command.arity))));
+    match command {
+        Some((_, arity)) if !fits(arity, sent.words.len()) => Some(Reply::error("ERR wrong number of arguments")),
+        Some((handler, _)) => {
+            let doors = world::with(|world| {
+                let denies_blocking = world.running.transaction || world.running.script;
+                world.running.command = Some(sent.tag);
+                world.running.blocked = false;
+                world.note(Note::Began { client, tag: sent.tag, db, denies_blocking });
+                world.doors
+            });
+            let stand_in = world::with(|world| world.running.script);
+            (doors.run)(handler, if stand_in { STAND_IN } else { client }, db, &sent.words);
+            world::with(|world| {
+                world.running.command = None;
+                let replies = Reply::all_of(std::mem::take(&mut world.pieces));
+                let blocked = world.running.blocked;
+                world.note(Note::Ended { tag: sent.tag, blocked });
+                only_one(replies, blocked)
+            })
+        }
+        None => {
+            world::with(|world| world.running.command = Some(sent.tag));
+            let reply = native::run(db, &sent.words);
+            world::with(|world| world.running.command = None);
+            Some(reply.unwrap_or_else(|| Reply::error("ERR unknown command")))
+        }
+    }
+    .inspect(|reply| {
+        if inner {
+            world::with(|world| world.note(Note::Inner { tag: sent.tag, reply: reply.clone() }));
+        }
+    })
+}
+
+fn only_one(mut replies: Vec<Reply>, blocked: bool) -> Option<Reply> {
+    match (replies.pop(), replies.is_empty(), blocked) {
+        (Some(reply), true, false) => Some(reply),
+        (None, _, true) => None,
+        _ => super::crash::crash("a command that makes no reply, or two"),
+    }
+}
+
+fn fits(arity: i32, len: usize) -> bool {
+    let len = i32::try_from(len).unwrap_or(i32::MAX);
+    if arity >= 0 { len == arity } else { len >= arity.saturating_neg() }
+}
+
+/// Why the server does not run this command, if it does not.
+fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
+    world::with(|world| {
+        let keys = native::keys_of(words);
+        if let Some(cluster) = world.cluster.as_ref().filter(|_| !keys.is_empty()) {
+            if cluster.is_down {
+                return Some(Reply::error("CLUSTERDOWN The cluster is down"));
+            }
+            let slots: Vec<u8> = keys.iter().map(|key| cluster::slot_of(key)).collect();
+            if slots.iter().any(|slot| cluster.elsewhere.contains(slot)) {
+                return Some(Reply::error("MOVED 0 127.0.0.1:1"));
+            }
+            let is_missing = |key: &Vec<u8>| is_missing(&world.keyspace, key);
+            if slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing) {
+                return Some(Reply::error("ASK 0 127.0.0.1:1"));
+            }
+        }
+        let name = words.first()?;
+        if !is_write(&world.commands, name) {
+            return None;
+        }
+        if world.obstacles.replica {
+            return Some(Reply::error("READONLY You can't write against a read only replica."));
+        }
+        world.obstacles.fence.map(|fence| fence.refusal())
+    })
+}
+
+fn is_missing(keyspace: &Keyspace, key: &[u8]) -> bool {
+    keyspace.get(0, key).is_none()
+}
+
+/// Runs a command inside a transaction or a script, which is one command with arguments in Lua's manner.
+fn one(client: ClientId, sent: &Sent, script: bool) -> Reply {
+    if !script {
+        return outcome(client, sent, true)
+            .unwrap_or_else(|| super::crash::crash("a client is blocked in a transaction"));
+    }
+    let mut reply = Reply::Nil;
+    for words in calls_of(sent.words.get(1).map_or(&[][..], Vec::as_slice)) {
+        world::with(|world| world.running.script = true);
+        let inner = outcome(client, &Sent { tag: sent.tag, words }, true);
+        world::with(|world| world.running.script = false);
+        reply = inner.unwrap_or_else(|| super::crash::crash("a client is blocked in a script"));
+        if matches!(reply, Reply::Error(_)) {
+            break;
+        }
+    }
+    reply
+}
+
+/// The calls `redis.call('...', '...')` in a script, which has nothing else.
+fn calls_of(script: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let script = String::from_utf8_lossy(script);
+    let calls = script.split("redis.call(").skip(1);
+    let arguments = calls.filter_map(|rest| rest.split(')').next());
+    let words = |arguments: &str| {
+        let bare = arguments.split(',').map(|word| word.trim().trim_matches(['\'', '"']));
+        bare.map(|word| word.as_bytes().to_vec()).collect()
+    };
+    arguments.map(words).collect()
+}
+
+fn exec(client: ClientId) -> Reply {
+    let queued = world::with(|world| world.clients.get_mut(&client).and_then(|client| client.transaction.take()));
+    let Some(queued) = queued else { return Reply::error("ERR EXEC without MULTI") };
+    let mut replies = Vec::new();
+    for sent in &queued {
+        world::with(|world| world.running.transaction = true);
+        let is_script = sent.words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EVAL"));
+        replies.push(connection::run(client, sent).unwrap_or_else(|| one(client, sent, is_script)));
+        world::with(|world| {
+            world.running.transaction = false;
+            if let Some(client) = world.clients.get_mut(&client) {
+                client.output.push(sent.tag);
+            }
+        });
+    }
+    Reply::Array(replies)
+}
+
+/// `CONFIG SET module.setting value`. Settings are the module's, so all nodes share them.
+pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
+    let [_, _, name, value] = words else { return Reply::error("ERR wrong number of arguments") };
+    let (own_name, settings) = world::with(|world| ([world.doors.name, b"."].concat(), world.doors.settings));
+    let is_named = |setting: &&&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
+    let value = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+    match settings.iter().find(is_named).zip(value) {
+        Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
+            setting.set(value);
+            Reply::OK
+        }
+        _ => Reply::error("ERR CONFIG SET failed"),
+    }
+}
+
+/// Runs a command by itself, as if a client of the database had sent it and nothing stood in its way: for faults.
+pub(super) fn foreign(db: i32, words: &[Vec<u8>]) {
+    const NOBODY: Tag = Tag::MAX;
+    world::with(|world| world.running.command = Some(NOBODY));
+    native::run(db, words);
+    world::with(|world| {
+        world.running.command = None;
+        world.propagate();
+    });
+}

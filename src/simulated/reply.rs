@@ -1,0 +1,47 @@
+//! What a client is told.
+
+use super::crash::crash;
+
+/// One reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Integer(i64),
+    Nil,
+    Status(&'static str),
+    Error(String),
+    Bytes(Vec<u8>),
+    Array(Vec<Self>),
+    Map(Vec<(Self, Self)>),
+}
+
+/// A part of a reply, as a module makes it.
+pub(super) enum Piece {
+    Whole(Reply),
+    /// So many elements follow.
+    Array(usize),
+    /// So many pairs follow.
+    Map(usize),
+}
+
+impl Reply {
+    pub const OK: Self = Self::Status("OK");
+
+    pub(super) fn error(text: &str) -> Self {
+        Self::Error(text.to_owned())
+    }
+
+    /// The replies that the pieces make.
+    pub(super) fn all_of(pieces: Vec<Piece>) -> Vec<Self> {
+        let mut pieces = pieces.into_iter();
+        std::iter::from_fn(|| Self::next_of(&mut pieces)).collect()
+    }
+
+    fn next_of(pieces: &mut impl Iterator<Item = Piece>) -> Option<Self> {
+        let element = |pieces: &mut _| Self::next_of(pieces).unwrap_or_else(|| crash("a reply that has no end"));
+        Some(match pieces.next()? {
+            Piece::Whole(reply) => reply,
+            Piece::Array(len) => Self::Array((0..len).map(|_| element(pieces)).collect()),
+            Piece::Map(len) => Self::Map((0..len).map(|_| (element(pieces), element(pieces))).collect()),
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! What replicas and the AOF are told.
+
+/// One command with the database that it works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    pub db: i32,
+    pub words: Vec<Vec<u8>>,
+}
+
+/// Effects that go out together: of one command, transaction, script or timer.
+pub type Unit = Vec<Effect>;
+
+impl Effect {
+    pub(super) fn new<W: AsRef<[u8]>>(db: i32, words: impl IntoIterator<Item = W>) -> Self {
+        Self { db, words: words.into_iter().map(|word| word.as_ref().to_vec()).collect() }
+    }
+
+    /// The command as one line.
+    pub fn line(&self) -> String {
+        self.words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
+    }
+}
