@@ -33,11 +33,15 @@ impl StallWatch {
 
     /// The loop turns: it has come to its timers.
     pub fn turned(&mut self, now_ms: i64) {
-        let stood_still = |turned_at| now_ms.saturating_sub(turned_at) >= STANDSTILL_MS;
-        if self.turned_at.is_some_and(stood_still) {
-            self.settled_at = now_ms.saturating_add(SETTLING_MS);
+        if let Some(turned_at) = self.turned_at.replace(now_ms) {
+            let gap = now_ms.saturating_sub(turned_at);
+            if gap >= STANDSTILL_MS {
+                self.settled_at = now_ms.saturating_add(SETTLING_MS);
+            } else if self.is_unsettled(turned_at) {
+                // The server sees nothing of the world in a shorter gap either.
+                self.settled_at = self.settled_at.saturating_add(gap.saturating_sub(PULSE_MS).max(0));
+            }
         }
-        self.turned_at = Some(now_ms);
     }
 
     /// Ends the watch: there is nothing to do.
@@ -76,6 +80,17 @@ mod tests {
             watch.turned(NOW + turn * (STANDSTILL_MS - 1));
             assert!(!watch.is_unsettled(NOW + turn * (STANDSTILL_MS - 1)));
         }
+    }
+
+    #[test]
+    fn a_gap_does_not_count_as_time_to_settle() {
+        let mut watch = StallWatch::new();
+        watch.turned(NOW);
+        let thawed = NOW + STANDSTILL_MS;
+        watch.turned(thawed);
+        watch.turned(thawed + PULSE_MS + 500);
+        assert!(watch.is_unsettled(thawed + SETTLING_MS + 499));
+        assert!(!watch.is_unsettled(thawed + SETTLING_MS + 500));
     }
 
     #[test]

@@ -142,14 +142,12 @@ fn free(ticket: Ticket) {
         answer(ticket);
     }
     let doors = world::doors();
-    let told = (doors.freed)(ticket, has_left && answering == Answering::StandIn);
+    (doors.freed)(ticket, has_left && answering == Answering::StandIn);
     world::with(|world| {
         let kept = world.blocked.get_mut(&ticket).and_then(|blocked| blocked.kept.take());
         give(world, ticket, kept.filter(|_| !has_left));
         let Some(blocked) = world.blocked.remove(&ticket) else { return };
-        if !told {
-            world.note(Note::Unanswered { tag: blocked.tag });
-        }
+        world.note(Note::Freed { tag: blocked.tag });
         if let Some(client) = world.clients.get_mut(&blocked.client).filter(|client| client.blocked == Some(ticket)) {
             client.blocked = None;
             world.resumed.push_back(blocked.client);

@@ -2,6 +2,7 @@
 
 use super::blocked;
 use super::client::Sent;
+use super::journal::Note;
 use super::process;
 use super::reply::Reply;
 use super::world;
@@ -30,7 +31,7 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"CLIENT", b"PAUSE") => pause(number(&word(2))),
         (b"CLIENT", b"UNPAUSE") => pause(Some(0)),
         (b"DEBUG", b"RELOAD") => {
-            world::with(|world| world.note(super::Note::KeyspaceChanged));
+            world::with(|world| world.note_keyspace());
             doors::tell(|doors| (doors.keyspace_changed)());
             Reply::OK
         }
@@ -79,19 +80,21 @@ fn kill(client: ClientId, killed: Option<i64>) -> Reply {
 }
 
 fn unblock(client: Option<i64>, with_error: bool) -> Reply {
-    let ticket =
-        client.and_then(|client| world::with(|world| world.clients.get(&client).and_then(|client| client.blocked)));
-    match ticket {
-        None => Reply::Integer(0),
-        Some(ticket) if with_error => {
-            blocked::refuse(ticket, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
-            Reply::Integer(1)
-        }
-        Some(ticket) => {
-            blocked::time_out(ticket);
-            Reply::Integer(1)
-        }
+    let Some(ticket) = client.and_then(|client| {
+        world::with(|world| {
+            let ticket = world.clients.get(&client)?.blocked?;
+            world.note(Note::Unblocked { client });
+            Some(ticket)
+        })
+    }) else {
+        return Reply::Integer(0);
+    };
+    if with_error {
+        blocked::refuse(ticket, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    } else {
+        blocked::time_out(ticket);
     }
+    Reply::Integer(1)
 }
 
 fn pause(ms: Option<i64>) -> Reply {

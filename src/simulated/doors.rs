@@ -24,10 +24,10 @@ pub(super) struct Doors {
     pub client_closed: fn(ClientId),
     /// Has the module make a reply, unless it has made it before.
     pub answer: fn(Ticket),
-    /// A client has left; says whether its reply was made.
-    pub left: fn(Ticket) -> bool,
-    /// A client is freed; whether it certainly was not told although its reply was made.
-    pub freed: fn(Ticket, bool) -> bool,
+    /// A client has left.
+    pub left: fn(Ticket),
+    /// A client is freed; says whether it certainly was not told although its reply was made.
+    pub freed: fn(Ticket, bool),
     pub forget: fn(),
     pub info: fn() -> Vec<(String, u64)>,
 }
@@ -52,12 +52,10 @@ impl Doors {
             left: |ticket| {
                 let told = answered::<M>(ticket, false);
                 M::left(&Context::new(0, 0), ticket, told);
-                told
             },
             freed: |ticket, kept_back| {
                 let told = answered::<M>(ticket, false) && !kept_back;
                 M::freed(&Context::new(0, 0), ticket, told);
-                told
             },
             forget: || M::state().replace(M::new_state()),
             info: || M::state().with(|state| M::info(state)),

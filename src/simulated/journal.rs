@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::ClientId;
-use super::keyspace::Entry;
+use super::keyspace::{Entry, Keyspace};
 use super::reply::Reply;
 
 /// The number of a command, given by who sent it.
@@ -47,8 +47,19 @@ pub enum Note {
         entry: Option<Entry>,
         writer: Writer,
     },
-    /// Any key may have changed.
-    KeyspaceChanged,
+    /// The module has said that it has changed a key: a change is complete.
+    Signalled {
+        db: i32,
+        key: Rc<[u8]>,
+    },
+    /// Any key may have changed; these are the keys now.
+    KeyspaceChanged {
+        keyspace: Rc<Keyspace>,
+    },
+    /// Somebody has had the server let a client go.
+    Unblocked {
+        client: ClientId,
+    },
     /// The reply to a command inside a transaction or a script.
     Inner {
         tag: Tag,
@@ -65,8 +76,8 @@ pub enum Note {
         client: ClientId,
         tag: Tag,
     },
-    /// The module let a client go before it was answered: no reply was made for it, or not one that anybody can have read.
-    Unanswered {
+    /// A client that was blocked is free again, or gone.
+    Freed {
         tag: Tag,
     },
     /// A connection is closed.

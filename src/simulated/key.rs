@@ -148,7 +148,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     }
 
     /// Tells WATCH and client-side caches that the key has changed, and listeners how: there are none.
-    pub fn signal(&mut self, _events: &[Event]) {}
+    pub fn signal(&mut self, _events: &[Event]) {
+        let (db, key) = (self.ctx.db(), Rc::from(self.name.0));
+        world::with(|world| world.note(Note::Signalled { db, key }));
+    }
 
     /// `SET key value [PXAT expiry]`, the expiry as digits.
     pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) {

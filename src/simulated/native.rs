@@ -84,35 +84,15 @@ pub(super) fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
     }
 }
 
-/// Runs what a master or an AOF says: keys do not expire by themselves meanwhile.
+/// Runs what a master or an AOF says.
 pub(super) fn replay(effect: &Effect) {
-    let word = |number: usize| effect.words.get(number).map_or(&[][..], Vec::as_slice);
-    let (db, key) = (effect.db, word(1));
-    match word(0) {
-        // A look at the key would hide one that has expired here and not yet there.
-        b"PEXPIREAT" => {
-            let entry = world::with(|world| world.keyspace.get(db, key).cloned());
-            if let Some(entry) = entry {
-                write(db, key, Some(Entry { expiry: integer(word(2)), ..entry }), &["expire"]);
-            }
-        }
-        b"DEL" => {
-            if world::with(|world| world.keyspace.get(db, key).is_some()) {
-                write(db, key, None, &["del"]);
-            }
-        }
-        b"HSET" => {
-            let entry = world::with(|world| world.keyspace.get(db, key).cloned());
-            let mut entry = entry.unwrap_or(Entry { value: Value::Hash(BTreeMap::new()), expiry: None });
-            if let Value::Hash(fields) = &mut entry.value {
-                fields.insert(word(2).to_vec(), word(3).to_vec());
-            }
-            write(db, key, Some(entry), &["hset"]);
-        }
-        _ => _ = run(db, &effect.words),
-    }
-    // Replicas pass on what they are told as it is; this one's own effects are of no account.
-    world::with(|world| world.unit.clear());
+    world::with(|world| world.running.replay = true);
+    run(effect.db, &effect.words);
+    world::with(|world| {
+        world.running.replay = false;
+        // Replicas pass on what they are told as it is; this one's own effects are of no account.
+        world.unit.clear();
+    });
 }
 
 fn now() -> UnixMs {
@@ -241,7 +221,7 @@ fn delete(db: i32, key: &[u8]) -> bool {
 fn expire_at(db: i32, key: &[u8], at: Option<UnixMs>) -> Reply {
     let Some(at) = at else { return not_an_integer() };
     let Some(entry) = read(db, key) else { return Reply::Integer(0) };
-    if at <= now() {
+    if at <= now() && !world::with(|world| world.running.replay) {
         let event = world::with(|world| world.kind.event_of_past_expiry());
         propagate(db, [b"DEL".as_slice(), key]);
         write(db, key, None, &[event]);
@@ -313,7 +293,7 @@ fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {
 fn flush(db: i32, of: Option<i32>) -> Reply {
     world::with(|world| {
         world.keyspace.clear(of);
-        world.note(Note::KeyspaceChanged);
+        world.note_keyspace();
     });
     propagate(db, [if of.is_some() { b"FLUSHDB".as_slice() } else { b"FLUSHALL" }]);
     doors::tell(|doors| (doors.keyspace_changed)());
@@ -328,7 +308,7 @@ fn swap(db: i32, one: Option<i64>, other: Option<i64>) -> Reply {
     };
     world::with(|world| {
         world.keyspace.swap(one, other);
-        world.note(Note::KeyspaceChanged);
+        world.note_keyspace();
     });
     propagate(db, [b"SWAPDB".as_slice(), one.to_string().as_bytes(), other.to_string().as_bytes()]);
     doors::tell(|doors| (doors.keyspace_changed)());

@@ -160,14 +160,19 @@ impl Node {
         self.here(|world| world.obstacles.unnoticed = Some(change));
     }
 
-    /// The server's cron: it notices what has happened, and tells clients that are blocked for slots that are gone.
-    pub fn cron(self) {
+    /// The server notices what has happened while it stood still.
+    pub fn notice(self) {
         let change = self.here(|world| world.obstacles.unnoticed.take());
         match change {
             Some(Unnoticed::NoReplicas) => self.set_fence(Some(WriteFence::NoReplicas)),
             Some(Unnoticed::Replaced) => self.become_replica(),
             None => {}
         }
+    }
+
+    /// The server tells clients that are blocked for slots that are gone.
+    pub fn redirect(self) {
+        world::switch_to(self.0);
         redirect();
     }
 
@@ -203,7 +208,7 @@ impl Node {
     pub fn load(self, keyspace: Keyspace) {
         self.here(|world| {
             world.keyspace = keyspace;
-            world.note(Note::KeyspaceChanged);
+            world.note_keyspace();
         });
         doors::tell(|doors| (doors.keyspace_changed)());
     }
@@ -287,9 +292,12 @@ impl Node {
 
 /// Reads what a client has sent. One that has closed is closed here when that was run.
 fn read(client: ClientId) {
-    let (is_new, peer_closed) = world::with(|world| match world.clients.get(&client) {
-        Some(entry) => (entry.is_free() && !entry.input.is_empty(), entry.peer_closed),
-        None => (false, false),
+    let (is_new, peer_closed) = world::with(|world| {
+        let is_postponed = world.postponed.contains(&client);
+        match world.clients.get(&client) {
+            Some(entry) => (entry.is_free() && !entry.input.is_empty() && !is_postponed, entry.peer_closed),
+            None => (false, false),
+        }
     });
     if is_new {
         process::run_all(client);

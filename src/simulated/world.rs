@@ -76,6 +76,8 @@ pub(super) struct Running {
     pub command: Option<Tag>,
     pub transaction: bool,
     pub script: bool,
+    /// What runs was said by a master or an AOF, for which keys do not expire by themselves.
+    pub replay: bool,
     /// The module is told something, and may write nothing.
     pub callback: bool,
     /// The running command has blocked its client.
@@ -117,6 +119,12 @@ impl World {
 
     pub fn note(&mut self, note: Note) {
         self.journal.push(note);
+    }
+
+    /// Notes that any key may have changed.
+    pub fn note_keyspace(&mut self) {
+        let keyspace = Rc::new(self.keyspace.clone());
+        self.note(Note::KeyspaceChanged { keyspace });
     }
 
     /// Puts a reply into the buffer of a client, if it is still there.

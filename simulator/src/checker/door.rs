@@ -1,0 +1,201 @@
+//! What the contract knows of one lock: who holds it, who waits, whose connection it belongs to.
+
+use std::collections::BTreeSet;
+
+use redis_lock::server::{ClientId, Entry, Tag};
+
+use super::spec::{Lock, Ms, Who};
+use crate::request::Form;
+
+/// One lock, as it should be.
+#[derive(Default)]
+pub struct Door {
+    /// What the key held when a change was last complete.
+    pub entry: Option<Entry>,
+    /// A change of the module's that is not complete yet.
+    pub draft: Option<Option<Entry>>,
+    /// When the key came to be as it is.
+    pub changed_at: Ms,
+    /// In order of their turns, those that are away among them.
+    pub line: Vec<Place>,
+    pub session: Option<Session>,
+    /// Grants of which somebody has not been told yet, the latest last.
+    pub grants: Vec<Grant>,
+    pub last_turn: u64,
+}
+
+/// A turn in the line.
+#[derive(Clone)]
+pub struct Place {
+    pub who: Who,
+    pub turn: u64,
+    /// Those that wait here now.
+    pub requests: Vec<Waiting>,
+    /// The leases of all copies since somebody waited here without a break.
+    pub leases: Vec<Option<i64>>,
+    /// Until when it is kept, while nobody waits here.
+    pub kept_until: Option<Ms>,
+}
+
+/// A request that waits.
+#[derive(Clone)]
+pub struct Waiting {
+    pub tag: Tag,
+    pub client: ClientId,
+    pub deadline: Option<Ms>,
+    pub lease: Option<i64>,
+    pub session: bool,
+}
+
+/// A lock that belongs to connections.
+#[derive(Clone)]
+pub struct Session {
+    pub who: Who,
+    pub holds: i64,
+    pub lease: i64,
+    pub clients: BTreeSet<ClientId>,
+    /// When its last connection closed.
+    pub closed_at: Option<Ms>,
+    /// Somebody else has done something to the key by which the session may have ended.
+    pub doubtful: bool,
+}
+
+/// A lock that was handed over, until all who waited for it have been let go.
+#[derive(Clone)]
+pub struct Grant {
+    pub place: Place,
+    pub open: Vec<Waiting>,
+    /// Somebody may know of it.
+    pub told: bool,
+    /// Since when it is certain that nobody does.
+    pub untold_at: Option<Ms>,
+}
+
+impl Door {
+    pub fn lock(&self, now: Ms) -> Lock {
+        Lock::of(self.entry.as_ref(), now)
+    }
+
+    /// Since when the lock is free, if it is.
+    pub fn free_since(&self, now: Ms) -> Option<Ms> {
+        match &self.entry {
+            None => Some(self.changed_at),
+            Some(entry) if entry.is_over(now) => entry.expiry.map(|expiry| self.changed_at.max(expiry + 1)),
+            Some(_) => None,
+        }
+    }
+
+    /// The first place in line that somebody waits at.
+    pub fn first(&self) -> Option<&Place> {
+        self.line.iter().find(|place| !place.requests.is_empty())
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.line.iter().map(|place| place.requests.len()).sum()
+    }
+
+    /// Lets a request wait: at the place of its claim, or at the end. `grace_ms` is for how long places are kept.
+    pub fn join(&mut self, who: Who, request: Waiting) {
+        let index = match self.line.iter().position(|place| place.who == who) {
+            Some(index) => index,
+            None => {
+                self.last_turn += 1;
+                let turn = self.last_turn;
+                self.line.push(Place { who, turn, requests: Vec::new(), leases: Vec::new(), kept_until: None });
+                self.line.len() - 1
+            }
+        };
+        let place = &mut self.line[index];
+        if place.requests.is_empty() {
+            place.leases.clear();
+        }
+        place.kept_until = None;
+        place.leases.push(request.lease);
+        place.requests.push(request);
+    }
+
+    /// The place that a request waits at.
+    pub fn place_of(&self, tag: Tag) -> Option<&Place> {
+        self.line.iter().find(|place| place.requests.iter().any(|request| request.tag == tag))
+    }
+
+    /// Takes a request out; its place is kept until then.
+    pub fn leave(&mut self, tag: Tag, kept_until: Ms) -> Option<Waiting> {
+        let place = self.line.iter_mut().find(|place| place.requests.iter().any(|request| request.tag == tag))?;
+        let index = place.requests.iter().position(|request| request.tag == tag)?;
+        let request = place.requests.remove(index);
+        if place.requests.is_empty() {
+            place.kept_until = Some(kept_until);
+        }
+        Some(request)
+    }
+
+    /// Drops places that nobody will come back to in time.
+    pub fn drop_expired(&mut self, now: Ms) {
+        self.line.retain(|place| place.kept_until.is_none_or(|until| until > now));
+    }
+
+    /// Takes the place of a claim out.
+    pub fn take_place(&mut self, who: &Who) -> Option<Place> {
+        let index = self.line.iter().position(|place| place.who == *who)?;
+        Some(self.line.remove(index))
+    }
+
+    /// Gives up all places of a name. Returns those that waited there, and whether there was a place.
+    pub fn withdraw(&mut self, name: &[u8]) -> (Vec<Waiting>, bool) {
+        let mut withdrawn = Vec::new();
+        let mut had_place = false;
+        for form in [Form::Mutex, Form::Reentrant] {
+            if let Some(place) = self.take_place(&Who { form, name: name.to_vec() }) {
+                withdrawn.extend(place.requests);
+                had_place = true;
+            }
+        }
+        (withdrawn, had_place)
+    }
+
+    /// Keeps the turn of a grant that was taken back.
+    pub fn restore(&mut self, grant: Grant, kept_until: Ms) {
+        let Place { who, turn, leases, .. } = grant.place;
+        let mut place = self.take_place(&who).unwrap_or(Place {
+            who,
+            turn,
+            requests: Vec::new(),
+            leases,
+            kept_until: Some(kept_until),
+        });
+        place.turn = turn;
+        let index = self.line.iter().position(|other| other.turn > turn).unwrap_or(self.line.len());
+        self.line.insert(index, place);
+    }
+
+    /// Whether a lock may be taken from this holder: its connections are gone, or nobody can know that it was granted.
+    pub fn is_forfeit(&self, who: &Who) -> bool {
+        self.session.as_ref().is_some_and(|session| session.who == *who && session.clients.is_empty())
+            || self.grants.last().is_some_and(|grant| grant.place.who == *who && grant.untold_at.is_some())
+    }
+
+    /// Ends the session, if there is one.
+    pub fn end_session(&mut self) {
+        self.session = None;
+    }
+}
+
+impl Session {
+    /// A connection has nothing to do with it any more.
+    pub fn leave(&mut self, client: ClientId, now: Ms) {
+        if self.clients.remove(&client) && self.clients.is_empty() {
+            self.closed_at = Some(now);
+        }
+    }
+}
+
+impl Place {
+    /// The lease that all copies get: the longest, and none is the longest; but with a session there is one.
+    pub fn lease(&self) -> Option<i64> {
+        let in_session = self.requests.iter().any(|request| request.session);
+        let longest = self.leases.iter().copied().flatten().max();
+        if !in_session && self.leases.contains(&None) { None } else { longest }
+    }
+}

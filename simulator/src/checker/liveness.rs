@@ -1,0 +1,73 @@
+//! What must not be late.
+
+use redis_lock::server::slot_of;
+
+use super::door::Door;
+use super::spec::{Lock, Ms};
+use super::{Checker, Name, Verdict, Weather};
+
+/// How late what is due may be, in milliseconds.
+const LATE_MS: Ms = 2;
+
+/// How late it may be when something was in the way just before.
+const AFTER_OBSTACLE_MS: Ms = 25;
+
+impl Checker {
+    /// A loop round is over: nothing may be overdue.
+    pub(super) fn check_time(&mut self, weather: &Weather) -> Verdict {
+        self.unblocked.clear();
+        let Self { doors, lost_slots, .. } = self;
+        doors.iter().try_for_each(|(name, door)| {
+            check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
+            let is_here = !lost_slots.contains(&slot_of(&name.1));
+            match weather.writable_since.filter(|_| is_here) {
+                Some(since) => {
+                    check_lock(door, weather.now, since).map_err(|wrong| format!("{}: {wrong}", shown(name)))
+                }
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+fn shown((db, key): &Name) -> String {
+    format!("{} of database {db}", key.escape_ascii())
+}
+
+/// Whether what was due at `due` is late, though nothing has been in its way since then.
+fn is_late(due: Ms, since: Ms, now: Ms) -> bool {
+    now > (due + LATE_MS).max(since + AFTER_OBSTACLE_MS)
+}
+
+fn check_deadlines(door: &Door, weather: &Weather) -> Verdict {
+    let requests = door.line.iter().flat_map(|place| &place.requests);
+    for request in requests {
+        if request.deadline.is_some_and(|deadline| is_late(deadline + 1, weather.turning_since, weather.now)) {
+            return Err(format!("the time of request {} was up at {:?}", request.tag, request.deadline));
+        }
+    }
+    Ok(())
+}
+
+fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
+    let lock = door.lock(now);
+    if let Some(free_since) = door.free_since(now) {
+        if door.first().is_some() && is_late(free_since, since, now) {
+            return Err(format!("free since {free_since}, and somebody waits for it at {now}"));
+        }
+        let open = door.session.as_ref().filter(|session| !session.doubtful && !session.clients.is_empty());
+        if open.is_some() && is_late(free_since, since, now) {
+            return Err(format!("not given back to its session since {free_since}"));
+        }
+    }
+    let Lock::Held(held) = lock else { return Ok(()) };
+    let closed = door.session.as_ref().filter(|session| session.who == held.who && !session.doubtful);
+    if closed.and_then(|session| session.closed_at).is_some_and(|closed_at| is_late(closed_at, since, now)) {
+        return Err("held by a connection that is closed".to_owned());
+    }
+    let untold = door.grants.last().filter(|grant| grant.place.who == held.who && held.holds == 1);
+    if untold.and_then(|grant| grant.untold_at).is_some_and(|untold_at| is_late(untold_at, since, now)) {
+        return Err("held by one who was never told".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Every change that the module makes to a lock must be one that the contract knows.
+
+use redis_lock::server::Entry;
+
+use super::door::{Grant, Place};
+use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
+use super::{Checker, Name, Verdict, is_counter, number};
+use crate::request::{Request, Verb, token_of};
+
+impl Checker {
+    /// The module has changed a key.
+    pub(super) fn changed(&mut self, name: &Name, now: Ms) -> Verdict {
+        let door = self.door(name);
+        let Some(draft) = door.draft.take() else { return Ok(()) };
+        let before = door.lock(now);
+        let earlier = std::mem::replace(&mut door.entry, draft);
+        door.changed_at = now;
+        if self.running.as_ref().is_some_and(|running| is_counter(&name.1, &running.request)) {
+            return self.drawn(name, earlier.as_ref());
+        }
+        let after = self.door(name).lock(now);
+        if before == after {
+            return Ok(());
+        }
+        if self.is_own(name, &before, &after, now) {
+            return Ok(());
+        }
+        match (&before, &after) {
+            (Lock::Free, Lock::Held(held)) if self.is_given_back(name, held, now)? => Ok(()),
+            (Lock::Free, Lock::Held(held)) => self.handed_over(name, held, now),
+            (Lock::Held(was), Lock::Held(is)) if was.who == is.who => self.renewed(name, was, is),
+            (Lock::Held(was), _) => {
+                self.forfeited(name, &was.who, now)?;
+                match &after {
+                    Lock::Held(held) => self.handed_over(name, held, now),
+                    _ => match self.door(name).first() {
+                        Some(first) => Err(format!("{:?} waits, and the lock goes to nobody", first.who)),
+                        None => Ok(()),
+                    },
+                }
+            }
+            _ => Err(format!("{before:?} becomes {after:?}")),
+        }
+    }
+
+    /// A fencing token was drawn.
+    fn drawn(&mut self, name: &Name, earlier: Option<&Entry>) -> Verdict {
+        let is = number(self.door(name).entry.as_ref());
+        let was = number(earlier);
+        let Some(running) = &mut self.running else { return Ok(()) };
+        running.reply = is;
+        if is.is_none() || is <= was {
+            return Err(format!("the token after {was:?} is {is:?}"));
+        }
+        Ok(())
+    }
+
+    /// Whether this is what the command that runs does to the lock. If so, it has done it.
+    fn is_own(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> bool {
+        let Some(running) = self.running.as_ref().filter(|running| running.name == *name && running.reply.is_none())
+        else {
+            return false;
+        };
+        let (client, request) = (running.client, running.request.clone());
+        let identity = token_of(request.identity);
+        let Outcome::Done { after: due, reply } = outcome(&request, &identity, before, now) else { return false };
+        let door = self.door(name);
+        let someone_is_first = door.first().is_some();
+        let session_is_first =
+            door.session.as_ref().is_some_and(|session| !session.doubtful && !session.clients.is_empty());
+        if *before == Lock::Free && (someone_is_first || session_is_first) {
+            return false; // It is someone else's turn.
+        }
+        if before.holder().is_some_and(|held| door.is_forfeit(&held.who)) {
+            return false; // It is taken from its holder first, whoever that is.
+        }
+        if due == Lock::Free && someone_is_first {
+            // Its last hold: the lock is handed over in the same step.
+            let Lock::Held(held) = after else { return false };
+            door.end_session();
+            if self.handed_over(name, &held.clone(), now).is_err() {
+                return false;
+            }
+        } else if due == *after {
+            self.carried_out(name, client, &request, before, &due, now);
+        } else {
+            return false;
+        }
+        if let Some(running) = &mut self.running {
+            running.reply = Some(reply);
+        }
+        true
+    }
+
+    /// What a command's own change means beside the key.
+    fn carried_out(&mut self, name: &Name, client: i64, request: &Request, before: &Lock, after: &Lock, now: Ms) {
+        let door = self.door(name);
+        let Lock::Held(held) = after else {
+            door.end_session();
+            door.void_grants();
+            return;
+        };
+        if *before == Lock::Free {
+            door.end_session();
+            door.void_grants();
+            door.take_place(&held.who);
+        }
+        door.grants.iter_mut().for_each(|grant| grant.told = true);
+        let remaining = held.until.map(|until| until - now);
+        if let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) {
+            session.holds = held.holds;
+            if let (Verb::Extend { .. }, Some(remaining)) = (&request.verb, remaining) {
+                session.lease = remaining.max(100);
+            }
+        }
+        if let Verb::Take(take) = &request.verb {
+            if let Some(lease) = take.lease.filter(|_| take.session) {
+                door.begin_session(held.who.clone(), held.holds, lease, client);
+            }
+        }
+    }
+
+    /// Whether a session takes its lock back.
+    fn is_given_back(&mut self, name: &Name, held: &Held, now: Ms) -> Result<bool, String> {
+        let door = self.door(name);
+        let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) else { return Ok(false) };
+        if session.clients.is_empty() {
+            return Ok(false);
+        }
+        // The session may have ended, and its holder may be the first in line now.
+        if session.doubtful && held.until != Some(now + session.lease) {
+            return Ok(false);
+        }
+        if session.holds != held.holds && !session.doubtful {
+            return Err(format!("{} holds are given back, not {}", held.holds, session.holds));
+        }
+        if held.until != Some(now + session.lease) {
+            return Err(format!("the lease that is given back ends at {:?}", held.until));
+        }
+        Ok(true)
+    }
+
+    /// The lock goes to the first in line.
+    fn handed_over(&mut self, name: &Name, held: &Held, now: Ms) -> Verdict {
+        let door = self.doors.get_mut(name).ok_or("a lock without a door")?;
+        if let Some(session) = door.session.as_ref().filter(|session| {
+            // The lease ended by itself, and a connection is open.
+            !session.doubtful && !session.clients.is_empty()
+        }) {
+            return Err(format!("{:?} gets the lock of an open session of {:?}", held.who, session.who));
+        }
+        let Some(first) = door.first() else { return Err(format!("{:?} gets the lock, and nobody waits", held.who)) };
+        if first.who != held.who {
+            return Err(format!("{:?} overtakes {:?}", held.who, first.who));
+        }
+        let who = first.who.clone();
+        let lease_end = first.lease().map(|lease| now + lease);
+        if held.holds != 1 || held.until != lease_end {
+            return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
+        }
+        door.end_session();
+        door.void_grants();
+        if let Some(place) = door.take_place(&who) {
+            for request in place.requests.iter().filter(|request| request.session) {
+                door.begin_session(who.clone(), 1, request.lease.unwrap_or_default(), request.client);
+            }
+            let open = place.requests.clone();
+            let place = Place { requests: Vec::new(), ..place };
+            door.grants.push(Grant { place, open, told: false, untold_at: None });
+        }
+        self.grants += 1;
+        Ok(())
+    }
+
+    /// The server lengthens the lease of a session.
+    fn renewed(&mut self, name: &Name, was: &Held, is: &Held) -> Verdict {
+        let in_timer = self.in_timer;
+        let door = self.door(name);
+        let open = door.session.as_ref().is_some_and(|session| session.who == is.who && !session.clients.is_empty());
+        if !in_timer || !open {
+            return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
+        }
+        if was.holds != is.holds || is.until <= was.until {
+            return Err(format!("{was:?} is renewed to {is:?}"));
+        }
+        if let Some(session) = &mut door.session {
+            session.doubtful = false;
+        }
+        Ok(())
+    }
+
+    /// A lock is taken from its holder.
+    fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
+        let kept_until = now + self.grace_ms;
+        let door = self.door(name);
+        if !door.is_forfeit(who) {
+            return Err(format!("the lock is taken from {who:?}"));
+        }
+        door.end_session();
+        if let Some(grant) = door.grants.pop_if(|grant| grant.place.who == *who && grant.untold_at.is_some()) {
+            door.restore(grant, kept_until);
+        }
+        Ok(())
+    }
+}

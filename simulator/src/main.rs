@@ -1,0 +1,122 @@
+//! Runs the module in simulated servers, by histories that a seed decides, and checks its contract.
+
+mod checker;
+mod play;
+mod request;
+mod step;
+mod strategy;
+mod tally;
+
+use std::cell::Cell;
+use std::panic;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use play::Play;
+use step::History;
+use tally::Tally;
+
+/// Simulates servers with the module, checks what they do, and shrinks what fails.
+#[derive(Parser)]
+struct Options {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed; the others follow it. Without it, one is chosen.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The most steps of a history.
+    #[arg(long, default_value_t = 400)]
+    steps: usize,
+    /// Ends after so many seconds, whatever is left.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Shows every note of a failing history.
+    #[arg(long)]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
+    println!("simulating from seed {first}");
+    // What a history panics with is shown when it was shrunk.
+    panic::set_hook(Box::new(|_| {}));
+    let begin = Instant::now();
+    let is_over = || options.seconds.is_some_and(|seconds| begin.elapsed() >= Duration::from_secs(seconds));
+    let mut tally = Tally::default();
+    let mut shown = Instant::now();
+    for seed in first..first.saturating_add(options.seeds) {
+        if is_over() {
+            break;
+        }
+        match run(seed, options.steps) {
+            Ok(one) => tally += one,
+            Err((why, history)) => {
+                report(seed, &why, &history, options.trace);
+                println!("{tally}");
+                return ExitCode::FAILURE;
+            }
+        }
+        if shown.elapsed() >= Duration::from_secs(5) {
+            println!("{tally}");
+            shown = Instant::now();
+        }
+    }
+    let rate = tally.requests as f64 / begin.elapsed().as_secs_f64();
+    println!("{tally}; {rate:.0} requests a second");
+    ExitCode::SUCCESS
+}
+
+/// Runs the history of a seed. If it fails, the shortest that fails in its place is returned, with the reason.
+fn run(seed: u64, steps: usize) -> Result<Tally, (String, History)> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let first = Cell::new(None);
+    let outcome = runner.run(&strategy::histories(steps), |history| {
+        let mut play = Play::new(&history, false);
+        let verdict = play.run();
+        if first.get().is_none() {
+            first.set(Some(play.tally));
+        }
+        verdict.map_err(TestCaseError::fail)
+    });
+    match outcome {
+        Ok(()) => Ok(Tally { histories: 1, ..first.get().unwrap_or_default() }),
+        Err(TestError::Fail(why, history)) => Err(thin_out(why.to_string(), history)),
+        Err(TestError::Abort(why)) => Err((why.to_string(), History::empty())),
+    }
+}
+
+fn config() -> Config {
+    let max_shrink_iters = 1_000_000;
+    Config { cases: 1, failure_persistence: None, max_shrink_time: 60_000, max_shrink_iters, ..Config::default() }
+}
+
+/// Leaves out every step of a failing history that it can do without: steps that have been made simpler may not be needed any
+/// more.
+fn thin_out(mut why: String, mut history: History) -> (String, History) {
+    loop {
+        let len = history.steps.len();
+        let outcome = TestRunner::new(config()).run(&strategy::parts_of(&history), |history| {
+            Play::new(&history, false).run().map_err(TestCaseError::fail)
+        });
+        let Err(TestError::Fail(reason, thinner)) = outcome else { return (why, history) };
+        (why, history) = (reason.to_string(), thinner);
+        if history.steps.len() == len {
+            return (why, history);
+        }
+    }
+}
+
+fn report(seed: u64, why: &str, history: &History, trace: bool) {
+    println!("\nseed {seed} fails: {why}\n{history:?}");
+    if trace {
+        let told = panic::catch_unwind(|| Play::new(history, true).run());
+        println!("{told:?}");
+    }
+}

@@ -1,0 +1,490 @@
+//! Carries out a history, and has everything checked that comes of it.
+
+use std::collections::VecDeque;
+
+use redis_lock::host::Locks;
+use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit, Unnoticed};
+
+use crate::checker::{Checker, Verdict, Weather};
+use crate::request::{Request, key_of};
+use crate::step::{CLIENTS, Change, History, Setting, Slot, SlotFate, Step, Way};
+use crate::tally::Tally;
+
+/// For how long the place of one who left is kept.
+const GRACE_MS: i64 = 200;
+
+/// When a server that stood still has seen what happened meanwhile.
+const NOTICED_MS: i64 = 1100;
+
+/// How long the module holds back after a standstill, with the time in which the loop may turn before it notices it.
+const SETTLED_MS: i64 = 1500;
+
+/// A standstill of this many milliseconds or more may have changed the world. One that is a little shorter may be taken for
+/// one.
+const STANDSTILL_MS: i64 = 800;
+
+/// So many rounds at one time, and the loop does not come to its sleep.
+const MAX_ROUNDS: usize = 200;
+
+/// A history under way.
+pub struct Play {
+    master: Node,
+    replica: Option<Node>,
+    /// What a server has that loads the AOF.
+    shadow: Node,
+    /// What the replica has not heard yet.
+    backlog: VecDeque<Unit>,
+    clients: Vec<Client>,
+    checker: Checker,
+    history: History,
+    /// Milliseconds that have passed.
+    time: i64,
+    /// When the node could last not write, or its clock was set.
+    obstructed_at: i64,
+    /// When its loop did not turn, or its clock was set.
+    stalled_at: i64,
+    unsettled_until: i64,
+    noticed_at: Option<i64>,
+    paused_until: i64,
+    fenced: bool,
+    cluster_is_down: bool,
+    replica_until: Option<i64>,
+    last_tag: Tag,
+    pub tally: Tally,
+    trace: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Client {
+    id: Option<ClientId>,
+    db: u8,
+}
+
+impl Play {
+    /// Sets up the servers of a history.
+    pub fn new(history: &History, trace: bool) -> Self {
+        Node::forget_all();
+        let kind = history.kind;
+        let master = Node::new::<Locks>(kind);
+        let replica = (history.setting == Setting::Replicated).then(|| Node::new::<Locks>(kind));
+        let shadow = Node::new::<Locks>(kind);
+        replica.into_iter().chain([shadow]).for_each(Node::become_replica);
+        if history.setting == Setting::Cluster {
+            master.join_cluster();
+        }
+        let mut checker = Checker::new(kind, &Keyspace::new(), GRACE_MS);
+        checker.trace = trace;
+        let mut play = Self {
+            master,
+            replica,
+            shadow,
+            backlog: VecDeque::new(),
+            clients: vec![Client::default(); usize::from(CLIENTS)],
+            checker,
+            history: history.clone(),
+            time: 0,
+            obstructed_at: 0,
+            stalled_at: 0,
+            unsettled_until: 0,
+            noticed_at: None,
+            paused_until: 0,
+            fenced: false,
+            cluster_is_down: false,
+            replica_until: None,
+            last_tag: 0,
+            tally: Tally::default(),
+            trace,
+        };
+        play.operate(&format!("CONFIG SET lock.rejoin-grace-ms {GRACE_MS}"));
+        play
+    }
+
+    /// Carries out the whole history, and what must be true when everybody has left.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn run(&mut self) -> Verdict {
+        let steps = self.history.steps.clone();
+        for step in &steps {
+            if self.trace {
+                println!("{step}");
+            }
+            self.step(step)?;
+        }
+        self.come_to_rest()
+    }
+
+    fn step(&mut self, step: &Step) -> Verdict {
+        match step {
+            Step::Ask { client, request, way } => self.ask(*client, request, *way),
+            Step::Meddle { client, command } => {
+                self.tally.meddlings += 1;
+                command.lines().iter().for_each(|line| self.say(*client, line));
+            }
+            Step::HangUp(client) => {
+                if let Some(id) = self.clients[usize::from(*client)].id.take() {
+                    self.tally.closed += 1;
+                    self.master.hang_up(id);
+                }
+            }
+            Step::Kill { client, victim } => self.about(*client, *victim, |id| format!("CLIENT KILL ID {id}")),
+            Step::Unblock { client, victim, with_error } => {
+                let how = if *with_error { "ERROR" } else { "TIMEOUT" };
+                self.about(*client, *victim, |id| format!("CLIENT UNBLOCK {id} {how}"));
+            }
+            Step::Quit(client) => self.say(*client, "QUIT"),
+            Step::Select { client, db } => {
+                self.say(*client, &format!("SELECT {db}"));
+                self.clients[usize::from(*client)].db = *db;
+            }
+            Step::Turn => return self.turn(),
+            Step::Pass(ms) => return self.pass(i64::from(*ms)),
+            Step::Stall { ms, change } => return self.stall(i64::from(*ms), *change),
+            Step::StepClock(ms) => {
+                self.tally.faults.clock_steps += 1;
+                self.master.step_clock(i64::from(*ms));
+                (self.obstructed_at, self.stalled_at) = (self.time + 2, self.time + 2);
+            }
+            Step::Expire(limit) => {
+                self.master.expire_some(usize::from(*limit));
+                return self.observe();
+            }
+            Step::Pause(ms) => {
+                self.tally.faults.pauses += 1;
+                self.paused_until = self.time + i64::from(*ms);
+                self.operate(&format!("CLIENT PAUSE {ms} WRITE"));
+            }
+            Step::Fence(fence) => {
+                self.tally.faults.fences += 1;
+                self.fenced = fence.is_some();
+                self.obstructed_at = self.time;
+                self.master.set_fence(*fence);
+            }
+            Step::Replicate(units) => self.replicate(usize::from(*units)),
+            Step::FailOver { planned } => return self.fail_over(*planned),
+            Step::Restart => return self.restart(),
+            Step::Limit(limit) => {
+                let limit = if *limit == u8::MAX { 100_000 } else { usize::from(*limit) };
+                self.checker.limit = limit;
+                self.operate(&format!("CONFIG SET lock.max-waiters {limit}"));
+            }
+            Step::Slot { door, fate } => self.move_slot(*door, *fate),
+            Step::ClusterDown(is_down) => {
+                if self.history.setting == Setting::Cluster {
+                    self.cluster_is_down = *is_down;
+                    self.obstructed_at = self.time;
+                    self.master.set_cluster_down(*is_down);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection of a client, which is opened if it has none.
+    fn connection(&mut self, client: Slot) -> ClientId {
+        let entry = &mut self.clients[usize::from(client)];
+        match entry.id.filter(|&id| self.master.has(id)) {
+            Some(id) => id,
+            None => {
+                let id = self.master.connect();
+                *entry = Client { id: Some(id), db: 0 };
+                id
+            }
+        }
+    }
+
+    fn ask(&mut self, client: Slot, request: &Request, way: Way) {
+        let connection = self.connection(client);
+        self.tally.requests += 1;
+        let db = i32::from(self.clients[usize::from(client)].db);
+        self.tally.queued += self.checker.waiting_for(db, &key_of(request.door)) as u64;
+        let tag = self.next_tag();
+        match way {
+            Way::Plain => self.master.send(connection, tag, request.words()),
+            Way::Transaction => {
+                self.say(client, "MULTI");
+                self.master.send(connection, tag, request.words());
+                self.say(client, "EXEC");
+            }
+            Way::Script => {
+                let words: Vec<String> =
+                    request.words().iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+                let script = format!("return redis.call('{}')", words.join("', '"));
+                self.master.send(connection, tag, vec![b"EVAL".to_vec(), script.into_bytes(), b"0".to_vec()]);
+            }
+        }
+        self.checker.asks(tag, request.clone());
+    }
+
+    fn say(&mut self, client: Slot, line: &str) {
+        let connection = self.connection(client);
+        let tag = self.next_tag();
+        self.master.send(connection, tag, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+    }
+
+    fn about(&mut self, client: Slot, victim: Slot, line: impl FnOnce(ClientId) -> String) {
+        if let Some(id) = self.clients[usize::from(victim)].id.filter(|_| client != victim) {
+            self.tally.closed += 1;
+            self.say(client, &line(id));
+        }
+    }
+
+    fn next_tag(&mut self) -> Tag {
+        self.last_tag += 1;
+        self.last_tag
+    }
+
+    /// Says something on a connection of its own.
+    fn operate(&mut self, line: &str) {
+        let connection = self.master.connect();
+        self.master.send(connection, 0, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+        self.master.hang_up(connection);
+    }
+
+    /// The loop turns once.
+    fn turn(&mut self) -> Verdict {
+        self.tally.rounds += 1;
+        self.master.turn();
+        self.observe()
+    }
+
+    /// Has the checker see what has happened.
+    fn observe(&mut self) -> Verdict {
+        let weather = self.weather();
+        for unit in self.master.stream() {
+            self.shadow.replay(&unit);
+            if self.replica.is_some() {
+                self.backlog.push_back(unit);
+            }
+        }
+        self.shadow.journal();
+        for note in self.master.journal() {
+            self.checker.follow(&note, &weather)?;
+        }
+        self.tally.grants += std::mem::take(&mut self.checker.grants);
+        Ok(())
+    }
+
+    fn weather(&mut self) -> Weather {
+        let obstructed = self.fenced
+            || self.cluster_is_down
+            || self.replica_until.is_some()
+            || self.noticed_at.is_some()
+            || self.time < self.paused_until
+            || self.time < self.unsettled_until;
+        if obstructed {
+            self.obstructed_at = self.time;
+        }
+        let now = self.master.now_ms();
+        let wall = |time: i64| now - self.time + time;
+        Weather {
+            now,
+            writable_since: (!obstructed).then(|| wall(self.obstructed_at)),
+            turning_since: wall(self.stalled_at),
+        }
+    }
+
+    /// Time passes; the loop turns when something is due.
+    fn pass(&mut self, ms: i64) -> Verdict {
+        let end = self.time + ms;
+        let mut rounds = 0;
+        loop {
+            let now = self.master.now_ms();
+            let wake = self.master.next_wake().map(|wake| wake.saturating_sub(now));
+            if wake.is_some_and(|wake| wake <= 0) {
+                rounds += 1;
+                if rounds > MAX_ROUNDS {
+                    return Err("the loop does not come to its sleep".to_owned());
+                }
+                self.turn()?;
+                continue;
+            }
+            if self.time >= end {
+                return self.turn();
+            }
+            rounds = 0;
+            let noticed = self.noticed_at.or(self.replica_until).map(|at| at - self.time);
+            let next = [wake, noticed, Some(end - self.time)].into_iter().flatten().min().unwrap_or(0).max(1);
+            self.advance(next);
+            self.cron()?;
+        }
+    }
+
+    fn advance(&mut self, ms: i64) {
+        Node::pass_us(ms * 1000);
+        self.time += ms;
+    }
+
+    /// What the server does by itself from time to time.
+    fn cron(&mut self) -> Verdict {
+        if self.noticed_at.take_if(|at| *at <= self.time).is_some() {
+            self.master.notice();
+            self.replica_until = Some(self.time + 50);
+        }
+        if self.replica_until.take_if(|at| *at <= self.time).is_some() {
+            // What has been noticed passes, or the election is over.
+            self.master.become_master();
+            self.master.set_fence(None);
+            self.fenced = false;
+            self.obstructed_at = self.time;
+        }
+        if self.history.setting == Setting::Cluster {
+            self.master.redirect();
+        }
+        self.observe()
+    }
+
+    fn stall(&mut self, ms: i64, change: Change) -> Verdict {
+        self.tally.faults.stalls += 1;
+        self.turn()?;
+        if ms >= 1000 && self.noticed_at.is_none() && self.checker.has_work() {
+            let unnoticed = match change {
+                Change::Nothing => None,
+                Change::NoReplicas => Some(Unnoticed::NoReplicas),
+                Change::Replaced => Some(Unnoticed::Replaced),
+            };
+            if let Some(unnoticed) = unnoticed {
+                self.master.change_unnoticed(unnoticed);
+                self.noticed_at = Some(self.time + ms + NOTICED_MS);
+            }
+        }
+        self.advance(ms);
+        // What is under way takes as much longer.
+        self.noticed_at = self.noticed_at.map(|at| at.max(self.time));
+        if ms >= STANDSTILL_MS {
+            self.unsettled_until = self.time + SETTLED_MS;
+        } else if self.unsettled_until > self.time - ms {
+            self.unsettled_until += ms;
+        }
+        (self.obstructed_at, self.stalled_at) = (self.time, self.time);
+        self.turn()
+    }
+
+    fn replicate(&mut self, units: usize) {
+        let Some(replica) = self.replica else { return };
+        for _ in 0..units {
+            if let Some(unit) = self.backlog.pop_front() {
+                replica.replay(&unit);
+            }
+        }
+        replica.turn();
+        replica.journal();
+    }
+
+    /// The replica becomes the master; clients have to connect there.
+    fn fail_over(&mut self, planned: bool) -> Verdict {
+        let Some(replica) = self.replica else { return Ok(()) };
+        self.tally.faults.failovers += 1;
+        if planned {
+            self.pass(1)?;
+            self.replicate(usize::MAX.min(self.backlog.len()));
+            self.check_copy(replica, "the replica")?;
+        }
+        self.backlog.clear();
+        let old = self.master;
+        old.restart(Keyspace::new());
+        old.become_replica();
+        old.journal();
+        replica.become_master();
+        replica.journal();
+        self.begin_anew(replica, replica.keyspace());
+        self.replica = Some(old);
+        old.load(self.master.keyspace());
+        old.journal();
+        Ok(())
+    }
+
+    /// The server ends and comes back with what its AOF says.
+    fn restart(&mut self) -> Verdict {
+        self.tally.faults.restarts += 1;
+        self.turn()?;
+        let keyspace = self.shadow.keyspace();
+        self.master.restart(keyspace.clone());
+        self.begin_anew(self.master, keyspace);
+        Ok(())
+    }
+
+    /// Another process is the master.
+    fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
+        let limit = self.checker.limit;
+        self.master = master;
+        self.master.journal();
+        self.clients = vec![Client::default(); usize::from(CLIENTS)];
+        self.checker = Checker::new(self.history.kind, &keyspace, GRACE_MS);
+        self.checker.limit = limit;
+        self.checker.trace = self.trace;
+        self.shadow.load(keyspace);
+        self.master.set_fence(None);
+        (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
+        (self.paused_until, self.unsettled_until) = (0, 0);
+        (self.obstructed_at, self.stalled_at) = (self.time, self.time);
+    }
+
+    fn move_slot(&mut self, door: u8, fate: SlotFate) {
+        if self.history.setting != Setting::Cluster {
+            return;
+        }
+        self.tally.faults.slots += 1;
+        let slot = redis_lock::server::slot_of(&key_of(door));
+        match fate {
+            SlotFate::Leaves => self.master.lose_slot(slot),
+            SlotFate::Migrates => self.master.begin_migration(slot),
+            SlotFate::Returns => self.master.gain_slot(slot),
+        }
+        self.checker.lost_slots.retain(|&lost| lost != slot);
+        if fate != SlotFate::Returns {
+            self.checker.lost_slots.push(slot);
+        }
+        self.obstructed_at = self.time;
+        // The keys that went are no effect that an AOF is told of here.
+        self.shadow.load(self.master.keyspace());
+    }
+
+    /// Everybody leaves. Then nothing is left.
+    fn come_to_rest(&mut self) -> Verdict {
+        self.turn()?;
+        self.master.set_cluster_down(false);
+        self.cluster_is_down = false;
+        for door in 0..crate::step::DOORS {
+            self.move_slot(door, SlotFate::Returns);
+        }
+        self.step(&Step::Fence(None))?;
+        self.operate("CLIENT UNPAUSE");
+        self.paused_until = 0;
+        self.pass(NOTICED_MS + SETTLED_MS + 100)?;
+        self.check_copy(self.shadow, "the AOF")?;
+        for client in 0..CLIENTS {
+            self.step(&Step::HangUp(client))?;
+        }
+        self.pass(2000)?;
+        if let Some(replica) = self.replica {
+            self.replicate(self.backlog.len());
+            self.check_copy(replica, "the replica")?;
+        }
+        self.check_copy(self.shadow, "the AOF")?;
+        let left: Vec<_> = self.master.info().into_iter().filter(|(name, _)| is_now(name)).collect();
+        if left.iter().any(|(_, count)| *count > 0) {
+            return Err(format!("everybody has left, and still: {left:?}"));
+        }
+        match self.master.next_wake() {
+            Some(wake) => Err(format!("everybody has left, and the module wakes at {wake}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a copy of the master has the same keys, but for those that have expired.
+    fn check_copy(&self, copy: Node, what: &str) -> Verdict {
+        let now = self.master.now_ms();
+        let shown = |keyspace: Keyspace| {
+            let alive = keyspace.all().filter(|(_, _, entry)| !entry.is_over(now));
+            alive.map(|(db, key, entry)| (db, key.clone(), entry.clone())).collect::<Vec<_>>()
+        };
+        let (master, copy) = (shown(self.master.keyspace()), shown(copy.keyspace()));
+        if master == copy { Ok(()) } else { Err(format!("the master has {master:?}, and {what} {copy:?}")) }
+    }
+}
+
+/// Whether a field of INFO says how many there are now.
+fn is_now(field: &str) -> bool {
+    ["waiters", "waited_for", "sessions", "locks_with_waiters"].iter().any(|name| field.ends_with(name))
+}

@@ -1,0 +1,145 @@
+//! LOCK commands, as clients of a simulation send them.
+
+use std::fmt;
+
+/// The number of a token or owner.
+pub type Identity = u16;
+
+/// The number of a lock.
+pub type Door = u8;
+
+/// The two forms of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Mutex,
+    Reentrant,
+}
+
+/// A LOCK command about one lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub door: Door,
+    pub identity: Identity,
+    pub verb: Verb,
+}
+
+/// What is asked for. All times are milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Take(Take),
+    Release {
+        hold: Option<i64>,
+        lease: Option<i64>,
+    },
+    Extend {
+        lease: i64,
+        add: bool,
+    },
+    Fence,
+    Info,
+    Waiters,
+    /// Words that are no request.
+    Nonsense(u8),
+}
+
+/// ACQUIRE and REENTER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Take {
+    pub form: Form,
+    pub lease: Option<i64>,
+    /// 0: for ever.
+    pub block: Option<i64>,
+    /// ACQUIRE only.
+    pub strict: bool,
+    /// REENTER only.
+    pub hold: Option<i64>,
+    /// There is a lease of 100 ms or more.
+    pub session: bool,
+}
+
+/// The key of a lock.
+pub fn key_of(door: Door) -> Vec<u8> {
+    format!("door{door}").into_bytes()
+}
+
+/// The counter that a lock's holders draw from.
+pub fn counter_of(door: Door) -> Vec<u8> {
+    format!("counter{door}").into_bytes()
+}
+
+/// The bytes of an identity.
+pub fn token_of(identity: Identity) -> Vec<u8> {
+    format!("t{identity}").into_bytes()
+}
+
+impl Request {
+    /// The command as words.
+    pub fn words(&self) -> Vec<Vec<u8>> {
+        let (key, token) = (key_of(self.door), token_of(self.identity));
+        let mut words = match &self.verb {
+            Verb::Take(take) => match take.form {
+                Form::Mutex => vec![b"LOCK.ACQUIRE".to_vec(), key, token],
+                Form::Reentrant => vec![b"LOCK.REENTER".to_vec(), key, token],
+            },
+            Verb::Release { .. } => vec![b"LOCK.RELEASE".to_vec(), key, token],
+            Verb::Extend { .. } => vec![b"LOCK.EXTEND".to_vec(), key, token],
+            Verb::Fence => vec![b"LOCK.FENCE".to_vec(), key, token, counter_of(self.door)],
+            Verb::Info => vec![b"LOCK.INFO".to_vec(), key],
+            Verb::Waiters => vec![b"LOCK.WAITERS".to_vec(), key],
+            Verb::Nonsense(kind) => return nonsense(*kind, key, token),
+        };
+        words.extend(self.options().into_iter().flat_map(|(word, number)| {
+            [Some(word.as_bytes().to_vec()), number.map(|number| number.to_string().into_bytes())].into_iter().flatten()
+        }));
+        words
+    }
+
+    fn options(&self) -> Vec<(&'static str, Option<i64>)> {
+        let mut options = Vec::new();
+        let mut number = |word, value: Option<i64>| options.extend(value.map(|value| (word, Some(value))));
+        match &self.verb {
+            Verb::Take(take) => {
+                number("PX", take.lease);
+                number("BLOCK", take.block);
+                number("HOLD", take.hold);
+                options.extend(take.strict.then_some(("NX", None)));
+                options.extend(take.session.then_some(("SESSION", None)));
+            }
+            Verb::Release { hold, lease } => {
+                number("HOLD", *hold);
+                number("PX", *lease);
+            }
+            Verb::Extend { lease, add } => {
+                number("PX", Some(*lease));
+                options.extend(add.then_some(("ADD", None)));
+            }
+            _ => {}
+        }
+        options
+    }
+}
+
+/// Words that are refused whatever the lock is like.
+fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
+    let tails: [&[&[u8]]; 8] = [
+        &[b"PX", b"0"],
+        &[b"PX", b"-1", b"BLOCK", b"0"],
+        &[b"PX", b"10", b"EX", b"10"],
+        &[b"BLOCK", b"x"],
+        &[b"SESSION"],
+        &[b"PX"],
+        &[b"\xff\x00"],
+        &[b"PX", b"9223372036854775807"],
+    ];
+    let tail = tails[usize::from(kind) % tails.len()];
+    let head = [b"LOCK.ACQUIRE".to_vec(), key, token];
+    head.into_iter().chain(tail.iter().map(|word| word.to_vec())).collect()
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.words();
+        let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+        f.write_str(&words.join(" "))
+    }
+}

@@ -1,0 +1,198 @@
+//! Histories: what happens to simulated servers, step by step.
+
+use std::fmt;
+
+use redis_lock::server::{ServerKind, WriteFence};
+
+use crate::request::{Door, Identity, Request};
+
+/// The number of one of the clients.
+pub type Slot = u8;
+
+/// How many clients there are.
+pub const CLIENTS: Slot = 14;
+
+/// How many locks there are in each database.
+pub const DOORS: Door = 3;
+
+/// Everything that a seed decides.
+#[derive(Clone)]
+pub struct History {
+    pub kind: ServerKind,
+    pub setting: Setting,
+    pub steps: Vec<Step>,
+}
+
+/// Where a history takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// One server.
+    Alone,
+    /// A master and a replica that may take its place.
+    Replicated,
+    /// A node of a cluster.
+    Cluster,
+}
+
+/// One thing that happens. What clients send arrives at once; the server's loop turns when the history says so, or when
+/// time passes.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A client sends a LOCK command.
+    Ask { client: Slot, request: Request, way: Way },
+    /// A client sends another command.
+    Meddle { client: Slot, command: Meddling },
+    /// A client closes its connection.
+    HangUp(Slot),
+    /// A client has the server close another one's connection.
+    Kill { client: Slot, victim: Slot },
+    /// A client has the server let another one go.
+    Unblock { client: Slot, victim: Slot, with_error: bool },
+    /// A client sends QUIT behind what it has sent.
+    Quit(Slot),
+    /// A client selects a database.
+    Select { client: Slot, db: u8 },
+    /// The loop turns once.
+    Turn,
+    /// Milliseconds pass, in which the loop turns when something is due.
+    Pass(u16),
+    /// The server stands still for so many milliseconds, while something may befall it.
+    Stall { ms: u16, change: Change },
+    /// The wall clock is set.
+    StepClock(i16),
+    /// The server's own cycle finds some keys that have expired.
+    Expire(u8),
+    /// CLIENT PAUSE.
+    Pause(u16),
+    /// The server must refuse writes, or need not any more.
+    Fence(Option<WriteFence>),
+    /// The replica hears so many more units.
+    Replicate(u8),
+    /// The replica takes over: all that it has not heard is lost, or, if it is planned, nothing.
+    FailOver { planned: bool },
+    /// The server ends and begins again with what its AOF says.
+    Restart,
+    /// The most waiters there may be.
+    Limit(u8),
+    /// What befalls the slot of a lock.
+    Slot { door: Door, fate: SlotFate },
+    /// The cluster goes down, or up.
+    ClusterDown(bool),
+}
+
+/// How a LOCK command comes to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Plain,
+    Transaction,
+    Script,
+}
+
+/// What happens to the world while a server stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    NoReplicas,
+    Replaced,
+}
+
+/// What happens to a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotFate {
+    Leaves,
+    Migrates,
+    Returns,
+}
+
+/// What a client does to a lock's key that is no LOCK command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meddling {
+    Delete(Door),
+    Set {
+        door: Door,
+        identity: Identity,
+        lease: Option<u16>,
+    },
+    SetHash {
+        door: Door,
+        identity: Identity,
+        holds: u8,
+    },
+    Push(Door),
+    Expire {
+        door: Door,
+        ms: i16,
+    },
+    Persist(Door),
+    Rename(Door, Door),
+    Copy(Door, Door),
+    Move(Door, u8),
+    FlushDb,
+    FlushAll,
+    SwapDb,
+    Reload,
+    /// Deletes several in one transaction.
+    DeleteAll,
+}
+
+impl Meddling {
+    /// The commands as lines.
+    pub fn lines(&self) -> Vec<String> {
+        let one = |line: String| vec![line];
+        match self {
+            Self::Delete(door) => one(format!("DEL door{door}")),
+            Self::Set { door, identity, lease: Some(ms) } => one(format!("SET door{door} t{identity} PX {ms}")),
+            Self::Set { door, identity, lease: None } => one(format!("SET door{door} t{identity}")),
+            Self::SetHash { door, identity, holds } => one(format!("HSET door{door} t{identity} {holds}")),
+            Self::Push(door) => one(format!("LPUSH door{door} x")),
+            Self::Expire { door, ms } => one(format!("PEXPIRE door{door} {ms}")),
+            Self::Persist(door) => one(format!("PERSIST door{door}")),
+            Self::Rename(from, to) => one(format!("RENAME door{from} door{to}")),
+            Self::Copy(from, to) => one(format!("COPY door{from} door{to} REPLACE")),
+            Self::Move(door, db) => one(format!("MOVE door{door} {db}")),
+            Self::FlushDb => one("FLUSHDB".to_owned()),
+            Self::FlushAll => one("FLUSHALL".to_owned()),
+            Self::SwapDb => one("SWAPDB 0 1".to_owned()),
+            Self::Reload => one("DEBUG RELOAD".to_owned()),
+            Self::DeleteAll => {
+                let deletes = (0..DOORS).map(|door| format!("DEL door{door}"));
+                ["MULTI".to_owned()].into_iter().chain(deletes).chain(["EXEC".to_owned()]).collect()
+            }
+        }
+    }
+}
+
+impl History {
+    /// One in which nothing happens.
+    pub fn empty() -> Self {
+        Self { kind: ServerKind::Redis70, setting: Setting::Alone, steps: Vec::new() }
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "on {:?}, {:?}", self.kind, self.setting)?;
+        self.steps.iter().try_for_each(|step| writeln!(f, "  {step}"))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask { client, request, way: Way::Plain } => write!(f, "c{client}> {request}"),
+            Self::Ask { client, request, way } => write!(f, "c{client}> {request} ({way:?})"),
+            Self::Meddle { client, command } => write!(f, "c{client}> {}", command.lines().join("; ")),
+            Self::HangUp(client) => write!(f, "c{client} closes"),
+            Self::Kill { client, victim } => write!(f, "c{client}> CLIENT KILL c{victim}"),
+            Self::Unblock { client, victim, with_error } => {
+                write!(f, "c{client}> CLIENT UNBLOCK c{victim} {}", if *with_error { "ERROR" } else { "TIMEOUT" })
+            }
+            Self::Quit(client) => write!(f, "c{client}> QUIT"),
+            Self::Select { client, db } => write!(f, "c{client}> SELECT {db}"),
+            Self::Turn => write!(f, "-- the loop turns"),
+            Self::Pass(ms) => write!(f, "-- {ms} ms pass"),
+            Self::Stall { ms, change } => write!(f, "-- the server stands still for {ms} ms: {change:?}"),
+            other => write!(f, "-- {other:?}"),
+        }
+    }
+}

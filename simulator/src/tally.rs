@@ -1,0 +1,63 @@
+//! What was done in a run.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Figures of one history, or of many.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub histories: u64,
+    pub requests: u64,
+    pub grants: u64,
+    pub rounds: u64,
+    pub meddlings: u64,
+    pub closed: u64,
+    /// Waiters that were found when a request was sent, in all.
+    pub queued: u64,
+    pub faults: Faults,
+}
+
+/// What has befallen servers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub stalls: u64,
+    pub pauses: u64,
+    pub fences: u64,
+    pub failovers: u64,
+    pub restarts: u64,
+    pub clock_steps: u64,
+    pub slots: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.requests += other.requests;
+        self.grants += other.grants;
+        self.rounds += other.rounds;
+        self.meddlings += other.meddlings;
+        self.closed += other.closed;
+        self.queued += other.queued;
+        self.faults.stalls += other.faults.stalls;
+        self.faults.pauses += other.faults.pauses;
+        self.faults.fences += other.faults.fences;
+        self.faults.failovers += other.faults.failovers;
+        self.faults.restarts += other.faults.restarts;
+        self.faults.clock_steps += other.faults.clock_steps;
+        self.faults.slots += other.faults.slots;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Faults { stalls, pauses, fences, failovers, restarts, clock_steps, slots } = self.faults;
+        let mean_queue = self.queued as f64 / self.requests.max(1) as f64;
+        write!(
+            f,
+            "{} seeds, {} requests (mean queue {mean_queue:.1}), {} hand-overs, {} rounds; faults: {} foreign writes, {} \
+             closed connections, {stalls} stalls, {pauses} pauses, {fences} write fences, {failovers} failovers, {restarts} \
+             restarts, {clock_steps} clock steps, {slots} slot moves",
+            self.histories, self.requests, self.grants, self.rounds, self.meddlings, self.closed
+        )
+    }
+}
