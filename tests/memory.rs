@@ -6,7 +6,7 @@
 
 use std::alloc::System;
 
-use redis_lock::core::{Claim, ConnectionId, Join, Kind, Lease, RequestId, UnixMs, WaitQueues};
+use redis_lock::core::{Claim, Join, Kind, Lease, RequestId, UnixMs, WaitQueues, WaiterId};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -28,10 +28,10 @@ fn in_use(region: &Region<'_, System>) -> usize {
 fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
     let owner = format!("{number:036}").into_bytes().into();
     let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000) };
-    let (connection, deadline) = (ConnectionId(number as u64), Some(NOW + 10_000 + number as UnixMs));
-    let joined = waiting.join(Join { db: 0, key, claim, connection, now: NOW, deadline }, WAITERS).expect("a place");
+    let (waiter, deadline) = (WaiterId(number as u64), Some(NOW + 10_000 + number as UnixMs));
+    let joined = waiting.join(Join { db: 0, key, claim, waiter, now: NOW, deadline }, WAITERS).expect("a place");
     let queue = waiting.queue_of(0, key).expect("the queue that was joined");
-    waiting.review_after(queue, Some(NOW + 30_000));
+    waiting.review_at_lease_end(queue, Some(NOW + 30_000));
     joined.request
 }
 

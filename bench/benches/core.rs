@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, Request};
 use redis_lock::core::{
-    Claim, ConnectionId, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, acquire, release,
+    Claim, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
 };
 
 const LENGTHS: [usize; 2] = [100, 100_000];
@@ -43,8 +43,8 @@ impl Line {
     fn join(&mut self, claims: Vec<Claim>) {
         for claim in claims {
             let deadline = Some(NOW + 20_000 + self.joined as UnixMs);
-            let connection = ConnectionId(self.joined);
-            let join = Join { db: 0, key: KEY, claim, connection, now: NOW, deadline };
+            let waiter = WaiterId(self.joined);
+            let join = Join { db: 0, key: KEY, claim, waiter, now: NOW, deadline };
             self.requests.push(self.waiting.join(join, usize::MAX).expect("room without end").request);
             self.joined += 1;
         }
@@ -65,7 +65,7 @@ impl Line {
     fn grant(&mut self, count: usize) {
         let queue = self.waiting.queue_of(0, KEY).expect("a line");
         for _ in 0..count {
-            black_box(self.waiting.serve_first(queue));
+            black_box(self.waiting.grant_first(queue));
         }
     }
 }

@@ -10,10 +10,10 @@ use std::num::NonZeroU32;
 
 use super::slab::{Slab, Slot};
 
-/// A walk through the entries of an [`Arena`], one at a time, while entries come and go. Each that is there all the
+/// A cursor through the entries of an [`Arena`], one at a time, while entries come and go. Each that is there all the
 /// while is found once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Walk(Option<Slot>);
+pub struct Cursor(Option<Slot>);
 
 /// Handle to an entry of an [`Arena<T>`]. As an integer it is never 0. It would have to outlive 2^32 entries to find
 /// another one.
@@ -34,16 +34,16 @@ struct Numbered<T> {
     entry: T,
 }
 
-impl Walk {
-    pub const ENDED: Self = Self(None);
+impl Cursor {
+    pub const END: Self = Self(None);
 
     /// At the first entry.
-    pub fn begin() -> Self {
+    pub fn start() -> Self {
         Self(Some(Slot::MIN))
     }
 
     /// Whether there may be entries still to come.
-    pub fn goes_on(self) -> bool {
+    pub fn has_more(self) -> bool {
         self.0.is_some()
     }
 }
@@ -97,10 +97,10 @@ impl<T> Arena<T> {
         Some(Id { slot, serial, entry: PhantomData })
     }
 
-    /// The next entry of a walk, which ends when there is none.
-    pub fn step(&self, walk: &mut Walk) -> Option<Id<T>> {
-        let found = walk.0.and_then(|from| self.entries.first_from(from));
-        walk.0 = found.and_then(|(slot, _)| slot.next());
+    /// The next entry of a cursor, which ends when there is none.
+    pub fn next(&self, cursor: &mut Cursor) -> Option<Id<T>> {
+        let found = cursor.0.and_then(|from| self.entries.first_from(from));
+        cursor.0 = found.and_then(|(slot, _)| slot.next());
         found.map(|(slot, numbered)| Id { slot, serial: numbered.serial, entry: PhantomData })
     }
 
@@ -185,13 +185,13 @@ mod tests {
     fn a_walk_finds_what_is_there_all_the_while_though_others_go() {
         let mut arena = Arena::new();
         let ids: Vec<_> = (0..100).map(|n| arena.insert(n).unwrap()).collect();
-        let (mut walk, mut found) = (Walk::begin(), Vec::new());
-        while let Some(id) = arena.step(&mut walk) {
+        let (mut cursor, mut found) = (Cursor::start(), Vec::new());
+        while let Some(id) = arena.next(&mut cursor) {
             found.push(id);
             arena.remove(ids[100 - found.len()]);
         }
         assert_eq!(found, ids[..50]);
-        assert!(!walk.goes_on() && arena.step(&mut walk).is_none());
+        assert!(!cursor.has_more() && arena.next(&mut cursor).is_none());
     }
 
     #[test]

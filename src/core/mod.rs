@@ -21,7 +21,7 @@ mod stats;
 mod timer_queue;
 mod waiting;
 
-pub use arena::{Arena, Id, Walk};
+pub use arena::{Arena, Cursor, Id};
 pub use error::Error;
 pub use fence::{FENCE_LIMIT, fence};
 pub use integer::{format_integer, parse_integer};
@@ -31,9 +31,7 @@ pub use revocations::{Revocation, RevocationId, Revocations};
 pub use sessions::{Duty, Holding, MIN_SESSION_LEASE_MS, Session, SessionId, Sessions};
 pub use stall::{PULSE_MS, StallWatch};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
-pub use waiting::{
-    Claim, ConnectionId, Due, Grant, Join, Joined, QueueId, RequestId, Ticket, Timely, WaitQueues, Waiter,
-};
+pub use waiting::{Claim, Due, DueFilter, Grant, Join, Joined, QueueId, RequestId, Turn, WaitQueues, Waiter, WaiterId};
 
 /// A point on the server's wall clock, in milliseconds since the Unix epoch; the unit in which Redis stores expiry.
 pub type UnixMs = i64;

@@ -128,13 +128,12 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::core::{Claim, Ticket};
+    use crate::core::{Claim, Turn};
 
     fn undelivered(owner: &str) -> Revocation {
         let claim = Claim { kind: Kind::Reentrant, owner: owner.as_bytes().into(), lease: None };
         let key = b"k"[..].into();
-        let grant =
-            Grant { db: 0, key, claim, longest_lease: None, ticket: Ticket(7), since: 0, connections: Vec::new() };
+        let grant = Grant { db: 0, key, claim, longest_lease: None, turn: Turn(7), since: 0, waiters: Vec::new() };
         Revocation::of_grant(grant)
     }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, ClientId, Held, Id, Kind, Lease, UnixMs, Walk};
+use super::{Arena, ClientId, Cursor, Held, Id, Kind, Lease, UnixMs};
 
 /// The shortest lease that a session renews, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
@@ -54,7 +54,7 @@ pub struct Sessions {
     pairs: usize,
     renewals: TimerQueue<SessionId>,
     /// Where a look at all sessions has come to.
-    look_at_all: Walk,
+    check_cursor: Cursor,
 }
 
 /// What is to be done for a session.
@@ -88,7 +88,7 @@ impl Sessions {
             closed: BTreeSet::new(),
             pairs: 0,
             renewals: TimerQueue::new(),
-            look_at_all: Walk::ENDED,
+            check_cursor: Cursor::END,
         }
     }
 
@@ -246,17 +246,17 @@ impl Sessions {
 
     /// Looks at every session as soon as can be, one after the other.
     pub fn look_at_all(&mut self) {
-        self.look_at_all = Walk::begin();
+        self.check_cursor = Cursor::start();
     }
 
     /// When something is to be done next.
     pub fn next_due(&self) -> Option<UnixMs> {
-        if self.look_at_all.goes_on() || self.has_closed() { Some(UnixMs::MIN) } else { self.renewals.earliest() }
+        if self.check_cursor.has_more() || self.has_closed() { Some(UnixMs::MIN) } else { self.renewals.earliest() }
     }
 
     /// What is to be done now, if anything.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<Duty> {
-        if let Some(id) = self.sessions.step(&mut self.look_at_all) {
+        if let Some(id) = self.sessions.next(&mut self.check_cursor) {
             return Some(Duty::Look(id));
         }
         let id = self.renewals.pop_due(now)?;

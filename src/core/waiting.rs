@@ -1,7 +1,7 @@
 //! Who waits for which lock, in which order, and until when.
 //!
 //! A **queue** belongs to one lock and exists only while it has places. A **place** is a claim on the lock: it has its
-//! turn, and its ticket says which. A **request** is a connection that wants the answer, with a deadline of its own.
+//! turn, and its turn says which. A **request** is a connection that wants the answer, with a deadline of its own.
 //! Requests with the same claim share a place, so one that is sent twice stands in line once. A place whose last request
 //! has left may be kept for a while: it is **away**, out of the line and in nobody's way, and takes up its turn again
 //! when the same claim comes back.
@@ -19,11 +19,11 @@ use std::rc::Rc;
 use super::lock_index::LockIndex;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Cause, Kind, UnixMs, Walk};
-use claims::Claims;
+use super::{Arena, Cause, Cursor, Kind, UnixMs};
+use claims::ClaimIndex;
 use line::Lines;
 pub use types::{
-    Claim, ConnectionId, Due, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Ticket, Timely, Waiter,
+    Claim, Due, DueFilter, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Turn, Waiter, WaiterId,
 };
 use types::{Place, PlaceId};
 
@@ -33,15 +33,15 @@ pub struct WaitQueues {
     queues: Arena<Queue>,
     places: Slab<Place>,
     requests: Arena<Request>,
-    claims: Claims,
+    claims: ClaimIndex,
     lines: Lines,
-    next_ticket: u64,
+    next_turn: u64,
     reviews: TimerQueue<QueueId>,
     deadlines: TimerQueue<RequestId>,
     /// Places that are away, by when they are dropped.
     away: TimerQueue<PlaceId>,
     /// Where a look at all queues has come to.
-    look_at_all: Walk,
+    review_cursor: Cursor,
 }
 
 /// When a point of time has passed. The server thinks so, too: a key that expires at t still exists at t.
@@ -56,18 +56,18 @@ impl WaitQueues {
             queues: Arena::new(),
             places: Slab::new(),
             requests: Arena::new(),
-            claims: Claims::new(),
+            claims: ClaimIndex::new(),
             lines: Lines::new(),
-            next_ticket: 0,
+            next_turn: 0,
             reviews: TimerQueue::new(),
             deadlines: TimerQueue::new(),
             away: TimerQueue::new(),
-            look_at_all: Walk::ENDED,
+            review_cursor: Cursor::END,
         }
     }
 
     /// Requests that wait, over all locks.
-    pub fn waiting(&self) -> usize {
+    pub fn waiter_count(&self) -> usize {
         self.requests.len()
     }
 
@@ -92,102 +92,102 @@ impl WaitQueues {
     }
 
     /// Requests that wait for this lock.
-    pub fn waiting_for(&self, queue: QueueId) -> usize {
+    pub fn waiter_count_of(&self, queue: QueueId) -> usize {
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 
     /// Lets a connection wait: at the place of its claim if there is one, else at the end of the line. `None` if `limit`
     /// places are taken and none of them is away; of those that are, the one nearest to its end makes waiting.
     pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
-        if self.waiting() >= limit {
+        if self.waiter_count() >= limit {
             return None;
         }
-        let Join { db, key, claim, connection, now, deadline } = join;
+        let Join { db, key, claim, waiter, now, deadline } = join;
         let known = self.place_of(db, key, claim.kind, &claim.owner);
         let place = match known {
             Some(place) => {
-                self.share(place, claim.lease);
+                self.merge_lease(place, claim.lease);
                 place
             }
             None => {
                 self.make_room(limit);
-                let queue = self.index.get(db, key).or_else(|| self.open_queue(db, key))?;
-                self.open_place(queue, claim, now)?
+                let queue = self.index.get(db, key).or_else(|| self.add_queue(db, key))?;
+                self.add_place(queue, claim, now)?
             }
         };
-        let request = self.add_request(place, connection, deadline.unwrap_or(NEVER))?;
-        Some(Joined { request, again: known.is_some() })
+        let request = self.add_request(place, waiter, deadline.unwrap_or(NEVER))?;
+        Some(Joined { request, rejoined: known.is_some() })
     }
 
     /// Takes the first in line out: the lock has come free and is this claim's now. `None`: nobody is present.
-    pub fn serve_first(&mut self, queue: QueueId) -> Option<Grant> {
+    pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
         let place = self.lines.of(queue).next()?;
         let (db, key) = self.lock_of(queue)?;
-        let connections = self.take_requests(place);
-        let Place { claim, longest_lease, ticket, since, .. } = self.close_place(place)?;
-        Some(Grant { db, key, claim, longest_lease, ticket, since, connections })
+        let waiters = self.remove_requests(place);
+        let Place { claim, longest_lease, turn, since, .. } = self.remove_place(place)?;
+        Some(Grant { db, key, claim, longest_lease, turn, since, waiters })
     }
 
     /// Takes a request out: its client left or is answered otherwise. The place of the last one is kept until
     /// `keep_until`, if that is said. `None` if the request waits no more.
-    pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<ConnectionId> {
-        let request = self.take_request(request)?;
+    pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
+        let request = self.remove_request(request)?;
         if self.is_away(request.place) {
             match keep_until {
-                Some(until) => self.send_away(request.place, until),
-                None => _ = self.close_place(request.place),
+                Some(until) => self.mark_away(request.place, until),
+                None => _ = self.remove_place(request.place),
             }
         }
-        Some(request.connection)
+        Some(request.waiter)
     }
 
     /// Gives up the places that an identity has for a lock, of either kind. Returns the connections that waited there, or
     /// `None` if it had no place.
-    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Option<Vec<ConnectionId>> {
-        let mut connections = None;
+    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Option<Vec<WaiterId>> {
+        let mut waiters = None;
         for kind in [Kind::Mutex, Kind::Reentrant] {
             if let Some(place) = self.place_of(db, key, kind, owner) {
-                connections.get_or_insert_with(Vec::new).extend(self.take_requests(place));
-                self.close_place(place);
+                waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(place));
+                self.remove_place(place);
             }
         }
-        connections
+        waiters
     }
 
     /// Drops the place of a claim that was granted otherwise: it is away, and while nobody is present took the free lock.
-    pub fn forget(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
+    pub fn drop_away_place(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
         let place = self.place_of(db, key, kind, owner);
         if let Some(place) = place.filter(|&place| self.is_away(place)) {
-            self.close_place(place);
+            self.remove_place(place);
         }
     }
 
     /// Keeps the turn of a grant that was taken back, in a place that is away unless its claim waits again already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
-        let Grant { db, key, claim, longest_lease, ticket, since, .. } = grant;
+        let Grant { db, key, claim, longest_lease, turn, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
             Some(place) => Some(place),
-            None => self.index.get(db, &key).or_else(|| self.open_queue(db, &key)).and_then(|queue| {
-                let place = self.open_place(queue, claim, since)?;
+            None => self.index.get(db, &key).or_else(|| self.add_queue(db, &key)).and_then(|queue| {
+                let place = self.add_place(queue, claim, since)?;
                 self.places.get_mut(place)?.longest_lease = longest_lease;
-                self.send_away(place, until);
+                self.mark_away(place, until);
                 Some(place)
             }),
         };
         if let Some(place) = place {
-            self.move_to_turn(place, ticket);
+            self.move_to_turn(place, turn);
         }
     }
 
     /// Drops every place that is away.
-    pub fn drop_away(&mut self) {
+    pub fn drop_away_places(&mut self) {
         while let Some(place) = self.away.first() {
-            self.close_place(place);
+            self.remove_place(place);
         }
     }
 
     /// Looks at the lock again when its lease ends (`None`: it has none).
-    pub fn review_after(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
+    pub fn review_at_lease_end(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
         self.set_review(queue, lease_end.map_or(NEVER, passed), Cause::Expiry);
     }
 
@@ -203,26 +203,26 @@ impl WaitQueues {
 
     /// Looks at every lock as soon as can be, one after the other.
     pub fn review_all(&mut self) {
-        self.look_at_all = Walk::begin();
+        self.review_cursor = Cursor::start();
     }
 
     /// When something falls due next.
-    pub fn next_due(&self, timely: Timely) -> Option<UnixMs> {
-        let reviews = match timely {
-            Timely::All if self.look_at_all.goes_on() => Some(UnixMs::MIN),
-            Timely::All => self.reviews.earliest(),
-            Timely::Unwritten => None,
+    pub fn next_due(&self, filter: DueFilter) -> Option<UnixMs> {
+        let reviews = match filter {
+            DueFilter::All if self.review_cursor.has_more() => Some(UnixMs::MIN),
+            DueFilter::All => self.reviews.earliest(),
+            DueFilter::ReadOnly => None,
         };
         [reviews, self.deadlines.earliest(), self.away.earliest()].into_iter().flatten().min()
     }
 
     /// Takes out what is due, earliest first, so that a lock that came free before a deadline is still granted. The
     /// place of a request whose time is up is kept until `keep_until`, if that is said.
-    pub fn pop_due(&mut self, now: UnixMs, timely: Timely, keep_until: Option<UnixMs>) -> Option<Due> {
-        if let Some(queue) = self.next_of_all(timely) {
+    pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter, keep_until: Option<UnixMs>) -> Option<Due> {
+        if let Some(queue) = self.next_in_review_of_all(filter) {
             return Some(Due::Review(queue));
         }
-        let review = self.reviews.earliest().filter(|_| timely == Timely::All);
+        let review = self.reviews.earliest().filter(|_| filter == DueFilter::All);
         let [deadline, away] = [self.deadlines.earliest(), self.away.earliest()];
         let before =
             |one: Option<UnixMs>, other: Option<UnixMs>| one.is_some() && other.is_none_or(|at| one <= Some(at));
@@ -238,15 +238,15 @@ impl WaitQueues {
             return self.leave(request, keep_until).map(Due::TimedOut);
         }
         let place = self.away.pop_due(now)?;
-        self.close_place(place).map(|_| Due::Dropped)
+        self.remove_place(place).map(|_| Due::Dropped)
     }
 
     /// The next queue of a look at all of them that somebody is present in.
-    fn next_of_all(&mut self, timely: Timely) -> Option<QueueId> {
-        if timely == Timely::Unwritten {
+    fn next_in_review_of_all(&mut self, filter: DueFilter) -> Option<QueueId> {
+        if filter == DueFilter::ReadOnly {
             return None;
         }
-        while let Some(id) = self.queues.step(&mut self.look_at_all) {
+        while let Some(id) = self.queues.next(&mut self.review_cursor) {
             if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) {
                 queue.cause = Cause::Other;
                 return Some(id);
@@ -262,12 +262,12 @@ impl WaitQueues {
                 claim: &place.claim,
                 since: place.since,
                 deadline: (request.deadline != NEVER).then_some(request.deadline),
-                connection: request.connection,
+                id: request.waiter,
             })
         })
     }
 
-    fn open_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
+    fn add_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
         let key: Rc<[u8]> = key.into();
         let id = self.queues.insert(Queue::new(db, Rc::clone(&key)))?;
         self.index.insert(db, key, id);

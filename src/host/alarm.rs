@@ -1,7 +1,7 @@
 //! When the module is to be called again of its own accord.
 
 use super::state::{self, Locks};
-use crate::core::{PULSE_MS, Timely, UnixMs};
+use crate::core::{DueFilter, PULSE_MS, UnixMs};
 use crate::server;
 
 /// Sees to it that the timer fires when the next thing falls due, and while there may be something to write often enough
@@ -15,7 +15,8 @@ pub fn set() {
         } else if !state.stall.is_on() {
             state.stall.turned(server::steady_ms());
         }
-        let due = [pulse, state.revocations.next_due(), state.waiting.next_due(Timely::All), state.sessions.next_due()];
+        let due =
+            [pulse, state.revocations.next_due(), state.waiting.next_due(DueFilter::All), state.sessions.next_due()];
         due.into_iter().flatten().min()
     }));
 }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::rc::Rc;
 
-use crate::core::{Arena, ClientId, ConnectionId, Grant, Id, Lease, LockIndex, RequestId};
+use crate::core::{Arena, ClientId, Grant, Id, Lease, LockIndex, RequestId, WaiterId};
 use crate::server::BlockedClient;
 
 /// Every client the server has blocked for the module and not yet let go.
@@ -78,8 +78,8 @@ impl BlockedClients {
     }
 
     /// The server's number for a connection that waits.
-    pub fn client_id(&self, connection: ConnectionId) -> ClientId {
-        self.clients.get(id_of(connection)).map_or(-1, |blocked| blocked.client)
+    pub fn client_id(&self, waiter: WaiterId) -> ClientId {
+        self.clients.get(id_of(waiter)).map_or(-1, |blocked| blocked.client)
     }
 
     /// How many connections wait for a lock that shall belong to them.
@@ -143,11 +143,11 @@ impl BlockedClients {
 }
 
 /// The core's handle to a blocked client.
-pub fn connection_of(id: BlockedId) -> ConnectionId {
-    ConnectionId(id.to_bits())
+pub fn connection_of(id: BlockedId) -> WaiterId {
+    WaiterId(id.to_bits())
 }
 
 /// The blocked client behind the core's handle.
-pub fn id_of(connection: ConnectionId) -> BlockedId {
-    Id::from_bits(connection.0)
+pub fn id_of(waiter: WaiterId) -> BlockedId {
+    Id::from_bits(waiter.0)
 }

@@ -17,7 +17,7 @@ use super::state::{self, Context, Key, Locks, State};
 use super::tracked::Tracked;
 use super::waiting;
 use crate::command::{Request, Wait, check_identity};
-use crate::core::{Cause, ConnectionId, Decision, Error, Holding, Kind, Lease, Session, UnixMs, Write, count};
+use crate::core::{Cause, Decision, Error, Holding, Kind, Lease, Session, UnixMs, WaiterId, Write, count};
 use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
 
 /// The command that makes a request `R`.
@@ -138,7 +138,7 @@ fn wait_or_nil(key: &mut Key<'_, '_>, caller: &[u8], wait: Option<Wait>, now: Un
 
 /// Takes the caller out of the line for this lock. Returns the connections that waited there, to be told last, or `None`
 /// if it had no place.
-fn withdraw(key: &Key<'_, '_>, caller: &[u8]) -> Option<Vec<ConnectionId>> {
+fn withdraw(key: &Key<'_, '_>, caller: &[u8]) -> Option<Vec<WaiterId>> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|state| state.waiting.withdraw(db, name, caller))
 }
@@ -179,7 +179,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, tracked
             state::with(|state| count(&mut state.stats.granted_at_once));
             if tracked.is_some_and(|tracked| tracked.queue.is_some()) {
                 let (db, name) = (key.ctx().db(), key.name().bytes());
-                state::with(|state| state.waiting.forget(db, name, kind, caller.bytes()));
+                state::with(|state| state.waiting.drop_away_place(db, name, kind, caller.bytes()));
             }
         }
         Write::Confirm { lease_end } => {
@@ -199,7 +199,7 @@ fn watch_lease(key: &Key<'_, '_>, tracked: Tracked) {
     let lease_end = key.expiry();
     state::with(|state| {
         if let Some(queue) = tracked.queue {
-            state.waiting.review_after(queue, lease_end);
+            state.waiting.review_at_lease_end(queue, lease_end);
         }
         if let Some(session) = tracked.session {
             state.sessions.lease_ends(session, lease_end);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::clients::{BlockedId, Stage, id_of};
 use super::settings;
 use super::state::{self, Key, Locks, State};
-use crate::core::{ConnectionId, Grant, Holding, Revocation, UnixMs, count};
+use crate::core::{Grant, Holding, Revocation, UnixMs, WaiterId, count};
 use crate::server::{self, Ticket};
 
 /// The server's handle to a blocked client.
@@ -18,36 +18,36 @@ pub fn ticket_of(id: BlockedId) -> Ticket {
 
 /// The blocked client behind the server's handle.
 pub fn id_of_ticket(ticket: Ticket) -> BlockedId {
-    id_of(ConnectionId(ticket.0.get()))
+    id_of(WaiterId(ticket.0.get()))
 }
 
 /// Whether the lock shall belong to one of the connections that wait for this grant.
 pub fn asks_for_session(grant: &Grant) -> bool {
     state::with(|State { blocked, .. }| {
-        let find = |connection: &ConnectionId| blocked.get(id_of(*connection));
-        grant.connections.iter().filter_map(find).any(|entry| entry.session.is_some())
+        let find = |waiter: &WaiterId| blocked.get(id_of(*waiter));
+        grant.waiters.iter().filter_map(find).any(|entry| entry.session.is_some())
     })
 }
 
 /// Tells every connection of a grant that the lock is theirs, and makes those its session that asked for it. To be
 /// called last, after all effects of the command.
 pub fn answer_grant(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
-    let connections = mem::take(&mut grant.connections);
+    let waiters = mem::take(&mut grant.waiters);
     let granting = state::with(|state| {
-        connections.iter().for_each(|connection| begin_session(state, &grant, *connection, now));
+        waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
         if let Some(session) = state.sessions.of(grant.db, &grant.key) {
             state.sessions.lease_ends(session, lease_end);
         }
-        state.blocked.open_grant(grant, connections.len())
+        state.blocked.open_grant(grant, waiters.len())
     });
     let Some(granting) = granting else { return };
-    for connection in connections {
-        answer(connection, Stage::Granted(granting));
+    for waiter in waiters {
+        answer(waiter, Stage::Granted(granting));
     }
 }
 
-fn begin_session(state: &mut State, grant: &Grant, connection: ConnectionId, now: UnixMs) {
-    let Some(entry) = state.blocked.get(id_of(connection)) else { return };
+fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
+    let Some(entry) = state.blocked.get(id_of(waiter)) else { return };
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
@@ -56,17 +56,17 @@ fn begin_session(state: &mut State, grant: &Grant, connection: ConnectionId, now
 }
 
 /// Answers nil to connections whose place was given up.
-pub fn answer_withdrawn(connections: Vec<ConnectionId>) {
-    for connection in connections {
+pub fn answer_withdrawn(waiters: Vec<WaiterId>) {
+    for waiter in waiters {
         state::with(|state| count(&mut state.stats.cancelled));
-        answer(connection, Stage::Over);
+        answer(waiter, Stage::Over);
     }
 }
 
 /// Ends the wait of a connection that is in no queue any more: the server fetches the reply that belongs to `stage`.
 /// To be called last, after all effects of the command: the server may call back at once.
-pub fn answer(connection: ConnectionId, stage: Stage) {
-    let id = id_of(connection);
+pub fn answer(waiter: WaiterId, stage: Stage) {
+    let id = id_of(waiter);
     state::with(|state| state.blocked.set_stage(id, stage));
     server::unblock::<Locks>(ticket_of(id));
 }

@@ -51,12 +51,12 @@ pub fn end_session(key: &Key<'_, '_>) {
 /// Gives the lock to the first in line, whoever the key still names, and answers its clients. `false`: nobody waits
 /// after all, and nothing was done.
 fn hand_over(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
-    let Some(grant) = state::with(|state| state.waiting.serve_first(queue)) else { return false };
+    let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else { return false };
     let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.from_now(now));
     effect::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     state::with(|state| {
         state.stats.handed_over(cause, now.saturating_sub(grant.since));
-        state.waiting.review_after(queue, lease_end);
+        state.waiting.review_at_lease_end(queue, lease_end);
         // What was tracked of the grant before this one is void, even if it was the same token's.
         state.sessions.end(grant.db, &grant.key);
         state.revocations.void(grant.db, &grant.key);
@@ -85,7 +85,7 @@ pub fn renew_later(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, 
         state.sessions.renew_later(id, now);
         state.sessions.lease_ends(id, lease_end);
         if let Some(queue) = queue {
-            state.waiting.review_after(queue, lease_end);
+            state.waiting.review_at_lease_end(queue, lease_end);
         }
     });
 }

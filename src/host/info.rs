@@ -7,7 +7,7 @@ use crate::core::{Cause, WAIT_BUCKETS_MS};
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
     let mut fields = vec![
-        ("waiters".to_owned(), state.waiting.waiting() as u64),
+        ("waiters".to_owned(), state.waiting.waiter_count() as u64),
         ("sessions".to_owned(), state.sessions.len() as u64),
         ("granted_at_once".to_owned(), stats.granted_at_once),
         ("granted_after_waiting".to_owned(), stats.granted_after_waiting()),

@@ -41,9 +41,9 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             lock: &lock,
             now,
             session: session.map_or_else(Vec::new, |id| sessions.clients(id).collect()),
-            waiting: queue.map_or(0, |queue| waiting.waiting_for(queue)),
+            waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {
-                let client = blocked.client_id(waiter.connection);
+                let client = blocked.client_id(waiter.id);
                 (waiter, client)
             }),
         };

@@ -14,7 +14,7 @@ use super::renewal;
 use super::revocation::{self, RETRY_MS};
 use super::settings;
 use super::state::{self, Context, State};
-use crate::core::{Due, Kind, QueueId, Revocation, Timely, UnixMs, count};
+use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs, count};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot};
 
 /// How many entries of any kind are worked off at a stretch before the server may attend to its clients again.
@@ -26,14 +26,14 @@ pub fn run(ctx: &mut Context<'_>) {
         state::with(State::retire);
     }
     let mut writable = permission::may_write(ctx);
-    let mut timely = Timely::All;
+    let mut filter = DueFilter::All;
     let mut left = BATCH;
     while left > 0 {
         writable &= !state::with(|state| state.refused);
-        timely = if writable { Timely::All } else { Timely::Unwritten };
+        filter = if writable { DueFilter::All } else { DueFilter::ReadOnly };
         let now = server::now_ms();
         let written = if writable { write_some(ctx, now) } else { 0 };
-        let done = written.saturating_add(usize::from(see_to_one(ctx, timely, now)));
+        let done = written.saturating_add(usize::from(see_to_one(ctx, filter, now)));
         if done == 0 {
             break;
         }
@@ -47,7 +47,7 @@ pub fn run(ctx: &mut Context<'_>) {
             if !state.may_write() {
                 state.stall.end();
             }
-            (!state.is_idle()).then(|| state.waiting.next_due(timely).map_or(retry, |next| next.min(retry)))
+            (!state.is_idle()).then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
         }));
     }
 }
@@ -72,13 +72,13 @@ fn write_some(ctx: &mut Context<'_>, now: UnixMs) -> usize {
 }
 
 /// Sees to one lock or one wait, if any is due.
-fn see_to_one(ctx: &mut Context<'_>, timely: Timely, now: UnixMs) -> bool {
+fn see_to_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     let keep_until = settings::kept_until(now);
-    match state::with(|state| state.waiting.pop_due(now, timely, keep_until)) {
+    match state::with(|state| state.waiting.pop_due(now, filter, keep_until)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
-        Some(Due::TimedOut(connection)) => {
+        Some(Due::TimedOut(waiter)) => {
             state::with(|state| count(&mut state.stats.timed_out));
-            grants::answer(connection, Stage::Over);
+            grants::answer(waiter, Stage::Over);
         }
         Some(Due::Dropped) => {}
         None => return false,
@@ -100,7 +100,7 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     if !looked.is_empty() {
         // An expired key that the server still shows is looked at again in a moment.
         let end = looked.expiry().map(|end| end.max(now));
-        return state::with(|state| state.waiting.review_after(queue, end));
+        return state::with(|state| state.waiting.review_at_lease_end(queue, end));
     }
     drop(looked);
     if !permission::write_is_welcome(ctx, name.as_ref(), Kind::Mutex) {

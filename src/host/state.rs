@@ -52,7 +52,7 @@ impl State {
     pub fn retire(&mut self) {
         self.revocations.clear();
         self.sessions.end_all();
-        self.waiting.drop_away();
+        self.waiting.drop_away_places();
     }
 
     /// Whether a connection owns a lock, or has owned one that is not given up yet.
@@ -62,7 +62,7 @@ impl State {
 
     /// Whether there may be something to write of the module's own accord: somebody waits, or a connection owns a lock.
     pub fn may_write(&self) -> bool {
-        self.waiting.waiting() > 0 || self.has_owners()
+        self.waiting.waiter_count() > 0 || self.has_owners()
     }
 
     /// Whether nobody waits for any lock, and no lock belongs to a connection that is there or was.

@@ -19,7 +19,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Re
     let limit = settings::limit(&MAX_WAITERS);
     let (id, joined) = state::with(|State { waiting, blocked, .. }| {
         let id = blocked.insert(client, session)?;
-        let join = Join { db, key: name, claim, connection: connection_of(id), now, deadline };
+        let join = Join { db, key: name, claim, waiter: connection_of(id), now, deadline };
         let joined = waiting.join(join, limit);
         if joined.is_none() {
             blocked.remove(id);
@@ -32,7 +32,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Re
     Ok(state::with(|State { waiting, blocked, stats, .. }| {
         if client.is_none() {
             // A place that its claim had already is kept.
-            waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.again));
+            waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.rejoined));
             blocked.remove(id);
             return false;
         }
@@ -40,7 +40,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Re
             entry.blocked = client;
         }
         blocked.set_stage(id, Stage::Waiting(joined.request));
-        if joined.again {
+        if joined.rejoined {
             count(&mut stats.resent);
         }
         true

@@ -9,7 +9,7 @@ use crate::core::Kind;
 use crate::core::slab::Slab;
 
 /// The places by what tells one from every other. That itself is only in the place, where it is compared.
-pub struct Claims {
+pub struct ClaimIndex {
     table: HashTable<PlaceId>,
     /// Its key is random, because clients choose what is hashed. Made with the first place, because it cannot be made
     /// in a constant.
@@ -18,39 +18,39 @@ pub struct Claims {
 
 /// What tells a place from every other one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Name<'n> {
+pub struct ClaimKey<'n> {
     pub queue: QueueId,
     pub kind: Kind,
     pub owner: &'n [u8],
 }
 
 impl Place {
-    pub fn name(&self) -> Name<'_> {
-        Name { queue: self.queue, kind: self.claim.kind, owner: &self.claim.owner }
+    pub fn claim_key(&self) -> ClaimKey<'_> {
+        ClaimKey { queue: self.queue, kind: self.claim.kind, owner: &self.claim.owner }
     }
 }
 
-impl Claims {
+impl ClaimIndex {
     pub const fn new() -> Self {
         Self { table: HashTable::new(), hasher: None }
     }
 
-    pub fn find(&self, name: Name<'_>, places: &Slab<Place>) -> Option<PlaceId> {
-        let hash = self.hasher.as_ref()?.hash_one(name);
-        let is_named = |&id: &PlaceId| places.get(id).is_some_and(|place| place.name() == name);
-        self.table.find(hash, is_named).copied()
+    pub fn find(&self, key: ClaimKey<'_>, places: &Slab<Place>) -> Option<PlaceId> {
+        let hash = self.hasher.as_ref()?.hash_one(key);
+        let is_equal = |&id: &PlaceId| places.get(id).is_some_and(|place| place.claim_key() == key);
+        self.table.find(hash, is_equal).copied()
     }
 
     /// Adds a place that is among `places`, as is every one that was added before.
     pub fn insert(&mut self, id: PlaceId, places: &Slab<Place>) {
         let hasher = self.hasher.get_or_insert_default();
-        let hash = |&id: &PlaceId| places.get(id).map_or(0, |place| hasher.hash_one(place.name()));
+        let hash = |&id: &PlaceId| places.get(id).map_or(0, |place| hasher.hash_one(place.claim_key()));
         self.table.insert_unique(hash(&id), id, hash);
     }
 
-    pub fn remove(&mut self, name: Name<'_>, id: PlaceId) {
+    pub fn remove(&mut self, key: ClaimKey<'_>, id: PlaceId) {
         let Some(hasher) = &self.hasher else { return };
-        if let Ok(entry) = self.table.find_entry(hasher.hash_one(name), |&other| other == id) {
+        if let Ok(entry) = self.table.find_entry(hasher.hash_one(key), |&other| other == id) {
             entry.remove();
         }
         if self.table.is_empty() {

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::types::{PlaceId, QueueId, Ticket};
+use super::types::{PlaceId, QueueId, Turn};
 use crate::core::slab::Slot;
 
 /// The lines of all queues, one behind the other in one set: a set for each queue would take the room of a dozen turns
 /// where only one waits.
-pub struct Lines(BTreeSet<Turn>);
+pub struct Lines(BTreeSet<Position>);
 
 /// A place that is present, where it stands. The order of the fields is that of the set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct Position {
     queue: Slot,
-    ticket: Ticket,
+    turn: Turn,
     place: PlaceId,
 }
 
@@ -23,19 +23,19 @@ impl Lines {
     }
 
     /// Has a place take up its turn, if it has not yet.
-    pub fn step_in(&mut self, queue: QueueId, ticket: Ticket, place: PlaceId) {
-        self.0.insert(Turn { queue: queue.slot(), ticket, place });
+    pub fn insert(&mut self, queue: QueueId, turn: Turn, place: PlaceId) {
+        self.0.insert(Position { queue: queue.slot(), turn, place });
     }
 
     /// Takes a place out of the line. `false`: it was not there.
-    pub fn step_out(&mut self, queue: QueueId, ticket: Ticket, place: PlaceId) -> bool {
-        self.0.remove(&Turn { queue: queue.slot(), ticket, place })
+    pub fn remove(&mut self, queue: QueueId, turn: Turn, place: PlaceId) -> bool {
+        self.0.remove(&Position { queue: queue.slot(), turn, place })
     }
 
     /// The places in the line of one queue, first in line first.
     pub fn of(&self, queue: QueueId) -> impl Iterator<Item = PlaceId> {
         let queue = queue.slot();
-        let from = Turn { queue, ticket: Ticket(u64::MIN), place: PlaceId::MIN };
-        self.0.range(from..).take_while(move |turn| turn.queue == queue).map(|turn| turn.place)
+        let from = Position { queue, turn: Turn(u64::MIN), place: PlaceId::MIN };
+        self.0.range(from..).take_while(move |position| position.queue == queue).map(|position| position.place)
     }
 }

@@ -48,17 +48,17 @@ enum Answer {
     Gone,
 }
 
-type Holder = (Kind, u8, i64, Option<UnixMs>);
+type ModelHolder = (Kind, u8, i64, Option<UnixMs>);
 
 /// The naive model: holders by key, and for each key the places in a list.
 #[derive(Default)]
 struct Model {
-    holders: BTreeMap<u8, Holder>,
-    line: BTreeMap<u8, Vec<Turn>>,
+    holders: BTreeMap<u8, ModelHolder>,
+    line: BTreeMap<u8, Vec<ModelPlace>>,
     answers: BTreeMap<u64, Answer>,
 }
 
-struct Turn {
+struct ModelPlace {
     kind: Kind,
     who: u8,
     lease_ms: Option<i64>,
@@ -68,16 +68,16 @@ struct Turn {
     kept_until: UnixMs,
 }
 
-impl Turn {
+impl ModelPlace {
     fn is_present(&self) -> bool {
         !self.requests.is_empty()
     }
 }
 
 impl Model {
-    fn request(&mut self, connection: u64, now: UnixMs, event: &Event) {
+    fn request(&mut self, waiter: u64, now: UnixMs, event: &Event) {
         let &Event::Acquire { kind, key, who, lease_ms, block_ms } = event else { return };
-        let mine = |holder: &Holder| holder.0 == kind && holder.1 == who;
+        let mine = |holder: &ModelHolder| holder.0 == kind && holder.1 == who;
         let answer = match (self.holders.get_mut(&key), block_ms) {
             (None, _) => {
                 self.holders.insert(key, (kind, who, 1, lease_ms.map(|ms| now + ms)));
@@ -90,28 +90,28 @@ impl Model {
                 Answer::Granted
             }
             (Some(_), None) => Answer::Nil,
-            (Some(_), Some(ms)) => return self.wait(connection, now, event, (ms > 0).then(|| now + ms)),
+            (Some(_), Some(ms)) => return self.wait(waiter, now, event, (ms > 0).then(|| now + ms)),
         };
-        self.answers.insert(connection, answer);
+        self.answers.insert(waiter, answer);
     }
 
-    fn wait(&mut self, connection: u64, _now: UnixMs, event: &Event, deadline: Option<UnixMs>) {
+    fn wait(&mut self, waiter: u64, _now: UnixMs, event: &Event, deadline: Option<UnixMs>) {
         let &Event::Acquire { kind, key, who, lease_ms, .. } = event else { return };
         let line = self.line.entry(key).or_default();
         match line.iter_mut().find(|turn| turn.kind == kind && turn.who == who) {
             Some(turn) => {
                 let longest = turn.lease_ms.zip(lease_ms).map(|(present, lease)| present.max(lease));
                 turn.lease_ms = if turn.is_present() { longest } else { lease_ms };
-                turn.requests.push((connection, deadline));
+                turn.requests.push((waiter, deadline));
             }
-            None => line.push(Turn { kind, who, lease_ms, requests: vec![(connection, deadline)], kept_until: 0 }),
+            None => line.push(ModelPlace { kind, who, lease_ms, requests: vec![(waiter, deadline)], kept_until: 0 }),
         }
     }
 
-    fn forget(&mut self, key: u8, which: impl Fn(&Turn) -> bool) {
+    fn forget(&mut self, key: u8, which: impl Fn(&ModelPlace) -> bool) {
         let line = self.line.entry(key).or_default();
-        for (connection, _) in line.iter().filter(|turn| which(turn)).flat_map(|turn| &turn.requests) {
-            self.answers.insert(*connection, Answer::Nil);
+        for (waiter, _) in line.iter().filter(|turn| which(turn)).flat_map(|turn| &turn.requests) {
+            self.answers.insert(*waiter, Answer::Nil);
         }
         line.retain(|turn| !which(turn));
     }
@@ -133,32 +133,32 @@ impl Model {
     fn free(&mut self, key: u8, now: UnixMs) {
         self.holders.remove(&key);
         let line = self.line.entry(key).or_default();
-        let Some(first) = line.iter().position(Turn::is_present) else { return };
+        let Some(first) = line.iter().position(ModelPlace::is_present) else { return };
         let first = line.remove(first);
         self.holders.insert(key, (first.kind, first.who, 1, first.lease_ms.map(|ms| now + ms)));
-        self.answers.extend(first.requests.into_iter().map(|(connection, _)| (connection, Answer::Granted)));
+        self.answers.extend(first.requests.into_iter().map(|(waiter, _)| (waiter, Answer::Granted)));
     }
 
-    fn leave(&mut self, connection: u64, now: UnixMs, answer: Answer) {
+    fn leave(&mut self, waiter: u64, now: UnixMs, answer: Answer) {
         for turn in self.line.values_mut().flatten().filter(|turn| turn.is_present()) {
-            turn.requests.retain(|(other, _)| *other != connection);
+            turn.requests.retain(|(other, _)| *other != waiter);
             turn.kept_until = now + GRACE_MS;
         }
-        self.answers.insert(connection, answer);
+        self.answers.insert(waiter, answer);
     }
 
     /// Lets one millisecond pass: leases that have ended go first, then deadlines.
     fn tick(&mut self, now: UnixMs) {
-        let has_ended = |holder: &Holder| holder.3.is_some_and(|end| now > end);
+        let has_ended = |holder: &ModelHolder| holder.3.is_some_and(|end| now > end);
         let ended: Vec<u8> = self.holders.iter().filter(|(_, holder)| has_ended(holder)).map(|(key, _)| *key).collect();
         for key in ended {
             self.free(key, now);
         }
         let requests = self.line.values().flatten().flat_map(|turn| &turn.requests);
         let late = requests.filter(|(_, deadline)| deadline.is_some_and(|deadline| now > deadline));
-        let late: Vec<u64> = late.map(|(connection, _)| *connection).collect();
-        for connection in late {
-            self.leave(connection, now, Answer::Nil);
+        let late: Vec<u64> = late.map(|(waiter, _)| *waiter).collect();
+        for waiter in late {
+            self.leave(waiter, now, Answer::Nil);
         }
         for line in self.line.values_mut() {
             line.retain(|turn| turn.is_present() || turn.kept_until > now);
@@ -184,13 +184,13 @@ impl Server {
         self.keys.get(&key).cloned().map_or(Lock::Free, Lock::Held)
     }
 
-    fn answer(&mut self, connection: u64, answer: Answer) {
-        self.requests.remove(&connection);
-        let earlier = self.answers.insert(connection, answer);
-        assert_eq!(earlier, None, "connection {connection} was answered twice");
+    fn answer(&mut self, waiter: u64, answer: Answer) {
+        self.requests.remove(&waiter);
+        let earlier = self.answers.insert(waiter, answer);
+        assert_eq!(earlier, None, "waiter {waiter} was answered twice");
     }
 
-    fn request(&mut self, connection: u64, now: UnixMs, event: &Event) {
+    fn request(&mut self, waiter: u64, now: UnixMs, event: &Event) {
         let &Event::Acquire { kind, key, who, lease_ms, block_ms } = event else { return };
         let lease = lease_ms.and_then(Lease::from_ms);
         let decision = match kind {
@@ -200,14 +200,14 @@ impl Server {
         match (decision, block_ms) {
             (Decision::Done { write, .. }, _) => {
                 self.write(key, &[who], write, now);
-                self.answer(connection, Answer::Granted);
+                self.answer(waiter, Answer::Granted);
             }
-            (Decision::Contended, None) => self.answer(connection, Answer::Nil),
+            (Decision::Contended, None) => self.answer(waiter, Answer::Nil),
             (Decision::Contended, Some(ms)) => {
                 let claim = Claim { kind, owner: [who].into(), lease };
                 let deadline = (ms > 0).then(|| now + ms);
-                let join = Join { db: 0, key: &[key], claim, connection: ConnectionId(connection), now, deadline };
-                self.requests.insert(connection, self.waiting.join(join, usize::MAX).unwrap().request);
+                let join = Join { db: 0, key: &[key], claim, waiter: WaiterId(waiter), now, deadline };
+                self.requests.insert(waiter, self.waiting.join(join, usize::MAX).unwrap().request);
             }
         }
         self.watch(key);
@@ -226,8 +226,8 @@ impl Server {
     }
 
     fn withdraw(&mut self, key: u8, owner: &[u8]) {
-        for connection in self.waiting.withdraw(0, &[key], owner).unwrap_or_default() {
-            self.answer(connection.0, Answer::Nil);
+        for waiter in self.waiting.withdraw(0, &[key], owner).unwrap_or_default() {
+            self.answer(waiter.0, Answer::Nil);
         }
     }
 
@@ -240,7 +240,7 @@ impl Server {
             Write::Take { kind, lease_end } => {
                 let held = Held { kind, owner: Cow::Owned(owner.to_vec()), holds: 1, lease_end };
                 assert_eq!(self.keys.insert(key, held), None, "a lock was taken from its holder");
-                self.waiting.forget(0, &[key], kind, owner);
+                self.waiting.drop_away_place(0, &[key], kind, owner);
             }
             Write::SetHolds { holds, lease_end } => {
                 let held = self.keys.get_mut(&key).unwrap();
@@ -254,39 +254,39 @@ impl Server {
 
     fn free(&mut self, key: u8, now: UnixMs) {
         self.keys.remove(&key);
-        let Some(grant) = self.waiting.queue_of(0, &[key]).and_then(|queue| self.waiting.serve_first(queue)) else {
+        let Some(grant) = self.waiting.queue_of(0, &[key]).and_then(|queue| self.waiting.grant_first(queue)) else {
             return;
         };
         let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
         let owner = Cow::Owned(grant.claim.owner.to_vec());
         self.keys.insert(key, Held { kind: grant.claim.kind, owner, holds: 1, lease_end });
-        for connection in grant.connections {
-            self.answer(connection.0, Answer::Granted);
+        for waiter in grant.waiters {
+            self.answer(waiter.0, Answer::Granted);
         }
     }
 
     fn watch(&mut self, key: u8) {
         if let Some(queue) = self.waiting.queue_of(0, &[key]) {
-            self.waiting.review_after(queue, self.lock(key).lease_end());
+            self.waiting.review_at_lease_end(queue, self.lock(key).lease_end());
         }
     }
 
-    fn leave(&mut self, connection: u64, now: UnixMs) {
-        let request = self.requests.get(&connection).copied().unwrap();
-        assert_eq!(self.waiting.leave(request, Some(now + GRACE_MS)), Some(ConnectionId(connection)));
-        self.answer(connection, Answer::Gone);
+    fn leave(&mut self, waiter: u64, now: UnixMs) {
+        let request = self.requests.get(&waiter).copied().unwrap();
+        assert_eq!(self.waiting.leave(request, Some(now + GRACE_MS)), Some(WaiterId(waiter)));
+        self.answer(waiter, Answer::Gone);
     }
 
     fn tick(&mut self, now: UnixMs) {
         // Locks that nobody waits for expire too, only unseen.
         let watched =
-            |key: u8| self.waiting.queue_of(0, &[key]).is_some_and(|queue| self.waiting.waiting_for(queue) > 0);
+            |key: u8| self.waiting.queue_of(0, &[key]).is_some_and(|queue| self.waiting.waiter_count_of(queue) > 0);
         let unseen = |key: u8, held: &Held<'_>| !watched(key) && held.lease_end.is_some_and(|end| now > end);
         self.keys.retain(|key, held| !unseen(*key, held));
-        while let Some(due) = self.waiting.pop_due(now, Timely::All, Some(now + GRACE_MS)) {
+        while let Some(due) = self.waiting.pop_due(now, DueFilter::All, Some(now + GRACE_MS)) {
             match due {
                 Due::Dropped => {}
-                Due::TimedOut(connection) => self.answer(connection.0, Answer::Nil),
+                Due::TimedOut(waiter) => self.answer(waiter.0, Answer::Nil),
                 Due::Review(queue) => {
                     let key = self.waiting.lock_of(queue).unwrap().1[0];
                     assert!(self.lock(key).lease_end().is_some_and(|end| now > end), "looked too early");
@@ -321,8 +321,8 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
     }
     assert_eq!(server.answers, model.answers);
     let waiting: HashSet<_> = server.requests.keys().collect();
-    assert_eq!(waiting.len(), server.waiting.waiting(), "a waiter was lost");
-    assert!(waiting.iter().all(|connection| !server.answers.contains_key(connection)));
+    assert_eq!(waiting.len(), server.waiting.waiter_count(), "a waiter was lost");
+    assert!(waiting.iter().all(|waiter| !server.answers.contains_key(waiter)));
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -362,9 +362,9 @@ proptest! {
                 }
                 Event::Leave { nth } => {
                     let count = server.requests.len();
-                    if let Some(&connection) = server.requests.keys().nth(nth % count.max(1)) {
-                        server.leave(connection, now);
-                        model.leave(connection, now, Answer::Gone);
+                    if let Some(&waiter) = server.requests.keys().nth(nth % count.max(1)) {
+                        server.leave(waiter, now);
+                        model.leave(waiter, now, Answer::Gone);
                     }
                 }
                 Event::Pass { ms } => {

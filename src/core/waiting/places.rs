@@ -1,7 +1,7 @@
 //! Places and the requests that share them: how they come, leave, are kept and called back.
 
-use super::claims::Name;
-use super::types::{ConnectionId, Place, PlaceId, QueueId, Request, RequestId, Ticket};
+use super::claims::ClaimKey;
+use super::types::{Place, PlaceId, QueueId, Request, RequestId, Turn, WaiterId};
 use super::{Claim, WaitQueues, passed};
 use crate::core::timer_queue::NEVER;
 use crate::core::{Kind, Lease, UnixMs};
@@ -10,15 +10,15 @@ impl WaitQueues {
     /// The place of a claim, present or away.
     pub(super) fn place_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queue_of(db, key)?;
-        self.claims.find(Name { queue, kind, owner }, &self.places)
+        self.claims.find(ClaimKey { queue, kind, owner }, &self.places)
     }
 
     /// A new place at the end of the line. It has no request yet, so it is not in the line yet.
-    pub(super) fn open_place(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<PlaceId> {
-        let ticket = Ticket(self.next_ticket);
-        self.next_ticket = self.next_ticket.saturating_add(1);
+    pub(super) fn add_place(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<PlaceId> {
+        let turn = Turn(self.next_turn);
+        self.next_turn = self.next_turn.saturating_add(1);
         let longest_lease = claim.lease;
-        let place = Place { queue, ticket, claim, longest_lease, since, latest: None, kept_until: NEVER };
+        let place = Place { queue, turn, claim, longest_lease, since, latest: None, kept_until: NEVER };
         let id = self.places.insert(place)?;
         self.claims.insert(id, &self.places);
         let queue = self.queues.get_mut(queue)?;
@@ -27,11 +27,11 @@ impl WaitQueues {
     }
 
     /// Takes a place without requests out, and the queue with it if it was the last one.
-    pub(super) fn close_place(&mut self, id: PlaceId) -> Option<Place> {
+    pub(super) fn remove_place(&mut self, id: PlaceId) -> Option<Place> {
         let place = self.places.remove(id)?;
         self.away.reschedule(id, place.kept_until, NEVER);
-        self.step_out(id, place.queue, place.ticket);
-        self.claims.remove(place.name(), id);
+        self.leave_line(id, place.queue, place.turn);
+        self.claims.remove(place.claim_key(), id);
         let queue = self.queues.get_mut(place.queue)?;
         queue.places = queue.places.saturating_sub(1);
         if queue.places == 0 {
@@ -45,7 +45,7 @@ impl WaitQueues {
     pub(super) fn make_room(&mut self, limit: usize) {
         if self.places.len() >= limit {
             if let Some(place) = self.away.first() {
-                self.close_place(place);
+                self.remove_place(place);
             }
         }
     }
@@ -55,25 +55,25 @@ impl WaitQueues {
     }
 
     /// Keeps a place that has lost its last request, out of the line.
-    pub(super) fn send_away(&mut self, id: PlaceId, until: UnixMs) {
+    pub(super) fn mark_away(&mut self, id: PlaceId, until: UnixMs) {
         let Some(place) = self.places.get_mut(id) else { return };
         self.away.reschedule(id, std::mem::replace(&mut place.kept_until, until), until);
-        let (queue, ticket) = (place.queue, place.ticket);
-        self.step_out(id, queue, ticket);
+        let (queue, turn) = (place.queue, place.turn);
+        self.leave_line(id, queue, turn);
     }
 
     /// Gives a place another turn.
-    pub(super) fn move_to_turn(&mut self, id: PlaceId, ticket: Ticket) {
+    pub(super) fn move_to_turn(&mut self, id: PlaceId, turn: Turn) {
         let Some(place) = self.places.get_mut(id) else { return };
-        let earlier = std::mem::replace(&mut place.ticket, ticket);
-        if self.lines.step_out(place.queue, earlier, id) {
-            self.lines.step_in(place.queue, ticket, id);
+        let earlier = std::mem::replace(&mut place.turn, turn);
+        if self.lines.remove(place.queue, earlier, id) {
+            self.lines.insert(place.queue, turn, id);
         }
     }
 
     /// Takes the lease of one more copy of a claim into account: the longest counts, and none is the longest. Copies that
     /// have left count no more once all of them have.
-    pub(super) fn share(&mut self, id: PlaceId, lease: Option<Lease>) {
+    pub(super) fn merge_lease(&mut self, id: PlaceId, lease: Option<Lease>) {
         let Some(place) = self.places.get_mut(id) else { return };
         if place.latest.is_none() {
             (place.claim.lease, place.longest_lease) = (lease, lease);
@@ -84,28 +84,23 @@ impl WaitQueues {
     }
 
     /// Lets a connection wait at a place, which takes up its turn in the line if it was away.
-    pub(super) fn add_request(
-        &mut self,
-        place_id: PlaceId,
-        connection: ConnectionId,
-        deadline: UnixMs,
-    ) -> Option<RequestId> {
+    pub(super) fn add_request(&mut self, place_id: PlaceId, waiter: WaiterId, deadline: UnixMs) -> Option<RequestId> {
         let place = self.places.get_mut(place_id)?;
-        let request = Request { place: place_id, connection, deadline, earlier: place.latest, later: None };
+        let request = Request { place: place_id, waiter, deadline, earlier: place.latest, later: None };
         let id = self.requests.insert(request)?;
         self.away.reschedule(place_id, std::mem::replace(&mut place.kept_until, NEVER), NEVER);
         if let Some(earlier) = place.latest.replace(id).and_then(|earlier| self.requests.get_mut(earlier)) {
             earlier.later = Some(id);
         }
         let queue = self.queues.get_mut(place.queue)?;
-        self.lines.step_in(place.queue, place.ticket, place_id);
+        self.lines.insert(place.queue, place.turn, place_id);
         queue.requests = queue.requests.saturating_add(1);
         self.deadlines.reschedule(id, NEVER, passed(deadline));
         Some(id)
     }
 
     /// Takes one request out of its place, which stays as it is.
-    pub(super) fn take_request(&mut self, id: RequestId) -> Option<Request> {
+    pub(super) fn remove_request(&mut self, id: RequestId) -> Option<Request> {
         let request = self.requests.remove(id)?;
         self.deadlines.reschedule(id, passed(request.deadline), NEVER);
         if let Some(earlier) = request.earlier.and_then(|id| self.requests.get_mut(id)) {
@@ -124,12 +119,12 @@ impl WaitQueues {
     }
 
     /// Takes all requests out of a place.
-    pub(super) fn take_requests(&mut self, id: PlaceId) -> Vec<ConnectionId> {
+    pub(super) fn remove_requests(&mut self, id: PlaceId) -> Vec<WaiterId> {
         let ids: Vec<_> = match self.places.get(id) {
             Some(place) => self.requests_of(place).map(|(id, _)| id).collect(),
             None => Vec::new(),
         };
-        ids.into_iter().filter_map(|id| self.take_request(id)).map(|request| request.connection).collect()
+        ids.into_iter().filter_map(|id| self.remove_request(id)).map(|request| request.waiter).collect()
     }
 
     /// The requests that share a place, the latest first.
@@ -139,8 +134,8 @@ impl WaitQueues {
     }
 
     /// Takes a turn out of the line. With nobody left in it there is nobody to serve, and nothing to look at.
-    fn step_out(&mut self, place: PlaceId, id: QueueId, ticket: Ticket) {
-        self.lines.step_out(id, ticket, place);
+    fn leave_line(&mut self, place: PlaceId, id: QueueId, turn: Turn) {
+        self.lines.remove(id, turn, place);
         if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests == 0) {
             self.reviews.reschedule(id, std::mem::replace(&mut queue.review_at, NEVER), NEVER);
         }

@@ -10,14 +10,14 @@ fn claim(owner: &str) -> Claim {
 }
 
 /// Lets `connection` wait for lock "k" of database `db` as `owner`.
-fn join_as(waiting: &mut WaitQueues, db: i32, owner: &str, connection: u64, deadline: Option<UnixMs>) -> RequestId {
-    let (claim, connection) = (claim(owner), ConnectionId(connection));
-    waiting.join(Join { db, key: b"k", claim, connection, now: NOW, deadline }, NO_LIMIT).unwrap().request
+fn join_as(waiting: &mut WaitQueues, db: i32, owner: &str, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
+    let (claim, waiter) = (claim(owner), WaiterId(waiter));
+    waiting.join(Join { db, key: b"k", claim, waiter, now: NOW, deadline }, NO_LIMIT).unwrap().request
 }
 
 /// Lets `connection` wait for lock "k" of database 0 as itself.
-fn join(waiting: &mut WaitQueues, connection: u64, deadline: Option<UnixMs>) -> RequestId {
-    join_as(waiting, 0, &connection.to_string(), connection, deadline)
+fn join(waiting: &mut WaitQueues, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
+    join_as(waiting, 0, &waiter.to_string(), waiter, deadline)
 }
 
 fn queue(waiting: &WaitQueues) -> QueueId {
@@ -26,14 +26,14 @@ fn queue(waiting: &WaitQueues) -> QueueId {
 
 fn next(waiting: &mut WaitQueues) -> Option<u64> {
     let queue = waiting.queue_of(0, b"k")?;
-    waiting.serve_first(queue).map(|grant| grant.connections[0].0)
+    waiting.grant_first(queue).map(|grant| grant.waiters[0].0)
 }
 
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
     let mut waiting = WaitQueues::new();
-    for connection in 1..=3 {
-        join(&mut waiting, connection, None);
+    for waiter in 1..=3 {
+        join(&mut waiting, waiter, None);
     }
     assert_eq!(
         [next(&mut waiting), next(&mut waiting), next(&mut waiting), next(&mut waiting)],
@@ -45,11 +45,11 @@ fn waiters_are_served_in_the_order_they_came() {
 fn one_who_leaves_is_passed_over_wherever_it_stood() {
     for leaver in 1..=3 {
         let mut waiting = WaitQueues::new();
-        let requests: Vec<_> = (1..=3).map(|connection| join(&mut waiting, connection, None)).collect();
-        assert_eq!(waiting.leave(requests[leaver as usize - 1], None), Some(ConnectionId(leaver)));
+        let requests: Vec<_> = (1..=3).map(|waiter| join(&mut waiting, waiter, None)).collect();
+        assert_eq!(waiting.leave(requests[leaver as usize - 1], None), Some(WaiterId(leaver)));
         assert_eq!(waiting.leave(requests[leaver as usize - 1], None), None);
         let served: Vec<_> = std::iter::from_fn(|| next(&mut waiting)).collect();
-        let expected: Vec<_> = (1..=3).filter(|&connection| connection != leaver).collect();
+        let expected: Vec<_> = (1..=3).filter(|&waiter| waiter != leaver).collect();
         assert_eq!(served, expected);
     }
 }
@@ -59,11 +59,11 @@ fn a_lock_nobody_waits_for_leaves_nothing_behind() {
     let mut waiting = WaitQueues::new();
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
-    waiting.review_after(queue, Some(NOW + 9));
+    waiting.review_at_lease_end(queue, Some(NOW + 9));
     waiting.leave(request, None);
     assert!(waiting.is_empty());
     assert_eq!(waiting.queue_of(0, b"k"), None);
-    assert_eq!(waiting.next_due(Timely::All), None);
+    assert_eq!(waiting.next_due(DueFilter::All), None);
     assert!(waiting.queues.is_empty() && waiting.places.is_empty());
 }
 
@@ -74,7 +74,7 @@ fn the_same_key_in_another_database_is_another_lock() {
     assert_eq!(waiting.queue_of(1, b"k"), None);
     join_as(&mut waiting, 1, "2", 2, None);
     assert_eq!(next(&mut waiting), Some(1));
-    assert_eq!(waiting.waiting(), 1);
+    assert_eq!(waiting.waiter_count(), 1);
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn a_lease_is_reviewed_one_millisecond_after_its_end_because_the_server_keeps_th
     let mut waiting = WaitQueues::new();
     join(&mut waiting, 1, None);
     let queue = queue(&waiting);
-    waiting.review_after(queue, Some(NOW + 10));
-    assert_eq!(waiting.pop_due(NOW + 10, Timely::All, None), None);
-    assert_eq!(waiting.pop_due(NOW + 11, Timely::All, None), Some(Due::Review(queue)));
-    assert_eq!(waiting.pop_due(NOW + 11, Timely::All, None), None);
+    waiting.review_at_lease_end(queue, Some(NOW + 10));
+    assert_eq!(waiting.pop_due(NOW + 10, DueFilter::All, None), None);
+    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All, None), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All, None), None);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn what_falls_due_first_comes_first_and_a_review_goes_before_a_deadline() {
     let queue = queue(&waiting);
     waiting.review_at(queue, NOW + 20);
     let late = NOW + 99;
-    assert_eq!(waiting.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(2))));
-    assert_eq!(waiting.pop_due(late, Timely::All, None), Some(Due::Review(queue)));
-    assert_eq!(waiting.pop_due(late, Timely::All, None), Some(Due::TimedOut(ConnectionId(1))));
-    assert_eq!(waiting.pop_due(late, Timely::All, None), None);
+    assert_eq!(waiting.pop_due(late, DueFilter::All, None), Some(Due::TimedOut(WaiterId(2))));
+    assert_eq!(waiting.pop_due(late, DueFilter::All, None), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(late, DueFilter::All, None), Some(Due::TimedOut(WaiterId(1))));
+    assert_eq!(waiting.pop_due(late, DueFilter::All, None), None);
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn while_nothing_may_be_written_only_what_writes_nothing_falls_due() {
     join(&mut waiting, 2, None);
     let queue = queue(&waiting);
     waiting.review_soon(queue, Cause::Delete);
-    assert_eq!(waiting.next_due(Timely::Unwritten), Some(NOW + 21));
-    assert_eq!(waiting.pop_due(NOW + 30, Timely::Unwritten, None), Some(Due::TimedOut(ConnectionId(1))));
-    assert_eq!(waiting.pop_due(NOW + 30, Timely::Unwritten, None), None);
-    assert_eq!(waiting.pop_due(NOW + 30, Timely::All, None), Some(Due::Review(queue)));
+    assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(NOW + 21));
+    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly, None), Some(Due::TimedOut(WaiterId(1))));
+    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly, None), None);
+    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All, None), Some(Due::Review(queue)));
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn a_look_at_all_locks_finds_each_once_in_which_somebody_is_present() {
     let requests: Vec<_> = (0..4).map(|db| join_as(&mut waiting, db, "x", db as u64, None)).collect();
     waiting.leave(requests[2], Some(NOW + 50));
     waiting.review_all();
-    assert_eq!(waiting.next_due(Timely::All), Some(UnixMs::MIN));
-    assert_eq!(waiting.pop_due(NOW, Timely::Unwritten, None), None, "nothing may be written now");
+    assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
+    assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly, None), None, "nothing may be written now");
     for db in [0, 1, 3] {
-        assert_eq!(waiting.pop_due(NOW, Timely::All, None), waiting.queue_of(db, b"k").map(Due::Review));
+        assert_eq!(waiting.pop_due(NOW, DueFilter::All, None), waiting.queue_of(db, b"k").map(Due::Review));
     }
-    assert_eq!(waiting.pop_due(NOW, Timely::All, None), None);
-    assert_eq!(waiting.next_due(Timely::All), Some(NOW + 50));
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All, None), None);
+    assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
 }
 
 #[test]
@@ -145,19 +145,14 @@ fn onlookers_see_the_line_in_its_order() {
     let mut waiting = WaitQueues::new();
     join(&mut waiting, 1, Some(NOW + 5));
     join(&mut waiting, 2, None);
-    let seen: Vec<_> = waiting.waiters(queue(&waiting)).map(|waiter| (waiter.connection.0, waiter.deadline)).collect();
+    let seen: Vec<_> = waiting.waiters(queue(&waiting)).map(|waiter| (waiter.id.0, waiter.deadline)).collect();
     assert_eq!(seen, [(1, Some(NOW + 5)), (2, None)]);
-    assert_eq!(waiting.waiting_for(queue(&waiting)), 2);
+    assert_eq!(waiting.waiter_count_of(queue(&waiting)), 2);
 }
 
 /// Connections by the order in which they would be served.
 fn line(waiting: &WaitQueues) -> Vec<u64> {
-    waiting
-        .queue_of(0, b"k")
-        .into_iter()
-        .flat_map(|queue| waiting.waiters(queue))
-        .map(|waiter| waiter.connection.0)
-        .collect()
+    waiting.queue_of(0, b"k").into_iter().flat_map(|queue| waiting.waiters(queue)).map(|waiter| waiter.id.0).collect()
 }
 
 #[test]
@@ -166,11 +161,11 @@ fn requests_with_the_same_claim_share_one_place_and_are_granted_together() {
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
-    assert_eq!(waiting.waiting(), 3);
+    assert_eq!(waiting.waiter_count(), 3);
     let queue = queue(&waiting);
-    let mut together = waiting.serve_first(queue).unwrap().connections;
-    together.sort_by_key(|connection| connection.0);
-    assert_eq!(together, [ConnectionId(1), ConnectionId(3)]);
+    let mut together = waiting.grant_first(queue).unwrap().waiters;
+    together.sort_by_key(|waiter| waiter.0);
+    assert_eq!(together, [WaiterId(1), WaiterId(3)]);
     assert_eq!(next(&mut waiting), Some(2));
     assert!(waiting.is_empty());
 }
@@ -180,9 +175,7 @@ fn the_other_kind_of_lock_is_another_claim() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, None);
     let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
-    waiting
-        .join(Join { db: 0, key: b"k", claim, connection: ConnectionId(2), now: NOW, deadline: None }, NO_LIMIT)
-        .unwrap();
+    waiting.join(Join { db: 0, key: b"k", claim, waiter: WaiterId(2), now: NOW, deadline: None }, NO_LIMIT).unwrap();
     assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(1), Some(2)]);
 }
 
@@ -193,13 +186,13 @@ fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_fo
         [(9, 20, 20, 20), (20, 9, 20, 20), (0, 20, 0, 20), (20, 0, 0, 20), (0, 0, 0, 0)]
     {
         let mut waiting = WaitQueues::new();
-        for (connection, ms) in [(1, first), (2, second)] {
+        for (waiter, ms) in [(1, first), (2, second)] {
             let claim = Claim { lease: lease(ms), ..claim("a") };
-            let connection = ConnectionId(connection);
-            waiting.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, NO_LIMIT).unwrap();
+            let waiter = WaiterId(waiter);
+            waiting.join(Join { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, NO_LIMIT).unwrap();
         }
         let queue = queue(&waiting);
-        let grant = waiting.serve_first(queue).unwrap();
+        let grant = waiting.grant_first(queue).unwrap();
         assert_eq!(grant.lease(false), lease(granted), "{first} then {second}");
         assert_eq!(grant.lease(true), lease(in_session), "{first} then {second}");
     }
@@ -212,10 +205,10 @@ fn a_place_that_is_kept_takes_up_its_turn_again() {
     join_as(&mut waiting, 0, "b", 2, None);
     waiting.leave(first, Some(NOW + 50));
     assert_eq!(line(&waiting), [2]);
-    assert_eq!(waiting.waiting_for(queue(&waiting)), 1);
+    assert_eq!(waiting.waiter_count_of(queue(&waiting)), 1);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(line(&waiting), [3, 2]);
-    assert_eq!(waiting.next_due(Timely::All), None, "it is dropped no more");
+    assert_eq!(waiting.next_due(DueFilter::All), None, "it is dropped no more");
 }
 
 #[test]
@@ -226,8 +219,8 @@ fn a_place_that_is_away_holds_nobody_up_and_goes_when_its_time_is_over() {
     waiting.leave(first, Some(NOW + 50));
     assert_eq!(next(&mut waiting), Some(2));
     assert!(!waiting.is_empty());
-    assert_eq!(waiting.pop_due(NOW + 49, Timely::All, None), None);
-    assert_eq!(waiting.pop_due(NOW + 50, Timely::Unwritten, None), Some(Due::Dropped));
+    assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All, None), None);
+    assert_eq!(waiting.pop_due(NOW + 50, DueFilter::ReadOnly, None), Some(Due::Dropped));
     assert!(waiting.is_empty());
     assert_eq!(waiting.queue_of(0, b"k"), None);
 }
@@ -247,8 +240,8 @@ fn a_place_is_away_only_when_the_last_of_its_requests_has_left() {
 fn one_whose_time_is_up_keeps_its_place_for_the_grace_time() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
-    let due = waiting.pop_due(NOW + 11, Timely::All, Some(NOW + 60));
-    assert_eq!(due, Some(Due::TimedOut(ConnectionId(1))));
+    let due = waiting.pop_due(NOW + 11, DueFilter::All, Some(NOW + 60));
+    assert_eq!(due, Some(Due::TimedOut(WaiterId(1))));
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(line(&waiting), [3, 2]);
@@ -259,19 +252,19 @@ fn nothing_is_reviewed_for_those_who_are_away() {
     let mut waiting = WaitQueues::new();
     let request = join_as(&mut waiting, 0, "a", 1, None);
     let queue = queue(&waiting);
-    waiting.review_after(queue, Some(NOW + 5));
+    waiting.review_at_lease_end(queue, Some(NOW + 5));
     waiting.leave(request, Some(NOW + 50));
     waiting.review_soon(queue, Cause::Delete);
-    assert_eq!(waiting.next_due(Timely::All), Some(NOW + 50));
-    assert_eq!(waiting.serve_first(queue), None);
+    assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
+    assert_eq!(waiting.grant_first(queue), None);
 }
 
 #[test]
 fn the_limit_counts_those_who_wait_and_those_who_are_away_make_room() {
     let mut waiting = WaitQueues::new();
-    let join = |waiting: &mut WaitQueues, owner: &str, connection| {
-        let (claim, connection) = (claim(owner), ConnectionId(connection));
-        waiting.join(Join { db: 0, key: b"k", claim, connection, now: NOW, deadline: None }, 2)
+    let join = |waiting: &mut WaitQueues, owner: &str, waiter| {
+        let (claim, waiter) = (claim(owner), WaiterId(waiter));
+        waiting.join(Join { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, 2)
     };
     let one = join(&mut waiting, "a", 1).unwrap().request;
     let two = join(&mut waiting, "b", 2).unwrap().request;
@@ -292,7 +285,7 @@ fn an_identity_that_withdraws_neither_waits_nor_keeps_a_place() {
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "b", 3, None);
     assert_eq!(waiting.withdraw(0, b"k", b"a"), Some(vec![]));
-    assert_eq!(waiting.withdraw(0, b"k", b"b").map(|connections| connections.len()), Some(2));
+    assert_eq!(waiting.withdraw(0, b"k", b"b").map(|waiters| waiters.len()), Some(2));
     assert_eq!(waiting.withdraw(0, b"k", b"b"), None);
     assert!(waiting.is_empty());
 }
@@ -303,7 +296,7 @@ fn a_grant_that_is_taken_back_keeps_its_turn() {
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
     let queue = queue(&waiting);
-    let grant = waiting.serve_first(queue).unwrap();
+    let grant = waiting.grant_first(queue).unwrap();
     waiting.restore(grant, NOW + 50);
     assert_eq!(line(&waiting), [2]);
     join_as(&mut waiting, 0, "a", 3, None);
@@ -316,7 +309,7 @@ fn a_grant_that_is_taken_back_after_its_claim_waits_again_gets_its_old_turn() {
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
     let queue = queue(&waiting);
-    let grant = waiting.serve_first(queue).unwrap();
+    let grant = waiting.grant_first(queue).unwrap();
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(line(&waiting), [2, 3]);
     waiting.restore(grant, NOW + 50);
@@ -331,7 +324,7 @@ fn all_who_are_away_can_be_dropped_at_once() {
         waiting.leave(request, Some(NOW + 50));
     }
     join_as(&mut waiting, 0, "c", 2, None);
-    waiting.drop_away();
+    waiting.drop_away_places();
     assert_eq!(line(&waiting), [2]);
-    assert_eq!(waiting.next_due(Timely::All), None);
+    assert_eq!(waiting.next_due(DueFilter::All), None);
 }

@@ -15,11 +15,11 @@ pub type PlaceId = Slot;
 
 /// The turn of a place: lower is earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+pub struct Turn(pub u64);
 
 /// The host's handle to a blocked client; the core only hands it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionId(pub u64);
+pub struct WaiterId(pub u64);
 
 /// What a waiter wants, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Join<'k> {
     pub db: i32,
     pub key: &'k [u8],
     pub claim: Claim,
-    pub connection: ConnectionId,
+    pub waiter: WaiterId,
     pub now: UnixMs,
     /// When the answer is nil; `None` waits for ever.
     pub deadline: Option<UnixMs>,
@@ -46,7 +46,7 @@ pub struct Join<'k> {
 pub struct Joined {
     pub request: RequestId,
     /// At a place that its claim had already.
-    pub again: bool,
+    pub rejoined: bool,
 }
 
 /// The queue of one lock.
@@ -72,7 +72,7 @@ impl Queue {
 /// A turn in the line of one lock.
 pub struct Place {
     pub queue: QueueId,
-    pub ticket: Ticket,
+    pub turn: Turn,
     /// With the lease that is to be granted.
     pub claim: Claim,
     /// The longest lease that a copy asked for, should one of the others want none.
@@ -87,7 +87,7 @@ pub struct Place {
 /// A connection that waits.
 pub struct Request {
     pub place: PlaceId,
-    pub connection: ConnectionId,
+    pub waiter: WaiterId,
     pub deadline: UnixMs,
     /// Its neighbours among the requests that share the place.
     pub earlier: Option<RequestId>,
@@ -102,9 +102,9 @@ pub struct Grant {
     pub claim: Claim,
     /// The longest lease that a copy of the claim asked for, should one of the others want none.
     pub longest_lease: Option<Lease>,
-    pub ticket: Ticket,
+    pub turn: Turn,
     pub since: UnixMs,
-    pub connections: Vec<ConnectionId>,
+    pub waiters: Vec<WaiterId>,
 }
 
 impl Grant {
@@ -121,7 +121,7 @@ pub struct Waiter<'w> {
     pub claim: &'w Claim,
     pub since: UnixMs,
     pub deadline: Option<UnixMs>,
-    pub connection: ConnectionId,
+    pub id: WaiterId,
 }
 
 /// Something whose time has come.
@@ -130,14 +130,14 @@ pub enum Due {
     /// The lock of this queue may have come free: look at it.
     Review(QueueId),
     /// The time of this connection is up. Its request is in no queue any more.
-    TimedOut(ConnectionId),
+    TimedOut(WaiterId),
     /// A place that was away was dropped: nothing is to be done.
     Dropped,
 }
 
 /// Which things fall due: all, or only those that write nothing because nothing may be written now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timely {
+pub enum DueFilter {
     All,
-    Unwritten,
+    ReadOnly,
 }
