@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, Request};
 use redis_lock::core::{
-    Claim, Held, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
+    Claim, Holder, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
 };
 
 const LENGTHS: [usize; 2] = [100, 100_000];
@@ -137,9 +137,9 @@ fn uncontended(criterion: &mut Criterion) {
         bencher.iter(|| acquire(black_box(&free), black_box(token), lease, false, NOW));
     });
     let owner = Cow::Borrowed(token);
-    let held = Lock::Held(Held { kind: Kind::Mutex, owner, holds: 1, lease_end: Some(NOW + 30_000) });
+    let holder = Lock::Held(Holder { kind: Kind::Mutex, owner, holds: 1, lease_end: Some(NOW + 30_000) });
     group.bench_function("release", |bencher| {
-        bencher.iter(|| release(black_box(&held), black_box(token), None, None, NOW));
+        bencher.iter(|| release(black_box(&holder), black_box(token), None, None, NOW));
     });
 }
 

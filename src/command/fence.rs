@@ -25,7 +25,7 @@ impl<'a> Fence<'a> {
 
     /// The token that follows `last`, the value of the counter.
     pub fn draw(&self, last: Option<i64>, now_us: i64) -> Result<i64, Error> {
-        core::fence(last, now_us)
+        core::next_fencing_token(last, now_us)
     }
 }
 
@@ -34,15 +34,15 @@ mod tests {
     use std::borrow::Cow;
 
     use super::*;
-    use crate::core::{Held, Kind};
+    use crate::core::{Holder, Kind};
 
     #[test]
     fn only_the_holder_draws() {
-        let held = Held { kind: Kind::Mutex, owner: Cow::Borrowed(b"me"), holds: 1, lease_end: None };
+        let holder = Holder { kind: Kind::Mutex, owner: Cow::Borrowed(b"me"), holds: 1, lease_end: None };
         let check = |caller, lock: &Lock<'_>| Fence::parse(b"k", caller, b"c").unwrap().check_holder(lock);
         assert_eq!(check(b"me", &Lock::Free), Err(Error::NotHeld));
-        assert_eq!(check(b"you", &Lock::Held(held.clone())), Err(Error::NotOwner));
-        assert_eq!(check(b"me", &Lock::Held(held)), Ok(()));
+        assert_eq!(check(b"you", &Lock::Held(holder.clone())), Err(Error::NotOwner));
+        assert_eq!(check(b"me", &Lock::Held(holder)), Ok(()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ impl Inspection for Info {
     fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
         let (state, owner, holds) = match view.lock {
             Lock::Free => ("free", Reply::Nil, 0),
-            Lock::Held(held) => (kind_name(held.kind), Reply::Bytes((&*held.owner).into()), held.holds),
+            Lock::Held(holder) => (kind_name(holder.kind), Reply::Bytes((&*holder.owner).into()), holder.holds),
         };
         let lease_ms = view.lock.lease_end().map_or(-1, |end| end.saturating_sub(view.now).max(0));
         Reply::Map(vec![

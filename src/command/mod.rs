@@ -58,7 +58,7 @@ pub trait Request: Sized {
 /// Refuses to make a lock a session's that is held without a lease: nothing would free it should the server fail.
 fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decision) -> Result<Decision, Error> {
     let granted = matches!(decision, Decision::Done { .. });
-    let without_lease = || matches!(lock, Lock::Held(held) if held.lease_end.get().is_none());
+    let without_lease = || matches!(lock, Lock::Held(holder) if holder.lease_end.get().is_none());
     if session && granted && without_lease() { Err(Error::NoLease) } else { Ok(decision) }
 }
 

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-use crate::core::{Error, Hold, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs, parse_integer};
+use crate::core::{Error, HoldNumber, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs, parse_integer};
 
 bitflags! {
     /// The options a command takes. EX and PX are two spellings of one of them.
@@ -32,7 +32,7 @@ pub struct Options {
     pub lease: Option<Lease>,
     pub block: Option<BlockTimeout>,
     pub nx: bool,
-    pub hold: Option<Hold>,
+    pub hold: Option<HoldNumber>,
     pub add: bool,
     /// Comes with a lease of [`MIN_SESSION_LEASE_MS`] or more.
     pub session: bool,
@@ -82,7 +82,7 @@ impl Options {
                 Word::Px => options.lease = Some(milliseconds(value()?)?),
                 Word::Block => options.block = Some(timeout(value()?)?),
                 Word::Count => options.count = Some(count(value()?)?),
-                Word::Hold => options.hold = Some(hold(value()?)?),
+                Word::Hold => options.hold = Some(hold_number(value()?)?),
                 Word::Session => options.session = true,
                 Word::Nx => options.nx = true,
                 Word::Add => options.add = true,
@@ -154,8 +154,8 @@ fn count(text: &[u8]) -> Result<usize, Error> {
     usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Error::NotPositive)
 }
 
-fn hold(text: &[u8]) -> Result<Hold, Error> {
-    parse_integer(text).ok_or(Error::NotAnInteger).and_then(|n| Hold::from_number(n).ok_or(Error::NotPositive))
+fn hold_number(text: &[u8]) -> Result<HoldNumber, Error> {
+    parse_integer(text).ok_or(Error::NotAnInteger).and_then(|n| HoldNumber::from_number(n).ok_or(Error::NotPositive))
 }
 
 #[cfg(test)]

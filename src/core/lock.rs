@@ -21,12 +21,12 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock<'k, L = Option<UnixMs>> {
     Free,
-    Held(Held<'k, L>),
+    Held(Holder<'k, L>),
 }
 
 /// The present holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held<'k, L = Option<UnixMs>> {
+pub struct Holder<'k, L = Option<UnixMs>> {
     pub kind: Kind,
     /// The token of a mutex or the owner of a re-entrant lock.
     pub owner: Cow<'k, [u8]>,
@@ -53,7 +53,7 @@ pub struct Lease(NonZeroI64);
 
 /// The number of a hold as its owner counts, at least 1: what makes a request safe to send twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold(NonZeroI64);
+pub struct HoldNumber(NonZeroI64);
 
 /// What to write for the caller, whose identity the host already has at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,28 +87,28 @@ impl Lease {
 
     /// When a lease that begins at `start` ends. `None` when that is beyond the calendar, which only a start in the
     /// far future can bring about.
-    fn after(self, start: UnixMs) -> Option<UnixMs> {
+    fn checked_end_from(self, start: UnixMs) -> Option<UnixMs> {
         start.checked_add(self.0.get())
     }
 
     /// When a third of a lease is over that begins at `now`; at least a millisecond.
-    pub fn third_from(self, now: UnixMs) -> UnixMs {
+    pub fn renewal_after(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get().div_euclid(3).max(1))
     }
 
     /// When to try again to renew a lease that could not be renewed at `now`: within a third of it, and within 20 ms to
     /// a second, so that many leases that wait for the same thing are no burden.
-    pub fn retry_from(self, now: UnixMs) -> UnixMs {
+    pub fn renewal_retry_after(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get().div_euclid(12).clamp(20, 1000))
     }
 
     /// When a lease that is granted at `now` ends.
-    pub fn from_now(self, now: UnixMs) -> UnixMs {
+    pub fn end_from(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get())
     }
 }
 
-impl Hold {
+impl HoldNumber {
     /// The hold with this number, or `None` below 1.
     pub fn from_number(number: i64) -> Option<Self> {
         NonZeroI64::new(number).filter(|_| number >= 1).map(Self)
@@ -119,14 +119,14 @@ impl Hold {
     }
 }
 
-impl<L: LeaseEnd> Held<'_, L> {
-    fn is_held_by(&self, caller: &[u8]) -> bool {
+impl<L: LeaseEnd> Holder<'_, L> {
+    fn has_identity(&self, caller: &[u8]) -> bool {
         *self.owner == *caller
     }
 
     /// The end of the lease if `lease` would lengthen the present one.
     fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
-        let wanted = lease?.from_now(now);
+        let wanted = lease?.end_from(now);
         let present = self.lease_end.get()?;
         (wanted > present).then_some(wanted)
     }
@@ -137,10 +137,10 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
     ///
     /// # Errors
     /// [`Error::NotHeld`] or [`Error::NotOwner`].
-    pub fn held_by(&self, caller: &[u8]) -> Result<&Held<'k, L>, Error> {
+    pub fn held_by(&self, caller: &[u8]) -> Result<&Holder<'k, L>, Error> {
         match self {
             Self::Free => Err(Error::NotHeld),
-            Self::Held(held) if held.is_held_by(caller) => Ok(held),
+            Self::Held(holder) if holder.has_identity(caller) => Ok(holder),
             Self::Held(_) => Err(Error::NotOwner),
         }
     }
@@ -149,7 +149,7 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
     pub fn lease_end(&self) -> Option<UnixMs> {
         match self {
             Self::Free => None,
-            Self::Held(held) => held.lease_end.get(),
+            Self::Held(holder) => holder.lease_end.get(),
         }
     }
 }
@@ -164,7 +164,9 @@ pub fn acquire(
 ) -> Decision {
     match lock {
         Lock::Free => take(Kind::Mutex, lease, now),
-        Lock::Held(held) if held.kind == Kind::Mutex && held.is_held_by(token) && !strict => confirm(held, lease, now),
+        Lock::Held(holder) if holder.kind == Kind::Mutex && holder.has_identity(token) && !strict => {
+            confirm(holder, lease, now)
+        }
         Lock::Held(_) => Decision::Contended,
     }
 }
@@ -175,19 +177,19 @@ pub fn reenter(
     lock: &Lock<'_, impl LeaseEnd>,
     owner: &[u8],
     lease: Option<Lease>,
-    hold: Option<Hold>,
+    hold: Option<HoldNumber>,
     now: UnixMs,
 ) -> Result<Decision, Error> {
-    let hold = hold.map(Hold::number);
+    let hold = hold.map(HoldNumber::number);
     let first = hold.is_none_or(|hold| hold == 1);
     match lock {
         Lock::Free if first => Ok(take(Kind::Reentrant, lease, now)),
-        Lock::Held(held) if held.kind == Kind::Reentrant && held.is_held_by(owner) => match hold {
-            Some(hold) if hold == held.holds => Ok(confirm(held, lease, now)),
-            Some(hold) if hold.checked_sub(1) != Some(held.holds) => Err(Error::HoldMismatch),
+        Lock::Held(holder) if holder.kind == Kind::Reentrant && holder.has_identity(owner) => match hold {
+            Some(hold) if hold == holder.holds => Ok(confirm(holder, lease, now)),
+            Some(hold) if hold.checked_sub(1) != Some(holder.holds) => Err(Error::HoldMismatch),
             _ => {
-                let holds = held.holds.checked_add(1).ok_or(Error::Overflow)?;
-                Ok(set_holds(held, holds, lease, now))
+                let holds = holder.holds.checked_add(1).ok_or(Error::Overflow)?;
+                Ok(set_holds(holder, holds, lease, now))
             }
         },
         Lock::Held(_) if first => Ok(Decision::Contended),
@@ -203,18 +205,18 @@ pub fn release(
     lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],
     lease: Option<Lease>,
-    hold: Option<Hold>,
+    hold: Option<HoldNumber>,
     now: UnixMs,
 ) -> Result<Decision, Error> {
-    let held = lock.held_by(caller)?;
-    match hold.map(Hold::number) {
-        Some(hold) if hold.checked_sub(1) == Some(held.holds) => return Ok(confirm(held, lease, now)),
-        Some(hold) if hold != held.holds => return Err(Error::HoldMismatch),
+    let holder = lock.held_by(caller)?;
+    match hold.map(HoldNumber::number) {
+        Some(hold) if hold.checked_sub(1) == Some(holder.holds) => return Ok(confirm(holder, lease, now)),
+        Some(hold) if hold != holder.holds => return Err(Error::HoldMismatch),
         _ => {}
     }
-    Ok(match held.holds {
+    Ok(match holder.holds {
         ..=1 => Decision::Done { write: Write::Free, reply: 0 },
-        more => set_holds(held, more.saturating_sub(1), lease, now),
+        more => set_holds(holder, more.saturating_sub(1), lease, now),
     })
 }
 
@@ -229,22 +231,22 @@ pub fn extend(
     let present = lock.held_by(caller)?.lease_end.get().ok_or(Error::NoLease)?;
     // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
     let start = if add { present.max(now) } else { now };
-    let end = lease.after(start).ok_or(Error::InvalidExpire)?;
+    let end = lease.checked_end_from(start).ok_or(Error::InvalidExpire)?;
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
 }
 
 fn take(kind: Kind, lease: Option<Lease>, now: UnixMs) -> Decision {
-    let lease_end = lease.map(|lease| lease.from_now(now));
+    let lease_end = lease.map(|lease| lease.end_from(now));
     Decision::Done { write: Write::Take { kind, lease_end }, reply: 1 }
 }
 
 /// The request was granted before: nothing changes but the lease. The reply is the holds.
-fn confirm(held: &Held<'_, impl LeaseEnd>, lease: Option<Lease>, now: UnixMs) -> Decision {
-    Decision::Done { write: Write::Confirm { lease_end: held.lengthened(lease, now) }, reply: held.holds }
+fn confirm(holder: &Holder<'_, impl LeaseEnd>, lease: Option<Lease>, now: UnixMs) -> Decision {
+    Decision::Done { write: Write::Confirm { lease_end: holder.lengthened(lease, now) }, reply: holder.holds }
 }
 
-fn set_holds(held: &Held<'_, impl LeaseEnd>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {
-    let lease_end = held.lengthened(lease, now);
+fn set_holds(holder: &Holder<'_, impl LeaseEnd>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {
+    let lease_end = holder.lengthened(lease, now);
     Decision::Done { write: Write::SetHolds { holds, lease_end }, reply: holds }
 }
 

@@ -23,14 +23,14 @@ mod waiting;
 
 pub use arena::{Arena, Cursor, Id};
 pub use error::Error;
-pub use fence::{FENCE_LIMIT, fence};
+pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
 pub use integer::{format_integer, parse_integer};
-pub use lock::{Decision, Held, Hold, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
+pub use lock::{Decision, HoldNumber, Holder, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
 pub use lock_index::LockIndex;
 pub use revocations::{Revocation, RevocationId, Revocations};
-pub use sessions::{Duty, Holding, MIN_SESSION_LEASE_MS, Session, SessionId, Sessions};
-pub use stall::{PULSE_MS, StallWatch};
-pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, count};
+pub use sessions::{MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions};
+pub use stall::{StallDetector, TICK_MS};
+pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
 pub use waiting::{Claim, Due, DueFilter, Grant, Join, Joined, QueueId, RequestId, Turn, WaitQueues, Waiter, WaiterId};
 
 /// A point on the server's wall clock, in milliseconds since the Unix epoch; the unit in which Redis stores expiry.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Grant, Held, Holding, Id, Kind, Session, UnixMs};
+use super::{Arena, Grant, Holder, Id, Kind, Session, SessionLock, UnixMs};
 
 /// Handle to a revocation.
 pub type RevocationId = Id<Revocation>;
@@ -40,13 +40,13 @@ impl Revocation {
 
     /// Of a session: it is given up with all its holds.
     pub fn of_session(session: Session) -> Self {
-        let Holding { db, key, kind, owner, .. } = session.holding;
+        let SessionLock { db, key, kind, owner, .. } = session.lock;
         Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
     }
 
     /// Whether the lock is still held as it was when its connection went.
-    pub fn is_of<L>(&self, held: &Held<'_, L>) -> bool {
-        *held.owner == *self.owner && held.kind == self.kind && (self.all_holds || held.holds == 1)
+    pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
+        *holder.owner == *self.owner && holder.kind == self.kind && (self.all_holds || holder.holds == 1)
     }
 }
 
@@ -60,7 +60,7 @@ impl Revocations {
     }
 
     /// The revocation of a lock, if there is one.
-    pub fn of(&self, db: i32, key: &[u8]) -> Option<RevocationId> {
+    pub fn find(&self, db: i32, key: &[u8]) -> Option<RevocationId> {
         if self.is_empty() { None } else { self.by_lock.get(db, key) }
     }
 
@@ -71,7 +71,7 @@ impl Revocations {
     /// Adds one, to be done at once. It replaces an earlier one of the lock; if both are of the same holder, whose
     /// grant and session went together, it takes over what that one had to do.
     pub fn add(&mut self, mut revocation: Revocation) {
-        if let Some(earlier) = self.of(revocation.db, &revocation.key).and_then(|id| self.remove(id)) {
+        if let Some(earlier) = self.find(revocation.db, &revocation.key).and_then(|id| self.remove(id)) {
             if earlier.kind == revocation.kind && earlier.owner == revocation.owner {
                 revocation.grant = revocation.grant.or(earlier.grant);
                 revocation.all_holds |= earlier.all_holds;
@@ -93,14 +93,14 @@ impl Revocations {
     }
 
     /// Drops the one of a lock that is granted anew: it was about the grant before.
-    pub fn void(&mut self, db: i32, key: &[u8]) {
-        if let Some(id) = self.of(db, key) {
+    pub fn cancel(&mut self, db: i32, key: &[u8]) {
+        if let Some(id) = self.find(db, key) {
             self.remove(id);
         }
     }
 
     /// Puts one off until `time`.
-    pub fn put_off(&mut self, id: RevocationId, time: UnixMs) {
+    pub fn postpone(&mut self, id: RevocationId, time: UnixMs) {
         if let Some(revocation) = self.entries.get_mut(id) {
             self.due.reschedule(id, revocation.due, time);
             revocation.due = time;
@@ -108,7 +108,7 @@ impl Revocations {
     }
 
     /// One that is due. It stays until it is removed or put off.
-    pub fn next(&self, now: UnixMs) -> Option<RevocationId> {
+    pub fn first_due(&self, now: UnixMs) -> Option<RevocationId> {
         self.due.first().filter(|_| self.due.earliest().is_some_and(|due| due <= now))
     }
 
@@ -137,17 +137,17 @@ mod tests {
         Revocation::of_grant(grant)
     }
 
-    fn held(owner: &'static str, holds: i64) -> Held<'static> {
-        Held { kind: Kind::Reentrant, owner: Cow::Borrowed(owner.as_bytes()), holds, lease_end: None }
+    fn holder(owner: &'static str, holds: i64) -> Holder<'static> {
+        Holder { kind: Kind::Reentrant, owner: Cow::Borrowed(owner.as_bytes()), holds, lease_end: None }
     }
 
     #[test]
     fn a_grant_is_taken_back_only_as_it_was_granted() {
         let revocation = undelivered("a");
-        assert!(revocation.is_of(&held("a", 1)));
-        assert!(!revocation.is_of(&held("a", 2)));
-        assert!(!revocation.is_of(&held("b", 1)));
-        assert!(!revocation.is_of(&Held { kind: Kind::Mutex, ..held("a", 1) }));
+        assert!(revocation.matches(&holder("a", 1)));
+        assert!(!revocation.matches(&holder("a", 2)));
+        assert!(!revocation.matches(&holder("b", 1)));
+        assert!(!revocation.matches(&Holder { kind: Kind::Mutex, ..holder("a", 1) }));
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(undelivered("b"));
-        let id = revocations.of(0, b"k").unwrap();
+        let id = revocations.find(0, b"k").unwrap();
         assert_eq!(&*revocations.get(id).unwrap().owner, b"b");
         assert!(revocations.remove(id).is_some());
         assert!(revocations.is_empty() && revocations.next_due().is_none());
@@ -166,17 +166,17 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
-        let both = revocations.of(0, b"k").and_then(|id| revocations.get(id)).unwrap();
-        assert!(both.grant.is_some() && both.is_of(&held("a", 3)));
+        let both = revocations.find(0, b"k").and_then(|id| revocations.get(id)).unwrap();
+        assert!(both.grant.is_some() && both.matches(&holder("a", 3)));
     }
 
     #[test]
     fn one_that_is_put_off_comes_again() {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
-        let id = revocations.next(0).unwrap();
-        revocations.put_off(id, 20);
-        assert_eq!(revocations.next(19), None);
-        assert_eq!(revocations.next(20), Some(id));
+        let id = revocations.first_due(0).unwrap();
+        revocations.postpone(id, 20);
+        assert_eq!(revocations.first_due(19), None);
+        assert_eq!(revocations.first_due(20), Some(id));
     }
 }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, ClientId, Cursor, Held, Id, Kind, Lease, UnixMs};
+use super::{Arena, ClientId, Cursor, Holder, Id, Kind, Lease, UnixMs};
 
 /// The shortest lease that a session renews, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
@@ -23,7 +23,7 @@ pub type SessionId = Id<Session>;
 /// One lock, as its connections hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    pub holding: Holding,
+    pub lock: SessionLock,
     clients: BTreeSet<ClientId>,
     /// When the lease ends unless it is renewed: [`NEVER`] if that is not known, `UnixMs::MIN` if it has ended.
     lease_end: UnixMs,
@@ -32,7 +32,7 @@ pub struct Session {
 
 /// Who holds which lock, and for how long each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
+pub struct SessionLock {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
@@ -59,17 +59,17 @@ pub struct Sessions {
 
 /// What is to be done for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum SessionTask {
     /// Renew the lease. The session is due no more until it is told when.
     Renew(SessionId),
     /// See whether the lock is still there.
-    Look(SessionId),
+    Check(SessionId),
 }
 
 impl Session {
     /// Whether a lock that is held is the one that this session is about.
-    pub fn is_of<L>(&self, held: &Held<'_, L>) -> bool {
-        held.kind == self.holding.kind && *held.owner == *self.holding.owner
+    pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
+        holder.kind == self.lock.kind && *holder.owner == *self.lock.owner
     }
 
     /// Whether the lease has ended by itself, as far as is known. A lock that goes before that was taken away. Most of a
@@ -111,7 +111,7 @@ impl Sessions {
     }
 
     /// The session of a lock, if it has one.
-    pub fn of(&self, db: i32, key: &[u8]) -> Option<SessionId> {
+    pub fn find(&self, db: i32, key: &[u8]) -> Option<SessionId> {
         if self.is_empty() { None } else { self.by_lock.get(db, key) }
     }
 
@@ -123,34 +123,34 @@ impl Sessions {
 
     /// Makes a connection part of the session of this grant; the first one begins it. A session of another identity
     /// belonged to an earlier grant and ends.
-    pub fn begin(&mut self, holding: Holding, client: ClientId, now: UnixMs) {
-        let Holding { db, lease, .. } = holding;
-        let known = self.of(db, &holding.key);
-        let same = |session: &Session| (session.holding.kind, &session.holding.owner) == (holding.kind, &holding.owner);
+    pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
+        let SessionLock { db, lease, .. } = lock;
+        let known = self.find(db, &lock.key);
+        let same = |session: &Session| (session.lock.kind, &session.lock.owner) == (lock.kind, &lock.owner);
         let id = match known.filter(|&id| self.get(id).is_some_and(same)) {
             Some(id) => id,
             None => {
-                self.end(db, &holding.key);
-                let key = Rc::clone(&holding.key);
-                let session = Session { holding, clients: BTreeSet::new(), lease_end: NEVER, renew_at: NEVER };
+                self.end(db, &lock.key);
+                let key = Rc::clone(&lock.key);
+                let session = Session { lock, clients: BTreeSet::new(), lease_end: NEVER, renew_at: NEVER };
                 let Some(id) = self.sessions.insert(session) else { return };
                 self.by_lock.insert(db, key, id);
                 id
             }
         };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.holding.lease = session.holding.lease.max(lease);
+            session.lock.lease = session.lock.lease.max(lease);
             if session.clients.insert(client) {
                 self.pairs = self.pairs.saturating_add(1);
             }
         }
         self.by_client.entry(client).or_default().insert(id);
-        self.renew_later(id, now);
+        self.schedule_renewal(id, now);
     }
 
     /// Ends the session of a lock, if it has one.
     pub fn end(&mut self, db: i32, key: &[u8]) {
-        if let Some(id) = self.of(db, key) {
+        if let Some(id) = self.find(db, key) {
             self.remove(id);
         }
     }
@@ -160,7 +160,7 @@ impl Sessions {
         *self = Self::new();
     }
 
-    /// Notes that a connection is closed. Its sessions are given out by [`next_orphan`](Self::next_orphan).
+    /// Notes that a connection is closed. Its sessions are given out by [`pop_orphan`](Self::pop_orphan).
     pub fn connection_closed(&mut self, client: ClientId) {
         if self.by_client.contains_key(&client) {
             self.closed.insert(client);
@@ -168,13 +168,13 @@ impl Sessions {
     }
 
     /// Whether there are sessions of closed connections to be worked off.
-    pub fn has_closed(&self) -> bool {
+    pub fn has_closed_connections(&self) -> bool {
         !self.closed.is_empty()
     }
 
     /// Takes one closed connection out of one of its sessions. Returns the session if that was its last connection: it
     /// has ended, and its lock is to be released.
-    pub fn next_orphan(&mut self) -> Option<Session> {
+    pub fn pop_orphan(&mut self) -> Option<Session> {
         let client = *self.closed.first()?;
         let id = self.by_client.get(&client).and_then(|of_client| of_client.first().copied());
         match id {
@@ -187,9 +187,9 @@ impl Sessions {
     }
 
     /// Takes all closed connections out of the session of a lock. Returns it if it had no other, like
-    /// [`next_orphan`](Self::next_orphan).
-    pub fn orphan(&mut self, db: i32, key: &[u8]) -> Option<Session> {
-        let id = self.of(db, key).filter(|_| self.has_closed())?;
+    /// [`pop_orphan`](Self::pop_orphan).
+    pub fn take_orphan(&mut self, db: i32, key: &[u8]) -> Option<Session> {
+        let id = self.find(db, key).filter(|_| self.has_closed_connections())?;
         let is_closed = |client: &&ClientId| self.closed.contains(client);
         let closed: Vec<_> = self.get(id)?.clients.iter().filter(is_closed).copied().collect();
         closed.into_iter().filter_map(|client| self.leave(id, client)).last()
@@ -197,30 +197,30 @@ impl Sessions {
 
     /// Takes an open connection out of the session of a lock, which ends with its last one. A closed one stays, to be
     /// worked off.
-    pub fn dismiss(&mut self, db: i32, key: &[u8], client: ClientId) {
-        if let Some(id) = self.of(db, key).filter(|_| !self.closed.contains(&client)) {
+    pub fn detach(&mut self, db: i32, key: &[u8], client: ClientId) {
+        if let Some(id) = self.find(db, key).filter(|_| !self.closed.contains(&client)) {
             self.leave(id, client);
         }
     }
 
     /// The holder has another number of holds now.
     pub fn set_holds(&mut self, db: i32, key: &[u8], holds: i64) {
-        if let Some(session) = self.of(db, key).and_then(|id| self.sessions.get_mut(id)) {
-            session.holding.holds = holds;
+        if let Some(session) = self.find(db, key).and_then(|id| self.sessions.get_mut(id)) {
+            session.lock.holds = holds;
         }
     }
 
     /// What is renewed has another length from `now` on, but no less than [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
-        let Some(id) = self.of(db, key) else { return };
+        let Some(id) = self.find(db, key) else { return };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.holding.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
+            session.lock.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
         }
-        self.renew_at(id, lease.third_from(now));
+        self.schedule_renewal_at(id, lease.renewal_after(now));
     }
 
     /// The lease ends then (`None`: there is none any more).
-    pub fn lease_ends(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
+    pub fn set_lease_end(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.lease_end = lease_end.unwrap_or(NEVER);
         }
@@ -228,51 +228,55 @@ impl Sessions {
 
     /// Somebody else has set or taken away the lease: looks at it as soon as can be. If the lock goes before that, it was
     /// taken away.
-    pub fn lease_was_changed(&mut self, id: SessionId) {
-        self.look_soon(id, NEVER);
+    pub fn lease_changed(&mut self, id: SessionId) {
+        self.check_soon(id, NEVER);
     }
 
     /// The lease has ended by itself: takes the lock back as soon as can be.
-    pub fn lease_ran_out(&mut self, id: SessionId) {
-        self.look_soon(id, UnixMs::MIN);
+    pub fn lease_expired(&mut self, id: SessionId) {
+        self.check_soon(id, UnixMs::MIN);
     }
 
-    fn look_soon(&mut self, id: SessionId, lease_end: UnixMs) {
+    fn check_soon(&mut self, id: SessionId, lease_end: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.lease_end = lease_end;
         }
-        self.renew_at(id, UnixMs::MIN);
+        self.schedule_renewal_at(id, UnixMs::MIN);
     }
 
     /// Looks at every session as soon as can be, one after the other.
-    pub fn look_at_all(&mut self) {
+    pub fn check_all(&mut self) {
         self.check_cursor = Cursor::start();
     }
 
     /// When something is to be done next.
     pub fn next_due(&self) -> Option<UnixMs> {
-        if self.check_cursor.has_more() || self.has_closed() { Some(UnixMs::MIN) } else { self.renewals.earliest() }
+        if self.check_cursor.has_more() || self.has_closed_connections() {
+            Some(UnixMs::MIN)
+        } else {
+            self.renewals.earliest()
+        }
     }
 
     /// What is to be done now, if anything.
-    pub fn pop_due(&mut self, now: UnixMs) -> Option<Duty> {
+    pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionTask> {
         if let Some(id) = self.sessions.next(&mut self.check_cursor) {
-            return Some(Duty::Look(id));
+            return Some(SessionTask::Check(id));
         }
         let id = self.renewals.pop_due(now)?;
         self.sessions.get_mut(id)?.renew_at = NEVER;
-        Some(Duty::Renew(id))
+        Some(SessionTask::Renew(id))
     }
 
     /// Renews a lease again after a third of it.
-    pub fn renew_later(&mut self, id: SessionId, now: UnixMs) {
-        if let Some(lease) = self.get(id).map(|session| session.holding.lease) {
-            self.renew_at(id, lease.third_from(now));
+    pub fn schedule_renewal(&mut self, id: SessionId, now: UnixMs) {
+        if let Some(lease) = self.get(id).map(|session| session.lock.lease) {
+            self.schedule_renewal_at(id, lease.renewal_after(now));
         }
     }
 
     /// Renews a lease at `time`.
-    pub fn renew_at(&mut self, id: SessionId, time: UnixMs) {
+    pub fn schedule_renewal_at(&mut self, id: SessionId, time: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
             self.renewals.reschedule(id, mem::replace(&mut session.renew_at, time), time);
         }
@@ -291,7 +295,7 @@ impl Sessions {
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, session.renew_at, NEVER);
-        self.by_lock.remove(session.holding.db, &session.holding.key);
+        self.by_lock.remove(session.lock.db, &session.lock.key);
         self.pairs = self.pairs.saturating_sub(session.clients.len());
         session.clients.iter().for_each(|&client| self.forget_pair(id, client));
         Some(session)

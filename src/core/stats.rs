@@ -64,13 +64,13 @@ impl Stats {
     }
 
     /// Counts one lock that went to a waiter, `waited_ms` after its request came.
-    pub fn handed_over(&mut self, cause: Cause, waited_ms: i64) {
+    pub fn record_handover(&mut self, cause: Cause, waited_ms: i64) {
         if let Some(total) = self.handovers.get_mut(cause as usize) {
-            count(total);
+            increment(total);
         }
         let bucket = WAIT_BUCKETS_MS.partition_point(|&bound| bound < waited_ms);
         if let Some(total) = self.waits.get_mut(bucket) {
-            count(total);
+            increment(total);
         }
     }
 
@@ -94,7 +94,7 @@ impl Stats {
 }
 
 /// Adds one to a total.
-pub fn count(total: &mut u64) {
+pub fn increment(total: &mut u64) {
     *total = total.saturating_add(1);
 }
 
@@ -106,7 +106,7 @@ mod tests {
     fn buckets_are_cumulative_and_bounds_belong_to_them() {
         let mut stats = Stats::new();
         for waited_ms in [0, 1, 2, 60_000, 60_001] {
-            stats.handed_over(Cause::Release, waited_ms);
+            stats.record_handover(Cause::Release, waited_ms);
         }
         let within: Vec<_> = stats.waits_within().collect();
         assert_eq!(within.first(), Some(&2));
@@ -120,7 +120,7 @@ mod tests {
     fn every_cause_has_its_own_total() {
         for (number, cause) in Cause::ALL.into_iter().enumerate() {
             let mut stats = Stats::new();
-            stats.handed_over(cause, 0);
+            stats.record_handover(cause, 0);
             assert_eq!(cause as usize, number);
             assert!(Cause::ALL.iter().all(|&other| stats.handovers(other) == u64::from(other == cause)));
         }

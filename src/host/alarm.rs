@@ -1,7 +1,7 @@
 //! When the module is to be called again of its own accord.
 
 use super::state::{self, Locks};
-use crate::core::{DueFilter, PULSE_MS, UnixMs};
+use crate::core::{DueFilter, TICK_MS, UnixMs};
 use crate::server;
 
 /// Sees to it that the timer fires when the next thing falls due, and while there may be something to write often enough
@@ -9,11 +9,11 @@ use crate::server;
 pub fn set() {
     let now = server::now_ms();
     set_for(state::with(|state| {
-        let pulse = state.may_write().then(|| now.saturating_add(PULSE_MS));
+        let pulse = state.may_write().then(|| now.saturating_add(TICK_MS));
         if pulse.is_none() {
-            state.stall.end();
-        } else if !state.stall.is_on() {
-            state.stall.turned(server::steady_ms());
+            state.stall.stop();
+        } else if !state.stall.is_running() {
+            state.stall.tick(server::steady_ms());
         }
         let due =
             [pulse, state.revocations.next_due(), state.waiting.next_due(DueFilter::All), state.sessions.next_due()];

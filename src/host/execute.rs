@@ -17,7 +17,7 @@ use super::state::{self, Context, Key, Locks, State};
 use super::tracked::Tracked;
 use super::waiting;
 use crate::command::{Request, Wait, check_identity};
-use crate::core::{Cause, Decision, Error, Holding, Kind, Lease, Session, UnixMs, WaiterId, Write, count};
+use crate::core::{Cause, Decision, Error, Kind, Lease, Session, SessionLock, UnixMs, WaiterId, Write, increment};
 use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
 
 /// The command that makes a request `R`.
@@ -116,8 +116,8 @@ fn check_session_limit(
     let limit = settings::limit(&MAX_SESSIONS);
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
     state::with(|State { sessions, blocked, .. }| {
-        let is_same = |session: &Session| session.holding.kind == kind && *session.holding.owner == *caller;
-        let known = sessions.of(db, name).filter(|&id| sessions.get(id).is_some_and(is_same));
+        let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *caller;
+        let known = sessions.find(db, name).filter(|&id| sessions.get(id).is_some_and(is_same));
         let repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client));
         let full = sessions.pairs().saturating_add(blocked.for_sessions()) >= limit;
         if full && !repeated { Err(Error::SessionFull) } else { Ok(decision) }
@@ -163,7 +163,7 @@ fn update_session(
         }
         if let Some((kind, lease)) = wanted {
             let (key, owner) = (name.into(), caller.into());
-            sessions.begin(Holding { db, key, kind, owner, holds: reply, lease }, client, now);
+            sessions.attach(SessionLock { db, key, kind, owner, holds: reply, lease }, client, now);
         }
     });
 }
@@ -176,7 +176,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, tracked
     match write {
         Write::Take { kind, lease_end } => {
             effect::grant(key, kind, caller, lease_end);
-            state::with(|state| count(&mut state.stats.granted_at_once));
+            state::with(|state| increment(&mut state.stats.granted_at_once));
             if tracked.is_some_and(|tracked| tracked.queue.is_some()) {
                 let (db, name) = (key.ctx().db(), key.name().bytes());
                 state::with(|state| state.waiting.drop_away_place(db, name, kind, caller.bytes()));
@@ -186,7 +186,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, tracked
             if let Some(end) = lease_end {
                 effect::set_lease(key, end);
             }
-            state::with(|state| count(&mut state.stats.resent));
+            state::with(|state| increment(&mut state.stats.resent));
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => effect::set_lease(key, end),
@@ -202,7 +202,7 @@ fn watch_lease(key: &Key<'_, '_>, tracked: Tracked) {
             state.waiting.review_at_lease_end(queue, lease_end);
         }
         if let Some(session) = tracked.session {
-            state.sessions.lease_ends(session, lease_end);
+            state.sessions.set_lease_end(session, lease_end);
         }
     });
     alarm::set();

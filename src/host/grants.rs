@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::clients::{BlockedId, Stage, id_of};
 use super::settings;
 use super::state::{self, Key, Locks, State};
-use crate::core::{Grant, Holding, Revocation, UnixMs, WaiterId, count};
+use crate::core::{Grant, Revocation, SessionLock, UnixMs, WaiterId, increment};
 use crate::server::{self, Ticket};
 
 /// The server's handle to a blocked client.
@@ -35,8 +35,8 @@ pub fn answer_grant(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters = mem::take(&mut grant.waiters);
     let granting = state::with(|state| {
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
-        if let Some(session) = state.sessions.of(grant.db, &grant.key) {
-            state.sessions.lease_ends(session, lease_end);
+        if let Some(session) = state.sessions.find(grant.db, &grant.key) {
+            state.sessions.set_lease_end(session, lease_end);
         }
         state.blocked.open_grant(grant, waiters.len())
     });
@@ -51,14 +51,14 @@ fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
-        state.sessions.begin(Holding { db, key, kind, owner, holds: 1, lease }, client, now);
+        state.sessions.attach(SessionLock { db, key, kind, owner, holds: 1, lease }, client, now);
     }
 }
 
 /// Answers nil to connections whose place was given up.
 pub fn answer_withdrawn(waiters: Vec<WaiterId>) {
     for waiter in waiters {
-        state::with(|state| count(&mut state.stats.cancelled));
+        state::with(|state| increment(&mut state.stats.cancelled));
         answer(waiter, Stage::Over);
     }
 }
@@ -86,7 +86,7 @@ pub fn leave(id: BlockedId) {
         let Some(Stage::Waiting(request)) = state.blocked.get(id).map(|entry| entry.stage()) else { return };
         state.blocked.set_stage(id, Stage::Over);
         state.waiting.leave(request, keep_until);
-        count(&mut state.stats.cancelled);
+        increment(&mut state.stats.cancelled);
     });
 }
 
@@ -98,7 +98,7 @@ pub fn let_go(id: BlockedId, told: bool) {
         let (Stage::Granted(granting), client) = (entry.stage(), entry.client) else { return };
         blocked.set_stage(id, Stage::Over);
         if let Some(grant) = blocked.grant(granting).filter(|_| !told) {
-            sessions.dismiss(grant.db, &grant.key, client);
+            sessions.detach(grant.db, &grant.key, client);
         }
         if let Some(untold) = blocked.close_grant(granting, told) {
             revocations.add(Revocation::of_grant(untold));

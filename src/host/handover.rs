@@ -4,7 +4,7 @@ use super::effect;
 use super::grants;
 use super::state::{self, Key};
 use super::tracked::Tracked;
-use crate::core::{Cause, Holding, Kind, QueueId, SessionId, UnixMs};
+use crate::core::{Cause, Kind, QueueId, SessionId, SessionLock, UnixMs};
 use crate::server::OwnedString;
 
 /// Gives a lock that is free to whom it is due, if to anybody.
@@ -52,14 +52,14 @@ pub fn end_session(key: &Key<'_, '_>) {
 /// after all, and nothing was done.
 fn hand_over(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
     let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else { return false };
-    let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.from_now(now));
+    let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.end_from(now));
     effect::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     state::with(|state| {
-        state.stats.handed_over(cause, now.saturating_sub(grant.since));
+        state.stats.record_handover(cause, now.saturating_sub(grant.since));
         state.waiting.review_at_lease_end(queue, lease_end);
         // What was tracked of the grant before this one is void, even if it was the same token's.
         state.sessions.end(grant.db, &grant.key);
-        state.revocations.void(grant.db, &grant.key);
+        state.revocations.cancel(grant.db, &grant.key);
     });
     grants::answer_grant(grant, lease_end, now);
     true
@@ -68,9 +68,9 @@ fn hand_over(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -
 /// Gives the lock back to a session whose lease ended although a connection is open.
 fn give_back(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
-    let Holding { kind, owner, holds, lease, .. } = session.holding;
+    let SessionLock { kind, owner, holds, lease, .. } = session.lock;
     let owner = OwnedString::new(&owner);
-    let lease_end = Some(lease.from_now(now));
+    let lease_end = Some(lease.end_from(now));
     match kind {
         Kind::Mutex => effect::grant(key, kind, owner.as_ref(), lease_end),
         Kind::Reentrant => effect::set_holds(key, owner.as_ref(), holds, lease_end),
@@ -82,8 +82,8 @@ fn give_back(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
 pub fn renew_later(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
     let queue = Tracked::of(key).and_then(|tracked| tracked.queue);
     state::with(|state| {
-        state.sessions.renew_later(id, now);
-        state.sessions.lease_ends(id, lease_end);
+        state.sessions.schedule_renewal(id, now);
+        state.sessions.set_lease_end(id, lease_end);
         if let Some(queue) = queue {
             state.waiting.review_at_lease_end(queue, lease_end);
         }

@@ -32,10 +32,10 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     Ok(state::with(|State { waiting, blocked, sessions, .. }| {
         let queue = waiting.queue_of(db, name.bytes());
         let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
-            (Lock::Held(held), Some(session)) => session.is_of(held),
+            (Lock::Held(holder), Some(session)) => session.matches(holder),
             _ => false,
         };
-        let session = sessions.of(db, name.bytes()).filter(is_of);
+        let session = sessions.find(db, name.bytes()).filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
         let view = LockView {
             lock: &lock,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::state::Key;
-use crate::core::{Error, Held, Kind, LeaseEnd, Lock, UnixMs, parse_integer};
+use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, UnixMs, parse_integer};
 use crate::server::{StringRef, ValueType};
 
 /// Returns what the key says about its lock. It borrows from the value, so it ends before the next write.
@@ -26,7 +26,7 @@ pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Resu
         }
         ValueType::Other => return Err(Error::WrongType),
     };
-    Ok(Lock::Held(Held { kind, owner, holds, lease_end: Expiry(key) }))
+    Ok(Lock::Held(Holder { kind, owner, holds, lease_end: Expiry(key) }))
 }
 
 /// The owner and the holds of a Hash with one field whose value is a number of holds.

@@ -69,7 +69,7 @@ impl Module for Locks {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
-        let (queue, session) = state::with(|state| (state.waiting.queue_of(db, key), state.sessions.of(db, key)));
+        let (queue, session) = state::with(|state| (state.waiting.queue_of(db, key), state.sessions.find(db, key)));
         if queue.is_none() && session.is_none() {
             return; // As most keys, it is no lock that we know.
         }
@@ -135,7 +135,7 @@ impl Module for Locks {
 /// Any lock may have changed: looks at each, in the timer, as many at a stretch as the pump does.
 fn look_at_all() {
     state::with(|state| {
-        state.sessions.look_at_all();
+        state.sessions.check_all();
         state.waiting.review_all();
     });
     alarm::set();
@@ -146,11 +146,11 @@ fn tell_session(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixM
     let Some(session) = sessions.get(id) else { return };
     // Valkey also calls it `expired` when a command has set the lease into the past.
     if event == b"expired" && session.has_lapsed(now) {
-        sessions.lease_ran_out(id);
+        sessions.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
-        sessions.lease_was_changed(id);
+        sessions.lease_changed(id);
     } else if event == b"expired" || REPLACEMENTS.contains(&event) {
-        let (db, key) = (session.holding.db, Rc::clone(&session.holding.key));
+        let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
         sessions.end(db, &key);
     }
 }

@@ -9,10 +9,10 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::steady_ms();
     let unsettled = state::with(|state| {
         state.refused = false;
-        if state.stall.is_on() {
-            state.stall.turned(now);
+        if state.stall.is_running() {
+            state.stall.tick(now);
         }
-        state.stall.is_unsettled(now)
+        state.stall.is_holding_off(now)
     });
     !unsettled && ctx.takes_writes()
 }

@@ -14,7 +14,7 @@ use super::renewal;
 use super::revocation::{self, RETRY_MS};
 use super::settings;
 use super::state::{self, Context, State};
-use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs, count};
+use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs, increment};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot};
 
 /// How many entries of any kind are worked off at a stretch before the server may attend to its clients again.
@@ -45,7 +45,7 @@ pub fn run(ctx: &mut Context<'_>) {
         let retry = server::now_ms().saturating_add(RETRY_MS);
         alarm::set_for(state::with(|state| {
             if !state.may_write() {
-                state.stall.end();
+                state.stall.stop();
             }
             (!state.is_idle()).then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
         }));
@@ -55,20 +55,20 @@ pub fn run(ctx: &mut Context<'_>) {
 /// Works off one closed connection of a session, one lock to be taken back and one renewal, if they are due. Returns how
 /// much that was.
 fn write_some(ctx: &mut Context<'_>, now: UnixMs) -> usize {
-    let (closed, revocation, duty) = state::with(|state| {
-        let closed = state.sessions.has_closed();
-        if let Some(session) = state.sessions.next_orphan() {
+    let (closed, revocation, task) = state::with(|state| {
+        let closed = state.sessions.has_closed_connections();
+        if let Some(session) = state.sessions.pop_orphan() {
             state.revocations.add(Revocation::of_session(session));
         }
-        (closed, state.revocations.next(now), state.sessions.pop_due(now))
+        (closed, state.revocations.first_due(now), state.sessions.pop_due(now))
     });
     if let Some(revocation) = revocation {
         revocation::carry_out(ctx, revocation, now);
     }
-    if let Some(duty) = duty {
-        renewal::carry_out(ctx, duty, now);
+    if let Some(task) = task {
+        renewal::carry_out(ctx, task, now);
     }
-    [closed, revocation.is_some(), duty.is_some()].into_iter().filter(|&done| done).count()
+    [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
 /// Sees to one lock or one wait, if any is due.
@@ -77,7 +77,7 @@ fn see_to_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     match state::with(|state| state.waiting.pop_due(now, filter, keep_until)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
         Some(Due::TimedOut(waiter)) => {
-            state::with(|state| count(&mut state.stats.timed_out));
+            state::with(|state| increment(&mut state.stats.timed_out));
             grants::answer(waiter, Stage::Over);
         }
         Some(Due::Dropped) => {}

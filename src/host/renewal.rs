@@ -5,7 +5,7 @@ use super::handover;
 use super::lock_key;
 use super::permission;
 use super::state::{self, Context, Key};
-use crate::core::{Duty, LeaseEnd, Lock, Session, SessionId, UnixMs};
+use crate::core::{LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
 /// What has become of the lock of a session.
@@ -19,16 +19,16 @@ enum Fate {
 }
 
 /// Does what is due for a session. One that lost its lock ends; one whose lease ended takes the lock back.
-pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
-    let (Duty::Renew(id) | Duty::Look(id)) = duty;
+pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
+    let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
-    ctx.select_db(session.holding.db);
-    let name = OwnedString::new(&session.holding.key);
+    ctx.select_db(session.lock.db);
+    let name = OwnedString::new(&session.lock.key);
     let found = fate(&session, &ctx.open(name.as_ref(), Mode::Read));
     match found {
         Fate::Kept(lease_end) => {
-            state::with(|state| state.sessions.lease_ends(id, lease_end));
-            if duty == Duty::Look(id) {
+            state::with(|state| state.sessions.set_lease_end(id, lease_end));
+            if task == SessionTask::Check(id) {
                 return;
             }
         }
@@ -39,9 +39,9 @@ pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
     if slot == Slot::Elsewhere {
         return end(&session);
     }
-    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), session.holding.kind) {
-        let later = session.holding.lease.retry_from(now);
-        return state::with(|state| state.sessions.renew_at(id, later));
+    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), session.lock.kind) {
+        let later = session.lock.lease.renewal_retry_after(now);
+        return state::with(|state| state.sessions.schedule_renewal_at(id, later));
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     match fate(&session, &key) {
@@ -52,20 +52,20 @@ pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
 }
 
 fn end(session: &Session) {
-    state::with(|state| state.sessions.end(session.holding.db, &session.holding.key));
+    state::with(|state| state.sessions.end(session.lock.db, &session.lock.key));
 }
 
 fn fate(session: &Session, key: &Key<'_, '_>) -> Fate {
     match lock_key::read(key) {
         Ok(Lock::Free) => Fate::Free,
-        Ok(Lock::Held(held)) if session.is_of(&held) => Fate::Kept(held.lease_end.get()),
+        Ok(Lock::Held(holder)) if session.matches(&holder) => Fate::Kept(holder.lease_end.get()),
         _ => Fate::Lost,
     }
 }
 
 /// Lengthens the lease to its full length again. One that somebody made longer, or took away, is left as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
-    let renewed = session.holding.lease.from_now(now);
+    let renewed = session.lock.lease.end_from(now);
     if lease_end.is_some_and(|end| end < renewed) {
         effect::set_lease(key, renewed);
     }

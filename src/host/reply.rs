@@ -2,12 +2,12 @@
 
 use super::state::{self, Context};
 use crate::command::Reply;
-use crate::core::{Error, count};
+use crate::core::{Error, increment};
 
 /// Answers a request of `command` that was refused.
 pub fn refuse(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
-        state::with(|state| count(&mut state.stats.not_owner));
+        state::with(|state| increment(&mut state.stats.not_owner));
     }
     ctx.reply_error(&error.text(command));
 }

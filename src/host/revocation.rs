@@ -26,7 +26,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
         return state::with(|state| _ = state.revocations.remove(id));
     }
     if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), revocation.kind) {
-        return state::with(|state| state.revocations.put_off(id, now.saturating_add(RETRY_MS)));
+        return state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
     }
     carry_out_on(&mut ctx.open(name.as_ref(), Mode::Write), id, now);
 }
@@ -45,5 +45,5 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
 }
 
 fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>) -> bool {
-    lock_key::read(key).is_ok_and(|lock| matches!(lock, Lock::Held(held) if revocation.is_of(&held)))
+    lock_key::read(key).is_ok_and(|lock| matches!(lock, Lock::Held(holder) if revocation.matches(&holder)))
 }

@@ -37,6 +37,6 @@ fn is_of_session(key: &Key<'_, '_>, id: SessionId) -> bool {
     let lock = lock_key::read(key);
     state::with(|state| {
         let session = state.sessions.get(id);
-        session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(held)) if session.is_of(held)))
+        session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
     })
 }

@@ -1,7 +1,7 @@
 //! All that the module remembers between two calls.
 
 use super::clients::BlockedClients;
-use crate::core::{Revocations, Sessions, StallWatch, Stats, WaitQueues};
+use crate::core::{Revocations, Sessions, StallDetector, Stats, WaitQueues};
 use crate::server;
 
 /// The module: locks.
@@ -21,7 +21,7 @@ pub struct State {
     /// Locks that are to be taken from connections that are gone.
     pub revocations: Revocations,
     /// On while there may be anything to write.
-    pub stall: StallWatch,
+    pub stall: StallDetector,
     /// The server has refused a write since the pump began.
     pub refused: bool,
     pub stats: Stats,
@@ -42,7 +42,7 @@ impl State {
             blocked: BlockedClients::new(),
             sessions: Sessions::new(),
             revocations: Revocations::new(),
-            stall: StallWatch::new(),
+            stall: StallDetector::new(),
             refused: false,
             stats: Stats::new(),
         }

@@ -23,13 +23,13 @@ impl Tracked {
     fn find(key: &Key<'_, '_>) -> Option<Self> {
         let (db, name) = (key.ctx().db(), key.name().bytes());
         let found = state::with(|state| {
-            if let Some(session) = state.sessions.orphan(db, name) {
+            if let Some(session) = state.sessions.take_orphan(db, name) {
                 state.revocations.add(Revocation::of_session(session));
             }
             Self {
                 queue: state.waiting.queue_of(db, name),
-                session: state.sessions.of(db, name),
-                revocation: state.revocations.of(db, name),
+                session: state.sessions.find(db, name),
+                revocation: state.revocations.find(db, name),
             }
         });
         (found.queue.is_some() || found.session.is_some() || found.revocation.is_some()).then_some(found)

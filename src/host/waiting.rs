@@ -5,7 +5,7 @@ use super::grants::ticket_of;
 use super::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use super::state::{self, Key, Locks, State};
 use crate::command::Wait;
-use crate::core::{Claim, Error, Join, UnixMs, count};
+use crate::core::{Claim, Error, Join, UnixMs, increment};
 use crate::server;
 
 /// Lets the client of this command wait in line for a lock. `true`: it waits, and the caller answers nothing. `false`:
@@ -41,7 +41,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Re
         }
         blocked.set_stage(id, Stage::Waiting(joined.request));
         if joined.rejoined {
-            count(&mut stats.resent);
+            increment(&mut stats.resent);
         }
         true
     }))

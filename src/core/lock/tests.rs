@@ -5,7 +5,7 @@ const NOW: UnixMs = 1_000_000;
 const FREE: Lock<'static> = Lock::Free;
 
 fn held(kind: Kind, holds: i64, lease_end: Option<UnixMs>) -> Lock<'static> {
-    Lock::Held(Held { kind, owner: Cow::Borrowed(b"me"), holds, lease_end })
+    Lock::Held(Holder { kind, owner: Cow::Borrowed(b"me"), holds, lease_end })
 }
 
 fn lease(ms: i64) -> Option<Lease> {
@@ -117,8 +117,8 @@ fn a_lease_beyond_the_calendar_is_refused_and_not_wrapped() {
     assert_eq!(extend(&lock, b"me", lease(6).unwrap(), true, NOW), Err(Error::InvalidExpire));
 }
 
-fn hold(number: i64) -> Option<Hold> {
-    Hold::from_number(number)
+fn hold(number: i64) -> Option<HoldNumber> {
+    HoldNumber::from_number(number)
 }
 
 #[test]

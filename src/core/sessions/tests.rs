@@ -2,26 +2,26 @@ use super::*;
 
 const NOW: UnixMs = 1_000_000;
 
-fn begin(sessions: &mut Sessions, key: &str, owner: &str, client: ClientId) {
+fn attach(sessions: &mut Sessions, key: &str, owner: &str, client: ClientId) {
     let lease = Lease::from_ms(300).unwrap();
     let (key, owner) = (key.as_bytes().into(), owner.as_bytes().into());
-    sessions.begin(Holding { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, client, NOW);
+    sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, client, NOW);
 }
 
 /// Closes a connection, and works off what that brings about. Returns the owners of the sessions that ended.
 fn close(sessions: &mut Sessions, client: ClientId) -> Vec<String> {
     sessions.connection_closed(client);
     let mut owners = Vec::new();
-    while sessions.has_closed() {
-        let ended = sessions.next_orphan();
-        owners.extend(ended.map(|session| String::from_utf8(session.holding.owner.into_vec()).unwrap()));
+    while sessions.has_closed_connections() {
+        let ended = sessions.pop_orphan();
+        owners.extend(ended.map(|session| String::from_utf8(session.lock.owner.into_vec()).unwrap()));
     }
     owners
 }
 
 fn first_due(sessions: &mut Sessions, now: UnixMs) -> SessionId {
     match sessions.pop_due(now) {
-        Some(Duty::Renew(id)) => id,
+        Some(SessionTask::Renew(id)) => id,
         other => panic!("nothing to renew, but {other:?}"),
     }
 }
@@ -29,8 +29,8 @@ fn first_due(sessions: &mut Sessions, now: UnixMs) -> SessionId {
 #[test]
 fn a_session_ends_with_the_last_of_its_connections() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
-    begin(&mut sessions, "k", "a", 2);
+    attach(&mut sessions, "k", "a", 1);
+    attach(&mut sessions, "k", "a", 2);
     assert_eq!(sessions.len(), 1);
     assert_eq!(sessions.pairs(), 2);
     assert!(close(&mut sessions, 1).is_empty());
@@ -44,9 +44,9 @@ fn a_session_ends_with_the_last_of_its_connections() {
 fn a_connection_takes_all_its_locks_with_it() {
     let mut sessions = Sessions::new();
     for key in ["k", "l", "m"] {
-        begin(&mut sessions, key, "a", 1);
+        attach(&mut sessions, key, "a", 1);
     }
-    begin(&mut sessions, "n", "b", 2);
+    attach(&mut sessions, "n", "b", 2);
     assert_eq!(close(&mut sessions, 1).len(), 3);
     assert_eq!((sessions.len(), sessions.pairs()), (1, 1));
 }
@@ -54,8 +54,8 @@ fn a_connection_takes_all_its_locks_with_it() {
 #[test]
 fn a_new_grant_ends_the_session_of_the_earlier_one() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
-    begin(&mut sessions, "k", "b", 2);
+    attach(&mut sessions, "k", "a", 1);
+    attach(&mut sessions, "k", "b", 2);
     assert!(close(&mut sessions, 1).is_empty());
     assert_eq!(close(&mut sessions, 2), ["b"]);
 }
@@ -64,48 +64,48 @@ fn a_new_grant_ends_the_session_of_the_earlier_one() {
 fn a_lock_whose_connections_are_all_closed_can_be_asked_for_by_name() {
     let mut sessions = Sessions::new();
     for (key, client) in [("k", 1), ("k", 2), ("l", 1)] {
-        begin(&mut sessions, key, "a", client);
+        attach(&mut sessions, key, "a", client);
     }
     sessions.connection_closed(1);
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
-    assert_eq!(sessions.orphan(0, b"k"), None, "the other connection is open");
-    let id = sessions.of(0, b"k").unwrap();
+    assert_eq!(sessions.take_orphan(0, b"k"), None, "the other connection is open");
+    let id = sessions.find(0, b"k").unwrap();
     assert_eq!(sessions.clients(id).collect::<Vec<_>>(), [2]);
-    assert!(sessions.orphan(0, b"l").is_some());
-    assert!(!sessions.has_closed(), "nothing is left of connection 1");
+    assert!(sessions.take_orphan(0, b"l").is_some());
+    assert!(!sessions.has_closed_connections(), "nothing is left of connection 1");
     assert_eq!(sessions.pairs(), 1);
 }
 
 #[test]
 fn a_lock_that_goes_before_its_lease_ends_was_taken_away() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
-    let id = sessions.of(0, b"k").unwrap();
+    attach(&mut sessions, "k", "a", 1);
+    let id = sessions.find(0, b"k").unwrap();
     let lapsed = |sessions: &Sessions, now| sessions.get(id).unwrap().has_lapsed(now);
-    sessions.lease_ends(id, Some(NOW + 300));
+    sessions.set_lease_end(id, Some(NOW + 300));
     assert!(!lapsed(&sessions, NOW + 299));
     assert!(lapsed(&sessions, NOW + 300));
-    sessions.lease_ends(id, None);
+    sessions.set_lease_end(id, None);
     assert!(!lapsed(&sessions, NOW + 301));
-    sessions.lease_was_changed(id);
+    sessions.lease_changed(id);
     assert!(!lapsed(&sessions, NOW + 301), "nobody knows");
-    assert_eq!(sessions.pop_due(NOW), Some(Duty::Renew(id)));
-    sessions.lease_ran_out(id);
+    assert_eq!(sessions.pop_due(NOW), Some(SessionTask::Renew(id)));
+    sessions.lease_expired(id);
     assert!(lapsed(&sessions, NOW));
-    assert_eq!(sessions.pop_due(NOW), Some(Duty::Renew(id)));
+    assert_eq!(sessions.pop_due(NOW), Some(SessionTask::Renew(id)));
 }
 
 #[test]
 fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
     let mut sessions = Sessions::new();
     for key in ["k", "l", "m"] {
-        begin(&mut sessions, key, "a", 1);
+        attach(&mut sessions, key, "a", 1);
     }
-    sessions.look_at_all();
+    sessions.check_all();
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
     for key in ["k", "l", "m"] {
-        let id = sessions.of(0, key.as_bytes()).unwrap();
-        assert_eq!(sessions.pop_due(NOW), Some(Duty::Look(id)));
+        let id = sessions.find(0, key.as_bytes()).unwrap();
+        assert_eq!(sessions.pop_due(NOW), Some(SessionTask::Check(id)));
     }
     assert_eq!(sessions.pop_due(NOW), None);
     assert_eq!(sessions.next_due(), Some(NOW + 100));
@@ -114,26 +114,26 @@ fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
 #[test]
 fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
+    attach(&mut sessions, "k", "a", 1);
     sessions.set_lease(0, b"k", Lease::from_ms(3).unwrap(), NOW);
     assert_eq!(sessions.next_due(), Some(NOW + 1), "before the short lease ends");
     let id = first_due(&mut sessions, NOW + 1);
-    assert_eq!(sessions.get(id).unwrap().holding.lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
-    sessions.renew_later(id, NOW + 1);
+    assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
+    sessions.schedule_renewal(id, NOW + 1);
     assert_eq!(sessions.next_due(), Some(NOW + 34));
 }
 
 #[test]
 fn what_has_ended_is_neither_renewed_nor_released() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
+    attach(&mut sessions, "k", "a", 1);
     sessions.end(0, b"k");
     assert_eq!(sessions.next_due(), None);
     assert!(close(&mut sessions, 1).is_empty());
-    begin(&mut sessions, "k", "a", 1);
-    sessions.dismiss(0, b"k", 1);
+    attach(&mut sessions, "k", "a", 1);
+    sessions.detach(0, b"k", 1);
     assert!(sessions.is_empty() && sessions.by_client.is_empty() && sessions.pairs() == 0);
-    begin(&mut sessions, "k", "a", 1);
+    attach(&mut sessions, "k", "a", 1);
     sessions.end_all();
     assert!(sessions.is_empty() && sessions.by_client.is_empty() && sessions.pairs() == 0);
 }
@@ -141,12 +141,12 @@ fn what_has_ended_is_neither_renewed_nor_released() {
 #[test]
 fn a_lease_is_renewed_every_third_of_it() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
+    attach(&mut sessions, "k", "a", 1);
     assert_eq!(sessions.next_due(), Some(NOW + 100));
     assert_eq!(sessions.pop_due(NOW + 99), None);
     let id = first_due(&mut sessions, NOW + 100);
     assert_eq!(sessions.pop_due(NOW + 100), None);
-    sessions.renew_later(id, NOW + 100);
+    sessions.schedule_renewal(id, NOW + 100);
     assert_eq!(sessions.next_due(), Some(NOW + 200));
     sessions.set_lease(0, b"k", Lease::from_ms(600).unwrap(), NOW + 150);
     assert_eq!(sessions.next_due(), Some(NOW + 350));
@@ -155,12 +155,12 @@ fn a_lease_is_renewed_every_third_of_it() {
 #[test]
 fn a_repeat_lengthens_what_is_renewed_and_never_shortens_it() {
     let mut sessions = Sessions::new();
-    begin(&mut sessions, "k", "a", 1);
-    let id = sessions.of(0, b"k").unwrap();
+    attach(&mut sessions, "k", "a", 1);
+    let id = sessions.find(0, b"k").unwrap();
     for (ms, expected) in [(900, 900), (30, 900)] {
         let lease = Lease::from_ms(ms).unwrap();
         let (key, owner) = (b"k"[..].into(), b"a"[..].into());
-        sessions.begin(Holding { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, 1, NOW);
-        assert_eq!(sessions.get(id).unwrap().holding.lease, Lease::from_ms(expected).unwrap());
+        sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, 1, NOW);
+        assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(expected).unwrap());
     }
 }

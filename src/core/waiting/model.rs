@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::core::{Decision, Held, Lease, Lock, Write, acquire, reenter, release};
+use crate::core::{Decision, Holder, Lease, Lock, Write, acquire, reenter, release};
 
 const KEYS: u8 = 3;
 const GRACE_MS: i64 = 15;
@@ -168,7 +168,7 @@ impl Model {
 
 /// The real core behind a keyspace that is a map.
 struct Server {
-    keys: BTreeMap<u8, Held<'static>>,
+    keys: BTreeMap<u8, Holder<'static>>,
     waiting: WaitQueues,
     requests: BTreeMap<u64, RequestId>,
     answers: BTreeMap<u64, Answer>,
@@ -234,18 +234,18 @@ impl Server {
     fn write(&mut self, key: u8, owner: &[u8], write: Write, now: UnixMs) {
         match write {
             Write::Confirm { lease_end } => {
-                let held = self.keys.get_mut(&key).unwrap();
-                held.lease_end = lease_end.or(held.lease_end);
+                let holder = self.keys.get_mut(&key).unwrap();
+                holder.lease_end = lease_end.or(holder.lease_end);
             }
             Write::Take { kind, lease_end } => {
-                let held = Held { kind, owner: Cow::Owned(owner.to_vec()), holds: 1, lease_end };
-                assert_eq!(self.keys.insert(key, held), None, "a lock was taken from its holder");
+                let holder = Holder { kind, owner: Cow::Owned(owner.to_vec()), holds: 1, lease_end };
+                assert_eq!(self.keys.insert(key, holder), None, "a lock was taken from its holder");
                 self.waiting.drop_away_place(0, &[key], kind, owner);
             }
             Write::SetHolds { holds, lease_end } => {
-                let held = self.keys.get_mut(&key).unwrap();
-                held.holds = holds;
-                held.lease_end = lease_end.or(held.lease_end);
+                let holder = self.keys.get_mut(&key).unwrap();
+                holder.holds = holds;
+                holder.lease_end = lease_end.or(holder.lease_end);
             }
             Write::SetLease(end) => self.keys.get_mut(&key).unwrap().lease_end = Some(end),
             Write::Free => self.free(key, now),
@@ -257,9 +257,9 @@ impl Server {
         let Some(grant) = self.waiting.queue_of(0, &[key]).and_then(|queue| self.waiting.grant_first(queue)) else {
             return;
         };
-        let lease_end = grant.claim.lease.map(|lease| lease.from_now(now));
+        let lease_end = grant.claim.lease.map(|lease| lease.end_from(now));
         let owner = Cow::Owned(grant.claim.owner.to_vec());
-        self.keys.insert(key, Held { kind: grant.claim.kind, owner, holds: 1, lease_end });
+        self.keys.insert(key, Holder { kind: grant.claim.kind, owner, holds: 1, lease_end });
         for waiter in grant.waiters {
             self.answer(waiter.0, Answer::Granted);
         }
@@ -281,8 +281,8 @@ impl Server {
         // Locks that nobody waits for expire too, only unseen.
         let watched =
             |key: u8| self.waiting.queue_of(0, &[key]).is_some_and(|queue| self.waiting.waiter_count_of(queue) > 0);
-        let unseen = |key: u8, held: &Held<'_>| !watched(key) && held.lease_end.is_some_and(|end| now > end);
-        self.keys.retain(|key, held| !unseen(*key, held));
+        let unseen = |key: u8, holder: &Holder<'_>| !watched(key) && holder.lease_end.is_some_and(|end| now > end);
+        self.keys.retain(|key, holder| !unseen(*key, holder));
         while let Some(due) = self.waiting.pop_due(now, DueFilter::All, Some(now + GRACE_MS)) {
             match due {
                 Due::Dropped => {}
@@ -300,8 +300,8 @@ impl Server {
 
 fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
     for key in 0..KEYS {
-        let held = server.keys.get(&key).filter(|held| held.lease_end.is_none_or(|end| now <= end));
-        let holder = held.map(|held| (held.kind, held.owner[0], held.holds, held.lease_end));
+        let holder = server.keys.get(&key).filter(|holder| holder.lease_end.is_none_or(|end| now <= end));
+        let holder = holder.map(|holder| (holder.kind, holder.owner[0], holder.holds, holder.lease_end));
         assert_eq!(holder, model.holders.get(&key).copied(), "holder of {key}");
 
         let queue = server.waiting.queue_of(0, &[key]);
