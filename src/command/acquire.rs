@@ -1,7 +1,7 @@
 //! `LOCK.ACQUIRE key token [EX s | PX ms] [BLOCK ms] [NX] [SESSION]`
 
 use super::options::{Allowed, Options};
-use super::{Request, Wait, check_session};
+use super::{Request, WaitOptions, check_session};
 use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
 /// Takes the mutex. Reply: 1, or nil where somebody else holds it.
@@ -23,8 +23,8 @@ impl Request for Acquire {
         self.0.session_as(Kind::Mutex)
     }
 
-    fn wait(&self) -> Option<Wait> {
+    fn wait(&self) -> Option<WaitOptions> {
         let timeout = self.0.block?;
-        Some(Wait { kind: Kind::Mutex, lease: self.0.lease, session: self.0.session, timeout })
+        Some(WaitOptions { kind: Kind::Mutex, lease: self.0.lease, session: self.0.session, timeout })
     }
 }

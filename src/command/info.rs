@@ -20,7 +20,7 @@ impl Inspection for Info {
         };
         let lease_ms = view.lock.lease_end().map_or(-1, |end| end.saturating_sub(view.now).max(0));
         Reply::Map(vec![
-            ("state", Reply::word(state)),
+            ("state", Reply::text(state)),
             ("owner", owner),
             ("holds", Reply::Integer(holds)),
             ("lease-ms", Reply::Integer(lease_ms)),

@@ -50,7 +50,7 @@ pub trait Request: Sized {
     }
 
     /// How to wait if somebody else holds the lock; `None` answers nil.
-    fn wait(&self) -> Option<Wait> {
+    fn wait(&self) -> Option<WaitOptions> {
         None
     }
 }
@@ -64,7 +64,7 @@ fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decisi
 
 /// What a request that has to wait asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct WaitOptions {
     pub kind: Kind,
     pub lease: Option<Lease>,
     /// The lock shall belong to the connection; then there is a lease.

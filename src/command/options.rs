@@ -21,7 +21,7 @@ bitflags! {
 /// How long a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockTimeout {
-    ForEver,
+    Forever,
     /// Milliseconds, 1 to [`MAX_DURATION_MS`].
     Ms(i64),
 }
@@ -56,8 +56,8 @@ impl BlockTimeout {
     /// When the wait that begins at `now` ends, given the operator's limit in ms (0: none).
     pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
         let wait_ms = match (self, limit_ms) {
-            (Self::ForEver, ..=0) => return None,
-            (Self::ForEver, limit) => limit,
+            (Self::Forever, ..=0) => return None,
+            (Self::Forever, limit) => limit,
             (Self::Ms(ms), ..=0) => ms,
             (Self::Ms(ms), limit) => ms.min(limit),
         };
@@ -143,7 +143,7 @@ fn milliseconds(text: &[u8]) -> Result<Lease, Error> {
 fn timeout(text: &[u8]) -> Result<BlockTimeout, Error> {
     match parse_integer(text).ok_or(Error::TimeoutNotAnInteger)? {
         ..0 => Err(Error::TimeoutNegative),
-        0 => Ok(BlockTimeout::ForEver),
+        0 => Ok(BlockTimeout::Forever),
         ms @ 1..=MAX_DURATION_MS => Ok(BlockTimeout::Ms(ms)),
         _ => Err(Error::TimeoutOutOfRange),
     }
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn the_operators_limit_also_holds_for_a_wait_without_end() {
-        assert_eq!(BlockTimeout::ForEver.deadline(100, 0), None);
-        assert_eq!(BlockTimeout::ForEver.deadline(100, 7), Some(107));
+        assert_eq!(BlockTimeout::Forever.deadline(100, 0), None);
+        assert_eq!(BlockTimeout::Forever.deadline(100, 7), Some(107));
         assert_eq!(BlockTimeout::Ms(9).deadline(100, 0), Some(109));
         assert_eq!(BlockTimeout::Ms(9).deadline(100, 7), Some(107));
         assert_eq!(BlockTimeout::Ms(5).deadline(100, 7), Some(105));

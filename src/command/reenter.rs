@@ -1,7 +1,7 @@
 //! `LOCK.REENTER key owner [EX s | PX ms] [BLOCK ms] [HOLD n] [SESSION]`
 
 use super::options::{Allowed, Options};
-use super::{Request, Wait, check_session};
+use super::{Request, WaitOptions, check_session};
 use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
 /// Takes the re-entrant lock, or one more hold of it. Reply: the caller's holds, or nil where somebody else holds it.
@@ -23,8 +23,8 @@ impl Request for Reenter {
         self.0.session_as(Kind::Reentrant)
     }
 
-    fn wait(&self) -> Option<Wait> {
+    fn wait(&self) -> Option<WaitOptions> {
         let timeout = self.0.block?;
-        Some(Wait { kind: Kind::Reentrant, lease: self.0.lease, session: self.0.session, timeout })
+        Some(WaitOptions { kind: Kind::Reentrant, lease: self.0.lease, session: self.0.session, timeout })
     }
 }

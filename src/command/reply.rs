@@ -32,7 +32,7 @@ impl Reply<'_> {
     }
 
     /// A word of ours.
-    pub fn word(word: &'static str) -> Self {
-        Self::Bytes(Cow::Borrowed(word.as_bytes()))
+    pub fn text(text: &'static str) -> Self {
+        Self::Bytes(Cow::Borrowed(text.as_bytes()))
     }
 }

@@ -6,7 +6,7 @@ use super::{Acquire, Extend, Fence, Info, Inspection, Reenter, Release, Request,
 pub struct Command {
     /// Lower case, as the server reports it.
     pub name: &'static str,
-    pub code: Code,
+    pub id: CommandId,
     /// Argument count with the name; negative: at least.
     pub arity: i32,
     /// The server's own words for command flags.
@@ -20,9 +20,9 @@ pub struct Command {
     pub arguments: &'static [Argument],
 }
 
-/// Names the code that runs a command; the host knows which function that is.
+/// Identifies a command. The host maps it to the function that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum CommandId {
     Acquire,
     Reenter,
     Release,
@@ -98,7 +98,7 @@ const SESSION: Argument = Argument { name: "session", token: Some("SESSION"), sh
 pub const COMMANDS: &[Command] = &[
     Command {
         name: Acquire::NAME,
-        code: Code::Acquire,
+        id: CommandId::Acquire,
         arity: -3,
         flags: "write deny-oom fast blocking",
         acl_categories: "write fast blocking",
@@ -116,7 +116,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: Reenter::NAME,
-        code: Code::Reenter,
+        id: CommandId::Reenter,
         arity: -3,
         flags: "write deny-oom fast blocking",
         acl_categories: "write fast blocking",
@@ -127,7 +127,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: Release::NAME,
-        code: Code::Release,
+        id: CommandId::Release,
         arity: -3,
         flags: "write fast",
         acl_categories: "write fast",
@@ -138,7 +138,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: Extend::NAME,
-        code: Code::Extend,
+        id: CommandId::Extend,
         arity: -5,
         flags: "write fast",
         acl_categories: "write fast",
@@ -154,7 +154,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: Fence::NAME,
-        code: Code::Fence,
+        id: CommandId::Fence,
         arity: 4,
         flags: "write deny-oom fast",
         acl_categories: "write fast",
@@ -165,7 +165,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: Info::NAME,
-        code: Code::Info,
+        id: CommandId::Info,
         arity: 2,
         flags: "readonly fast",
         acl_categories: "read fast",
@@ -176,7 +176,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         name: Waiters::NAME,
-        code: Code::Waiters,
+        id: CommandId::Waiters,
         arity: -2,
         flags: "readonly",
         acl_categories: "read slow",

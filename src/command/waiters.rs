@@ -32,7 +32,7 @@ fn describe<'r>(waiter: &Waiter<'r>, client: ClientId, now: UnixMs) -> Reply<'r>
     let remaining_ms = waiter.deadline.map_or(-1, |deadline| deadline.saturating_sub(now).max(0));
     Reply::Map(vec![
         ("token", Reply::Bytes((&*waiter.claim.owner).into())),
-        ("kind", Reply::word(kind_name(waiter.claim.kind))),
+        ("kind", Reply::text(kind_name(waiter.claim.kind))),
         ("waited-ms", Reply::Integer(now.saturating_sub(waiter.since).max(0))),
         ("remaining-ms", Reply::Integer(remaining_ms)),
         ("client-id", Reply::Integer(client)),

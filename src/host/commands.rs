@@ -4,7 +4,7 @@ use super::execute::Execute;
 use super::fence::Draw;
 use super::inspect::Inspect;
 use super::state::Locks;
-use crate::command::table::{self, ACL_CATEGORY, COMMANDS, Code, SINCE};
+use crate::command::table::{self, ACL_CATEGORY, COMMANDS, CommandId, SINCE};
 use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
 use crate::server::{self, CommandHandler, handler};
 
@@ -13,15 +13,15 @@ pub fn commands() -> Vec<server::Command> {
     COMMANDS.iter().map(command).collect()
 }
 
-fn code(code: Code) -> CommandHandler {
-    match code {
-        Code::Acquire => handler::<Locks, Execute<Acquire>>(),
-        Code::Reenter => handler::<Locks, Execute<Reenter>>(),
-        Code::Release => handler::<Locks, Execute<Release>>(),
-        Code::Extend => handler::<Locks, Execute<Extend>>(),
-        Code::Fence => handler::<Locks, Draw>(),
-        Code::Info => handler::<Locks, Inspect<Info>>(),
-        Code::Waiters => handler::<Locks, Inspect<Waiters>>(),
+fn handler_of(id: CommandId) -> CommandHandler {
+    match id {
+        CommandId::Acquire => handler::<Locks, Execute<Acquire>>(),
+        CommandId::Reenter => handler::<Locks, Execute<Reenter>>(),
+        CommandId::Release => handler::<Locks, Execute<Release>>(),
+        CommandId::Extend => handler::<Locks, Execute<Extend>>(),
+        CommandId::Fence => handler::<Locks, Draw>(),
+        CommandId::Info => handler::<Locks, Inspect<Info>>(),
+        CommandId::Waiters => handler::<Locks, Inspect<Waiters>>(),
     }
 }
 
@@ -29,7 +29,7 @@ fn command(command: &'static table::Command) -> server::Command {
     let table::Command { name, arity, flags, acl_categories, summary, complexity, .. } = *command;
     server::Command {
         name,
-        handler: code(command.code),
+        handler: handler_of(command.id),
         arity,
         flags,
         acl_categories,

@@ -5,18 +5,18 @@
 
 use std::marker::PhantomData;
 
-use super::alarm;
 use super::effect;
-use super::grants::{self, holder_is_told};
+use super::grants::{self, mark_holder_told};
 use super::handover;
+use super::lock_handles::LockHandles;
 use super::lock_key;
+use super::overdue::process_overdue;
 use super::reply;
 use super::settings::{self, MAX_SESSIONS};
-use super::settle::settle;
 use super::state::{self, Context, Key, Locks, State};
-use super::tracked::Tracked;
+use super::timer;
 use super::waiting;
-use crate::command::{Request, Wait, check_identity};
+use crate::command::{Request, WaitOptions, check_identity};
 use crate::core::{Cause, Decision, Error, Kind, Lease, Session, SessionLock, UnixMs, WaiterId, Write, increment};
 use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
 
@@ -29,24 +29,24 @@ impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
     #[inline(always)]
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
         match execute::<R>(ctx, arguments) {
-            Ok(Answer::Integer(value)) => ctx.reply_integer(value),
-            Ok(Answer::Nil) => ctx.reply_nil(),
-            Ok(Answer::Later) => {}
-            Err(error) => reply::refuse(ctx, R::NAME, error),
+            Ok(Outcome::Integer(value)) => ctx.reply_integer(value),
+            Ok(Outcome::Nil) => ctx.reply_nil(),
+            Ok(Outcome::Waiting) => {}
+            Err(error) => reply::error(ctx, R::NAME, error),
         }
     }
 }
 
 /// What the client is told.
-enum Answer {
+enum Outcome {
     Integer(i64),
     Nil,
     /// Nothing now: the client waits in line.
-    Later,
+    Waiting,
 }
 
 #[inline(always)]
-fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Answer, Error> {
+fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Outcome, Error> {
     let argument = |number| arguments.get(number).ok_or(Error::Arity);
     let (name, identity) = (argument(1)?, argument(2)?);
     let caller = check_identity(identity.bytes())?;
@@ -57,7 +57,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
 
     let mut key = ctx.open(name, Mode::Write);
     let now = server::now_ms();
-    let tracked = settle(&mut key, now);
+    let handles = process_overdue(&mut key, now);
     let mut outcome = match lock_key::read_for(&key, Some(identity)) {
         Ok(lock) => request.decide(&lock, caller, now),
         Err(error) => Err(error),
@@ -65,28 +65,28 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     if let Some((kind, _)) = request.session() {
         outcome = outcome.and_then(|decision| check_session_limit(&key, kind, caller, decision, request.wait()));
     }
-    let waited_for = tracked.is_some_and(|tracked| tracked.queue.is_some());
+    let waited_for = handles.is_some_and(|handles| handles.queue.is_some());
     let withdrawn = if waited_for && request.withdraws(&outcome) { withdraw(&key, caller) } else { None };
     let answer = match outcome {
         Ok(Decision::Done { write, reply }) => {
-            let has_session = tracked.is_some_and(|tracked| tracked.session.is_some());
+            let has_session = handles.is_some_and(|handles| handles.session.is_some());
             if has_session || request.session().is_some() {
                 update_session(&key, caller, request.session(), write, reply, now);
             }
-            carry_out(&mut key, write, identity, tracked, now);
-            Ok(Answer::Integer(reply))
+            carry_out(&mut key, write, identity, handles, now);
+            Ok(Outcome::Integer(reply))
         }
         Ok(Decision::Contended) => wait_or_nil(&mut key, caller, request.wait(), now),
-        Err(_) if withdrawn.is_some() => Ok(Answer::Nil), // Its wait was all there was to give up.
+        Err(_) if withdrawn.is_some() => Ok(Outcome::Nil), // Its wait was all there was to give up.
         Err(error) => Err(error),
     };
     // Only who waits, or begins a session, adds to what is tracked.
-    let adds = matches!(answer, Ok(Answer::Later)) || request.session().is_some();
-    if let Some(tracked) = if adds { Tracked::of(&key) } else { tracked } {
-        watch_lease(&key, tracked);
+    let adds = matches!(answer, Ok(Outcome::Waiting)) || request.session().is_some();
+    if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
+        watch_lease(&key, handles);
     }
     if let Some(withdrawn) = withdrawn {
-        grants::answer_withdrawn(withdrawn);
+        grants::reply_withdrawn(withdrawn);
     }
     answer
 }
@@ -108,7 +108,7 @@ fn check_session_limit(
     kind: Kind,
     caller: &[u8],
     decision: Decision,
-    wait: Option<Wait>,
+    wait: Option<WaitOptions>,
 ) -> Result<Decision, Error> {
     if decision == Decision::Contended && (wait.is_none() || !may_wait(key)) {
         return Ok(decision);
@@ -119,7 +119,7 @@ fn check_session_limit(
         let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *caller;
         let known = sessions.find(db, name).filter(|&id| sessions.get(id).is_some_and(is_same));
         let repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client));
-        let full = sessions.pairs().saturating_add(blocked.for_sessions()) >= limit;
+        let full = sessions.pairs().saturating_add(blocked.session_waiters()) >= limit;
         if full && !repeated { Err(Error::SessionFull) } else { Ok(decision) }
     })
 }
@@ -129,11 +129,11 @@ fn may_wait(key: &Key<'_, '_>) -> bool {
     !key.ctx().flags().intersects(ContextFlags::DENY_BLOCKING | ContextFlags::REPLICA)
 }
 
-fn wait_or_nil(key: &mut Key<'_, '_>, caller: &[u8], wait: Option<Wait>, now: UnixMs) -> Result<Answer, Error> {
+fn wait_or_nil(key: &mut Key<'_, '_>, caller: &[u8], wait: Option<WaitOptions>, now: UnixMs) -> Result<Outcome, Error> {
     let Some(wait) = wait.filter(|_| may_wait(key)) else {
-        return Ok(Answer::Nil);
+        return Ok(Outcome::Nil);
     };
-    waiting::wait(key, caller, wait, now).map(|waits| if waits { Answer::Later } else { Answer::Nil })
+    waiting::wait(key, caller, wait, now).map(|waits| if waits { Outcome::Waiting } else { Outcome::Nil })
 }
 
 /// Takes the caller out of the line for this lock. Returns the connections that waited there, to be told last, or `None`
@@ -169,15 +169,15 @@ fn update_session(
 }
 
 #[inline(always)]
-fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, tracked: Option<Tracked>, now: UnixMs) {
+fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles: Option<LockHandles>, now: UnixMs) {
     if write != Write::Free {
-        holder_is_told(key);
+        mark_holder_told(key);
     }
     match write {
         Write::Take { kind, lease_end } => {
             effect::grant(key, kind, caller, lease_end);
             state::with(|state| increment(&mut state.stats.granted_at_once));
-            if tracked.is_some_and(|tracked| tracked.queue.is_some()) {
+            if handles.is_some_and(|handles| handles.queue.is_some()) {
                 let (db, name) = (key.ctx().db(), key.name().bytes());
                 state::with(|state| state.waiting.drop_away_place(db, name, kind, caller.bytes()));
             }
@@ -190,20 +190,20 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, tracked
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => effect::set_lease(key, end),
-        Write::Free => handover::release(key, tracked, Cause::Release, now),
+        Write::Free => handover::release(key, handles, Cause::Release, now),
     }
 }
 
 /// Where the module remembers anything, the alarm follows the lease.
-fn watch_lease(key: &Key<'_, '_>, tracked: Tracked) {
+fn watch_lease(key: &Key<'_, '_>, handles: LockHandles) {
     let lease_end = key.expiry();
     state::with(|state| {
-        if let Some(queue) = tracked.queue {
+        if let Some(queue) = handles.queue {
             state.waiting.review_at_lease_end(queue, lease_end);
         }
-        if let Some(session) = tracked.session {
+        if let Some(session) = handles.session {
             state.sessions.set_lease_end(session, lease_end);
         }
     });
-    alarm::set();
+    timer::set();
 }

@@ -1,12 +1,12 @@
 //! Runs LOCK.FENCE.
 
-use super::alarm;
 use super::effect;
-use super::grants::holder_is_told;
+use super::grants::mark_holder_told;
 use super::lock_key;
+use super::overdue::process_overdue;
 use super::reply;
-use super::settle::settle;
 use super::state::{Context, Locks};
+use super::timer;
 use crate::command::Fence;
 use crate::core::{Error, format_integer};
 use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
@@ -20,7 +20,7 @@ impl RunCommand<Locks> for Draw {
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
         match draw(ctx, arguments) {
             Ok(token) => ctx.reply_integer(token),
-            Err(error) => reply::refuse(ctx, Fence::NAME, error),
+            Err(error) => reply::error(ctx, Fence::NAME, error),
         }
     }
 }
@@ -30,13 +30,13 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    settle(&mut lock, server::now_ms());
-    alarm::set();
+    process_overdue(&mut lock, server::now_ms());
+    timer::set();
     request.check_holder(&lock_key::read(&lock)?)?;
-    holder_is_told(&lock);
+    mark_holder_told(&lock);
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);
-    let token = request.draw(lock_key::integer(&counter)?, server::now_us())?;
+    let token = request.draw(lock_key::read_integer(&counter)?, server::now_us())?;
     format_integer(token, |digits| effect::set_counter(&mut counter, OwnedString::new(digits).as_ref()));
     Ok(token)
 }

@@ -2,42 +2,42 @@
 
 use super::effect;
 use super::grants;
+use super::lock_handles::LockHandles;
 use super::state::{self, Key};
-use super::tracked::Tracked;
 use crate::core::{Cause, Kind, QueueId, SessionId, SessionLock, UnixMs};
 use crate::server::OwnedString;
 
 /// Gives a lock that is free to whom it is due, if to anybody.
-pub fn serve(key: &mut Key<'_, '_>, now: UnixMs) {
-    if let Some(tracked) = Tracked::of(key) {
-        give(key, tracked, now);
+pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
+    if let Some(handles) = LockHandles::of(key) {
+        grant_free_lock_with(key, handles, now);
     }
 }
 
 /// The same, where what is tracked of the lock was asked for already.
-pub fn give(key: &mut Key<'_, '_>, tracked: Tracked, now: UnixMs) {
-    if let Some(session) = tracked.session {
+pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs) {
+    if let Some(session) = handles.session {
         if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
-            return give_back(key, session, now);
+            return return_to_session(key, session, now);
         }
         end_session(key); // The lock was taken away, and no event has told of it yet.
     }
-    if let Some(queue) = tracked.queue {
+    if let Some(queue) = handles.queue {
         let cause = state::with(|state| state.waiting.cause_of(queue));
-        hand_over(key, queue, cause, now);
+        grant_to_first_waiter(key, queue, cause, now);
     }
 }
 
 /// Frees a lock that is held: the first in line takes it over, or the key is deleted.
 #[inline(always)]
-pub fn release(key: &mut Key<'_, '_>, tracked: Option<Tracked>, cause: Cause, now: UnixMs) {
-    let handed = tracked.is_some_and(|Tracked { queue, session, .. }| {
+pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
+    let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
         if session.is_some() {
             end_session(key);
         }
-        queue.is_some_and(|queue| hand_over(key, queue, cause, now))
+        queue.is_some_and(|queue| grant_to_first_waiter(key, queue, cause, now))
     });
-    if !handed {
+    if !granted {
         effect::free(key);
     }
 }
@@ -50,7 +50,7 @@ pub fn end_session(key: &Key<'_, '_>) {
 
 /// Gives the lock to the first in line, whoever the key still names, and answers its clients. `false`: nobody waits
 /// after all, and nothing was done.
-fn hand_over(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
+fn grant_to_first_waiter(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
     let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else { return false };
     let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.end_from(now));
     effect::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
@@ -61,12 +61,12 @@ fn hand_over(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -
         state.sessions.end(grant.db, &grant.key);
         state.revocations.cancel(grant.db, &grant.key);
     });
-    grants::answer_grant(grant, lease_end, now);
+    grants::reply_granted(grant, lease_end, now);
     true
 }
 
 /// Gives the lock back to a session whose lease ended although a connection is open.
-fn give_back(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
+fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     let SessionLock { kind, owner, holds, lease, .. } = session.lock;
     let owner = OwnedString::new(&owner);
@@ -75,12 +75,12 @@ fn give_back(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
         Kind::Mutex => effect::grant(key, kind, owner.as_ref(), lease_end),
         Kind::Reentrant => effect::set_holds(key, owner.as_ref(), holds, lease_end),
     }
-    renew_later(key, id, lease_end, now);
+    schedule_renewal(key, id, lease_end, now);
 }
 
 /// The session goes on with a lease that ends then: it is renewed in time, and who waits is served should it end.
-pub fn renew_later(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
-    let queue = Tracked::of(key).and_then(|tracked| tracked.queue);
+pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
+    let queue = LockHandles::of(key).and_then(|handles| handles.queue);
     state::with(|state| {
         state.sessions.schedule_renewal(id, now);
         state.sessions.set_lease_end(id, lease_end);

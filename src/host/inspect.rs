@@ -17,8 +17,8 @@ impl<I: Inspection + 'static> RunCommand<Locks> for Inspect<I> {
 
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
         match inspect::<I>(ctx, arguments) {
-            Ok(report) => reply::shaped(ctx, &report),
-            Err(error) => reply::refuse(ctx, I::NAME, error),
+            Ok(report) => reply::send(ctx, &report),
+            Err(error) => reply::error(ctx, I::NAME, error),
         }
     }
 }

@@ -46,7 +46,7 @@ fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<
 ///
 /// # Errors
 /// [`Error::NotAnInteger`], or [`Error::WrongType`] if the key is no String.
-pub fn integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
+pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     match key.value_type() {
         ValueType::Empty => Ok(None),
         ValueType::String => parse_integer(key.string()).map(Some).ok_or(Error::NotAnInteger),

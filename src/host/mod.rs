@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-mod alarm;
+mod background;
 mod clients;
 mod commands;
 mod effect;
@@ -18,17 +18,17 @@ mod grants;
 mod handover;
 mod info;
 mod inspect;
+mod lock_handles;
 mod lock_key;
 mod module;
+mod overdue;
 mod permission;
-mod pump;
 mod renewal;
 mod reply;
 mod revocation;
 mod settings;
-mod settle;
 mod state;
-mod tracked;
+mod timer;
 mod waiting;
 
 pub use state::Locks;

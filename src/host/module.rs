@@ -3,14 +3,14 @@
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use super::alarm;
-use super::clients::Stage;
+use super::background;
+use super::clients::WaitState;
 use super::commands;
 use super::grants;
 use super::info;
-use super::pump;
 use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
+use super::timer;
 use crate::core::{Cause, ClientId, SessionId, Sessions, UnixMs};
 use crate::server::{self, BlockedClient, Command, EventName, MainThread, Module, Replier, Setting, StringRef, Ticket};
 
@@ -34,7 +34,7 @@ impl Module for Locks {
     }
 
     fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
-        state.blocked.get_mut(grants::id_of_ticket(ticket))?.blocked.as_mut()
+        state.blocked.get_mut(grants::blocked_id_of(ticket))?.handle.as_mut()
     }
 
     fn commands() -> Vec<Command> {
@@ -60,7 +60,7 @@ impl Module for Locks {
     }
 
     fn timer(ctx: &mut Context<'_>) {
-        pump::run(ctx);
+        background::run(ctx);
     }
 
     fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
@@ -76,73 +76,73 @@ impl Module for Locks {
         let (event, now) = (event.bytes(), server::now_ms());
         state::with(|state| {
             if let Some(session) = session {
-                tell_session(&mut state.sessions, session, event, now);
+                update_session_on_event(&mut state.sessions, session, event, now);
             }
             if let Some(queue) = queue {
                 state.waiting.review_soon(queue, cause_of(event));
             }
         });
-        alarm::set();
+        timer::set();
     }
 
     /// Those who wait, and sessions, stay with the number of their database.
     fn keyspace_changed() {
-        look_at_all();
+        check_all_locks();
     }
 
     fn role_changed() {
-        state::with(State::retire);
-        look_at_all();
+        state::with(State::clear_master_state);
+        check_all_locks();
     }
 
     fn client_closed(client: ClientId) {
         state::with(|state| state.sessions.connection_closed(client));
-        alarm::set();
+        timer::set();
     }
 
     fn answer(reply: &mut Replier<'_>, ticket: Ticket) {
-        let id = grants::id_of_ticket(ticket);
+        let id = grants::blocked_id_of(ticket);
         grants::leave(id);
-        let stage = state::with(|state| state.blocked.get(id).map(|entry| entry.stage()));
-        match stage {
+        let wait_state = state::with(|state| state.blocked.get(id).map(|entry| entry.wait_state()));
+        match wait_state {
             // A lock that was waited for is granted with its first hold.
-            Some(Stage::Granted(_)) => reply.integer(1),
+            Some(WaitState::Granted(_)) => reply.integer(1),
             _ => reply.nil(),
         }
     }
 
     fn left(_ctx: &Context<'_>, ticket: Ticket, told: bool) {
-        let id = grants::id_of_ticket(ticket);
+        let id = grants::blocked_id_of(ticket);
         grants::leave(id);
-        grants::let_go(id, told);
-        alarm::set();
+        grants::finish_delivery(id, told);
+        timer::set();
     }
 
     fn freed(_ctx: &Context<'_>, ticket: Ticket, told: bool) {
-        let id = grants::id_of_ticket(ticket);
+        let id = grants::blocked_id_of(ticket);
         grants::leave(id);
-        grants::let_go(id, told);
+        grants::finish_delivery(id, told);
         let overdue = state::with(|state| {
             state.blocked.remove(id);
             !state.revocations.is_empty()
         });
         if overdue {
-            alarm::set();
+            timer::set();
         }
     }
 }
 
 /// Any lock may have changed: looks at each, in the timer, as many at a stretch as the pump does.
-fn look_at_all() {
+fn check_all_locks() {
     state::with(|state| {
         state.sessions.check_all();
         state.waiting.review_all();
     });
-    alarm::set();
+    timer::set();
 }
 
 /// What an event of its key means to a session. A lease that ran out is no loss: it takes the lock back.
-fn tell_session(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
+fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
     let Some(session) = sessions.get(id) else { return };
     // Valkey also calls it `expired` when a command has set the lease into the past.
     if event == b"expired" && session.has_lapsed(now) {

@@ -8,7 +8,7 @@ use crate::server::{self, Probe, StringRef};
 pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::steady_ms();
     let unsettled = state::with(|state| {
-        state.refused = false;
+        state.write_refused = false;
         if state.stall.is_running() {
             state.stall.tick(now);
         }
@@ -25,6 +25,6 @@ pub fn write_is_welcome(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
         Kind::Reentrant => Probe::Hash,
     };
     let welcome = ctx.write_is_welcome(key, probe);
-    state::with(|state| state.refused |= !welcome);
+    state::with(|state| state.write_refused |= !welcome);
     welcome
 }

@@ -9,9 +9,9 @@ use crate::core::{LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
 /// What has become of the lock of a session.
-enum Fate {
+enum SessionLockState {
     /// Held, until then.
-    Kept(Option<UnixMs>),
+    Held(Option<UnixMs>),
     /// Gone: the lease ended although a connection is open, or the lock was taken away.
     Free,
     /// Somebody else holds it, or the key is something else.
@@ -24,16 +24,16 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     ctx.select_db(session.lock.db);
     let name = OwnedString::new(&session.lock.key);
-    let found = fate(&session, &ctx.open(name.as_ref(), Mode::Read));
+    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read));
     match found {
-        Fate::Kept(lease_end) => {
+        SessionLockState::Held(lease_end) => {
             state::with(|state| state.sessions.set_lease_end(id, lease_end));
             if task == SessionTask::Check(id) {
                 return;
             }
         }
-        Fate::Lost => return end(&session),
-        Fate::Free => {}
+        SessionLockState::Lost => return end(&session),
+        SessionLockState::Free => {}
     }
     let slot = ctx.slot_of(name.as_ref());
     if slot == Slot::Elsewhere {
@@ -44,10 +44,10 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         return state::with(|state| state.sessions.schedule_renewal_at(id, later));
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
-    match fate(&session, &key) {
-        Fate::Kept(lease_end) => renew(&mut key, id, &session, lease_end, now),
-        Fate::Free => handover::serve(&mut key, now),
-        Fate::Lost => end(&session),
+    match lock_state(&session, &key) {
+        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
+        SessionLockState::Free => handover::grant_free_lock(&mut key, now),
+        SessionLockState::Lost => end(&session),
     }
 }
 
@@ -55,11 +55,11 @@ fn end(session: &Session) {
     state::with(|state| state.sessions.end(session.lock.db, &session.lock.key));
 }
 
-fn fate(session: &Session, key: &Key<'_, '_>) -> Fate {
+fn lock_state(session: &Session, key: &Key<'_, '_>) -> SessionLockState {
     match lock_key::read(key) {
-        Ok(Lock::Free) => Fate::Free,
-        Ok(Lock::Held(holder)) if session.matches(&holder) => Fate::Kept(holder.lease_end.get()),
-        _ => Fate::Lost,
+        Ok(Lock::Free) => SessionLockState::Free,
+        Ok(Lock::Held(holder)) if session.matches(&holder) => SessionLockState::Held(holder.lease_end.get()),
+        _ => SessionLockState::Lost,
     }
 }
 
@@ -69,5 +69,5 @@ fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Opt
     if lease_end.is_some_and(|end| end < renewed) {
         effect::set_lease(key, renewed);
     }
-    handover::renew_later(key, id, key.expiry(), now);
+    handover::schedule_renewal(key, id, key.expiry(), now);
 }

@@ -5,7 +5,7 @@ use crate::command::Reply;
 use crate::core::{Error, increment};
 
 /// Answers a request of `command` that was refused.
-pub fn refuse(ctx: &mut Context<'_>, command: &str, error: Error) {
+pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
         state::with(|state| increment(&mut state.stats.not_owner));
     }
@@ -13,20 +13,20 @@ pub fn refuse(ctx: &mut Context<'_>, command: &str, error: Error) {
 }
 
 /// Answers with a shape.
-pub fn shaped(ctx: &mut Context<'_>, reply: &Reply<'_>) {
+pub fn send(ctx: &mut Context<'_>, reply: &Reply<'_>) {
     match reply {
         Reply::Nil => ctx.reply_nil(),
         Reply::Integer(value) => ctx.reply_integer(*value),
         Reply::Bytes(bytes) => ctx.reply_bytes(bytes),
         Reply::Array(items) => {
             ctx.reply_array(items.len());
-            items.iter().for_each(|item| shaped(ctx, item));
+            items.iter().for_each(|item| send(ctx, item));
         }
         Reply::Map(pairs) => {
             ctx.reply_map(pairs.len());
             for (name, value) in pairs {
-                shaped(ctx, &Reply::word(name));
-                shaped(ctx, value);
+                send(ctx, &Reply::text(name));
+                send(ctx, value);
             }
         }
     }

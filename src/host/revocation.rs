@@ -1,11 +1,11 @@
 //! Takes locks from connections that are gone.
 
 use super::handover;
+use super::lock_handles::LockHandles;
 use super::lock_key;
 use super::permission;
 use super::settings;
 use super::state::{self, Context, Key};
-use super::tracked::Tracked;
 use crate::core::{Cause, Lock, Revocation, RevocationId, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
@@ -40,8 +40,8 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
         state::with(|state| state.waiting.restore(grant, until));
     }
-    let tracked = Tracked::of(key);
-    handover::release(key, tracked, Cause::Disconnect, now);
+    let handles = LockHandles::of(key);
+    handover::release(key, handles, Cause::Disconnect, now);
 }
 
 fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>) -> bool {

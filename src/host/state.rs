@@ -23,7 +23,7 @@ pub struct State {
     /// On while there may be anything to write.
     pub stall: StallDetector,
     /// The server has refused a write since the pump began.
-    pub refused: bool,
+    pub write_refused: bool,
     pub stats: Stats,
 }
 
@@ -43,13 +43,13 @@ impl State {
             sessions: Sessions::new(),
             revocations: Revocations::new(),
             stall: StallDetector::new(),
-            refused: false,
+            write_refused: false,
             stats: Stats::new(),
         }
     }
 
     /// Forgets what only a master may act on, as its reign begins or ends: the leases run on.
-    pub fn retire(&mut self) {
+    pub fn clear_master_state(&mut self) {
         self.revocations.clear();
         self.sessions.end_all();
         self.waiting.drop_away_places();
@@ -61,7 +61,7 @@ impl State {
     }
 
     /// Whether there may be something to write of the module's own accord: somebody waits, or a connection owns a lock.
-    pub fn may_write(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.waiting.waiter_count() > 0 || self.has_owners()
     }
 

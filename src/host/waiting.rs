@@ -1,16 +1,16 @@
 //! How a client begins to wait in line.
 
-use super::clients::{Stage, connection_of};
+use super::clients::{WaitState, waiter_id};
 use super::grants::ticket_of;
 use super::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use super::state::{self, Key, Locks, State};
-use crate::command::Wait;
+use crate::command::WaitOptions;
 use crate::core::{Claim, Error, Join, UnixMs, increment};
 use crate::server;
 
 /// Lets the client of this command wait in line for a lock. `true`: it waits, and the caller answers nothing. `false`:
 /// the server does not block this client.
-pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Result<bool, Error> {
+pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<bool, Error> {
     server::listen::<Locks>();
     let (client, db, name) = (key.ctx().client_id(), key.ctx().db(), key.name().bytes());
     let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
@@ -19,7 +19,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Re
     let limit = settings::limit(&MAX_WAITERS);
     let (id, joined) = state::with(|State { waiting, blocked, .. }| {
         let id = blocked.insert(client, session)?;
-        let join = Join { db, key: name, claim, waiter: connection_of(id), now, deadline };
+        let join = Join { db, key: name, claim, waiter: waiter_id(id), now, deadline };
         let joined = waiting.join(join, limit);
         if joined.is_none() {
             blocked.remove(id);
@@ -37,9 +37,9 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: Wait, now: UnixMs) -> Re
             return false;
         }
         if let Some(entry) = blocked.get_mut(id) {
-            entry.blocked = client;
+            entry.handle = client;
         }
-        blocked.set_stage(id, Stage::Waiting(joined.request));
+        blocked.set_wait_state(id, WaitState::Waiting(joined.request));
         if joined.rejoined {
             increment(&mut stats.resent);
         }

@@ -4,13 +4,13 @@ use redis_module::raw;
 
 /// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, inside an unsafe block.
 ///
-/// Every function that is called this way stands in [`missing`], so that a server without it refuses to load the
+/// Every function that is called this way stands in [`first_missing`], so that a server without it refuses to load the
 /// module.
 macro_rules! api {
     ($function:ident($($argument:expr),* $(,)?)) => {
         match ::redis_module::raw::$function {
             Some(function) => function($($argument),*),
-            None => $crate::server::api::absent(stringify!($function)),
+            None => $crate::server::api::missing_function(stringify!($function)),
         }
     };
 }
@@ -25,7 +25,7 @@ macro_rules! has_api {
 }
 
 /// The name of a function that the module cannot do without and that this server does not have.
-pub fn missing() -> Option<&'static str> {
+pub fn first_missing() -> Option<&'static str> {
     macro_rules! first_absent {
         ($($function:ident),* $(,)?) => {
             [$((stringify!($function), has_api!($function))),*].into_iter().find(|(_, there)| !there).map(|(name, _)| name)
@@ -103,7 +103,7 @@ pub fn missing() -> Option<&'static str> {
 /// around every trampoline turns the panic into an error.
 #[cold]
 #[allow(clippy::panic, reason = "the caller needs a value that cannot be had, and every entry catches panics")]
-pub fn absent(function: &'static str) -> ! {
+pub fn missing_function(function: &'static str) -> ! {
     panic!("this server has no {function}")
 }
 

@@ -22,9 +22,9 @@ use std::{mem, ptr};
 use redis_module::raw;
 
 use super::context::{Context, ContextFlags};
-use super::guard::guard;
 use super::key::Key;
 use super::module::Module;
+use super::panics::catch_panic;
 use super::reply::Replier;
 use super::ticket::{BlockedClient, Ticket};
 
@@ -59,7 +59,7 @@ impl<M: Module> Key<'_, '_, M> {
                 to_private_data(ticket),
             ));
             if !handle.is_null() {
-                api!(RedisModule_SetDisconnectCallback(handle, Some(on_gone::<M>)));
+                api!(RedisModule_SetDisconnectCallback(handle, Some(on_disconnect::<M>)));
             }
             handle
         };
@@ -83,7 +83,7 @@ pub fn unblock<M: Module>(ticket: Ticket) {
 }
 
 /// Says of which kind the server is, when the module is loaded.
-pub(super) fn answers_by_stand_in(stand_in: bool) {
+pub(super) fn set_replies_by_stand_in(stand_in: bool) {
     STAND_IN.store(stand_in, Ordering::Relaxed);
 }
 
@@ -106,7 +106,7 @@ unsafe extern "C" fn on_unblocked<M: Module>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    guard("unblock", ERR, || {
+    catch_panic("unblock", ERR, || {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let ticket = private_data(&ctx);
@@ -120,8 +120,11 @@ unsafe extern "C" fn on_unblocked<M: Module>(
 }
 
 /// The client left without a call of `on_unblocked`: it is gone, or the server has answered it itself.
-unsafe extern "C" fn on_gone<M: Module>(ctx: *mut raw::RedisModuleCtx, _handle: *mut raw::RedisModuleBlockedClient) {
-    guard("disconnect", (), || {
+unsafe extern "C" fn on_disconnect<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _handle: *mut raw::RedisModuleBlockedClient,
+) {
+    catch_panic("disconnect", (), || {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let ticket = private_data(&ctx);
@@ -133,7 +136,7 @@ unsafe extern "C" fn on_gone<M: Module>(ctx: *mut raw::RedisModuleCtx, _handle: 
 /// The server lets the client go. That it is gone says something only where the answer was given to a stand-in: elsewhere
 /// it may have been sent.
 unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
-    guard("free", (), || {
+    catch_panic("free", (), || {
         // SAFETY: the server's own context for this callback.
         let is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
         let kept_back = is_gone && STAND_IN.load(Ordering::Relaxed);

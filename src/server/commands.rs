@@ -7,9 +7,9 @@ use redis_module::raw;
 
 use super::command::{Access, Argument, Command, Keys, Shape};
 use super::context::Context;
-use super::guard::guard;
 use super::handler::CommandHandler;
 use super::module::Module;
+use super::panics::catch_panic;
 use super::string::Arguments;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -33,7 +33,7 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let panicked = guard(C::NAME, true, || {
+    let panicked = catch_panic(C::NAME, true, || {
         // SAFETY: the server's own context and arguments, valid while this command runs.
         let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
         ctx.may_block = true;
@@ -117,7 +117,7 @@ impl Strings {
         start
     }
 
-    fn keep_any(&mut self, text: Option<&str>) -> *const c_char {
+    fn keep_optional(&mut self, text: Option<&str>) -> *const c_char {
         text.map_or(ptr::null(), |text| self.keep(text))
     }
 }
@@ -183,7 +183,7 @@ fn describe_argument(
         name: strings.keep(argument.name),
         type_,
         key_spec_index: if matches!(argument.shape, Shape::Key) { 0 } else { -1 },
-        token: strings.keep_any(argument.token),
+        token: strings.keep_optional(argument.token),
         summary: ptr::null(),
         since: ptr::null(),
         flags: flags as c_int,

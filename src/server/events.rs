@@ -7,9 +7,9 @@ use redis_module::raw;
 
 use super::context::Context;
 use super::event::EventName;
-use super::guard::guard;
 use super::listeners;
 use super::module::Module;
+use super::panics::catch_panic;
 use super::string::StringRef;
 use super::timer;
 
@@ -40,7 +40,7 @@ pub fn listen<M: Module>() {
     // Every server that has the API knows these events.
     events.into_iter().for_each(|(event, handler)| _ = subscribe_to(ctx, event, handler));
     // SAFETY: the context is the module's own, the callback static and of the signature the API asks for.
-    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, listeners::HEARD, Some(on_key_event::<M>))) };
+    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, listeners::SUBSCRIBED, Some(on_key_event::<M>))) };
 }
 
 type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
@@ -58,7 +58,7 @@ unsafe extern "C" fn on_key_event<M: Module>(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     let ok = raw::REDISMODULE_OK as c_int;
-    guard("key event", ok, || {
+    catch_panic("key event", ok, || {
         if !listeners::take_own_event(key) {
             // SAFETY: context, name and key are the server's, valid for this callback.
             let (ctx, event, key) = unsafe { (Context::new(ctx), EventName::new(event), StringRef::new(key)) };
@@ -75,7 +75,7 @@ unsafe extern "C" fn on_flush<M: Module>(
     step: u64,
     _data: *mut c_void,
 ) {
-    guard("flush", (), || {
+    catch_panic("flush", (), || {
         if step == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             M::keyspace_changed();
         }
@@ -89,7 +89,7 @@ unsafe extern "C" fn on_swap<M: Module>(
     _step: u64,
     _data: *mut c_void,
 ) {
-    guard("swap", (), M::keyspace_changed);
+    catch_panic("swap", (), M::keyspace_changed);
 }
 
 /// The keyspace was loaded anew.
@@ -99,7 +99,7 @@ unsafe extern "C" fn on_loading<M: Module>(
     step: u64,
     _data: *mut c_void,
 ) {
-    guard("loading", (), || {
+    catch_panic("loading", (), || {
         if [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED].contains(&step) {
             M::keyspace_changed();
         }
@@ -112,7 +112,7 @@ unsafe extern "C" fn on_role_change<M: Module>(
     _role: u64,
     _data: *mut c_void,
 ) {
-    guard("role change", (), M::role_changed);
+    catch_panic("role change", (), M::role_changed);
 }
 
 unsafe extern "C" fn on_client_change<M: Module>(
@@ -121,7 +121,7 @@ unsafe extern "C" fn on_client_change<M: Module>(
     change: u64,
     data: *mut c_void,
 ) {
-    guard("client change", (), || {
+    catch_panic("client change", (), || {
         if change == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
             // SAFETY: with this event comes this structure, valid for this callback.
             let client = unsafe { &*data.cast::<raw::RedisModuleClientInfo>() };

@@ -5,8 +5,8 @@ use std::ffi::{CString, c_int};
 use redis_module::raw;
 
 use super::context::Context;
-use super::guard::guard;
 use super::module::Module;
+use super::panics::catch_panic;
 
 /// Adds the section. `false`: refused.
 pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
@@ -18,7 +18,7 @@ unsafe extern "C" fn on_info<M: Module>(info: *mut raw::RedisModuleInfoCtx, for_
     if for_crash_report != 0 {
         return; // Whatever was going on, the state may be lent already.
     }
-    guard("info", (), || {
+    catch_panic("info", (), || {
         // SAFETY: the server's own context for this callback. Without a name the section is called like the module.
         if unsafe { api!(RedisModule_InfoAddSection(info, c"".as_ptr())) } != raw::REDISMODULE_OK as c_int {
             return; // Another section was asked for.

@@ -7,8 +7,8 @@ use redis_module::raw;
 
 use super::UnixMs;
 use super::context::Context;
-use super::guard::guard;
 use super::kinds::{Mode, ValueType};
+use super::panics::catch_panic;
 use super::string::{NO_STRING, OwnedString, StringRef};
 
 /// The longest value, in bytes, that the server packs into the header of an object (`OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
@@ -189,7 +189,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         // the null that ends the list. The server makes the string for the module.
         unsafe {
             api!(RedisModule_HashGet(self.raw, flags, field.raw(), &raw mut value, NO_STRING));
-            (!value.is_null()).then(|| OwnedString::adopt(value))
+            (!value.is_null()).then(|| OwnedString::from_raw(value))
         }
     }
 
@@ -230,7 +230,7 @@ unsafe extern "C" fn keep_pair(
     value: *mut raw::RedisModuleString,
     sink: *mut c_void,
 ) {
-    guard("scan", (), || {
+    catch_panic("scan", (), || {
         // SAFETY: the server lends both strings for the time of this call.
         let [field, value] = unsafe { [StringRef::new(field), StringRef::new(value)] };
         // SAFETY: `Key::scan` gave this pointer and waits for this call.

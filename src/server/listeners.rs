@@ -11,14 +11,14 @@ use redis_module::raw;
 
 use super::context::Context;
 use super::event::Event;
-use super::guard::guard;
 use super::key::Key;
 use super::main_thread::MainThread;
 use super::module::Module;
+use super::panics::catch_panic;
 
 /// The classes of key events that a module hears: those by which a key goes, or its expiry moves. The other classes bring new
 /// values.
-pub(super) const HEARD: c_int =
+pub(super) const SUBSCRIBED: c_int =
     raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
 
 /// Modules that are part of a server (Redis 8, Valkey 9) and listen to no keys.
@@ -43,7 +43,7 @@ impl<M> Key<'_, '_, M> {
     pub fn signal(&mut self, events: &[Event]) {
         // SAFETY: context and name are valid while the key is open.
         unsafe { api!(RedisModule_SignalModifiedKey(self.ctx().raw(), self.name().raw())) };
-        let heard = heard_classes();
+        let heard = observed_classes();
         if heard != 0 {
             events.iter().filter(|Event(class, _)| class & heard != 0).for_each(|event| self.notify(*event));
         }
@@ -52,7 +52,7 @@ impl<M> Key<'_, '_, M> {
     fn notify(&mut self, Event(class, name): Event) {
         let key = self.name().raw();
         // The event also reaches the module's own handler, if that hears its class, and would be taken for somebody else's doing.
-        let comes_back = class & HEARD != 0;
+        let comes_back = class & SUBSCRIBED != 0;
         LISTENERS.with(|listeners| listeners.own_event = if comes_back { key } else { ptr::null_mut() });
         // SAFETY: as in `signal`; the name of the event is a static C string.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.ctx().raw(), class, name.as_ptr(), key)) };
@@ -74,7 +74,7 @@ pub(super) fn take_own_event(key: *const raw::RedisModuleString) -> bool {
 
 /// The classes of events that anybody may listen to.
 #[inline]
-fn heard_classes() -> c_int {
+fn observed_classes() -> c_int {
     if LISTENERS.with(|listeners| listeners.other_modules) {
         return c_int::MAX;
     }
@@ -83,19 +83,19 @@ fn heard_classes() -> c_int {
 }
 
 /// Looks which modules are there already, when this one is loaded. If the server does not say, somebody may listen.
-pub(super) fn look_for_modules<M: Module>(ctx: &mut Context<'_, M>) {
+pub(super) fn find_modules<M: Module>(ctx: &mut Context<'_, M>) {
     LISTENERS.with(|listeners| *listeners = Listeners::NONE);
     let Some(listed) = modules(ctx) else { return LISTENERS.with(|listeners| listeners.other_modules = true) };
     let names = listed.split(|&byte| byte == b'\n').filter_map(|line| {
         let description = line.strip_prefix(b"module:name=")?;
         description.split(|&byte| byte == b',').next()
     });
-    names.for_each(welcome::<M>);
+    names.for_each(add_module::<M>);
 }
 
 /// A module that may listen changes what there is to do for this one. One that is gone again still counts: it is not worth
 /// the book-keeping.
-fn welcome<M: Module>(module: &[u8]) {
+fn add_module<M: Module>(module: &[u8]) {
     if module != M::NAME.to_bytes() && !BUNDLED.contains(&module) {
         LISTENERS.with(|listeners| listeners.other_modules = true);
     }
@@ -125,9 +125,9 @@ pub(super) unsafe extern "C" fn on_module_change<M: Module>(
     _change: u64,
     data: *mut c_void,
 ) {
-    guard("module change", (), || {
+    catch_panic("module change", (), || {
         // SAFETY: with this event comes this structure, and in it a C string, valid for this callback.
         let name = unsafe { CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name) };
-        welcome::<M>(name.to_bytes());
+        add_module::<M>(name.to_bytes());
     });
 }

@@ -7,8 +7,8 @@ use redis_module::raw;
 
 use super::api;
 use super::context::Context;
-use super::guard::{guard, log_panics};
 use super::module::Module;
+use super::panics::{catch_panic, log_panics};
 use super::{blocked, commands, events, info, listeners, replication, settings, timer};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -47,7 +47,7 @@ pub unsafe fn load<M: Module>(
         return ERR;
     }
     log_panics();
-    guard("load", ERR, || {
+    catch_panic("load", ERR, || {
         // SAFETY: the server's own context for this callback.
         let mut ctx = unsafe { Context::<M>::new(ctx) };
         match load_parts(&mut ctx, argc) {
@@ -66,20 +66,20 @@ pub unsafe fn load<M: Module>(
 /// # Safety
 /// Called with the argument of that function, by the server.
 pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
-    guard("unload", ERR, || {
+    catch_panic("unload", ERR, || {
         if let Err(reason) = M::state().with(M::may_unload) {
             api::warn(ctx, &format!("module {} is not unloaded: {reason}", M::NAME.to_string_lossy()));
             return ERR;
         }
         timer::uninstall();
-        replication::forget();
+        replication::clear();
         M::state().replace(M::new_state());
         OK
     })
 }
 
 fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), String> {
-    if let Some(function) = api::missing() {
+    if let Some(function) = api::first_missing() {
         return Err(format!("it needs Redis 7.0 or later, or Valkey; this server has no {function}"));
     }
     if argc > 0 {
@@ -87,9 +87,9 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
         return Err(format!("it takes no arguments; set {name}.* in the configuration file or by CONFIG SET"));
     }
     M::state().replace(M::new_state());
-    find_commands(ctx)?;
+    check_needed_commands(ctx)?;
     set_options(ctx);
-    listeners::look_for_modules(ctx);
+    listeners::find_modules(ctx);
     let step = |done: bool, what: &str| if done { Ok(()) } else { Err(format!("the server refused {what}")) };
     step(settings::register(ctx), "its settings; is a value out of range?")?;
     step(commands::register(ctx), "its commands")?;
@@ -98,12 +98,12 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     // Last, because the server does not end a subscription when loading fails.
     step(events::subscribe(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
     // A panic there is the module's, which is loaded all the same: 7.0 would keep the subscriptions of one that is not.
-    guard("loaded", (), || M::loaded(ctx));
+    catch_panic("loaded", (), || M::loaded(ctx));
     Ok(())
 }
 
 /// A command that is called by its name only is not found under another one, and the server says nothing of it.
-fn find_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
+fn check_needed_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
     let is_absent = |name: &&&CStr| {
         // SAFETY: a context while loading; the format takes nothing. Each of them wants arguments, so none is run.
         let reply = unsafe { api!(RedisModule_Call(ctx.raw(), name.as_ptr(), c"".as_ptr())) };
@@ -126,7 +126,7 @@ fn set_options<M>(ctx: &mut Context<'_, M>) {
     if is_valkey {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }
-    blocked::answers_by_stand_in(is_valkey);
+    blocked::set_replies_by_stand_in(is_valkey);
     // SAFETY: called while loading.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
 }

@@ -29,7 +29,7 @@ impl<M> Context<'_, M> {
         // SAFETY: context and key are valid while this callback runs; "s" takes the one string that follows.
         let reply = unsafe { api!(RedisModule_Call(self.raw(), c"EXISTS".as_ptr(), c"s".as_ptr(), key.raw())) };
         let refused = io::Error::last_os_error().raw_os_error();
-        match (was_run(reply), refused) {
+        match (was_executed(reply), refused) {
             (true, _) => Slot::Ours,
             (false, Some(libc::EPERM)) => Slot::Elsewhere,
             (false, _) => Slot::Unserved,
@@ -53,12 +53,12 @@ impl<M> Context<'_, M> {
                 }
             }
         };
-        was_run(reply)
+        was_executed(reply)
     }
 }
 
 /// Whether the server ran a command that it was asked to run, going by the reply, which is given back.
-fn was_run(reply: *mut raw::RedisModuleCallReply) -> bool {
+fn was_executed(reply: *mut raw::RedisModuleCallReply) -> bool {
     if reply.is_null() {
         return false;
     }

@@ -63,6 +63,6 @@ fn pxat() -> *mut raw::RedisModuleString {
 }
 
 /// Gives back what was kept, when the module is unloaded.
-pub(super) fn forget() {
+pub(super) fn clear() {
     PXAT.replace(None);
 }

@@ -48,7 +48,7 @@ impl OwnedString {
 
     /// # Safety
     /// `raw` is a string that the server has made for the module, and nobody else gives it back.
-    pub(super) unsafe fn adopt(raw: *mut raw::RedisModuleString) -> Self {
+    pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Self {
         Self(raw)
     }
 

@@ -14,19 +14,19 @@ use redis_module::raw;
 use super::UnixMs;
 use super::clock;
 use super::context::Context;
-use super::guard::guard;
 use super::main_thread::MainThread;
 use super::module::Module;
+use super::panics::catch_panic;
 
 /// Readable, in the server's words.
 const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
 
-static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_to: None, firing: false });
+static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None, firing: false });
 
 struct Timer {
     parts: Option<Parts>,
     /// When the descriptor becomes readable.
-    set_to: Option<UnixMs>,
+    set_for: Option<UnixMs>,
     /// A server timer of zero length is under way, or running.
     firing: bool,
 }
@@ -62,7 +62,7 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     }
     // SAFETY: the server's own context; the one made from it is freed in `uninstall`.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
-    TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_to: None, firing: false });
+    TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_for: None, firing: false });
     Ok(())
 }
 
@@ -84,8 +84,8 @@ pub fn fire_at<M: Module>(time: UnixMs) {
         return fire::<M>();
     }
     TIMER.with(|timer| {
-        if timer.set_to.is_none_or(|set_to| set_to > time) {
-            timer.set_to = Some(time);
+        if timer.set_for.is_none_or(|set_for| set_for > time) {
+            timer.set_for = Some(time);
             set_descriptor(timer.parts.as_ref(), time);
         }
     });
@@ -94,7 +94,7 @@ pub fn fire_at<M: Module>(time: UnixMs) {
 /// Sees to it that [`Module::timer`] is called in this loop round, or as soon as the loop gets to it.
 pub fn fire<M: Module>() {
     TIMER.with(|timer| {
-        if timer.set_to.replace(0) != Some(0) {
+        if timer.set_for.replace(0) != Some(0) {
             // Ends a sleep that the loop may have decided on already.
             set_descriptor(timer.parts.as_ref(), 0);
         }
@@ -131,21 +131,21 @@ fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {
 }
 
 unsafe extern "C" fn on_readable<M: Module>(fd: c_int, _data: *mut c_void, _mask: c_int) {
-    guard("timer descriptor", (), || {
+    catch_panic("timer descriptor", (), || {
         let mut expirations = 0u64;
         // SAFETY: reads eight bytes into eight bytes. Whether it succeeds or tells of a step of the clock, the
         // descriptor is not readable any more.
         unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
-        TIMER.with(|timer| timer.set_to = None);
+        TIMER.with(|timer| timer.set_for = None);
         // Not the work itself: the server also comes here while a slow script holds up all the rest.
         start_server_timer::<M>();
     });
 }
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    guard("timer", (), || {
+    catch_panic("timer", (), || {
         // SAFETY: the server's own context for this callback.
         M::timer(&mut unsafe { Context::new(ctx) });
     });
-    guard("timer", (), || TIMER.with(|timer| timer.firing = false));
+    catch_panic("timer", (), || TIMER.with(|timer| timer.firing = false));
 }

@@ -5,8 +5,7 @@
 //! the keys that expire, for one), which do not bear that keys come and go. It is idempotent: it looks at the key and does
 //! what the key calls for, so an event too many costs a look and nothing else.
 
-use super::alarm;
-use super::clients::Stage;
+use super::clients::WaitState;
 use super::grants;
 use super::handover;
 use super::permission;
@@ -14,6 +13,7 @@ use super::renewal;
 use super::revocation::{self, RETRY_MS};
 use super::settings;
 use super::state::{self, Context, State};
+use super::timer;
 use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs, increment};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot};
 
@@ -23,28 +23,28 @@ const BATCH: usize = 1000;
 /// Does what is due, and sets the alarm for the rest.
 pub fn run(ctx: &mut Context<'_>) {
     if ctx.flags().contains(ContextFlags::REPLICA) {
-        state::with(State::retire);
+        state::with(State::clear_master_state);
     }
     let mut writable = permission::may_write(ctx);
     let mut filter = DueFilter::All;
     let mut left = BATCH;
     while left > 0 {
-        writable &= !state::with(|state| state.refused);
+        writable &= !state::with(|state| state.write_refused);
         filter = if writable { DueFilter::All } else { DueFilter::ReadOnly };
         let now = server::now_ms();
-        let written = if writable { write_some(ctx, now) } else { 0 };
-        let done = written.saturating_add(usize::from(see_to_one(ctx, filter, now)));
+        let written = if writable { process_writes(ctx, now) } else { 0 };
+        let done = written.saturating_add(usize::from(process_one(ctx, filter, now)));
         if done == 0 {
             break;
         }
         left = left.saturating_sub(done);
     }
     if writable {
-        alarm::set();
+        timer::set();
     } else {
         let retry = server::now_ms().saturating_add(RETRY_MS);
-        alarm::set_for(state::with(|state| {
-            if !state.may_write() {
+        timer::set_at(state::with(|state| {
+            if !state.has_work() {
                 state.stall.stop();
             }
             (!state.is_idle()).then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
@@ -54,7 +54,7 @@ pub fn run(ctx: &mut Context<'_>) {
 
 /// Works off one closed connection of a session, one lock to be taken back and one renewal, if they are due. Returns how
 /// much that was.
-fn write_some(ctx: &mut Context<'_>, now: UnixMs) -> usize {
+fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     let (closed, revocation, task) = state::with(|state| {
         let closed = state.sessions.has_closed_connections();
         if let Some(session) = state.sessions.pop_orphan() {
@@ -72,13 +72,13 @@ fn write_some(ctx: &mut Context<'_>, now: UnixMs) -> usize {
 }
 
 /// Sees to one lock or one wait, if any is due.
-fn see_to_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
+fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     let keep_until = settings::kept_until(now);
     match state::with(|state| state.waiting.pop_due(now, filter, keep_until)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
         Some(Due::TimedOut(waiter)) => {
             state::with(|state| increment(&mut state.stats.timed_out));
-            grants::answer(waiter, Stage::Over);
+            grants::end_wait(waiter, WaitState::Over);
         }
         Some(Due::Dropped) => {}
         None => return false,
@@ -106,5 +106,5 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     if !permission::write_is_welcome(ctx, name.as_ref(), Kind::Mutex) {
         return state::with(|state| state.waiting.review_at(queue, later));
     }
-    handover::serve(&mut ctx.open(name.as_ref(), Mode::Write), now);
+    handover::grant_free_lock(&mut ctx.open(name.as_ref(), Mode::Write), now);
 }

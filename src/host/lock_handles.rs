@@ -5,13 +5,13 @@ use crate::core::{QueueId, Revocation, RevocationId, SessionId};
 
 /// Where in the module's memory a lock is found.
 #[derive(Clone, Copy)]
-pub struct Tracked {
+pub struct LockHandles {
     pub queue: Option<QueueId>,
     pub session: Option<SessionId>,
     pub revocation: Option<RevocationId>,
 }
 
-impl Tracked {
+impl LockHandles {
     /// `None` if nothing is tracked. To be asked for after the key was opened: that may call back, and change the
     /// answer.
     #[inline]

@@ -1,35 +1,35 @@
 //! What is overdue for a lock is seen to before a request for it is heard.
 
 use super::handover;
+use super::lock_handles::LockHandles;
 use super::lock_key;
 use super::revocation;
 use super::state::{self, Key};
-use super::tracked::Tracked;
 use crate::core::{Lock, SessionId, UnixMs};
 
 /// Sees to what is overdue for a lock: a holder that is gone loses it, and a lock that has come free goes to whom it is due.
 /// Nobody overtakes, and nobody is told that he holds what is about to be taken back. Returns what is tracked of the
 /// lock then.
 #[inline(always)]
-pub fn settle(key: &mut Key<'_, '_>, now: UnixMs) -> Option<Tracked> {
-    let tracked = Tracked::of(key)?;
-    settle_tracked(key, tracked, now)
+pub fn process_overdue(key: &mut Key<'_, '_>, now: UnixMs) -> Option<LockHandles> {
+    let handles = LockHandles::of(key)?;
+    process_known(key, handles, now)
 }
 
-fn settle_tracked(key: &mut Key<'_, '_>, mut tracked: Tracked, now: UnixMs) -> Option<Tracked> {
-    if let Some(revocation) = tracked.revocation {
+fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
+    if let Some(revocation) = handles.revocation {
         revocation::carry_out_on(key, revocation, now);
-        tracked = Tracked::of(key)?;
+        handles = LockHandles::of(key)?;
     }
     if key.is_empty() {
-        handover::give(key, tracked, now);
-        return Tracked::of(key);
+        handover::grant_free_lock_with(key, handles, now);
+        return LockHandles::of(key);
     }
-    if tracked.session.is_some_and(|session| !is_of_session(key, session)) {
+    if handles.session.is_some_and(|session| !is_of_session(key, session)) {
         handover::end_session(key);
-        return Tracked::of(key);
+        return LockHandles::of(key);
     }
-    Some(tracked)
+    Some(handles)
 }
 
 /// Whether the key, which is not empty, still holds the lock of this session. Somebody may have written over it.

@@ -6,7 +6,7 @@ use std::ptr;
 use super::api;
 
 /// Runs the body of a callback named `what`. A panic is logged and answered with `fallback`.
-pub fn guard<R>(what: &str, fallback: R, body: impl FnOnce() -> R) -> R {
+pub fn catch_panic<R>(what: &str, fallback: R, body: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
         Err(payload) => {

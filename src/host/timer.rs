@@ -8,8 +8,8 @@ use crate::server;
 /// to notice that the loop stands still.
 pub fn set() {
     let now = server::now_ms();
-    set_for(state::with(|state| {
-        let pulse = state.may_write().then(|| now.saturating_add(TICK_MS));
+    set_at(state::with(|state| {
+        let pulse = state.has_work().then(|| now.saturating_add(TICK_MS));
         if pulse.is_none() {
             state.stall.stop();
         } else if !state.stall.is_running() {
@@ -22,7 +22,7 @@ pub fn set() {
 }
 
 /// Sees to it that the timer fires at `time`, if any, or earlier.
-pub fn set_for(time: Option<UnixMs>) {
+pub fn set_at(time: Option<UnixMs>) {
     if let Some(time) = time {
         server::fire_at::<Locks>(time);
     }
