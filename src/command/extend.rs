@@ -4,7 +4,7 @@ use super::Request;
 use super::options::{Allowed, Options};
 use crate::core::{self, Decision, Error, Lease, LeaseEnd, Lock, UnixMs};
 
-/// Sets the lease, or adds to it. Reply: what remains of it, in milliseconds.
+/// Sets the lease, or adds to it. The reply is the remaining lease in milliseconds.
 pub struct Extend {
     lease: Lease,
     add: bool,

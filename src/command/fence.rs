@@ -3,27 +3,40 @@
 use super::check_identity;
 use crate::core::{self, Error, LeaseEnd, Lock};
 
-/// Draws a fencing token for the present holder from a counter, which is a key of its own.
+/// Draws a fencing token for the present holder. The counter is a key of its own.
 pub struct Fence<'a> {
     caller: &'a [u8],
 }
 
 impl<'a> Fence<'a> {
-    /// The command in lower case, as the server reports it.
+    /// The name of the command, in lower case as the server reports it.
     pub const NAME: &'static str = "lock.fence";
 
-    /// Reads the words behind the command name.
+    /// Parses the arguments of the command.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::IdentityLength`] if the token is empty or too long.
+    /// - [`Error::SameKey`] if the counter is the lock.
     pub fn parse(key: &[u8], caller: &'a [u8], counter: &[u8]) -> Result<Self, Error> {
         let caller = check_identity(caller)?;
         if key == counter { Err(Error::SameKey) } else { Ok(Self { caller }) }
     }
 
-    /// Checks that the caller holds the lock: nobody else draws.
+    /// Checks that the caller holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] or [`Error::NotOwner`] if it does not.
     pub fn check_holder(&self, lock: &Lock<'_, impl LeaseEnd>) -> Result<(), Error> {
         lock.held_by(self.caller).map(|_| ())
     }
 
-    /// The token that follows `last`, the value of the counter.
+    /// Returns the token that follows `last`, the value of the counter. `now_us` is the Unix time in microseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Overflow`] if the counter has reached its maximum.
     pub fn draw(&self, last: Option<i64>, now_us: i64) -> Result<i64, Error> {
         core::next_fencing_token(last, now_us)
     }

@@ -3,7 +3,7 @@
 use super::{Inspection, LockView, Reply};
 use crate::core::{ClientId, Error, Kind, LeaseEnd, Lock, Waiter};
 
-/// Who holds the lock, for how long, and how many wait.
+/// Shows who holds the lock, for how long, and how many wait.
 pub struct Info;
 
 impl Inspection for Info {
@@ -30,7 +30,7 @@ impl Inspection for Info {
     }
 }
 
-/// The name of a kind of lock in replies.
+/// Returns the name of a kind of lock in replies.
 pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Mutex => "mutex",

@@ -1,7 +1,7 @@
-//! The commands: what their words mean, and which rule of the core they ask.
+//! The commands: what their arguments mean, and which rule of the core decides.
 //!
-//! Each file takes the arguments behind the command name as bytes and makes a typed request of them, or an error.
-//! Nothing here touches the server; the host runs a request that was parsed in full.
+//! Each file parses the arguments of a command, which are any bytes, into a typed request. Nothing here uses the
+//! server; the host runs a request after all of it was parsed.
 
 #![forbid(unsafe_code)]
 
@@ -28,75 +28,92 @@ pub use waiters::Waiters;
 
 use crate::core::{ClientId, Decision, Error, Kind, Lease, LeaseEnd, Lock, MAX_IDENTITY_LEN, UnixMs, Waiter};
 
-/// A request to change one lock, as one caller. Its arguments begin with the key and the caller's identity.
+/// A request to change one lock, on behalf of one caller. Its arguments begin with the key and the caller's token or
+/// owner.
 pub trait Request: Sized {
-    /// The command in lower case, as the server reports it.
+    /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
-    /// Reads the words behind key and identity.
+    /// Parses the arguments behind the caller's identity.
+    ///
+    /// # Errors
+    ///
+    /// The error to reply with if an argument is invalid.
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
-    /// What shall happen to the lock.
+    /// Decides what happens to the lock.
+    ///
+    /// # Errors
+    ///
+    /// The error to reply with if the request cannot be granted, now or later.
     fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error>;
 
-    /// If the lock shall belong to the connection: as which kind, and with which lease to renew.
+    /// Returns the kind of the lock and the lease to renew, if the lock is to belong to the connection.
     fn session(&self) -> Option<(Kind, Lease)> {
         None
     }
 
-    /// Whether the caller shall not wait for this lock any more. If it did, that is an answer, whatever the outcome.
+    /// Returns whether the caller gives up its place in line. If it had one, that alone makes the request a success.
     fn withdraws(&self, _outcome: &Result<Decision, Error>) -> bool {
         false
     }
 
-    /// How to wait if somebody else holds the lock; `None` answers nil.
+    /// Returns how to wait if somebody else holds the lock, or `None` to reply with nil.
     fn wait(&self) -> Option<WaitOptions> {
         None
     }
 }
 
-/// Refuses to make a lock a session's that is held without a lease: nothing would free it should the server fail.
+/// Refuses a session for a lock that is held without a lease: nothing would free the lock if the server failed.
 fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decision) -> Result<Decision, Error> {
     let granted = matches!(decision, Decision::Done { .. });
     let without_lease = || matches!(lock, Lock::Held(holder) if holder.lease_end.get().is_none());
     if session && granted && without_lease() { Err(Error::NoLease) } else { Ok(decision) }
 }
 
-/// What a request that has to wait asks for.
+/// The options of a request that may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitOptions {
     pub kind: Kind,
     pub lease: Option<Lease>,
-    /// The lock shall belong to the connection; then there is a lease.
+    /// Whether the lock is to belong to the connection. Then there is a lease.
     pub session: bool,
     pub timeout: BlockTimeout,
 }
 
 /// A request to look at one lock. Its arguments begin with the key.
 pub trait Inspection: Sized {
-    /// The command in lower case, as the server reports it.
+    /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
-    /// Reads the words behind the key.
+    /// Parses the arguments behind the key.
+    ///
+    /// # Errors
+    ///
+    /// The error to reply with if an argument is invalid.
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
-    /// What there is to see.
+    /// Returns the reply.
     fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
 }
 
-/// Everything an onlooker is shown of a lock.
+/// What an [`Inspection`] can show of a lock.
 pub struct LockView<'r, L, W> {
     pub lock: &'r Lock<'r, L>,
     pub now: UnixMs,
-    /// The connections that the lock belongs to.
+    /// The open connections of the lock's session.
     pub session: Vec<ClientId>,
-    /// How many requests wait.
+    /// The number of requests that wait.
     pub waiting: usize,
-    /// The waiters, first in line first.
+    /// The waiters with their clients, first in line first.
     pub waiters: W,
 }
 
-/// A token or owner, if it is as long as one may be.
+/// Returns `identity` if it can be a token or owner.
+///
+/// # Errors
+///
+/// [`Error::IdentityLength`] if it is empty or longer than [`MAX_IDENTITY_LEN`].
 pub fn check_identity(identity: &[u8]) -> Result<&[u8], Error> {
     if (1..=MAX_IDENTITY_LEN).contains(&identity.len()) { Ok(identity) } else { Err(Error::IdentityLength) }
 }

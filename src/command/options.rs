@@ -1,11 +1,13 @@
-//! The one option parser: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION] [HOLD n] [ADD] [COUNT n]`, in any order and case, each at most once.
+//! The option parser of all commands: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION] [HOLD n] [ADD] [COUNT n]`.
+//!
+//! Options come in any order and case, each at most once.
 
 use bitflags::bitflags;
 
 use crate::core::{Error, HoldNumber, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs, parse_integer};
 
 bitflags! {
-    /// The options a command takes. EX and PX are two spellings of one of them.
+    /// The options that a command takes. EX and PX are two forms of one of them.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct Allowed: u8 {
         const LEASE = 1 << 0;
@@ -18,15 +20,15 @@ bitflags! {
     }
 }
 
-/// How long a request waits.
+/// The time that a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockTimeout {
     Forever,
-    /// Milliseconds, 1 to [`MAX_DURATION_MS`].
+    /// A number of milliseconds, 1 to [`MAX_DURATION_MS`].
     Ms(i64),
 }
 
-/// What was given, with values checked.
+/// Parsed options, whose values have been checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     pub lease: Option<Lease>,
@@ -34,9 +36,9 @@ pub struct Options {
     pub nx: bool,
     pub hold: Option<HoldNumber>,
     pub add: bool,
-    /// Comes with a lease of [`MIN_SESSION_LEASE_MS`] or more.
+    /// Whether SESSION was given. Then there is a lease of at least [`MIN_SESSION_LEASE_MS`].
     pub session: bool,
-    /// At least 1.
+    /// The value of COUNT, at least 1.
     pub count: Option<usize>,
 }
 
@@ -53,7 +55,8 @@ enum Word {
 }
 
 impl BlockTimeout {
-    /// When the wait that begins at `now` ends, given the operator's limit in ms (0: none).
+    /// Returns the deadline of a wait that begins at `now`, or `None` for ever. `limit_ms` caps the wait; 0 means no
+    /// limit.
     pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
         let wait_ms = match (self, limit_ms) {
             (Self::Forever, ..=0) => return None,
@@ -66,7 +69,15 @@ impl BlockTimeout {
 }
 
 impl Options {
-    /// Reads `words`, which may be any bytes, and no further than the first mistake. Options outside `allowed` are syntax errors.
+    /// Parses options, which may be any bytes, and stops at the first mistake.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Syntax`] if an option is unknown, repeated, not in `allowed`, or lacks its value.
+    /// - [`Error::NotAnInteger`], [`Error::NotPositive`], [`Error::InvalidExpire`] or a time-out error if a value is
+    ///   invalid.
+    /// - [`Error::SessionNeedsLease`] if SESSION comes without EX or PX, and [`Error::InvalidExpire`] if their lease is
+    ///   too short for it.
     pub fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Error> {
         let mut options = Self::default();
         let mut left = allowed;
@@ -96,7 +107,7 @@ impl Options {
         Ok(options)
     }
 
-    /// If a lock of this kind shall belong to the connection: as that, and with which lease to renew.
+    /// Returns `kind` and the lease to renew, if SESSION was given.
     pub fn session_as(&self, kind: Kind) -> Option<(Kind, Lease)> {
         self.lease.filter(|_| self.session).map(|lease| (kind, lease))
     }

@@ -4,7 +4,8 @@ use super::options::{Allowed, Options};
 use super::{Request, WaitOptions, check_session};
 use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
-/// Takes the re-entrant lock, or one more hold of it. Reply: the caller's holds, or nil where somebody else holds it.
+/// Takes the re-entrant lock, or one more hold of it. The reply is the caller's number of holds, or nil if somebody
+/// else holds the lock.
 pub struct Reenter(Options);
 
 impl Request for Reenter {

@@ -4,7 +4,7 @@ use super::Request;
 use super::options::{Allowed, Options};
 use crate::core::{self, Decision, Error, LeaseEnd, Lock, UnixMs, Write};
 
-/// Gives up one hold. Reply: the holds that remain, or nil where the caller only waited.
+/// Gives up one hold. The reply is the number of holds that remain, or nil if the caller only waited.
 pub struct Release(Options);
 
 impl Request for Release {
@@ -18,7 +18,7 @@ impl Request for Release {
         core::release(lock, caller, self.0.lease, self.0.hold, now)
     }
 
-    /// After its last release a token neither holds nor waits, so a client can always clean up with it.
+    /// A token neither holds nor waits after its last release, so a client can always clean up with it.
     fn withdraws(&self, outcome: &Result<Decision, Error>) -> bool {
         match outcome {
             Ok(Decision::Done { write, .. }) => *write == Write::Free,

@@ -1,13 +1,13 @@
-//! Replies with a shape.
+//! Replies of more than one value.
 
 use std::borrow::Cow;
 
-/// A reply that is more than an integer or nil.
+/// A reply, as it is sent in RESP2 or RESP3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<'r> {
     Nil,
     Integer(i64),
-    /// A bulk string of any bytes.
+    /// A bulk string, of any bytes.
     Bytes(Cow<'r, [u8]>),
     Array(Vec<Reply<'r>>),
     /// A map in RESP3, a flat array in RESP2.
@@ -15,7 +15,7 @@ pub enum Reply<'r> {
 }
 
 impl Reply<'_> {
-    /// The same reply with bytes of its own.
+    /// Returns the same reply without borrowed bytes.
     pub fn into_owned(self) -> Reply<'static> {
         match self {
             Self::Nil => Reply::Nil,
@@ -26,12 +26,12 @@ impl Reply<'_> {
         }
     }
 
-    /// A count as an integer.
+    /// Returns an integer reply. A count beyond the range of an `i64` becomes its maximum.
     pub fn count(count: usize) -> Self {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// A word of ours.
+    /// Returns a bulk string reply.
     pub fn text(text: &'static str) -> Self {
         Self::Bytes(Cow::Borrowed(text.as_bytes()))
     }

@@ -1,19 +1,19 @@
-//! Every command with all that the server is told about it: the single description.
+//! The table of all commands, with everything that the server is told about them.
 
 use super::{Acquire, Extend, Fence, Info, Inspection, Reenter, Release, Request, Waiters};
 
-/// One command.
+/// The description of one command.
 pub struct Command {
-    /// Lower case, as the server reports it.
+    /// The name, in lower case as the server reports it.
     pub name: &'static str,
     pub id: CommandId,
-    /// Argument count with the name; negative: at least.
+    /// The number of arguments, including the name. A negative number is a minimum.
     pub arity: i32,
-    /// The server's own words for command flags.
+    /// The command flags, in the server's own words.
     pub flags: &'static str,
-    /// ACL categories, where the server lets a module choose them; [`ACL_CATEGORY`] comes on top.
+    /// The ACL categories, on servers that let a module choose them. [`ACL_CATEGORY`] is added to them.
     pub acl_categories: &'static str,
-    /// What is done with its keys.
+    /// The keys among the arguments.
     pub keys: Keys,
     pub summary: &'static str,
     pub complexity: &'static str,
@@ -32,8 +32,9 @@ pub enum CommandId {
     Waiters,
 }
 
-/// The keys among the arguments of a command, the command name being argument 0. One range for all of them, because
-/// that is what cluster clients understand without asking the server on each call.
+/// The keys among the arguments, of which the command name is number 0.
+///
+/// There is one range for all of them, which cluster clients understand without asking the server on each call.
 pub struct Keys {
     pub first: i32,
     pub last: i32,
@@ -44,40 +45,40 @@ pub struct Keys {
 /// What a command does with the value of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// Reads the value.
     Read,
-    /// Reads it and may replace it.
+    /// Reads the value and may replace it.
     Update,
-    /// Reads it and may delete it.
+    /// Reads the value and may delete it.
     Delete,
 }
 
-/// One argument in the words of COMMAND DOCS.
+/// An argument, in the terms of COMMAND DOCS.
 pub struct Argument {
     pub name: &'static str,
-    /// The word in front of it, or the word it consists of.
+    /// The word in front of the argument, or the word that it consists of.
     pub token: Option<&'static str>,
     pub shape: Shape,
     pub optional: bool,
 }
 
-/// The form of an argument.
+/// The type of an argument.
 pub enum Shape {
     Key,
     Text,
     Integer,
-    /// Just its token.
+    /// A word without a value: just its token.
     Word,
     OneOf(&'static [Argument]),
 }
 
-/// The version in which all commands of the table came; no command is younger than the module yet.
+/// The version that introduced the commands.
 pub const SINCE: &str = "0.1.0";
 
-/// The ACL category of all commands, where the server lets a module add one.
+/// The ACL category of all commands, on servers that let a module add one.
 pub const ACL_CATEGORY: &str = "lock";
 
-/// The lock, which is the first argument of every command.
+/// Returns the keys of a command whose only key is the lock, its first argument.
 const fn lock(access: Access) -> Keys {
     Keys { first: 1, last: 1, step: 1, access }
 }

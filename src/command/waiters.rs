@@ -5,10 +5,10 @@ use super::options::{Allowed, Options};
 use super::{Inspection, LockView, Reply};
 use crate::core::{ClientId, Error, LeaseEnd, UnixMs, Waiter};
 
-/// How many waiters are listed unless COUNT says otherwise.
+/// The number of waiters that are listed without COUNT.
 const DEFAULT_COUNT: usize = 100;
 
-/// Who waits, first in line first.
+/// Lists who waits for the lock, first in line first.
 pub struct Waiters {
     count: usize,
 }

@@ -1,7 +1,7 @@
-//! A slab whose handles go stale instead of pointing at somebody else.
+//! A generational arena: a slab whose handles never refer to a later entry.
 //!
-//! Handles travel through the server as plain integers and come back at times the server chooses. Each entry has a
-//! serial number, and a handle remembers it: one that outlived its entry finds nothing.
+//! Handles travel through the server as plain integers and come back at times that the server chooses. Each entry has a
+//! serial number, which its handle repeats. So a handle that outlives its entry finds nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,20 +10,21 @@ use std::num::NonZeroU32;
 
 use super::slab::{Slab, Slot};
 
-/// A cursor through the entries of an [`Arena`], one at a time, while entries come and go. Each that is there all the
-/// while is found once.
+/// The position of an iteration over an [`Arena`] that may change meanwhile. An entry that exists throughout is found
+/// exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(Option<Slot>);
 
-/// Handle to an entry of an [`Arena<T>`]. As an integer it is never 0. It would have to outlive 2^32 entries to find
-/// another one.
+/// A handle to an entry of an [`Arena<T>`]. As an integer it is never 0.
+///
+/// A stale handle could find another entry only after 2^32 further insertions.
 pub struct Id<T> {
     slot: Slot,
     serial: u32,
     entry: PhantomData<fn() -> T>,
 }
 
-/// Entries of type `T` by [`Id`]; insert, look-up and removal are O(1).
+/// Entries of type `T`, found by [`Id`]. Insertion, look-up and removal are O(1).
 pub struct Arena<T> {
     entries: Slab<Numbered<T>>,
     last_serial: u32,
@@ -35,32 +36,34 @@ struct Numbered<T> {
 }
 
 impl Cursor {
+    /// A cursor behind the last entry.
     pub const END: Self = Self(None);
 
-    /// At the first entry.
+    /// Returns a cursor at the first entry.
     pub fn start() -> Self {
         Self(Some(Slot::MIN))
     }
 
-    /// Whether there may be entries still to come.
+    /// Returns whether there may be more entries.
     pub fn has_more(self) -> bool {
         self.0.is_some()
     }
 }
 
 impl<T> Id<T> {
-    /// The handle as one integer.
+    /// Returns the handle as an integer.
     pub fn to_bits(self) -> u64 {
         (u64::from(self.serial) << 32) | u64::from(self.slot.0.get())
     }
 
-    /// The handle that [`Id::to_bits`] made. Any other integer gives a handle that finds nothing, or an entry of `T`.
+    /// Returns the handle that [`Id::to_bits`] has converted. Any other integer gives a handle that finds nothing, or
+    /// some entry of type `T`.
     pub fn from_bits(bits: u64) -> Self {
         let [slot, serial] = [bits as u32, (bits >> 32) as u32];
         Self { slot: NonZeroU32::new(slot).map_or(Slot::MIN, Slot), serial, entry: PhantomData }
     }
 
-    /// What tells it from every other handle whose entry is there at the same time.
+    /// Returns the slot of the entry. It is unique among the handles whose entries exist.
     pub(super) fn slot(self) -> Slot {
         self.slot
     }
@@ -71,25 +74,30 @@ impl<T> Arena<T> {
         Self { entries: Slab::new(), last_serial: 0 }
     }
 
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// Returns an entry, if it still exists.
     pub fn get(&self, id: Id<T>) -> Option<&T> {
         let found = self.entries.get(id.slot)?;
         (found.serial == id.serial).then_some(&found.entry)
     }
 
+    /// Returns an entry for modification, if it still exists.
     pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
         let found = self.entries.get_mut(id.slot)?;
         (found.serial == id.serial).then_some(&mut found.entry)
     }
 
-    /// Keeps `entry`. `None` when 2^32 - 1 are kept already; limits on waiters forbid that long before.
+    /// Adds an entry. Returns `None` if there are 2^32 - 1 entries already, which the limits on waiters and sessions
+    /// rule out.
     pub fn insert(&mut self, entry: T) -> Option<Id<T>> {
         let serial = self.last_serial.wrapping_add(1);
         let slot = self.entries.insert(Numbered { serial, entry })?;
@@ -97,13 +105,14 @@ impl<T> Arena<T> {
         Some(Id { slot, serial, entry: PhantomData })
     }
 
-    /// The next entry of a cursor, which ends when there is none.
+    /// Returns the entry at the cursor and advances the cursor. Returns `None` at the end.
     pub fn next(&self, cursor: &mut Cursor) -> Option<Id<T>> {
         let found = cursor.0.and_then(|from| self.entries.first_from(from));
         cursor.0 = found.and_then(|(slot, _)| slot.next());
         found.map(|(slot, numbered)| Id { slot, serial: numbered.serial, entry: PhantomData })
     }
 
+    /// Removes and returns an entry, if it still exists.
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
         self.entries.remove(id.slot).map(|found| found.entry)

@@ -1,57 +1,59 @@
-//! Every way a request can be refused, with the words the client sees.
+//! The errors that a request can be answered with, and their texts.
 
 use std::borrow::Cow;
 
-/// Why a request is refused. Nothing has been changed when one of these is answered.
+/// The reason why a request is refused. A request that ends in an error has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Nobody holds the lock.
     NotHeld,
-    /// Somebody else holds it.
+    /// Somebody else holds the lock.
     NotOwner,
-    /// The lock never expires, so there is no lease to set.
+    /// The lock never expires, so it has no lease to set.
     NoLease,
-    /// As many requests wait as the operator allows.
+    /// The number of waiting requests has reached `lock.max-waiters`.
     QueueFull,
-    /// The key holds something that is not a lock.
+    /// The value of the key is not a lock.
     WrongType,
-    /// The number of a hold is neither the present one nor the one before it.
+    /// `HOLD n` fits neither the present number of holds nor the one before it.
     HoldMismatch,
-    /// A number of holds or a counter is at its end.
+    /// The number of holds or the counter has reached its maximum.
     Overflow,
-    /// The counter of a lock is the lock.
+    /// The counter and the lock are the same key.
     SameKey,
-    /// Too few or too many arguments.
+    /// The number of arguments is wrong.
     Arity,
-    /// SESSION without EX or PX.
+    /// SESSION was given without EX or PX.
     SessionNeedsLease,
-    /// SESSION where the client is a stand-in, in a script or a call by another module.
+    /// SESSION was given in a script or in a call by another module, where the client has no connection.
     SessionInScript,
-    /// SESSION on a replica, whose keys are its master's.
+    /// SESSION was given on a replica, which does not own its keys.
     SessionOnReplica,
-    /// As many sessions as the operator allows.
+    /// The number of sessions has reached `lock.max-sessions`.
     SessionFull,
-    /// An unknown, repeated, contradicting or missing word.
+    /// An option is unknown, repeated or missing, or contradicts another one.
     Syntax,
-    /// A number that is not one.
+    /// An argument is not an integer.
     NotAnInteger,
-    /// A COUNT or HOLD below one.
+    /// A COUNT or HOLD is less than 1.
     NotPositive,
-    /// A lease that is zero, negative, beyond the calendar, or too short for a session.
+    /// A lease is zero, negative, too long to add to the clock, or too short for a session.
     InvalidExpire,
-    /// A BLOCK that is not a number.
+    /// A BLOCK is not an integer.
     TimeoutNotAnInteger,
-    /// A BLOCK below zero.
+    /// A BLOCK is negative.
     TimeoutNegative,
-    /// A BLOCK beyond the calendar.
+    /// A BLOCK exceeds [`MAX_DURATION_MS`](super::MAX_DURATION_MS).
     TimeoutOutOfRange,
-    /// A token or owner that is empty or too long.
+    /// A token or owner is empty or longer than [`MAX_IDENTITY_LEN`](super::MAX_IDENTITY_LEN).
     IdentityLength,
 }
 
 impl Error {
-    /// The error as the client reads it. `command` is the lower-case command name. Where the server has words of its
-    /// own for the same mistake, they are used. What the caller sent is never repeated.
+    /// Returns the text of the error reply, which begins with the error code.
+    ///
+    /// `command` is the name of the command in lower case. Where the server has its own wording for the same mistake,
+    /// that is used. The text never repeats what the caller sent.
     pub fn text(self, command: &str) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotHeld => "NOTHELD Nobody holds this lock",

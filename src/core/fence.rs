@@ -1,13 +1,19 @@
-//! Fencing tokens: numbers that rise from holder to holder, so that a resource can refuse one that came too late.
+//! Fencing tokens: numbers that rise from holder to holder, so that a resource can refuse a write that comes too late.
 
 use super::Error;
 
-/// Tokens stay below this, 2^53, up to which every integer is exact in a double: many clients have no other numbers.
+/// The exclusive upper bound of fencing tokens, 2^53. Every smaller integer is exact in a double, the only number type
+/// of many clients.
 pub const FENCING_TOKEN_LIMIT: i64 = 1 << 53;
 
-/// LOCK.FENCE: the next token. `last` is what the counter says, `now_us` the Unix time in
-/// microseconds: a floor that carries the tokens over the loss of the counter, while the counter carries them over a
-/// clock that is set back.
+/// Returns the fencing token that follows `last`, the present value of the counter.
+///
+/// `now_us` is the Unix time in microseconds, and a lower bound of the token: tokens keep rising if the counter is
+/// lost. The counter keeps them rising if the clock is set back.
+///
+/// # Errors
+///
+/// [`Error::Overflow`] if the token would not be below [`FENCING_TOKEN_LIMIT`].
 pub fn next_fencing_token(last: Option<i64>, now_us: i64) -> Result<i64, Error> {
     let after_last = match last {
         Some(last) => last.checked_add(1).ok_or(Error::Overflow)?,

@@ -1,10 +1,12 @@
-//! Integers as the server reads and writes them.
+//! Decimal integers in the server's own format.
 
-/// Longest decimal form of an `i64`, sign included.
+/// The length of the longest decimal form of an `i64`, including the sign.
 const MAX_LEN: usize = 20;
 
-/// Reads a decimal integer exactly as the server's own `string2ll` does: an optional minus, no plus, no leading zero,
-/// no white space, nothing behind it, and within the range of an `i64`. Anything else is `None`.
+/// Parses a decimal integer exactly as the server's `string2ll` does.
+///
+/// The format is an optional minus sign and digits, without a plus sign, leading zeros or white space. Returns `None`
+/// for anything else, and for values outside the range of an `i64`.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let negative = digits.len() != text.len();
@@ -24,7 +26,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// `00` to `99`.
+/// The digit pairs `00` to `99`.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut n = 0;
@@ -36,8 +38,10 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// The decimal form of `value`, lent to `with`; no allocation. Two digits at a time: each grant needs one for the end
-/// of its lease, and the formatter of std takes three times as long.
+/// Calls `with` with the decimal form of `value` and returns its result. Does not allocate.
+///
+/// It writes two digits at a time: each grant formats the end of its lease, and the formatter of std takes three times
+/// as long.
 pub fn format_integer<R>(value: i64, with: impl FnOnce(&[u8]) -> R) -> R {
     let mut buffer = [0u8; MAX_LEN];
     let mut rest = value.unsigned_abs();

@@ -1,23 +1,23 @@
-//! One lock, one request, one decision: the rules of holding.
+//! The rules of holding: one lock, one request, one decision.
 //!
-//! Invariants: a decision never takes a lock from its holder; a lease that comes with ACQUIRE, REENTER or RELEASE never
-//! shortens one and never gives one to a lock that has none; only EXTEND sets a lease exactly.
+//! Invariants: a decision never takes a lock from its holder. A lease that comes with ACQUIRE, REENTER or RELEASE never
+//! shortens the present one, and never gives one to a lock that has none; only EXTEND sets a lease exactly.
 
 use std::borrow::Cow;
 use std::num::NonZeroI64;
 
 use super::{Error, MAX_DURATION_MS, UnixMs};
 
-/// The two layouts a lock can have in the keyspace.
+/// The kind of a lock, and so its layout in the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A String whose value is the holder's token.
     Mutex,
-    /// A Hash with one field, the owner, whose value is the number of holds.
+    /// A Hash with one field: its name is the owner, its value the number of holds.
     Reentrant,
 }
 
-/// What a key says about its lock.
+/// The state of a lock, as read from its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock<'k, L = Option<UnixMs>> {
     Free,
@@ -28,16 +28,17 @@ pub enum Lock<'k, L = Option<UnixMs>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder<'k, L = Option<UnixMs>> {
     pub kind: Kind,
-    /// The token of a mutex or the owner of a re-entrant lock.
+    /// The token of a mutex, or the owner of a re-entrant lock.
     pub owner: Cow<'k, [u8]>,
-    /// At least 1; always 1 for a mutex.
+    /// The number of holds, at least 1; always 1 for a mutex.
     pub holds: i64,
+    /// The end of the lease.
     pub lease_end: L,
 }
 
-/// The end of a lease, or where to ask for it: most decisions can do without, and the question costs a look-up.
+/// The end of a lease, or a way to look it up. Most decisions do not need it, and a look-up costs a call of the server.
 pub trait LeaseEnd {
-    /// `None`: held until released.
+    /// Returns the end of the lease, or `None` if the lock has no lease.
     fn get(&self) -> Option<UnixMs>;
 }
 
@@ -47,69 +48,69 @@ impl LeaseEnd for Option<UnixMs> {
     }
 }
 
-/// The length of a lease, in milliseconds: 1 to [`MAX_DURATION_MS`].
+/// The length of a lease, from 1 to [`MAX_DURATION_MS`] milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lease(NonZeroI64);
 
-/// The number of a hold as its owner counts, at least 1: what makes a request safe to send twice.
+/// The number of a hold, at least 1, as its owner counts. It makes a request safe to send twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldNumber(NonZeroI64);
 
-/// What to write for the caller, whose identity the host already has at hand.
+/// What to write for the caller. The caller's identity is not part of it, because the host has it at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// The request was granted before, and this is it again: nothing changes but, where given, the end of the lease.
+    /// Nothing but, if given, a new end of the lease: the same request was granted before.
     Confirm { lease_end: Option<UnixMs> },
-    /// The key is free: make the caller its holder, with one hold.
+    /// Make the caller the holder, with one hold. The key is free.
     Take { kind: Kind, lease_end: Option<UnixMs> },
-    /// The caller stays the holder, with another number of holds and, where given, a new end of the lease.
+    /// Set the caller's number of holds and, if given, a new end of the lease. The caller stays the holder.
     SetHolds { holds: i64, lease_end: Option<UnixMs> },
-    /// The caller stays the holder, with a new end of the lease.
+    /// Set a new end of the lease. The caller stays the holder.
     SetLease(UnixMs),
-    /// The caller's last hold is gone: the next waiter takes the lock, or the key is deleted.
+    /// Grant the lock to the next waiter, or delete the key: the caller has given up its last hold.
     Free,
 }
 
-/// The outcome of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Do `write`, then answer the integer `reply`.
+    /// Carry out `write`, then reply with the integer `reply`.
     Done { write: Write, reply: i64 },
-    /// Somebody else holds it: answer nil, or wait.
+    /// Somebody else holds the lock: wait, or reply with nil.
     Contended,
 }
 
 impl Lease {
-    /// A lease of `ms` milliseconds, or `None` outside 1 to [`MAX_DURATION_MS`].
+    /// Creates a lease of `ms` milliseconds. Returns `None` if `ms` is not in 1 to [`MAX_DURATION_MS`].
     pub fn from_ms(ms: i64) -> Option<Self> {
         NonZeroI64::new(ms).filter(|_| (1..=MAX_DURATION_MS).contains(&ms)).map(Self)
     }
 
-    /// When a lease that begins at `start` ends. `None` when that is beyond the calendar, which only a start in the
-    /// far future can bring about.
+    /// Returns the end of a lease that begins at `start`, or `None` on overflow, which needs a start in the far future.
     fn checked_end_from(self, start: UnixMs) -> Option<UnixMs> {
         start.checked_add(self.0.get())
     }
 
-    /// When a third of a lease is over that begins at `now`; at least a millisecond.
+    /// Returns the time to renew a lease that was set at `now`: after a third of it, and after at least 1 ms.
     pub fn renewal_after(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get().div_euclid(3).max(1))
     }
 
-    /// When to try again to renew a lease that could not be renewed at `now`: within a third of it, and within 20 ms to
-    /// a second, so that many leases that wait for the same thing are no burden.
+    /// Returns the time to retry a renewal that failed at `now`: after a twelfth of the lease, but 20 ms to 1 s later.
+    ///
+    /// The bounds keep the load low when many leases wait for the same thing.
     pub fn renewal_retry_after(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get().div_euclid(12).clamp(20, 1000))
     }
 
-    /// When a lease that is granted at `now` ends.
+    /// Returns the end of a lease that begins at `now`.
     pub fn end_from(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get())
     }
 }
 
 impl HoldNumber {
-    /// The hold with this number, or `None` below 1.
+    /// Creates the number of a hold. Returns `None` if `number` is less than 1.
     pub fn from_number(number: i64) -> Option<Self> {
         NonZeroI64::new(number).filter(|_| number >= 1).map(Self)
     }
@@ -124,7 +125,7 @@ impl<L: LeaseEnd> Holder<'_, L> {
         *self.owner == *caller
     }
 
-    /// The end of the lease if `lease` would lengthen the present one.
+    /// Returns the end of `lease` if it begins at `now`, has an effect and lengthens the present one.
     fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
         let wanted = lease?.end_from(now);
         let present = self.lease_end.get()?;
@@ -136,7 +137,8 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
     /// Returns the holder, if it is `caller`.
     ///
     /// # Errors
-    /// [`Error::NotHeld`] or [`Error::NotOwner`].
+    ///
+    /// [`Error::NotHeld`] if the lock is free, and [`Error::NotOwner`] if somebody else holds it.
     pub fn held_by(&self, caller: &[u8]) -> Result<&Holder<'k, L>, Error> {
         match self {
             Self::Free => Err(Error::NotHeld),
@@ -145,7 +147,7 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
         }
     }
 
-    /// When the key expires, if it does.
+    /// Returns the end of the lease, or `None` if the lock is free or has no lease.
     pub fn lease_end(&self) -> Option<UnixMs> {
         match self {
             Self::Free => None,
@@ -154,7 +156,9 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
     }
 }
 
-/// LOCK.ACQUIRE: takes the mutex, or confirms that `token` has it already unless `strict` asks for a fresh grant.
+/// Decides LOCK.ACQUIRE: takes the mutex, or confirms that `token` holds it already.
+///
+/// With `strict` (option NX) a lock that `token` holds already is contended as well.
 pub fn acquire(
     lock: &Lock<'_, impl LeaseEnd>,
     token: &[u8],
@@ -171,8 +175,15 @@ pub fn acquire(
     }
 }
 
-/// LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's holds. With `hold` it is
-/// the caller's n-th hold, and one that was taken already is confirmed.
+/// Decides LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's number of holds.
+///
+/// With `hold` the request is for the caller's n-th hold, and a hold that was taken before is confirmed.
+///
+/// # Errors
+///
+/// - [`Error::HoldMismatch`] if `hold` is neither the present number of holds nor the next one.
+/// - [`Error::NotHeld`] or [`Error::NotOwner`] if `hold` is greater than 1 and the caller holds nothing.
+/// - [`Error::Overflow`] if the number of holds is at its maximum.
 pub fn reenter(
     lock: &Lock<'_, impl LeaseEnd>,
     owner: &[u8],
@@ -199,8 +210,15 @@ pub fn reenter(
     }
 }
 
-/// LOCK.RELEASE: gives up one hold. The reply is the holds that remain. With `hold` it is the caller's n-th hold, and
-/// one that was given up already is confirmed as long as an earlier one is left.
+/// Decides LOCK.RELEASE: gives up one hold. The reply is the number of holds that remain.
+///
+/// With `hold` the request is to release the caller's n-th hold. If that was released before and an earlier hold is
+/// left, the release is confirmed.
+///
+/// # Errors
+///
+/// - [`Error::NotHeld`] or [`Error::NotOwner`] if the caller does not hold the lock.
+/// - [`Error::HoldMismatch`] if `hold` is neither the present number of holds nor the next one.
 pub fn release(
     lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],
@@ -220,7 +238,14 @@ pub fn release(
     })
 }
 
-/// LOCK.EXTEND: sets the lease, or with `add` lengthens what remains of it. The reply is the remaining lease in ms.
+/// Decides LOCK.EXTEND: sets the lease or, with `add`, adds to what remains of it. The reply is the remaining lease in
+/// milliseconds.
+///
+/// # Errors
+///
+/// - [`Error::NotHeld`] or [`Error::NotOwner`] if the caller does not hold the lock.
+/// - [`Error::NoLease`] if the lock has no lease.
+/// - [`Error::InvalidExpire`] if the end of the lease would overflow.
 pub fn extend(
     lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],
@@ -240,7 +265,7 @@ fn take(kind: Kind, lease: Option<Lease>, now: UnixMs) -> Decision {
     Decision::Done { write: Write::Take { kind, lease_end }, reply: 1 }
 }
 
-/// The request was granted before: nothing changes but the lease. The reply is the holds.
+/// Confirms a request that was granted before: only the lease may change. The reply is the number of holds.
 fn confirm(holder: &Holder<'_, impl LeaseEnd>, lease: Option<Lease>, now: UnixMs) -> Decision {
     Decision::Done { write: Write::Confirm { lease_end: holder.lengthened(lease, now) }, reply: holder.holds }
 }

@@ -1,8 +1,8 @@
-//! The lock itself, with no server in sight: who holds, who waits, who is next, and what has to be written.
+//! The lock itself, without a server: who holds it, who waits, who is next, and what has to be written.
 //!
 //! Nothing here reads a clock, calls the server or does I/O. A function takes the state of a lock, the time and a
-//! request, and answers with a decision; the host layer carries it out. That is what lets these rules be tested
-//! against a naive model in milliseconds.
+//! request, and returns a decision, which the host layer carries out. So these rules are tested against a naive model
+//! in milliseconds.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::new_without_default, reason = "what is made in a static needs a const function")]
@@ -33,15 +33,17 @@ pub use stall::{StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
 pub use waiting::{Claim, Due, DueFilter, Grant, Join, Joined, QueueId, RequestId, Turn, WaitQueues, Waiter, WaiterId};
 
-/// A point on the server's wall clock, in milliseconds since the Unix epoch; the unit in which Redis stores expiry.
+/// A point in time on the server's wall clock, in milliseconds since the Unix epoch. Redis stores expiry times in this
+/// unit.
 pub type UnixMs = i64;
 
-/// The server's number for a connection, as in `CLIENT ID`.
+/// The server's number for a connection, as shown by `CLIENT ID`.
 pub type ClientId = i64;
 
-/// A token or owner is 1 to this many bytes long.
+/// The maximum length of a token or owner, in bytes. The minimum is 1.
 pub const MAX_IDENTITY_LEN: usize = 1024;
 
-/// The longest lease or wait, in milliseconds (146 million years): half the range, so that adding it to any clock
-/// reading cannot overflow.
+/// The longest lease or wait, in milliseconds (146 million years).
+///
+/// This is half the range of an `i64`, so adding it to any clock reading cannot overflow.
 pub const MAX_DURATION_MS: i64 = i64::MAX / 2;

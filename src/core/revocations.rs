@@ -1,5 +1,7 @@
-//! Locks that are to be taken from connections that are gone: a session whose last connection closed, or a grant of
-//! which no connection heard. A revocation is about one grant; a later one of the same lock makes it void.
+//! Revocations: locks to be taken back from connections that are gone.
+//!
+//! A lock is revoked when the last connection of its session has closed, or when no connection has heard of its grant.
+//! A revocation is about one grant; a later grant of the lock makes it void.
 
 use std::rc::Rc;
 
@@ -7,24 +9,25 @@ use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Grant, Holder, Id, Kind, Session, SessionLock, UnixMs};
 
-/// Handle to a revocation.
+/// A handle to a revocation.
 pub type RevocationId = Id<Revocation>;
 
-/// A lock to be released in the name of a holder that is gone, if it still is the holder.
+/// A lock to be released on behalf of a holder that is gone, if it still is the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// The grant of which no connection heard. Its turn is kept, should it come back.
+    /// The grant that no connection heard of. Its turn is kept, in case the claim comes back.
     pub grant: Option<Grant>,
-    /// Gives up all holds, not only the first one.
+    /// Releases all holds, not only the first one.
     all_holds: bool,
+    /// The time of the next attempt.
     due: UnixMs,
 }
 
-/// All that are to be done: at most one a lock.
+/// All pending revocations, at most one for each lock.
 pub struct Revocations {
     entries: Arena<Revocation>,
     by_lock: LockIndex<Revocation>,
@@ -32,19 +35,19 @@ pub struct Revocations {
 }
 
 impl Revocation {
-    /// Of a grant: it has one hold.
+    /// Creates the revocation of a grant, which has one hold.
     pub fn of_grant(grant: Grant) -> Self {
         let (db, key, kind, owner) = (grant.db, Rc::clone(&grant.key), grant.claim.kind, grant.claim.owner.clone());
         Self { db, key, kind, owner, grant: Some(grant), all_holds: false, due: UnixMs::MIN }
     }
 
-    /// Of a session: it is given up with all its holds.
+    /// Creates the revocation of a session's lock, with all its holds.
     pub fn of_session(session: Session) -> Self {
         let SessionLock { db, key, kind, owner, .. } = session.lock;
         Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
     }
 
-    /// Whether the lock is still held as it was when its connection went.
+    /// Returns whether `holder` still holds the lock as it was granted.
     pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
         *holder.owner == *self.owner && holder.kind == self.kind && (self.all_holds || holder.holds == 1)
     }
@@ -55,21 +58,24 @@ impl Revocations {
         Self { entries: Arena::new(), by_lock: LockIndex::new(), due: TimerQueue::new() }
     }
 
+    /// Returns whether there are no revocations.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The revocation of a lock, if there is one.
+    /// Returns the revocation of a lock, if it has one.
     pub fn find(&self, db: i32, key: &[u8]) -> Option<RevocationId> {
         if self.is_empty() { None } else { self.by_lock.get(db, key) }
     }
 
+    /// Returns a revocation, if it still exists.
     pub fn get(&self, id: RevocationId) -> Option<&Revocation> {
         self.entries.get(id)
     }
 
-    /// Adds one, to be done at once. It replaces an earlier one of the lock; if both are of the same holder, whose
-    /// grant and session went together, it takes over what that one had to do.
+    /// Adds a revocation, which is due at once. It replaces an earlier one of the same lock.
+    ///
+    /// If the earlier one is about the same holder, whose grant and session ended together, the two are merged.
     pub fn add(&mut self, mut revocation: Revocation) {
         if let Some(earlier) = self.find(revocation.db, &revocation.key).and_then(|id| self.remove(id)) {
             if earlier.kind == revocation.kind && earlier.owner == revocation.owner {
@@ -84,7 +90,7 @@ impl Revocations {
         }
     }
 
-    /// Takes one out, because it is done now or has become void.
+    /// Removes and returns a revocation, because it is carried out now or is void.
     pub fn remove(&mut self, id: RevocationId) -> Option<Revocation> {
         let revocation = self.entries.remove(id)?;
         self.due.reschedule(id, revocation.due, NEVER);
@@ -92,14 +98,14 @@ impl Revocations {
         Some(revocation)
     }
 
-    /// Drops the one of a lock that is granted anew: it was about the grant before.
+    /// Removes the revocation of a lock, because the lock is granted anew.
     pub fn cancel(&mut self, db: i32, key: &[u8]) {
         if let Some(id) = self.find(db, key) {
             self.remove(id);
         }
     }
 
-    /// Puts one off until `time`.
+    /// Postpones a revocation until `time`.
     pub fn postpone(&mut self, id: RevocationId, time: UnixMs) {
         if let Some(revocation) = self.entries.get_mut(id) {
             self.due.reschedule(id, revocation.due, time);
@@ -107,17 +113,17 @@ impl Revocations {
         }
     }
 
-    /// One that is due. It stays until it is removed or put off.
+    /// Returns a revocation that is due at `now`. It stays due until it is removed or postponed.
     pub fn first_due(&self, now: UnixMs) -> Option<RevocationId> {
         self.due.first().filter(|_| self.due.earliest().is_some_and(|due| due <= now))
     }
 
-    /// When one falls due next.
+    /// Returns the time when the next revocation is due.
     pub fn next_due(&self) -> Option<UnixMs> {
         self.due.earliest()
     }
 
-    /// Forgets all of them.
+    /// Removes all revocations.
     pub fn clear(&mut self) {
         *self = Self::new();
     }

@@ -1,10 +1,11 @@
-//! Locks that belong to connections: renewed while one of them is open, given up when the last one closes.
+//! Sessions: locks that belong to connections, renewed while one of them is open and released when the last one closes.
 //!
-//! A **session** belongs to one grant of one lock. It ends with the lock's release or loss, with a new grant, or with
-//! its last connection. What it remembers of the lock (identity, holds, length and end of the lease) lets it take the
-//! lock back if the lease ran out although a connection is open, and tells that from every other way to lose a lock.
+//! A **session** belongs to one grant of one lock. It ends when the lock is released or lost, when the lock is granted
+//! anew, or when its last connection closes. It remembers the holder, the number of holds, and the length and end of
+//! the lease. With these it takes the lock back if the lease ends while a connection is open, and tells that case from
+//! every other loss.
 //!
-//! A connection may have very many sessions, so its close is only noted; they are worked off one by one.
+//! A connection may have very many sessions. So its close is only recorded, and the sessions are processed one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -14,32 +15,33 @@ use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, ClientId, Cursor, Holder, Id, Kind, Lease, UnixMs};
 
-/// The shortest lease that a session renews, in milliseconds: each renewal is a write.
+/// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
 
-/// Handle to a session.
+/// A handle to a session.
 pub type SessionId = Id<Session>;
 
-/// One lock, as its connections hold it.
+/// A lock that belongs to connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     pub lock: SessionLock,
     clients: BTreeSet<ClientId>,
-    /// When the lease ends unless it is renewed: [`NEVER`] if that is not known, `UnixMs::MIN` if it has ended.
+    /// The end of the lease if it is not renewed: [`NEVER`] if unknown, `UnixMs::MIN` if the lease has ended.
     lease_end: UnixMs,
+    /// The time of the next renewal or check.
     renew_at: UnixMs,
 }
 
-/// Who holds which lock, and for how long each time.
+/// The lock of a session, and the lease to renew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLock {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// At least 1.
+    /// The number of holds, at least 1.
     pub holds: i64,
-    /// What each renewal sets.
+    /// The length of the lease that each renewal sets.
     pub lease: Lease,
 }
 
@@ -48,32 +50,35 @@ pub struct Sessions {
     sessions: Arena<Session>,
     by_lock: LockIndex<Session>,
     by_client: BTreeMap<ClientId, BTreeSet<SessionId>>,
-    /// Connections that are closed and still have sessions.
+    /// Closed connections that still have sessions.
     closed: BTreeSet<ClientId>,
-    /// Pairs of a session and a connection.
+    /// The number of pairs of a session and a connection.
     pairs: usize,
     renewals: TimerQueue<SessionId>,
-    /// Where a look at all sessions has come to.
+    /// The position of a running check of all sessions.
     check_cursor: Cursor,
 }
 
-/// What is to be done for a session.
+/// A task that is due for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionTask {
-    /// Renew the lease. The session is due no more until it is told when.
+    /// Renew the lease. The session has no next renewal until one is scheduled.
     Renew(SessionId),
-    /// See whether the lock is still there.
+    /// Check whether the lock is still held.
     Check(SessionId),
 }
 
 impl Session {
-    /// Whether a lock that is held is the one that this session is about.
+    /// Returns whether `holder` is the one of this session.
     pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
         holder.kind == self.lock.kind && *holder.owner == *self.lock.owner
     }
 
-    /// Whether the lease has ended by itself, as far as is known. A lock that goes before that was taken away. Most of a
-    /// server keeps a key through its last millisecond, but the cycle in which Redis 8 expires keys does not.
+    /// Returns whether the lease has ended by itself, as far as is known. If the lock is gone before that, somebody
+    /// took it away.
+    ///
+    /// A key mostly stays through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it a
+    /// millisecond earlier.
     pub fn has_lapsed(&self, now: UnixMs) -> bool {
         now >= self.lease_end
     }
@@ -92,37 +97,41 @@ impl Sessions {
         }
     }
 
+    /// Returns whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Sessions, over all locks.
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Pairs of a session and a connection.
+    /// Returns the number of pairs of a session and a connection.
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
+    /// Returns a session, if it still exists.
     pub fn get(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(id)
     }
 
-    /// The session of a lock, if it has one.
+    /// Returns the session of a lock, if it has one.
     pub fn find(&self, db: i32, key: &[u8]) -> Option<SessionId> {
         if self.is_empty() { None } else { self.by_lock.get(db, key) }
     }
 
-    /// The open connections of a session.
+    /// Returns the open connections of a session.
     pub fn clients(&self, id: SessionId) -> impl Iterator<Item = ClientId> {
         let all = self.get(id).into_iter().flat_map(|session| &session.clients);
         all.copied().filter(|client| !self.closed.contains(client))
     }
 
-    /// Makes a connection part of the session of this grant; the first one begins it. A session of another identity
-    /// belonged to an earlier grant and ends.
+    /// Adds a connection to the session of a lock, and begins the session if there is none.
+    ///
+    /// A session of another holder belonged to an earlier grant, and ends. If the lease given is longer than the
+    /// session's, it is the session's from now on.
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
         let SessionLock { db, lease, .. } = lock;
         let known = self.find(db, &lock.key);
@@ -160,20 +169,21 @@ impl Sessions {
         *self = Self::new();
     }
 
-    /// Notes that a connection is closed. Its sessions are given out by [`pop_orphan`](Self::pop_orphan).
+    /// Records that a connection has closed. [`pop_orphan`](Self::pop_orphan) processes its sessions.
     pub fn connection_closed(&mut self, client: ClientId) {
         if self.by_client.contains_key(&client) {
             self.closed.insert(client);
         }
     }
 
-    /// Whether there are sessions of closed connections to be worked off.
+    /// Returns whether closed connections still have sessions.
     pub fn has_closed_connections(&self) -> bool {
         !self.closed.is_empty()
     }
 
-    /// Takes one closed connection out of one of its sessions. Returns the session if that was its last connection: it
-    /// has ended, and its lock is to be released.
+    /// Detaches one closed connection from one of its sessions.
+    ///
+    /// Returns the session if that was its last connection: it has ended, and its lock is to be released.
     pub fn pop_orphan(&mut self) -> Option<Session> {
         let client = *self.closed.first()?;
         let id = self.by_client.get(&client).and_then(|of_client| of_client.first().copied());
@@ -186,7 +196,7 @@ impl Sessions {
         }
     }
 
-    /// Takes all closed connections out of the session of a lock. Returns it if it had no other, like
+    /// Detaches all closed connections from the session of a lock. Returns the session if it had no others, like
     /// [`pop_orphan`](Self::pop_orphan).
     pub fn take_orphan(&mut self, db: i32, key: &[u8]) -> Option<Session> {
         let id = self.find(db, key).filter(|_| self.has_closed_connections())?;
@@ -195,22 +205,23 @@ impl Sessions {
         closed.into_iter().filter_map(|client| self.leave(id, client)).last()
     }
 
-    /// Takes an open connection out of the session of a lock, which ends with its last one. A closed one stays, to be
-    /// worked off.
+    /// Detaches an open connection from the session of a lock. The session ends with its last connection.
+    ///
+    /// A closed connection stays attached until [`pop_orphan`](Self::pop_orphan) processes it.
     pub fn detach(&mut self, db: i32, key: &[u8], client: ClientId) {
         if let Some(id) = self.find(db, key).filter(|_| !self.closed.contains(&client)) {
             self.leave(id, client);
         }
     }
 
-    /// The holder has another number of holds now.
+    /// Sets the number of holds of a session's lock.
     pub fn set_holds(&mut self, db: i32, key: &[u8], holds: i64) {
         if let Some(session) = self.find(db, key).and_then(|id| self.sessions.get_mut(id)) {
             session.lock.holds = holds;
         }
     }
 
-    /// What is renewed has another length from `now` on, but no less than [`MIN_SESSION_LEASE_MS`].
+    /// Sets the length of the lease that is renewed from `now` on, at least [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
         let Some(id) = self.find(db, key) else { return };
         if let Some(session) = self.sessions.get_mut(id) {
@@ -219,20 +230,20 @@ impl Sessions {
         self.schedule_renewal_at(id, lease.renewal_after(now));
     }
 
-    /// The lease ends then (`None`: there is none any more).
+    /// Sets the end of the lease, or `None` if the lock has no lease any more.
     pub fn set_lease_end(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.lease_end = lease_end.unwrap_or(NEVER);
         }
     }
 
-    /// Somebody else has set or taken away the lease: looks at it as soon as can be. If the lock goes before that, it was
-    /// taken away.
+    /// Schedules a check at once, because somebody else has set or removed the lease. If the lock goes before that, it
+    /// was taken away.
     pub fn lease_changed(&mut self, id: SessionId) {
         self.check_soon(id, NEVER);
     }
 
-    /// The lease has ended by itself: takes the lock back as soon as can be.
+    /// Schedules a check at once, because the lease has ended by itself: the session takes the lock back.
     pub fn lease_expired(&mut self, id: SessionId) {
         self.check_soon(id, UnixMs::MIN);
     }
@@ -244,12 +255,12 @@ impl Sessions {
         self.schedule_renewal_at(id, UnixMs::MIN);
     }
 
-    /// Looks at every session as soon as can be, one after the other.
+    /// Begins a check of all sessions, one after the other.
     pub fn check_all(&mut self) {
         self.check_cursor = Cursor::start();
     }
 
-    /// When something is to be done next.
+    /// Returns the time when the next task is due.
     pub fn next_due(&self) -> Option<UnixMs> {
         if self.check_cursor.has_more() || self.has_closed_connections() {
             Some(UnixMs::MIN)
@@ -258,7 +269,7 @@ impl Sessions {
         }
     }
 
-    /// What is to be done now, if anything.
+    /// Removes and returns a task that is due at `now`.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionTask> {
         if let Some(id) = self.sessions.next(&mut self.check_cursor) {
             return Some(SessionTask::Check(id));
@@ -268,21 +279,21 @@ impl Sessions {
         Some(SessionTask::Renew(id))
     }
 
-    /// Renews a lease again after a third of it.
+    /// Schedules the next renewal after a third of the lease.
     pub fn schedule_renewal(&mut self, id: SessionId, now: UnixMs) {
         if let Some(lease) = self.get(id).map(|session| session.lock.lease) {
             self.schedule_renewal_at(id, lease.renewal_after(now));
         }
     }
 
-    /// Renews a lease at `time`.
+    /// Schedules the next renewal at `time`.
     pub fn schedule_renewal_at(&mut self, id: SessionId, time: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
             self.renewals.reschedule(id, mem::replace(&mut session.renew_at, time), time);
         }
     }
 
-    /// Takes a connection out of a session, which is returned if that was the last one.
+    /// Detaches a connection from a session. Returns the session if that was its last connection.
     fn leave(&mut self, id: SessionId, client: ClientId) -> Option<Session> {
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {

@@ -1,19 +1,19 @@
-//! Entries that stay where they are, found by number.
+//! A slab: entries that never move, found by number.
 //!
-//! They lie in chunks: a table that grows by copying itself would stand half empty, and would make whoever comes next
-//! wait for the copy.
+//! They lie in chunks. A table that grows by copying would be half empty, and a client would have to wait for the copy.
 
 use std::num::NonZeroU32;
 
-/// Entries in a chunk.
+/// The number of entries in a chunk.
 const CHUNK: usize = 64;
 
-/// Where an entry of a [`Slab`] is. Once it is removed another one may be there, so this is for those who forget it in
-/// time. Counted from 1, so that an `Option` of it takes no more waiting.
+/// The position of an entry in a [`Slab`], counted from 1, so that an `Option<Slot>` takes no more space.
+///
+/// After the entry is removed, the slot may hold another one. So a slot must not be kept longer than its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub NonZeroU32);
 
-/// Entries of type `T` by [`Slot`]; insert, look-up and removal are O(1).
+/// Entries of type `T`, found by [`Slot`]. Insertion, look-up and removal are O(1).
 pub struct Slab<T> {
     chunks: Vec<Vec<Content<T>>>,
     free: Option<Slot>,
@@ -22,26 +22,26 @@ pub struct Slab<T> {
 
 enum Content<T> {
     Taken(T),
-    /// The next free slot.
+    /// Holds the next free slot.
     Free(Option<Slot>),
 }
 
 impl Slot {
     pub const MIN: Self = Self(NonZeroU32::MIN);
 
-    /// Its chunk, and the position there.
+    /// Returns the chunk of the slot, and the position in it.
     fn position(self) -> (usize, usize) {
         let index = self.0.get().wrapping_sub(1) as usize;
         (index / CHUNK, index % CHUNK)
     }
 
-    /// The slot at a position in a chunk.
+    /// Returns the slot at a position in a chunk.
     fn at(chunk: usize, position: usize) -> Option<Self> {
         let index = chunk.checked_mul(CHUNK)?.checked_add(position)?.checked_add(1)?;
         u32::try_from(index).ok().and_then(NonZeroU32::new).map(Self)
     }
 
-    /// The slot behind this one.
+    /// Returns the next slot.
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
     }
@@ -75,7 +75,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The first entry at `from` or behind it, in the order of the slots.
+    /// Returns the first entry at or after `from`, in the order of the slots.
     pub fn first_from(&self, from: Slot) -> Option<(Slot, &T)> {
         let (chunk, position) = from.position();
         let skipped = |number: usize| if number == chunk { position } else { 0 };
@@ -91,7 +91,7 @@ impl<T> Slab<T> {
             .next()
     }
 
-    /// Keeps `entry`. `None` when 2^32 - 1 are kept already.
+    /// Adds an entry. Returns `None` if there are 2^32 - 1 entries already.
     pub fn insert(&mut self, entry: T) -> Option<Slot> {
         let len = self.len.checked_add(1)?;
         let slot = match self.free {
@@ -111,6 +111,7 @@ impl<T> Slab<T> {
         Some(slot)
     }
 
+    /// Removes and returns an entry.
     pub fn remove(&mut self, slot: Slot) -> Option<T> {
         let next = self.free;
         let content = self.content(slot)?;
@@ -134,7 +135,7 @@ impl<T> Slab<T> {
         self.chunks.get_mut(chunk)?.get_mut(position)
     }
 
-    /// The chunk that takes one slot more.
+    /// Returns the chunk to append an entry to.
     fn open_chunk(&mut self) -> Option<&mut Vec<Content<T>>> {
         if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
             self.chunks.push(Vec::new());
@@ -142,8 +143,7 @@ impl<T> Slab<T> {
         self.chunks.last_mut()
     }
 
-    /// A rush of waiters leaves nothing behind once all of them are gone. A single chunk is kept, so that light
-    /// contention does not allocate each time.
+    /// Frees the memory of an empty slab. One chunk is kept, so that light contention does not allocate each time.
     fn give_back_memory(&mut self) {
         if self.chunks.len() > 1 {
             *self = Self::new();

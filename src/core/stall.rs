@@ -1,23 +1,23 @@
-//! Whether the server's event loop has stood still.
+//! Detects that the server's event loop has stalled.
 //!
-//! While a process stands still (a stopped machine, a slow script) the world goes on: replicas are promoted, majorities
-//! are lost. When it runs again, its first loop round does what has become due meanwhile, before it has heard of any of
-//! that. So after a standstill the module holds back for a while with what it does of its own accord.
+//! While a process stands still (a suspended machine, a slow script), replicas are promoted and majorities are lost.
+//! When it goes on, the first round of its loop does what became due meanwhile, before the server has noticed any of
+//! that. So after a stall the module holds off its own writes for a while.
 
-/// A standstill of this many milliseconds or more may have changed the world.
+/// The shortest gap between two rounds of the loop, in milliseconds, that counts as a stall.
 const STALL_MS: i64 = 1000;
 
-/// How many milliseconds the server is given to see the world: its own checks of replicas and cluster run once a
-/// second, in a cron that may be a tenth of a second late.
+/// How long writes are held off after a stall, in milliseconds. The server checks its replicas and cluster once a
+/// second, in a cron that may be 100 ms late.
 const HOLD_OFF_MS: i64 = 1200;
 
-/// How often, in milliseconds, [`StallDetector::tick`] must be called while the watch is on.
+/// The longest time between two calls of [`StallDetector::tick`], in milliseconds, while the detector is running.
 pub const TICK_MS: i64 = 100;
 
-/// Watches the event loop while there is something to do. All times are milliseconds of one clock that is never set.
+/// Detects stalls of the event loop while there is work to do. All times are milliseconds of one monotonic clock.
 #[derive(Debug)]
 pub struct StallDetector {
-    /// When the loop was last seen to turn; `None` while the watch is off.
+    /// The time of the last tick, or `None` while the detector is stopped.
     last_tick: Option<i64>,
     hold_off_until: i64,
 }
@@ -27,11 +27,12 @@ impl StallDetector {
         Self { last_tick: None, hold_off_until: i64::MIN }
     }
 
+    /// Returns whether the detector is running.
     pub fn is_running(&self) -> bool {
         self.last_tick.is_some()
     }
 
-    /// The loop turns: it has come to its timers.
+    /// Records that the event loop runs its timers, and starts the detector if it was stopped.
     pub fn tick(&mut self, now_ms: i64) {
         if let Some(last_tick) = self.last_tick.replace(now_ms) {
             let gap = now_ms.saturating_sub(last_tick);
@@ -44,12 +45,12 @@ impl StallDetector {
         }
     }
 
-    /// Ends the watch: there is nothing to do.
+    /// Stops the detector, because there is no work to do.
     pub fn stop(&mut self) {
         self.last_tick = None;
     }
 
-    /// Whether the world may look otherwise than the server knows.
+    /// Returns whether a stall has ended less than 1.2 seconds ago: what the server knows may be out of date.
     pub fn is_holding_off(&self, now_ms: i64) -> bool {
         now_ms < self.hold_off_until
     }

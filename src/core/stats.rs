@@ -1,44 +1,45 @@
-//! What has happened since the module was loaded, for `INFO lock`.
+//! Counters since the module was loaded, for `INFO lock`.
 
-/// What freed a lock that was then handed to a waiter.
+/// What made a lock free that was then granted to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// LOCK.RELEASE.
     Release,
-    /// The lease ended.
+    /// The end of the lease.
     Expiry,
-    /// DEL and its kin.
+    /// DEL and similar commands.
     Delete,
-    /// The connection of the holder is gone.
+    /// The end of the holder's connection.
     Disconnect,
-    /// RENAME, MOVE, eviction, FLUSHALL, a reload.
+    /// RENAME, MOVE, eviction, FLUSHALL or a reload.
     Other,
 }
 
-/// Upper bounds of the wait-time buckets, in milliseconds; the last bucket, without a bound, follows them.
+/// The inclusive upper bounds of the wait-time buckets, in milliseconds. One more bucket, without a bound, follows
+/// them.
 pub const WAIT_BUCKETS_MS: [i64; 10] = [1, 2, 5, 10, 50, 100, 500, 1_000, 10_000, 60_000];
 
-/// Totals. Each only grows.
+/// Counters, which only grow.
 pub struct Stats {
     /// Locks granted to a request that found them free.
     pub granted_at_once: u64,
-    /// Waits that ended with nil because their time was up.
+    /// Waits that timed out.
     pub timed_out: u64,
-    /// Waits that ended because the client left or was unblocked.
+    /// Waits that ended because the client left, was unblocked or gave up.
     pub cancelled: u64,
-    /// Requests of a caller that held the mutex already.
+    /// Requests of a caller that held the lock, or waited for it, already.
     pub resent: u64,
-    /// Requests refused with NOTOWNER.
+    /// Requests that ended in NOTOWNER.
     pub not_owner: u64,
     handovers: [u64; Cause::ALL.len()],
     waits: [u64; WAIT_BUCKETS_MS.len() + 1],
 }
 
 impl Cause {
-    /// Every cause, in the order of their numbers.
+    /// All causes, in the order of their discriminants.
     pub const ALL: [Self; 5] = [Self::Release, Self::Expiry, Self::Delete, Self::Disconnect, Self::Other];
 
-    /// Its name in `INFO lock`.
+    /// Returns the name of the cause in `INFO lock`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Release => "release",
@@ -63,7 +64,7 @@ impl Stats {
         }
     }
 
-    /// Counts one lock that went to a waiter, `waited_ms` after its request came.
+    /// Counts a lock that was granted to a waiter, `waited_ms` milliseconds after its request.
     pub fn record_handover(&mut self, cause: Cause, waited_ms: i64) {
         if let Some(total) = self.handovers.get_mut(cause as usize) {
             increment(total);
@@ -74,17 +75,18 @@ impl Stats {
         }
     }
 
-    /// Hand-overs with this cause.
+    /// Returns the number of hand-overs with this cause.
     pub fn handovers(&self, cause: Cause) -> u64 {
         self.handovers.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// Locks granted to a request that had waited.
+    /// Returns the number of locks granted to a request that had waited.
     pub fn granted_after_waiting(&self) -> u64 {
         self.handovers.iter().sum()
     }
 
-    /// How many waits ended with a grant within each bound of [`WAIT_BUCKETS_MS`]; the last figure counts all.
+    /// Returns, for each bound of [`WAIT_BUCKETS_MS`], the number of waits that were granted within it. The last number
+    /// counts all waits.
     pub fn waits_within(&self) -> impl Iterator<Item = u64> {
         self.waits.iter().scan(0u64, |total, &more| {
             *total = total.saturating_add(more);
@@ -93,7 +95,7 @@ impl Stats {
     }
 }
 
-/// Adds one to a total.
+/// Adds 1 to a counter. It stays at its maximum.
 pub fn increment(total: &mut u64) {
     *total = total.saturating_add(1);
 }

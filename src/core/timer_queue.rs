@@ -1,13 +1,16 @@
-//! What falls due when: a set of entries ordered by time.
+//! A timer queue: entries ordered by time.
 
 use std::collections::BTreeSet;
 
 use super::UnixMs;
 
-/// The time of what has none: half the room of an `Option` in the entries that remember it.
+/// The time of an entry that is in no queue. A sentinel takes half the space of an `Option` in the entries that store
+/// it.
 pub const NEVER: UnixMs = UnixMs::MAX;
 
-/// Entries of type `T`, each at one time at the most, found by `(time, entry)`. All operations are O(log n).
+/// Entries of type `T`, each with at most one time. All operations are O(log n).
+///
+/// An entry is found by its time, so whoever schedules it also stores the time.
 pub struct TimerQueue<T>(BTreeSet<(UnixMs, T)>);
 
 impl<T: Copy + Ord> TimerQueue<T> {
@@ -15,7 +18,7 @@ impl<T: Copy + Ord> TimerQueue<T> {
         Self(BTreeSet::new())
     }
 
-    /// Moves `entry` from the time it had to the time it shall have. At [`NEVER`] it takes no waiting.
+    /// Moves `entry` from the time `from` to the time `to`. [`NEVER`] means that it is not, or no longer, in the queue.
     pub fn reschedule(&mut self, entry: T, from: UnixMs, to: UnixMs) {
         if from == to {
             return;
@@ -28,17 +31,17 @@ impl<T: Copy + Ord> TimerQueue<T> {
         }
     }
 
-    /// The time of the earliest entry.
+    /// Returns the time of the earliest entry.
     pub fn earliest(&self) -> Option<UnixMs> {
         self.0.first().map(|&(time, _)| time)
     }
 
-    /// The earliest entry.
+    /// Returns the earliest entry.
     pub fn first(&self) -> Option<T> {
         self.0.first().map(|&(_, entry)| entry)
     }
 
-    /// Takes the earliest entry out, if its time has come.
+    /// Removes and returns the earliest entry, if its time is not after `now`.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<T> {
         let &(time, _) = self.0.first()?;
         if time > now {

@@ -1,13 +1,13 @@
-//! Who waits for which lock, in which order, and until when.
+//! The wait queues: who waits for which lock, in which order, and until when.
 //!
-//! A **queue** belongs to one lock and exists only while it has places. A **place** is a claim on the lock: it has its
-//! turn, and its turn says which. A **request** is a connection that wants the answer, with a deadline of its own.
-//! Requests with the same claim share a place, so one that is sent twice stands in line once. A place whose last request
-//! has left may be kept for a while: it is **away**, out of the line and in nobody's way, and takes up its turn again
-//! when the same claim comes back.
+//! A **queue** belongs to one lock and exists while it has places. A **place** is a claim on the lock with a turn in
+//! the line. A **request** is a connection that waits for the reply, with a deadline of its own. Requests with the same
+//! claim share a place, so a request that is sent twice stands in line once. A place whose last request has left may be
+//! kept for a while: it is **away**, which means that it is not in the line and holds nobody up. When the same claim
+//! comes back, the place returns to its turn.
 //!
-//! Invariants: a place is in exactly one queue; it is in the line exactly while it has requests, and has a time to be
-//! dropped exactly while it has none; a request is answered at most once, because the answer takes it out.
+//! Invariants: a place is in exactly one queue. It is in the line exactly while it has requests, and has a time to be
+//! dropped exactly while it has none. A request is answered at most once, because the answer removes it.
 
 mod claims;
 mod line;
@@ -38,13 +38,14 @@ pub struct WaitQueues {
     next_turn: u64,
     reviews: TimerQueue<QueueId>,
     deadlines: TimerQueue<RequestId>,
-    /// Places that are away, by when they are dropped.
+    /// Places that are away, by the time when they are dropped.
     away: TimerQueue<PlaceId>,
-    /// Where a look at all queues has come to.
+    /// The position of a running review of all queues.
     review_cursor: Cursor,
 }
 
-/// When a point of time has passed. The server thinks so, too: a key that expires at t still exists at t.
+/// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
+/// still exists at t.
 fn passed(time: UnixMs) -> UnixMs {
     time.saturating_add(1)
 }
@@ -66,38 +67,40 @@ impl WaitQueues {
         }
     }
 
-    /// Requests that wait, over all locks.
+    /// Returns the number of requests that wait, over all locks.
     pub fn waiter_count(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there is no place, present or away, in any queue.
+    /// Returns whether no queue has a place, present or away.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The queue of a lock, if it has places.
+    /// Returns the queue of a lock, if it has places.
     pub fn queue_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
         if self.is_empty() { None } else { self.index.get(db, key) }
     }
 
-    /// The database and key of a queue's lock.
+    /// Returns the database and the key of a queue's lock.
     pub fn lock_of(&self, queue: QueueId) -> Option<(i32, Rc<[u8]>)> {
         self.queues.get(queue).map(|queue| (queue.db, Rc::clone(&queue.key)))
     }
 
-    /// What has freed the lock, if it is free, as far as the events tell.
+    /// Returns what has made the lock free, or is expected to, as far as events tell.
     pub fn cause_of(&self, queue: QueueId) -> Cause {
         self.queues.get(queue).map_or(Cause::Other, |queue| queue.cause)
     }
 
-    /// Requests that wait for this lock.
+    /// Returns the number of requests that wait for a lock.
     pub fn waiter_count_of(&self, queue: QueueId) -> usize {
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 
-    /// Lets a connection wait: at the place of its claim if there is one, else at the end of the line. `None` if `limit`
-    /// places are taken and none of them is away; of those that are, the one nearest to its end makes waiting.
+    /// Adds a request to the queue of a lock: at the place of its claim if it has one, else at the end of the line.
+    ///
+    /// Returns `None` if there are `limit` requests already. Places that are away count only as long as there is room:
+    /// if all `limit` places are taken, the one that would be dropped next makes way.
     pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
         if self.waiter_count() >= limit {
             return None;
@@ -119,7 +122,8 @@ impl WaitQueues {
         Some(Joined { request, rejoined: known.is_some() })
     }
 
-    /// Takes the first in line out: the lock has come free and is this claim's now. `None`: nobody is present.
+    /// Removes and returns the first claim in line, to which the lock is now granted. Returns `None` if nobody is in
+    /// line.
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
         let place = self.lines.of(queue).next()?;
         let (db, key) = self.lock_of(queue)?;
@@ -128,8 +132,10 @@ impl WaitQueues {
         Some(Grant { db, key, claim, longest_lease, turn, since, waiters })
     }
 
-    /// Takes a request out: its client left or is answered otherwise. The place of the last one is kept until
-    /// `keep_until`, if that is said. `None` if the request waits no more.
+    /// Removes a request, because its client left or is answered otherwise.
+    ///
+    /// If it was the last of its place, the place is kept until `keep_until`, or dropped if that is `None`. Returns
+    /// `None` if the request does not wait any more.
     pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
         if self.is_away(request.place) {
@@ -141,8 +147,9 @@ impl WaitQueues {
         Some(request.waiter)
     }
 
-    /// Gives up the places that an identity has for a lock, of either kind. Returns the connections that waited there, or
-    /// `None` if it had no place.
+    /// Removes the places of an owner in the queue of a lock, of both kinds.
+    ///
+    /// Returns the requests that waited there, or `None` if the owner had no place.
     pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Option<Vec<WaiterId>> {
         let mut waiters = None;
         for kind in [Kind::Mutex, Kind::Reentrant] {
@@ -154,7 +161,7 @@ impl WaitQueues {
         waiters
     }
 
-    /// Drops the place of a claim that was granted otherwise: it is away, and while nobody is present took the free lock.
+    /// Drops the place of a claim, if it is away: the claim was granted without it.
     pub fn drop_away_place(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
         let place = self.place_of(db, key, kind, owner);
         if let Some(place) = place.filter(|&place| self.is_away(place)) {
@@ -162,7 +169,8 @@ impl WaitQueues {
         }
     }
 
-    /// Keeps the turn of a grant that was taken back, in a place that is away unless its claim waits again already.
+    /// Restores the turn of a grant that was taken back. Its place is away until `until`, unless the claim waits again
+    /// already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
         let Grant { db, key, claim, longest_lease, turn, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
@@ -186,27 +194,27 @@ impl WaitQueues {
         }
     }
 
-    /// Looks at the lock again when its lease ends (`None`: it has none).
+    /// Schedules a review of the lock for the end of its lease, or none if `lease_end` is `None`.
     pub fn review_at_lease_end(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
         self.set_review(queue, lease_end.map_or(NEVER, passed), Cause::Expiry);
     }
 
-    /// Looks at the lock again at `time`, with the cause unchanged.
+    /// Schedules a review of the lock at `time`, and keeps the cause.
     pub fn review_at(&mut self, queue: QueueId, time: UnixMs) {
         self.set_review(queue, time, self.cause_of(queue));
     }
 
-    /// Looks at the lock as soon as can be: something happened to its key.
+    /// Schedules a review of the lock at once, because something happened to its key.
     pub fn review_soon(&mut self, queue: QueueId, cause: Cause) {
         self.set_review(queue, UnixMs::MIN, cause);
     }
 
-    /// Looks at every lock as soon as can be, one after the other.
+    /// Begins a review of all locks, one after the other.
     pub fn review_all(&mut self) {
         self.review_cursor = Cursor::start();
     }
 
-    /// When something falls due next.
+    /// Returns the time when something is due next.
     pub fn next_due(&self, filter: DueFilter) -> Option<UnixMs> {
         let reviews = match filter {
             DueFilter::All if self.review_cursor.has_more() => Some(UnixMs::MIN),
@@ -216,8 +224,10 @@ impl WaitQueues {
         [reviews, self.deadlines.earliest(), self.away.earliest()].into_iter().flatten().min()
     }
 
-    /// Takes out what is due, earliest first, so that a lock that came free before a deadline is still granted. The
-    /// place of a request whose time is up is kept until `keep_until`, if that is said.
+    /// Removes and returns the earliest thing that is due at `now`. So a lock that came free before a deadline is still
+    /// granted.
+    ///
+    /// The place of a request that timed out is kept until `keep_until`, or dropped if that is `None`.
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter, keep_until: Option<UnixMs>) -> Option<Due> {
         if let Some(queue) = self.next_in_review_of_all(filter) {
             return Some(Due::Review(queue));
@@ -241,7 +251,7 @@ impl WaitQueues {
         self.remove_place(place).map(|_| Due::Dropped)
     }
 
-    /// The next queue of a look at all of them that somebody is present in.
+    /// Returns the next queue with requests in a review of all queues.
     fn next_in_review_of_all(&mut self, filter: DueFilter) -> Option<QueueId> {
         if filter == DueFilter::ReadOnly {
             return None;
@@ -255,7 +265,7 @@ impl WaitQueues {
         None
     }
 
-    /// The waiters of a lock, first in line first.
+    /// Returns the waiters of a lock, first in line first.
     pub fn waiters(&self, queue: QueueId) -> impl Iterator<Item = Waiter<'_>> {
         self.lines.of(queue).filter_map(|place| self.places.get(place)).flat_map(|place| {
             self.requests_of(place).map(|(_, request)| Waiter {

@@ -1,15 +1,15 @@
-//! In which order those who are present are served.
+//! The order in which present places are served.
 
 use std::collections::BTreeSet;
 
 use super::types::{PlaceId, QueueId, Turn};
 use crate::core::slab::Slot;
 
-/// The lines of all queues, one behind the other in one set: a set for each queue would take the room of a dozen turns
+/// The lines of all queues, one after the other in one set. A set for each queue would take the space of a dozen places
 /// where only one waits.
 pub struct Lines(BTreeSet<Position>);
 
-/// A place that is present, where it stands. The order of the fields is that of the set.
+/// The position of a present place. The order of the fields is the order of the set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
     queue: Slot,
@@ -22,17 +22,17 @@ impl Lines {
         Self(BTreeSet::new())
     }
 
-    /// Has a place take up its turn, if it has not yet.
+    /// Adds a place to the line, if it is not in it.
     pub fn insert(&mut self, queue: QueueId, turn: Turn, place: PlaceId) {
         self.0.insert(Position { queue: queue.slot(), turn, place });
     }
 
-    /// Takes a place out of the line. `false`: it was not there.
+    /// Removes a place from the line. Returns whether it was in it.
     pub fn remove(&mut self, queue: QueueId, turn: Turn, place: PlaceId) -> bool {
         self.0.remove(&Position { queue: queue.slot(), turn, place })
     }
 
-    /// The places in the line of one queue, first in line first.
+    /// Returns the places in the line of a queue, first in line first.
     pub fn of(&self, queue: QueueId) -> impl Iterator<Item = PlaceId> {
         let queue = queue.slot();
         let from = Position { queue, turn: Turn(u64::MIN), place: PlaceId::MIN };

@@ -1,4 +1,4 @@
-//! Places and the requests that share them: how they come, leave, are kept and called back.
+//! Places and the requests that share them.
 
 use super::claims::ClaimKey;
 use super::types::{Place, PlaceId, QueueId, Request, RequestId, Turn, WaiterId};
@@ -7,13 +7,13 @@ use crate::core::timer_queue::NEVER;
 use crate::core::{Kind, Lease, UnixMs};
 
 impl WaitQueues {
-    /// The place of a claim, present or away.
+    /// Returns the place of a claim, present or away.
     pub(super) fn place_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queue_of(db, key)?;
         self.claims.find(ClaimKey { queue, kind, owner }, &self.places)
     }
 
-    /// A new place at the end of the line. It has no request yet, so it is not in the line yet.
+    /// Adds a place with the last turn. It has no requests yet, so it is not in the line.
     pub(super) fn add_place(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<PlaceId> {
         let turn = Turn(self.next_turn);
         self.next_turn = self.next_turn.saturating_add(1);
@@ -26,7 +26,7 @@ impl WaitQueues {
         Some(id)
     }
 
-    /// Takes a place without requests out, and the queue with it if it was the last one.
+    /// Removes a place without requests, and the queue if that was its last place.
     pub(super) fn remove_place(&mut self, id: PlaceId) -> Option<Place> {
         let place = self.places.remove(id)?;
         self.away.reschedule(id, place.kept_until, NEVER);
@@ -41,7 +41,7 @@ impl WaitQueues {
         Some(place)
     }
 
-    /// Makes room for one more place below `limit`, if one that is away can go.
+    /// Makes room for one more place below `limit`, by dropping a place that is away.
     pub(super) fn make_room(&mut self, limit: usize) {
         if self.places.len() >= limit {
             if let Some(place) = self.away.first() {
@@ -50,11 +50,12 @@ impl WaitQueues {
         }
     }
 
+    /// Returns whether a place has no requests.
     pub(super) fn is_away(&self, id: PlaceId) -> bool {
         self.places.get(id).is_some_and(|place| place.latest.is_none())
     }
 
-    /// Keeps a place that has lost its last request, out of the line.
+    /// Removes a place that has lost its last request from the line, and keeps it until `until`.
     pub(super) fn mark_away(&mut self, id: PlaceId, until: UnixMs) {
         let Some(place) = self.places.get_mut(id) else { return };
         self.away.reschedule(id, std::mem::replace(&mut place.kept_until, until), until);
@@ -62,7 +63,7 @@ impl WaitQueues {
         self.leave_line(id, queue, turn);
     }
 
-    /// Gives a place another turn.
+    /// Moves a place to another turn.
     pub(super) fn move_to_turn(&mut self, id: PlaceId, turn: Turn) {
         let Some(place) = self.places.get_mut(id) else { return };
         let earlier = std::mem::replace(&mut place.turn, turn);
@@ -71,8 +72,9 @@ impl WaitQueues {
         }
     }
 
-    /// Takes the lease of one more copy of a claim into account: the longest counts, and none is the longest. Copies that
-    /// have left count no more once all of them have.
+    /// Merges the lease of one more request into its place: the longest counts, and no lease is the longest.
+    ///
+    /// A place that is away takes the lease of the new request, because the earlier requests have left.
     pub(super) fn merge_lease(&mut self, id: PlaceId, lease: Option<Lease>) {
         let Some(place) = self.places.get_mut(id) else { return };
         if place.latest.is_none() {
@@ -83,7 +85,7 @@ impl WaitQueues {
         place.claim.lease = place.claim.lease.and(lease).and(place.longest_lease);
     }
 
-    /// Lets a connection wait at a place, which takes up its turn in the line if it was away.
+    /// Adds a request to a place, which returns to its turn in the line if it was away.
     pub(super) fn add_request(&mut self, place_id: PlaceId, waiter: WaiterId, deadline: UnixMs) -> Option<RequestId> {
         let place = self.places.get_mut(place_id)?;
         let request = Request { place: place_id, waiter, deadline, earlier: place.latest, later: None };
@@ -99,7 +101,7 @@ impl WaitQueues {
         Some(id)
     }
 
-    /// Takes one request out of its place, which stays as it is.
+    /// Removes a request. Its place stays as it is.
     pub(super) fn remove_request(&mut self, id: RequestId) -> Option<Request> {
         let request = self.requests.remove(id)?;
         self.deadlines.reschedule(id, passed(request.deadline), NEVER);
@@ -118,7 +120,7 @@ impl WaitQueues {
         Some(request)
     }
 
-    /// Takes all requests out of a place.
+    /// Removes all requests of a place.
     pub(super) fn remove_requests(&mut self, id: PlaceId) -> Vec<WaiterId> {
         let ids: Vec<_> = match self.places.get(id) {
             Some(place) => self.requests_of(place).map(|(id, _)| id).collect(),
@@ -127,13 +129,13 @@ impl WaitQueues {
         ids.into_iter().filter_map(|id| self.remove_request(id)).map(|request| request.waiter).collect()
     }
 
-    /// The requests that share a place, the latest first.
+    /// Returns the requests that share a place, the latest first.
     pub(super) fn requests_of<'r>(&'r self, place: &Place) -> impl Iterator<Item = (RequestId, &'r Request)> + use<'r> {
         let find = |id: Option<RequestId>| id.and_then(|id| self.requests.get(id).map(|request| (id, request)));
         std::iter::successors(find(place.latest), move |(_, request)| find(request.earlier))
     }
 
-    /// Takes a turn out of the line. With nobody left in it there is nobody to serve, and nothing to look at.
+    /// Removes a place from the line. If that leaves no requests, there is nobody to serve, and no review.
     fn leave_line(&mut self, place: PlaceId, id: QueueId, turn: Turn) {
         self.lines.remove(id, turn, place);
         if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests == 0) {

@@ -1,4 +1,4 @@
-//! The words of the waiting waiting.
+//! The types of the wait queues.
 
 use std::rc::Rc;
 
@@ -6,18 +6,18 @@ use crate::core::slab::Slot;
 use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, Id, Kind, Lease, UnixMs};
 
-/// Handle to the queue of a contended lock.
+/// A handle to the queue of a contended lock.
 pub type QueueId = Id<Queue>;
-/// Handle to a request that waits.
+/// A handle to a waiting request.
 pub type RequestId = Id<Request>;
-/// Handle to a place. It stays in the waiting, where nothing remembers it longer than the place is there.
+/// A handle to a place. It is used inside the wait queues only, where nothing keeps it longer than its place.
 pub type PlaceId = Slot;
 
-/// The turn of a place: lower is earlier.
+/// The turn of a place: a lower number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn(pub u64);
 
-/// The host's handle to a blocked client; the core only hands it back.
+/// The host's number for the client of a request. The core only hands it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(pub u64);
 
@@ -26,26 +26,26 @@ pub struct WaiterId(pub u64);
 pub struct Claim {
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// Counts from the moment of the grant; `None`: held until released.
+    /// The lease, which counts from the grant, or `None` for a lock without a lease.
     pub lease: Option<Lease>,
 }
 
-/// A request to join a line.
+/// The arguments of [`WaitQueues::join`](super::WaitQueues::join).
 pub struct Join<'k> {
     pub db: i32,
     pub key: &'k [u8],
     pub claim: Claim,
     pub waiter: WaiterId,
     pub now: UnixMs,
-    /// When the answer is nil; `None` waits for ever.
+    /// The time of the reply nil, or `None` to wait for ever.
     pub deadline: Option<UnixMs>,
 }
 
-/// A connection has begun to wait.
+/// The result of [`WaitQueues::join`](super::WaitQueues::join).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
     pub request: RequestId,
-    /// At a place that its claim had already.
+    /// The claim had a place already.
     pub rejoined: bool,
 }
 
@@ -53,13 +53,13 @@ pub struct Joined {
 pub struct Queue {
     pub db: i32,
     pub key: Rc<[u8]>,
-    /// Places, present or away.
+    /// The number of places, present or away.
     pub places: u32,
-    /// Requests, of which a place that is present has one or more.
+    /// The number of requests.
     pub requests: u32,
-    /// When to look at the lock again, unless something happens to it before.
+    /// The time of the next review of the lock, or [`NEVER`].
     pub review_at: UnixMs,
-    /// What is thought to free the lock next.
+    /// What is expected to make the lock free.
     pub cause: Cause,
 }
 
@@ -69,38 +69,39 @@ impl Queue {
     }
 }
 
-/// A turn in the line of one lock.
+/// A claim with its turn in the line of one lock.
 pub struct Place {
     pub queue: QueueId,
     pub turn: Turn,
-    /// With the lease that is to be granted.
+    /// The claim, with the lease to be granted.
     pub claim: Claim,
-    /// The longest lease that a copy asked for, should one of the others want none.
+    /// The longest lease that a request asked for, even if another one asked for none.
     pub longest_lease: Option<Lease>,
     pub since: UnixMs,
-    /// The requests that share it, the latest first; none while it is away.
+    /// The latest of the requests that share the place, or `None` while it is away.
     pub latest: Option<RequestId>,
-    /// When it is dropped, while it is away.
+    /// The time when the place is dropped, while it is away.
     pub kept_until: UnixMs,
 }
 
-/// A connection that waits.
+/// A connection that waits for the reply.
 pub struct Request {
     pub place: PlaceId,
     pub waiter: WaiterId,
     pub deadline: UnixMs,
-    /// Its neighbours among the requests that share the place.
+    /// The next earlier request at the same place.
     pub earlier: Option<RequestId>,
+    /// The next later request at the same place.
     pub later: Option<RequestId>,
 }
 
-/// The claim whose turn has come, out of its queue, with every connection that is to be told.
+/// A claim to which the lock is granted, with all requests that share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub claim: Claim,
-    /// The longest lease that a copy of the claim asked for, should one of the others want none.
+    /// The longest lease that a request asked for, even if another one asked for none.
     pub longest_lease: Option<Lease>,
     pub turn: Turn,
     pub since: UnixMs,
@@ -108,14 +109,16 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// The lease that all copies of the claim get: the longest, and none is the longest. But one in a session has a
-    /// lease, which frees the lock should the server itself die.
+    /// Returns the lease to grant.
+    ///
+    /// It is the longest that a request asked for, where no lease counts as the longest. But a lock in a session always
+    /// has a lease, because that frees the lock if the server fails.
     pub fn lease(&self, in_session: bool) -> Option<Lease> {
         if in_session { self.longest_lease } else { self.claim.lease }
     }
 }
 
-/// A waiter as an onlooker sees it.
+/// A waiting request, for display.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Waiter<'w> {
     pub claim: &'w Claim,
@@ -124,18 +127,18 @@ pub struct Waiter<'w> {
     pub id: WaiterId,
 }
 
-/// Something whose time has come.
+/// Something that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The lock of this queue may have come free: look at it.
+    /// The lock of this queue may be free: look at its key.
     Review(QueueId),
-    /// The time of this connection is up. Its request is in no queue any more.
+    /// This request has timed out, and is removed already.
     TimedOut(WaiterId),
-    /// A place that was away was dropped: nothing is to be done.
+    /// A place that was away was dropped. There is nothing left to do.
     Dropped,
 }
 
-/// Which things fall due: all, or only those that write nothing because nothing may be written now.
+/// The things to consider: all, or only those that can be done without writing to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueFilter {
     All,
