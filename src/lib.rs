@@ -1,15 +1,15 @@
-//! **redis-lock**: locks as a native thing of Redis and Valkey.
+//! **redis-lock**: native locks for Redis and Valkey.
 //!
-//! A loadable server module in four layers, each of which uses only those before it in this list:
+//! This is a loadable server module in four layers. Each of them uses only those before it in this list:
 //!
-//! - [`core`] decides who holds a lock and who is next, with no server in sight;
-//! - [`command`] turns words into typed requests;
+//! - [`core`] decides who holds a lock and who is next, without a server;
+//! - [`command`] parses arguments into typed requests;
 //! - [`server`] makes the module API safe, and knows nothing of locks;
-//! - [`host`] is what a lock does to a server.
+//! - [`host`] carries out on a server what the core has decided.
 //!
-//! With the feature `simulated` another layer takes the place of `server`, a simulated server, and the others cannot tell.
+//! With the feature `simulated`, a simulated server takes the place of `server`. The other layers are the same.
 //!
-//! `docs/design.md` says why it is built this way.
+//! `docs/design.md` explains the design.
 
 #![cfg_attr(
     not(test),

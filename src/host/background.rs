@@ -1,9 +1,9 @@
-//! Work that is not a command's own: leases that ended, keys that somebody else freed, deadlines, answers that found
-//! nobody.
+//! Background work: leases that have ended, keys that somebody else has freed, time-outs, and grants that nobody has
+//! heard of.
 //!
-//! It runs from the timer alone. Redis can also run a job behind an event, but does that inside its own loops (through
-//! the keys that expire, for one), which do not bear that keys come and go. It is idempotent: it looks at the key and does
-//! what the key calls for, so an event too many costs a look and nothing else.
+//! It runs from the timer only. Redis can also run a job after an event, but does so inside its own loops (for
+//! instance, the one over keys that expire), which break when keys are added or removed. The work is idempotent: it
+//! looks at the key and does what that calls for, so an event too many costs one look.
 
 use super::clients::WaitState;
 use super::grants;
@@ -17,10 +17,10 @@ use super::timer;
 use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs, increment};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot};
 
-/// How many entries of any kind are worked off at a stretch before the server may attend to its clients again.
+/// The number of tasks that run in a row. Then the server serves its clients.
 const BATCH: usize = 1000;
 
-/// Does what is due, and sets the alarm for the rest.
+/// Does what is due, and sets the timer for the rest.
 pub fn run(ctx: &mut Context<'_>) {
     if ctx.flags().contains(ContextFlags::REPLICA) {
         state::with(State::clear_master_state);
@@ -52,8 +52,8 @@ pub fn run(ctx: &mut Context<'_>) {
     }
 }
 
-/// Works off one closed connection of a session, one lock to be taken back and one renewal, if they are due. Returns how
-/// much that was.
+/// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns how
+/// many of them there were.
 fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     let (closed, revocation, task) = state::with(|state| {
         let closed = state.sessions.has_closed_connections();
@@ -71,7 +71,7 @@ fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
-/// Sees to one lock or one wait, if any is due.
+/// Processes one review or time-out. Returns whether any was due.
 fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     let keep_until = settings::kept_until(now);
     match state::with(|state| state.waiting.pop_due(now, filter, keep_until)) {
@@ -86,7 +86,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     true
 }
 
-/// Looks at a lock that may have come free, and serves the first in line if it has.
+/// Looks at a lock that may be free, and grants it to the first in line if it is.
 fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
     ctx.select_db(db);

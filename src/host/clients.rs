@@ -1,4 +1,4 @@
-//! The clients that wait for a lock, and the grants that are on their way to them.
+//! The blocked clients that wait for locks, and the grants that are being delivered to them.
 
 use std::mem;
 use std::rc::Rc;
@@ -6,49 +6,50 @@ use std::rc::Rc;
 use crate::core::{Arena, ClientId, Grant, Id, Lease, LockIndex, RequestId, WaiterId};
 use crate::server::BlockedClient;
 
-/// Every client the server has blocked for the module and not yet let go.
+/// All clients that the server has blocked for the module.
 pub struct BlockedClients {
     clients: Arena<ClientEntry>,
-    /// How many of those that wait want the lock to belong to their connection.
+    /// The number of waiting clients that asked for a session.
     session_waiters: usize,
-    /// Grants that the server has not yet let all clients go of.
+    /// Grants that are being delivered.
     deliveries: Arena<Delivery>,
     latest_deliveries: LockIndex<Delivery>,
 }
 
-/// Handle to a client that is blocked, or about to be.
+/// A handle to a client that is blocked, or about to be.
 pub type BlockedId = Id<ClientEntry>;
 
 /// A client that is blocked, or about to be.
 pub struct ClientEntry {
-    /// What the server knows it by, once it is blocked.
+    /// The server's handle, once the client is blocked.
     pub handle: Option<BlockedClient>,
     pub client: ClientId,
-    /// The lease to renew, if the lock shall belong to the connection.
+    /// The lease to renew, if the client asked for a session.
     pub session: Option<Lease>,
     wait_state: WaitState,
 }
 
-/// How far a blocked client has come.
+/// The state of a client's wait.
 #[derive(Clone, Copy)]
 pub enum WaitState {
     Waiting(RequestId),
-    /// The lock is written in its name; the answer is on its way.
+    /// The lock is written in the client's name, and the reply is on its way.
     Granted(Id<Delivery>),
-    /// Its time is up, or it has left.
+    /// The client has timed out or left.
     Over,
 }
 
-/// A grant that is on its way to its clients.
+/// A grant that is being delivered to its clients.
 pub struct Delivery {
     pub grant: Grant,
-    /// The clients that share it and are still blocked.
+    /// The number of its clients that are still blocked.
     clients: usize,
-    /// Somebody has, or may have, heard of it. Then it stands.
+    /// Whether a client has, or may have, been told of the grant. Then the grant stands.
     told: bool,
 }
 
 impl ClientEntry {
+    /// Returns the state of the client's wait.
     pub fn wait_state(&self) -> WaitState {
         self.wait_state
     }
@@ -64,35 +65,38 @@ impl BlockedClients {
         }
     }
 
-    /// Makes room for a client that is about to be blocked.
+    /// Adds a client that is about to be blocked.
     pub fn insert(&mut self, client: ClientId, session: Option<Lease>) -> Option<BlockedId> {
         self.clients.insert(ClientEntry { handle: None, client, session, wait_state: WaitState::Over })
     }
 
+    /// Returns a client, if it is still blocked.
     pub fn get(&self, id: BlockedId) -> Option<&ClientEntry> {
         self.clients.get(id)
     }
 
+    /// Returns a client for modification, if it is still blocked.
     pub fn get_mut(&mut self, id: BlockedId) -> Option<&mut ClientEntry> {
         self.clients.get_mut(id)
     }
 
+    /// Removes a client.
     pub fn remove(&mut self, id: BlockedId) {
         self.set_wait_state(id, WaitState::Over);
         self.clients.remove(id);
     }
 
-    /// The server's number for a connection that waits.
+    /// Returns the server's number for a waiting client, or -1 if it does not wait any more.
     pub fn client_id(&self, waiter: WaiterId) -> ClientId {
         self.clients.get(blocked_id(waiter)).map_or(-1, |blocked| blocked.client)
     }
 
-    /// How many connections wait for a lock that shall belong to them.
+    /// Returns the number of waiting clients that asked for a session.
     pub fn session_waiters(&self) -> usize {
         self.session_waiters
     }
 
-    /// Moves a blocked client on to another state. Returns the one before.
+    /// Sets the state of a client's wait. Returns the previous state.
     pub fn set_wait_state(&mut self, id: BlockedId, state: WaitState) -> Option<WaitState> {
         let entry = self.clients.get_mut(id)?;
         let before = mem::replace(&mut entry.wait_state, state);
@@ -103,17 +107,17 @@ impl BlockedClients {
         Some(before)
     }
 
-    /// Whether there are grants that are still on their way to a client.
+    /// Returns whether any grant is being delivered.
     pub fn has_deliveries(&self) -> bool {
         !self.deliveries.is_empty()
     }
 
-    /// A grant that is on its way.
+    /// Returns a grant that is being delivered.
     pub fn grant(&self, id: Id<Delivery>) -> Option<&Grant> {
         self.deliveries.get(id).map(|delivery| &delivery.grant)
     }
 
-    /// Notes that the holder of a lock hears that it is the holder, by an answer to another request.
+    /// Records that the holder of a lock is told that it holds it, by the reply to another request.
     pub fn mark_holder_told(&mut self, db: i32, key: &[u8]) {
         let latest = self.latest_deliveries.get(db, key);
         if let Some(delivery) = latest.and_then(|id| self.deliveries.get_mut(id)) {
@@ -121,7 +125,7 @@ impl BlockedClients {
         }
     }
 
-    /// Begins to tell so many clients of a grant.
+    /// Begins the delivery of a grant to a number of clients.
     pub fn begin_delivery(&mut self, grant: Grant, clients: usize) -> Option<Id<Delivery>> {
         let (db, key) = (grant.db, Rc::clone(&grant.key));
         let id = self.deliveries.insert(Delivery { grant, clients, told: false })?;
@@ -129,8 +133,9 @@ impl BlockedClients {
         Some(id)
     }
 
-    /// Lets one client of a grant go. Returns the grant with the last of them, if nobody was told of it and there was no
-    /// later grant of the lock.
+    /// Finishes the delivery of a grant to one client.
+    ///
+    /// With the last client, returns the grant if nobody was told of it and the lock was not granted again meanwhile.
     pub fn finish_delivery(&mut self, id: Id<Delivery>, told: bool) -> Option<Grant> {
         let delivery = self.deliveries.get_mut(id)?;
         delivery.told |= told;
@@ -147,12 +152,12 @@ impl BlockedClients {
     }
 }
 
-/// The core's handle to a blocked client.
+/// Returns the core's number for a blocked client.
 pub fn waiter_id(id: BlockedId) -> WaiterId {
     WaiterId(id.to_bits())
 }
 
-/// The blocked client behind the core's handle.
+/// Returns the blocked client for the core's number.
 pub fn blocked_id(waiter: WaiterId) -> BlockedId {
     Id::from_bits(waiter.0)
 }

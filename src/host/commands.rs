@@ -1,4 +1,4 @@
-//! The table of commands, in the server's terms.
+//! The table of commands, in the terms of the layer `server`.
 
 use super::execute::Execute;
 use super::fence::Draw;
@@ -8,7 +8,7 @@ use crate::command::table::{self, ACL_CATEGORY, COMMANDS, CommandId, SINCE};
 use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
 use crate::server::{self, CommandHandler, handler};
 
-/// All commands.
+/// Returns the descriptions of all commands.
 pub fn commands() -> Vec<server::Command> {
     COMMANDS.iter().map(command).collect()
 }

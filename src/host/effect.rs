@@ -1,4 +1,4 @@
-//! What a decision does to a key: the write, then what replicas and AOF are told, then what listeners are told.
+//! The effects of a decision on a key: the write, then replication, then keyspace events.
 
 use super::state::Key;
 use crate::core::{Kind, UnixMs, format_integer};
@@ -22,7 +22,7 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
     }
 }
 
-/// Gives `owner` that many holds, and the lease a new end where there is one. The key is empty or holds this lock.
+/// Sets the owner's number of holds and, if given, the end of the lease. The key is empty or holds this lock.
 pub fn set_holds(key: &mut Key<'_, '_>, owner: StringRef<'_>, holds: i64, lease_end: Option<UnixMs>) {
     let holds = format_integer(holds, OwnedString::new);
     key.set_field(owner, holds.as_ref());
@@ -33,20 +33,20 @@ pub fn set_holds(key: &mut Key<'_, '_>, owner: StringRef<'_>, holds: i64, lease_
     signal(key, Event::HSET, lease_end.is_some());
 }
 
-/// Gives the lease a new end.
+/// Sets the end of the lease.
 pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
     set_expiry(key, lease_end);
     key.signal(&[Event::EXPIRE]);
 }
 
-/// Sets a counter, which is a String, and leaves its expiry as it is.
+/// Sets the value of a counter, which is a String, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
     let expiry = key.expiry();
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);
 }
 
-/// Frees the lock.
+/// Deletes the key of a lock.
 #[inline(always)]
 pub fn free(key: &mut Key<'_, '_>) {
     key.delete();
@@ -68,7 +68,7 @@ fn set_expiry(key: &mut Key<'_, '_>, at: UnixMs) {
     format_integer(at, |digits| key.replicate_pexpireat(digits));
 }
 
-/// A new lease is an event of its own.
+/// Signals the key and its events. A new lease is an event of its own.
 #[inline(always)]
 fn signal(key: &mut Key<'_, '_>, event: Event, new_lease: bool) {
     if new_lease { key.signal(&[event, Event::EXPIRE]) } else { key.signal(&[event]) }

@@ -1,7 +1,7 @@
-//! Runs a request to change a lock: parse, serve who is first, decide, write, answer.
+//! Executes a request to change a lock: parse, process what is overdue, decide, write, reply.
 //!
-//! What every request goes through is inlined by force, here and where it leads to: calls and returns were a seventh of
-//! the module's own instructions.
+//! What every request goes through is inlined by force, here and in the functions it calls. Calls and returns were a
+//! seventh of the module's own instructions.
 
 use std::marker::PhantomData;
 
@@ -20,7 +20,7 @@ use crate::command::{Request, WaitOptions, check_identity};
 use crate::core::{Cause, Decision, Error, Kind, Lease, Session, SessionLock, UnixMs, WaiterId, Write, increment};
 use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
 
-/// The command that makes a request `R`.
+/// The command for requests of type `R`.
 pub struct Execute<R>(PhantomData<R>);
 
 impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
@@ -37,11 +37,11 @@ impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
     }
 }
 
-/// What the client is told.
+/// The outcome of a request.
 enum Outcome {
     Integer(i64),
     Nil,
-    /// Nothing now: the client waits in line.
+    /// No reply now: the client waits in line.
     Waiting,
 }
 
@@ -91,8 +91,10 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     answer
 }
 
-/// A session begins neither for a stand-in, in a script or a call by another module, nor on a replica that takes its clients'
-/// writes.
+/// Checks that a session can begin here.
+///
+/// It cannot where the client has no connection, in a script or a call by another module. Nor can it on a replica, even
+/// one that accepts its clients' writes.
 #[cold]
 fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
     if !ctx.has_connection() {
@@ -101,8 +103,10 @@ fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
     if ctx.flags().contains(ContextFlags::REPLICA) { Err(Error::SessionOnReplica) } else { Ok(()) }
 }
 
-/// Refuses one session too many, before anything is changed. A request that is answered nil begins none, and neither
-/// does one whose lock belongs to the connection already.
+/// Refuses a request that would exceed `lock.max-sessions`, before anything is changed.
+///
+/// A request that is answered nil begins no session. A request whose connection is in the lock's session already adds
+/// none.
 fn check_session_limit(
     key: &Key<'_, '_>,
     kind: Kind,
@@ -124,7 +128,8 @@ fn check_session_limit(
     })
 }
 
-/// Whether a client can be blocked here. On a replica nobody is ever served, though it may take its clients' writes.
+/// Returns whether the client can be blocked here. A replica, even one that accepts its clients' writes, never grants a
+/// lock to a waiter.
 fn may_wait(key: &Key<'_, '_>) -> bool {
     !key.ctx().flags().intersects(ContextFlags::DENY_BLOCKING | ContextFlags::REPLICA)
 }
@@ -136,14 +141,14 @@ fn wait_or_nil(key: &mut Key<'_, '_>, caller: &[u8], wait: Option<WaitOptions>, 
     waiting::wait(key, caller, wait, now).map(|waits| if waits { Outcome::Waiting } else { Outcome::Nil })
 }
 
-/// Takes the caller out of the line for this lock. Returns the connections that waited there, to be told last, or `None`
-/// if it had no place.
+/// Removes the caller from the queue of the lock. Returns the requests that waited there, to be answered last, or
+/// `None` if the caller had no place.
 fn withdraw(key: &Key<'_, '_>, caller: &[u8]) -> Option<Vec<WaiterId>> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|state| state.waiting.withdraw(db, name, caller))
 }
 
-/// Keeps the session of the lock in step with what is about to be written, and begins one if that is asked for.
+/// Updates the lock's session with what is about to be written, and begins a session if `wanted`.
 fn update_session(
     key: &Key<'_, '_>,
     caller: &[u8],
@@ -194,7 +199,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
     }
 }
 
-/// Where the module remembers anything, the alarm follows the lease.
+/// Follows the lease with the timer, if the lock has a queue or a session.
 fn watch_lease(key: &Key<'_, '_>, handles: LockHandles) {
     let lease_end = key.expiry();
     state::with(|state| {

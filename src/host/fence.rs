@@ -1,4 +1,4 @@
-//! Runs LOCK.FENCE.
+//! Executes LOCK.FENCE.
 
 use super::effect;
 use super::grants::mark_holder_told;

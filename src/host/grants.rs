@@ -1,4 +1,4 @@
-//! How those who wait are told: of a grant, of the end of their wait. And what becomes of a grant that nobody was told of.
+//! How waiting clients are answered, and what happens to a grant that no client was told of.
 
 use std::mem;
 use std::num::NonZeroU64;
@@ -10,18 +10,18 @@ use super::state::{self, Key, Locks, State};
 use crate::core::{Grant, Revocation, SessionLock, UnixMs, WaiterId, increment};
 use crate::server::{self, Ticket};
 
-/// The server's handle to a blocked client.
+/// Returns the server's number for a blocked client.
 pub fn ticket_of(id: BlockedId) -> Ticket {
     // A handle is never 0.
     Ticket(NonZeroU64::new(id.to_bits()).unwrap_or(NonZeroU64::MIN))
 }
 
-/// The blocked client behind the server's handle.
+/// Returns the blocked client for the server's number.
 pub fn blocked_id_of(ticket: Ticket) -> BlockedId {
     blocked_id(WaiterId(ticket.0.get()))
 }
 
-/// Whether the lock shall belong to one of the connections that wait for this grant.
+/// Returns whether a client that waits for this grant asked for a session.
 pub fn asks_for_session(grant: &Grant) -> bool {
     state::with(|State { blocked, .. }| {
         let find = |waiter: &WaiterId| blocked.get(blocked_id(*waiter));
@@ -29,8 +29,9 @@ pub fn asks_for_session(grant: &Grant) -> bool {
     })
 }
 
-/// Tells every connection of a grant that the lock is theirs, and makes those its session that asked for it. To be
-/// called last, after all effects of the command.
+/// Answers the clients of a grant, and begins a session with those that asked for one.
+///
+/// It is called last, after all effects of the command.
 pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters = mem::take(&mut grant.waiters);
     let delivery = state::with(|state| {
@@ -55,7 +56,7 @@ fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs
     }
 }
 
-/// Answers nil to connections whose place was given up.
+/// Replies with nil to clients whose place was given up.
 pub fn reply_withdrawn(waiters: Vec<WaiterId>) {
     for waiter in waiters {
         state::with(|state| increment(&mut state.stats.cancelled));
@@ -63,15 +64,17 @@ pub fn reply_withdrawn(waiters: Vec<WaiterId>) {
     }
 }
 
-/// Ends the wait of a connection that is in no queue any more: the server fetches the reply that belongs to `wait_state`.
-/// To be called last, after all effects of the command: the server may call back at once.
+/// Ends the wait of a client that is in no queue any more. The server then asks for the reply, which depends on
+/// `wait_state`.
+///
+/// It is called last, after all effects of the command, because the server may call back at once.
 pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
     let id = blocked_id(waiter);
     state::with(|state| state.blocked.set_wait_state(id, wait_state));
     server::unblock::<Locks>(ticket_of(id));
 }
 
-/// Notes that the present holder is told that it is the holder: who may have been told keeps the lock.
+/// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.
 pub fn mark_holder_told(key: &Key<'_, '_>) {
     if state::with(|state| state.blocked.has_deliveries()) {
         let (db, name) = (key.ctx().db(), key.name().bytes());
@@ -79,7 +82,7 @@ pub fn mark_holder_told(key: &Key<'_, '_>) {
     }
 }
 
-/// A client waits no more, by whatever way: takes it out of its queue, where its place is kept for a while.
+/// Removes a client from its queue, if it still waits. Its place is kept for the grace time.
 pub fn leave(id: BlockedId) {
     let keep_until = settings::kept_until(server::now_ms());
     state::with(|state| {
@@ -90,8 +93,9 @@ pub fn leave(id: BlockedId) {
     });
 }
 
-/// Lets a client go of its grant, if it has one. If nobody was told, the lock is to be taken back; if others were, it does
-/// not belong to this one's connection.
+/// Finishes the delivery of a grant to a client, if it has one.
+///
+/// If no client was told, the lock is revoked. If others were, the lock does not belong to this client's connection.
 pub fn finish_delivery(id: BlockedId, told: bool) {
     state::with(|State { blocked, sessions, revocations, .. }| {
         let Some(entry) = blocked.get(id) else { return };

@@ -1,4 +1,4 @@
-//! To whom a lock goes that has come free: to the session that lost it, else to the first in line, in the same step.
+//! Grants a free lock: to the session that lost it, or else to the first in line, in the same step.
 
 use super::effect;
 use super::grants;
@@ -7,14 +7,14 @@ use super::state::{self, Key};
 use crate::core::{Cause, Kind, QueueId, SessionId, SessionLock, UnixMs};
 use crate::server::OwnedString;
 
-/// Gives a lock that is free to whom it is due, if to anybody.
+/// Grants a lock that is free to its session or to the first in line, if there is either.
 pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
     if let Some(handles) = LockHandles::of(key) {
         grant_free_lock_with(key, handles, now);
     }
 }
 
-/// The same, where what is tracked of the lock was asked for already.
+/// Like [`grant_free_lock`], with handles that were looked up before.
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs) {
     if let Some(session) = handles.session {
         if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
@@ -28,7 +28,7 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: Un
     }
 }
 
-/// Frees a lock that is held: the first in line takes it over, or the key is deleted.
+/// Frees a lock that is held: grants it to the first in line, or deletes the key.
 #[inline(always)]
 pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
@@ -48,8 +48,9 @@ pub fn end_session(key: &Key<'_, '_>) {
     state::with(|state| state.sessions.end(db, name));
 }
 
-/// Gives the lock to the first in line, whoever the key still names, and answers its clients. `false`: nobody waits
-/// after all, and nothing was done.
+/// Grants the lock to the first in line, even if the key still names another holder, and answers its clients.
+///
+/// Returns `false`, without any effect, if nobody is in line.
 fn grant_to_first_waiter(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
     let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else { return false };
     let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.end_from(now));
@@ -65,7 +66,7 @@ fn grant_to_first_waiter(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, no
     true
 }
 
-/// Gives the lock back to a session whose lease ended although a connection is open.
+/// Grants the lock to its session again, whose lease has ended although a connection is open.
 fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     let SessionLock { kind, owner, holds, lease, .. } = session.lock;
@@ -78,7 +79,7 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     schedule_renewal(key, id, lease_end, now);
 }
 
-/// The session goes on with a lease that ends then: it is renewed in time, and who waits is served should it end.
+/// Records the new end of a session's lease, and schedules the next renewal and, if clients wait, a review.
 pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
     let queue = LockHandles::of(key).and_then(|handles| handles.queue);
     state::with(|state| {

@@ -3,7 +3,7 @@
 use super::state::State;
 use crate::core::{Cause, WAIT_BUCKETS_MS};
 
-/// Every figure with its name, to which the server adds `lock_` in front.
+/// Returns the names and values of the fields. The server prefixes the names with `lock_`.
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
     let mut fields = vec![

@@ -1,4 +1,4 @@
-//! Runs a request to look at a lock.
+//! Executes a request to look at a lock.
 
 use std::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use crate::command::{Inspection, LockView, Reply};
 use crate::core::{Error, Lock, SessionId};
 use crate::server::{self, Arguments, Mode, RunCommand};
 
-/// The command that looks at a lock as `I` asks.
+/// The command for inspections of type `I`.
 pub struct Inspect<I>(PhantomData<I>);
 
 impl<I: Inspection + 'static> RunCommand<Locks> for Inspect<I> {

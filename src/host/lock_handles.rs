@@ -1,9 +1,9 @@
-//! What the module remembers of one lock that somebody waits for, or that belongs to a connection.
+//! Handles to what the module remembers of one lock.
 
 use super::state::{self, Key};
 use crate::core::{QueueId, Revocation, RevocationId, SessionId};
 
-/// Where in the module's memory a lock is found.
+/// The queue, the session and the revocation of a lock, as far as there are any.
 #[derive(Clone, Copy)]
 pub struct LockHandles {
     pub queue: Option<QueueId>,
@@ -12,8 +12,9 @@ pub struct LockHandles {
 }
 
 impl LockHandles {
-    /// `None` if nothing is tracked. To be asked for after the key was opened: that may call back, and change the
-    /// answer.
+    /// Looks up the handles of a lock. Returns `None` if there are none.
+    ///
+    /// Call this after the key was opened, because that may call back and change the result.
     #[inline]
     pub fn of(key: &Key<'_, '_>) -> Option<Self> {
         // The common case needs neither the database nor a look-up.

@@ -1,4 +1,4 @@
-//! A key read as a lock.
+//! Reads a key as a lock.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,20 @@ use super::state::Key;
 use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, UnixMs, parse_integer};
 use crate::server::{StringRef, ValueType};
 
-/// Returns what the key says about its lock. It borrows from the value, so it ends before the next write.
+/// Reads the state of the lock. It borrows from the value, so it ends before the next write.
 ///
 /// # Errors
-/// [`Error::WrongType`] if the value is no lock.
+///
+/// [`Error::WrongType`] if the value is not a lock.
 pub fn read<'k>(key: &'k Key<'_, '_>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
     read_for(key, None)
 }
 
-/// The same, when the holder is likely to be `caller`.
+/// Like [`read`], but faster if the holder is `caller`.
+///
+/// # Errors
+///
+/// As for [`read`].
 #[inline(always)]
 pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
     let (kind, owner, holds) = match key.value_type() {
@@ -29,7 +34,7 @@ pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Resu
     Ok(Lock::Held(Holder { kind, owner, holds, lease_end: Expiry(key) }))
 }
 
-/// The owner and the holds of a Hash with one field whose value is a number of holds.
+/// Returns the owner and the number of holds, if the Hash has one field whose value is a number of holds.
 fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
     let read = |field: Option<&[u8]>, value: &[u8]| {
         let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
@@ -42,10 +47,11 @@ fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<
     key.only_field(likely, read).flatten()
 }
 
-/// Returns the integer that a String is, `None` for an empty key.
+/// Reads the integer in a String, or `None` from an empty key.
 ///
 /// # Errors
-/// [`Error::NotAnInteger`], or [`Error::WrongType`] if the key is no String.
+///
+/// [`Error::WrongType`] if the key is not a String, and [`Error::NotAnInteger`] if the String is not an integer.
 pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     match key.value_type() {
         ValueType::Empty => Ok(None),
@@ -54,7 +60,7 @@ pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     }
 }
 
-/// When a key expires that holds a lock, asked when it is needed.
+/// The expiry time of a key that holds a lock, looked up when it is needed.
 struct Expiry<'k, 's, 'c>(&'k Key<'s, 'c>);
 
 impl LeaseEnd for Expiry<'_, '_, '_> {

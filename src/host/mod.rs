@@ -1,8 +1,9 @@
-//! What a lock does to a server: execute a request, hand a lock over, let clients wait, renew sessions, take locks back.
+//! The host: executes requests, hands locks over, lets clients wait, renews sessions and takes locks back.
 //!
-//! Nothing here is unsafe, and nothing knows how servers differ: that is the layer `server`, which calls in through
-//! [`Module`](crate::server::Module), implemented in `module.rs`. The module's state is lent to closures (`state::with`) that
-//! do not call the server, because the server may call back, and is looked at again after each call that can.
+//! There is no unsafe code here, and no code for differences between servers. Both are in the layer `server`, which
+//! calls in through [`Module`](crate::server::Module), implemented in `module.rs`. The module's state is lent to
+//! closures (`state::with`), which must not call the server, because the server may call back. After each call that may
+//! call back, the state is read again.
 //!
 //! Effects always run in this order: write and expiry, replication, notification, unblocking, reply.
 

@@ -1,4 +1,4 @@
-//! What the server does to the module, and what that means for locks.
+//! What the server's calls and events mean for locks.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ impl Module for Locks {
         info::fields(state)
     }
 
-    /// Locks have an expiry, so every eviction policy but one may take a lock from its holder.
+    /// Warns of an eviction policy that may evict locks, which are keys with an expiry time.
     fn loaded(ctx: &mut Context<'_>) {
         let policy = ctx.server_info(c"memory", c"maxmemory_policy");
         if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
@@ -85,7 +85,7 @@ impl Module for Locks {
         timer::set();
     }
 
-    /// Those who wait, and sessions, stay with the number of their database.
+    /// Waiters and sessions keep the number of their database.
     fn keyspace_changed() {
         check_all_locks();
     }
@@ -132,7 +132,7 @@ impl Module for Locks {
     }
 }
 
-/// Any lock may have changed: looks at each, in the timer, as many at a stretch as the pump does.
+/// Schedules a check of every lock, since any may have changed. The timer runs it in batches.
 fn check_all_locks() {
     state::with(|state| {
         state.sessions.check_all();
@@ -141,7 +141,8 @@ fn check_all_locks() {
     timer::set();
 }
 
-/// What an event of its key means to a session. A lease that ran out is no loss: it takes the lock back.
+/// Updates a session after an event of its key. A lease that has ended by itself is no loss: the session takes the lock
+/// back.
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
     let Some(session) = sessions.get(id) else { return };
     // Valkey also calls it `expired` when a command has set the lease into the past.
@@ -155,10 +156,10 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
     }
 }
 
-/// The events by which somebody else's command sets or takes away a lease.
+/// The events of foreign commands that set or remove a lease.
 const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];
 
-/// The events by which a key goes, but for its expiry, or another one comes in its place.
+/// The events by which a key is deleted or replaced, other than its expiry.
 const REPLACEMENTS: [&[u8]; 8] =
     [b"del", b"evicted", b"move_from", b"rename_from", b"move_to", b"rename_to", b"copy_to", b"restore"];
 

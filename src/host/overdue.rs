@@ -1,4 +1,4 @@
-//! What is overdue for a lock is seen to before a request for it is heard.
+//! Processes what is overdue for a lock, before a request for it is executed.
 
 use super::handover;
 use super::lock_handles::LockHandles;
@@ -7,9 +7,10 @@ use super::revocation;
 use super::state::{self, Key};
 use crate::core::{Lock, SessionId, UnixMs};
 
-/// Sees to what is overdue for a lock: a holder that is gone loses it, and a lock that has come free goes to whom it is due.
-/// Nobody overtakes, and nobody is told that he holds what is about to be taken back. Returns what is tracked of the
-/// lock then.
+/// Processes what is overdue for a lock, and returns its handles afterwards.
+///
+/// A holder that is gone loses the lock, and a free lock is granted to its session or to the first in line. So nobody
+/// overtakes, and nobody is told that it holds a lock that is about to be revoked.
 #[inline(always)]
 pub fn process_overdue(key: &mut Key<'_, '_>, now: UnixMs) -> Option<LockHandles> {
     let handles = LockHandles::of(key)?;
@@ -32,7 +33,7 @@ fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -
     Some(handles)
 }
 
-/// Whether the key, which is not empty, still holds the lock of this session. Somebody may have written over it.
+/// Returns whether a key, which is not empty, still holds the lock of this session. Somebody may have overwritten it.
 fn is_of_session(key: &Key<'_, '_>, id: SessionId) -> bool {
     let lock = lock_key::read(key);
     state::with(|state| {

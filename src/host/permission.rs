@@ -1,10 +1,10 @@
-//! May the module write now, of its own accord?
+//! Decides whether the module may write now, outside of a command.
 
 use super::state::{self, Context};
 use crate::core::Kind;
 use crate::server::{self, Probe, StringRef};
 
-/// Whether the server takes writes, and knows the world as it is.
+/// Returns whether the server accepts writes, and has not stalled a moment ago.
 pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::steady_ms();
     let unsettled = state::with(|state| {
@@ -17,8 +17,9 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
     !unsettled && ctx.takes_writes()
 }
 
-/// Whether the server would take a client's write to this key, which is empty or holds a lock of this kind. If not, that is no
-/// matter of the key: it is noted that nothing else need be tried now.
+/// Returns whether the server would accept a client's write to this key, which is empty or holds a lock of this kind.
+///
+/// A refusal concerns all keys, so it is recorded: nothing else is tried in this batch.
 pub fn write_is_welcome(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -> bool {
     let probe = match kind {
         Kind::Mutex => Probe::String,

@@ -8,17 +8,18 @@ use super::state::{self, Context, Key};
 use crate::core::{LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
-/// What has become of the lock of a session.
+/// The state of a session's lock.
 enum SessionLockState {
-    /// Held, until then.
+    /// The session holds the lock, with this end of the lease.
     Held(Option<UnixMs>),
-    /// Gone: the lease ended although a connection is open, or the lock was taken away.
+    /// The key is empty: the lease has ended although a connection is open, or the lock was taken away.
     Free,
-    /// Somebody else holds it, or the key is something else.
+    /// Somebody else holds the lock, or the key is not a lock.
     Lost,
 }
 
-/// Does what is due for a session. One that lost its lock ends; one whose lease ended takes the lock back.
+/// Carries out a task of a session. A session that has lost its lock ends, and one whose lease has ended takes the lock
+/// back.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
@@ -63,7 +64,7 @@ fn lock_state(session: &Session, key: &Key<'_, '_>) -> SessionLockState {
     }
 }
 
-/// Lengthens the lease to its full length again. One that somebody made longer, or took away, is left as it is.
+/// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
     let renewed = session.lock.lease.end_from(now);
     if lease_end.is_some_and(|end| end < renewed) {

@@ -1,10 +1,10 @@
-//! How a request is answered.
+//! Sends replies.
 
 use super::state::{self, Context};
 use crate::command::Reply;
 use crate::core::{Error, increment};
 
-/// Answers a request of `command` that was refused.
+/// Replies to a request of `command` with an error, and counts it.
 pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
         state::with(|state| increment(&mut state.stats.not_owner));
@@ -12,7 +12,7 @@ pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     ctx.reply_error(&error.text(command));
 }
 
-/// Answers with a shape.
+/// Sends a reply of any shape.
 pub fn send(ctx: &mut Context<'_>, reply: &Reply<'_>) {
     match reply {
         Reply::Nil => ctx.reply_nil(),

@@ -1,4 +1,4 @@
-//! Takes locks from connections that are gone.
+//! Takes locks back from connections that are gone.
 
 use super::handover;
 use super::lock_handles::LockHandles;
@@ -9,10 +9,10 @@ use super::state::{self, Context, Key};
 use crate::core::{Cause, Lock, Revocation, RevocationId, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
-/// When to try again what the server does not allow now, in milliseconds.
+/// The time after which a write that the server does not accept now is tried again, in milliseconds.
 pub const RETRY_MS: i64 = 20;
 
-/// Takes a lock back of the module's own accord, or puts it off while the server does not allow it.
+/// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     let Some(revocation) = state::with(|state| state.revocations.get(id).cloned()) else { return };
     ctx.select_db(revocation.db);
@@ -31,7 +31,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     carry_out_on(&mut ctx.open(name.as_ref(), Mode::Write), id, now);
 }
 
-/// Takes back the lock of this key, which may be written now.
+/// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     let Some(revocation) = state::with(|state| state.revocations.remove(id)) else { return };
     if !is_theirs(&revocation, key) {

@@ -1,11 +1,12 @@
-//! When the module is to be called again of its own accord.
+//! The module's timer: when the server is to call the module next.
 
 use super::state::{self, Locks};
 use crate::core::{DueFilter, TICK_MS, UnixMs};
 use crate::server;
 
-/// Sees to it that the timer fires when the next thing falls due, and while there may be something to write often enough
-/// to notice that the loop stands still.
+/// Sets the timer to the time when something is due next.
+///
+/// While there may be something to write, the timer also ticks often enough to detect a stall of the event loop.
 pub fn set() {
     let now = server::now_ms();
     set_at(state::with(|state| {
@@ -21,7 +22,7 @@ pub fn set() {
     }));
 }
 
-/// Sees to it that the timer fires at `time`, if any, or earlier.
+/// Sets the timer to `time`, if there is one. The timer may fire earlier.
 pub fn set_at(time: Option<UnixMs>) {
     if let Some(time) = time {
         server::fire_at::<Locks>(time);

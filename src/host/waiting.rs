@@ -1,4 +1,4 @@
-//! How a client begins to wait in line.
+//! Lets a client wait in line.
 
 use super::clients::{WaitState, waiter_id};
 use super::grants::ticket_of;
@@ -8,8 +8,13 @@ use crate::command::WaitOptions;
 use crate::core::{Claim, Error, Join, UnixMs, increment};
 use crate::server;
 
-/// Lets the client of this command wait in line for a lock. `true`: it waits, and the caller answers nothing. `false`:
-/// the server does not block this client.
+/// Blocks the client of this command until it gets the lock or times out.
+///
+/// Returns `false` if the server does not block this client. Otherwise the caller sends no reply.
+///
+/// # Errors
+///
+/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already.
 pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<bool, Error> {
     server::listen::<Locks>();
     let (client, db, name) = (key.ctx().client_id(), key.ctx().db(), key.name().bytes());
