@@ -119,7 +119,7 @@ impl<T> Arena<T> {
     }
 }
 
-// Derived, these would ask the same of T, of which a handle holds nothing.
+// Derived, these would require the same of T, which a handle does not contain.
 impl<T> Clone for Id<T> {
     fn clone(&self) -> Self {
         *self

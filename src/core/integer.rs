@@ -46,7 +46,7 @@ pub fn format_integer<R>(value: i64, with: impl FnOnce(&[u8]) -> R) -> R {
     let mut buffer = [0u8; MAX_LEN];
     let mut rest = value.unsigned_abs();
     let mut start = MAX_LEN;
-    // From the last pair to the first; the buffer holds every i64.
+    // From the last pair to the first. The buffer is long enough for every i64.
     for slot in buffer.rchunks_exact_mut(2) {
         let pair = PAIRS.get((rest % 100) as usize).unwrap_or(&[b'0'; 2]);
         slot.copy_from_slice(pair);

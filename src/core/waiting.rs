@@ -286,7 +286,7 @@ impl WaitQueues {
 
     fn set_review(&mut self, id: QueueId, time: UnixMs, cause: Cause) {
         let Some(queue) = self.queues.get_mut(id) else { return };
-        // Nobody present: nobody to serve.
+        // Without requests there is nobody to serve.
         let time = if queue.requests == 0 { NEVER } else { time };
         self.reviews.reschedule(id, queue.review_at, time);
         queue.review_at = time;

@@ -98,7 +98,7 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     }
     let looked = ctx.open(name.as_ref(), Mode::Write);
     if !looked.is_empty() {
-        // An expired key that the server still shows is looked at again in a moment.
+        // An expired key that the server still shows is looked at again a millisecond later.
         let end = looked.expiry().map(|end| end.max(now));
         return state::with(|state| state.waiting.review_at_lease_end(queue, end));
     }

@@ -80,7 +80,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
         Err(_) if withdrawn.is_some() => Ok(Outcome::Nil), // Its wait was all there was to give up.
         Err(error) => Err(error),
     };
-    // Only who waits, or begins a session, adds to what is tracked.
+    // Only a request that waits, or begins a session, adds handles.
     let adds = matches!(answer, Ok(Outcome::Waiting)) || request.session().is_some();
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
         watch_lease(&key, handles);

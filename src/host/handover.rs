@@ -58,7 +58,7 @@ fn grant_to_first_waiter(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, no
     state::with(|state| {
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
         state.waiting.review_at_lease_end(queue, lease_end);
-        // What was tracked of the grant before this one is void, even if it was the same token's.
+        // What is left of the previous grant is void, even if it was to the same token.
         state.sessions.end(grant.db, &grant.key);
         state.revocations.cancel(grant.db, &grant.key);
     });

@@ -47,7 +47,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
                 (waiter, client)
             }),
         };
-        // The reply borrows from the waiting, and answering may call back, so it is copied.
+        // The reply borrows from the state, and sending it may call back, so it is copied.
         inspection.report(view).into_owned()
     }))
 }

@@ -17,7 +17,7 @@ use crate::server::{self, BlockedClient, Command, EventName, MainThread, Module,
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    // SET, HSET, PEXPIREAT and DEL are what replicas and the AOF are told; with the others the server is asked.
+    // SET, HSET, PEXPIREAT and DEL are replicated; EXISTS, SETRANGE and HDEL are probes.
     const NEEDED_COMMANDS: &'static [&'static CStr] =
         &[c"SET", c"HSET", c"PEXPIREAT", c"DEL", c"EXISTS", c"SETRANGE", c"HDEL"];
     const SETTINGS: &'static [&'static Setting] = SETTINGS;
@@ -64,14 +64,14 @@ impl Module for Locks {
     }
 
     fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
-        // The common case first: nothing to do with us.
+        // The common case first.
         if state::with(|state| state.is_idle()) {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
         let (queue, session) = state::with(|state| (state.waiting.queue_of(db, key), state.sessions.find(db, key)));
         if queue.is_none() && session.is_none() {
-            return; // As most keys, it is no lock that we know.
+            return; // No lock with a queue or a session, like most keys.
         }
         let (event, now) = (event.bytes(), server::now_ms());
         state::with(|state| {
@@ -105,7 +105,7 @@ impl Module for Locks {
         grants::leave(id);
         let wait_state = state::with(|state| state.blocked.get(id).map(|entry| entry.wait_state()));
         match wait_state {
-            // A lock that was waited for is granted with its first hold.
+            // A waiter is granted its first hold.
             Some(WaitState::Granted(_)) => reply.integer(1),
             _ => reply.nil(),
         }

@@ -22,7 +22,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     }
     let slot = ctx.slot_of(name.as_ref());
     if slot == Slot::Elsewhere {
-        // Whatever the key holds when the slot comes back is another grant's.
+        // Whatever the key holds when the slot comes back belongs to another grant.
         return state::with(|state| _ = state.revocations.remove(id));
     }
     if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), revocation.kind) {

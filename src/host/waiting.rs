@@ -36,7 +36,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs
     let client = key.block(ticket_of(id));
     Ok(state::with(|State { waiting, blocked, stats, .. }| {
         if client.is_none() {
-            // A place that its claim had already is kept.
+            // A place that the claim had before is kept.
             waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.rejoined));
             blocked.remove(id);
             return false;

@@ -1,16 +1,16 @@
-//! The module's memory is the server's: it counts in `used_memory` and `MEMORY DOCTOR` sees it.
+//! The global allocator. It uses the server's memory, which counts in `used_memory` and shows in `MEMORY DOCTOR`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 
 use redis_module::raw;
 
-/// What every allocator a server is built with (jemalloc, libc, tcmalloc) guarantees for any size.
+/// The alignment that every allocator of a server (jemalloc, libc, tcmalloc) guarantees for any size.
 const GUARANTEED_ALIGN: usize = 8;
 
-/// The server's allocator inside a server, the system's elsewhere (in `cargo test`).
+/// The server's allocator inside a server, and the system's elsewhere (in `cargo test`).
 ///
-/// Which one it is cannot change while memory is held: the server hands out its functions before the module allocates.
+/// The choice cannot change while memory is held: the server provides its functions before the module allocates.
 struct ServerAllocator;
 
 #[global_allocator]

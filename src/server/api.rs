@@ -1,10 +1,10 @@
-//! Access to the server's functions, which arrive as pointers when the module is loaded.
+//! Access to the server's functions, which are pointers that are set when the module is loaded.
 
 use redis_module::raw;
 
-/// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, inside an unsafe block.
+/// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, in an unsafe block.
 ///
-/// Every function that is called this way stands in [`first_missing`], so that a server without it refuses to load the
+/// Every function that is called this way is listed in [`first_missing`], so a server without it refuses to load the
 /// module.
 macro_rules! api {
     ($function:ident($($argument:expr),* $(,)?)) => {
@@ -15,7 +15,7 @@ macro_rules! api {
     };
 }
 
-/// Whether the server has a function.
+/// Returns whether the server has a function.
 macro_rules! has_api {
     ($function:ident) => {{
         // SAFETY: the pointers are written once, while the module is loaded on this thread, and only read from then on.
@@ -24,7 +24,7 @@ macro_rules! has_api {
     }};
 }
 
-/// The name of a function that the module cannot do without and that this server does not have.
+/// Returns the name of a required function that this server does not have, if there is one.
 pub fn first_missing() -> Option<&'static str> {
     macro_rules! first_absent {
         ($($function:ident),* $(,)?) => {
@@ -99,8 +99,13 @@ pub fn first_missing() -> Option<&'static str> {
     ]
 }
 
-/// Where a call to an absent function ends. Loading has made sure that this does not happen; if it does, the guard
-/// around every trampoline turns the panic into an error.
+/// Panics, because the server does not have a function.
+///
+/// Loading has made sure that this does not happen. If it does, the callback that made the call catches the panic.
+///
+/// # Panics
+///
+/// Always.
 #[cold]
 #[allow(clippy::panic, reason = "the caller needs a value that cannot be had, and every entry catches panics")]
 pub fn missing_function(function: &'static str) -> ! {

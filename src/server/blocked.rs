@@ -1,18 +1,19 @@
 //! Clients that the server has blocked for a module.
 //!
-//! They are blocked **on keys**, without a time-out of the server's: only that form answers a client whose time is up
-//! in the very loop round in which it is unblocked (Redis 7.0 and 7.2 lose the reply or crash otherwise), knows its
-//! private data in every callback, and is told -MOVED by the server itself. The key is never signalled by the module; a
-//! client is answered by [`unblock`], whereupon the server asks [`Module::answer`] for the reply.
+//! They are blocked **on keys**, without a time-out of the server's. Only in that form does the server answer a client
+//! that times out in the very round of the loop in which it is unblocked (Redis 7.0 and 7.2 lose the reply or crash
+//! otherwise), provide the private data in every callback, and send -MOVED by itself. The module never signals the key.
+//! It answers a client by [`unblock`], and the server asks [`Module::answer`] for the reply.
 //!
-//! When that answer is made depends on the server:
+//! When that reply is made depends on the server:
 //!
-//! - Redis 7.0 and 7.2 ask inside `unblock`, and the answer is in the client's buffer at once.
-//! - Redis 7.4 and later ask at the end of the loop round. A client that goes before that was not told.
-//! - Valkey asks inside `unblock` as well, but the answer goes to a stand-in and is handed on at the end of the loop round,
-//!   right after the module is told to free the client. One that is gone by then was not told.
+//! - Redis 7.0 and 7.2 ask inside `unblock`, and the reply is in the client's buffer at once.
+//! - Redis 7.4 and later ask at the end of the loop round. A client that is gone before that was not told.
+//! - Valkey also asks inside `unblock`, but the reply goes to a stand-in client (a "fake client" in the server's
+//!   source). It is passed on at the end of the loop round, right after the module is told to free the client. A client
+//!   that is gone by then was not told.
 //!
-//! Whoever is above this layer only hears whether the client may have been told.
+//! The layer above learns only whether the client may have been told.
 
 use std::ffi::{c_int, c_void};
 use std::num::NonZeroU64;
@@ -31,22 +32,23 @@ use super::ticket::{BlockedClient, Ticket};
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
-/// The server gives an answer to a blocked client by way of a stand-in.
+/// Whether the server makes the reply of a blocked client through a stand-in client.
 static STAND_IN: AtomicBool = AtomicBool::new(false);
 
 impl<M: Module> Key<'_, '_, M> {
-    /// Blocks the client whose command this is, until [`unblock`]; the command does not reply then. `None` where nobody can be
-    /// blocked: outside a command, twice in one, in a transaction or a script, and a client that the server does not block, as
-    /// Valkey 9.1 one that has subscribed to a channel.
+    /// Blocks the client that sent this command, until [`unblock`]. The command must not reply then.
+    ///
+    /// Returns `None` if the client cannot be blocked: outside of a command, a second time in one command, and in a
+    /// transaction or a script. Valkey 9.1 also does not block a client that has subscribed to a channel.
     pub fn block(&mut self, ticket: Ticket) -> Option<BlockedClient> {
-        // In a transaction the server would answer by itself, and keep a handle that nobody gives back.
+        // In a transaction the server would reply by itself, and keep a handle that nobody frees.
         if !self.ctx().may_block || self.ctx().flags().contains(ContextFlags::DENY_BLOCKING) {
             return None;
         }
         let mut keys = [self.name().raw()];
         let (on_signal, on_unblocked) = (Some(on_signal as _), Some(on_unblocked::<M> as _));
-        // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context; the
-        // private data is a number. The callbacks have the signatures the API asks for.
+        // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context;
+        // the private data is a number. The callbacks have the signatures the API asks for.
         let handle = unsafe {
             let handle = api!(RedisModule_BlockClientOnKeys(
                 self.ctx_mut().raw(),
@@ -71,18 +73,19 @@ impl<M: Module> Key<'_, '_, M> {
     }
 }
 
-/// Lets a blocked client go on: the server asks [`Module::answer`] for the reply, perhaps inside this call. Nothing happens
-/// if it was unblocked or freed before.
+/// Unblocks a client. The server asks [`Module::answer`] for the reply, perhaps inside this call.
+///
+/// Has no effect if the client was unblocked or freed before.
 pub fn unblock<M: Module>(ticket: Ticket) {
     let handle = with_client::<M, _>(ticket, |client| client.handle).unwrap_or(ptr::null_mut());
     if !handle.is_null() {
-        // SAFETY: the server has not freed the blocked client, or `on_freed` would have taken the handle away; the server
-        // ignores a second call.
+        // SAFETY: the server has not freed the blocked client, or `on_freed` would have taken the handle away; the
+        // server ignores a second call.
         unsafe { api!(RedisModule_UnblockClient(handle, ptr::null_mut())) };
     }
 }
 
-/// Says of which kind the server is, when the module is loaded.
+/// Sets whether the server replies through a stand-in client. Called when the module is loaded.
 pub(super) fn set_replies_by_stand_in(stand_in: bool) {
     STAND_IN.store(stand_in, Ordering::Relaxed);
 }
@@ -91,7 +94,7 @@ fn with_client<M: Module, R>(ticket: Ticket, body: impl FnOnce(&mut BlockedClien
     M::state().with(|state| M::blocked_client(state, ticket).map(body))
 }
 
-/// The key was signalled by somebody else's write; clients are not served that way.
+/// Handles a signal of the key, which somebody else's write has caused. Clients are not served this way.
 unsafe extern "C" fn on_signal(
     _ctx: *mut raw::RedisModuleCtx,
     _argv: *mut *mut raw::RedisModuleString,
@@ -100,7 +103,7 @@ unsafe extern "C" fn on_signal(
     ERR
 }
 
-/// The client was unblocked, by the module or by CLIENT UNBLOCK: answer it. Some servers call this inside `unblock`.
+/// Replies to a client that was unblocked, by the module or by CLIENT UNBLOCK. Some servers call this inside `unblock`.
 unsafe extern "C" fn on_unblocked<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     _argv: *mut *mut raw::RedisModuleString,
@@ -119,7 +122,8 @@ unsafe extern "C" fn on_unblocked<M: Module>(
     })
 }
 
-/// The client left without a call of `on_unblocked`: it is gone, or the server has answered it itself.
+/// Handles the end of a wait without a call of `on_unblocked`: the client is gone, or the server has answered it by
+/// itself.
 unsafe extern "C" fn on_disconnect<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     _handle: *mut raw::RedisModuleBlockedClient,
@@ -133,8 +137,10 @@ unsafe extern "C" fn on_disconnect<M: Module>(
     });
 }
 
-/// The server lets the client go. That it is gone says something only where the answer was given to a stand-in: elsewhere
-/// it may have been sent.
+/// Handles the end of a blocked client.
+///
+/// That the client is gone means something only if the reply went to a stand-in client. Elsewhere the reply may have
+/// been sent.
 unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
     catch_panic("free", (), || {
         // SAFETY: the server's own context for this callback.
@@ -155,7 +161,8 @@ fn private_data<M>(ctx: &Context<'_, M>) -> Ticket {
     from_private_data(unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx.raw())) })
 }
 
-/// The ticket as the pointer-sized number that the server keeps. Never null, which the server would not free.
+/// Returns the ticket as the pointer-sized number that the server keeps. It is never null, which the server would not
+/// free.
 fn to_private_data(ticket: Ticket) -> *mut c_void {
     ptr::without_provenance_mut(ticket.0.get() as usize)
 }

@@ -1,19 +1,19 @@
-//! How a module describes its commands.
+//! The description of a module's commands.
 
 use super::CommandHandler;
 
-/// One command.
+/// The description of one command.
 pub struct Command {
-    /// Lower case, as the server reports it.
+    /// The name, in lower case as the server reports it.
     pub name: &'static str,
     pub handler: CommandHandler,
-    /// Argument count with the name; negative: at least.
+    /// The number of arguments, including the name. A negative number is a minimum.
     pub arity: i32,
-    /// The server's own words for command flags.
+    /// The command flags, in the server's own words.
     pub flags: &'static str,
-    /// ACL categories, where the server lets a module choose them.
+    /// The ACL categories, on servers that let a module choose them.
     pub acl_categories: &'static str,
-    /// A category of the module's own, where the server lets a module add one.
+    /// A category of the module's own, on servers that let a module add one.
     pub own_category: &'static str,
     pub keys: Keys,
     pub since: &'static str,
@@ -23,7 +23,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// A command that takes anything and says nothing of itself, to be filled in.
+    /// Creates the description of a command with any number of arguments, no flags and no documentation.
     pub fn new(name: &'static str, handler: CommandHandler) -> Self {
         let keys = Keys { first: 0, last: 0, step: 0, access: Access::Update };
         let (flags, acl_categories, own_category, since, summary, complexity) = ("", "", "", "", "", "");
@@ -32,7 +32,7 @@ impl Command {
     }
 }
 
-/// The keys among the arguments of a command, the command name being argument 0.
+/// The keys among the arguments, of which the command name is number 0.
 #[derive(Clone, Copy)]
 pub struct Keys {
     pub first: i32,
@@ -44,29 +44,29 @@ pub struct Keys {
 /// What a command does with the value of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// Reads the value.
     Read,
-    /// Reads it and may replace it.
+    /// Reads the value and may replace it.
     Update,
-    /// Reads it and may delete it.
+    /// Reads the value and may delete it.
     Delete,
 }
 
-/// One argument in the words of COMMAND DOCS.
+/// An argument, in the terms of COMMAND DOCS.
 pub struct Argument {
     pub name: &'static str,
-    /// The word in front of it, or the word it consists of.
+    /// The word in front of the argument, or the word that it consists of.
     pub token: Option<&'static str>,
     pub shape: Shape,
     pub optional: bool,
 }
 
-/// The form of an argument.
+/// The type of an argument.
 pub enum Shape {
     Key,
     Text,
     Integer,
-    /// Just its token.
+    /// A word without a value: just its token.
     Word,
     OneOf(Vec<Argument>),
 }

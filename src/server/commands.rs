@@ -1,4 +1,4 @@
-//! Commands: what runs them, and how they are made known to the server.
+//! Runs commands, and registers them with the server.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -14,16 +14,16 @@ use super::string::Arguments;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// What runs when a client sends a command.
+/// The code that runs when a client sends a command.
 pub trait RunCommand<M: Module> {
-    /// The command in lower case.
+    /// The name of the command in lower case.
     const NAME: &'static str;
 
-    /// Runs it, and replies unless the client is blocked.
+    /// Runs the command, and replies unless the client is blocked.
     fn run(ctx: &mut Context<'_, M>, arguments: Arguments<'_>);
 }
 
-/// The server's entry to the command `C`.
+/// Returns the function by which the server calls the command `C`.
 pub const fn handler<M: Module, C: RunCommand<M>>() -> CommandHandler {
     CommandHandler(Some(on_command::<M, C>))
 }
@@ -48,7 +48,7 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     OK
 }
 
-/// Registers all commands. `false`: the server refused one.
+/// Registers all commands. Returns `false` if the server refuses one.
 pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
     M::commands().iter().all(|command| {
         add_acl_category(ctx, command.own_category);
@@ -71,7 +71,7 @@ fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisM
     }
 }
 
-/// Arity, key specification, ACL categories and documentation.
+/// Sets arity, key specification, ACL categories and documentation. Returns `false` if the server refuses them.
 fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool {
     let mut strings = Strings::default();
     let mut key_specs = [key_spec(&command.keys), end_of_list()];
@@ -94,7 +94,7 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
     described && set_acl_categories(registered, strings.keep(categories.trim_end()))
 }
 
-/// Sizes of the structures below, by which the server knows which version of them it is given.
+/// The sizes of the structures below, by which the server knows their version.
 struct InfoVersion(raw::RedisModuleCommandInfoVersion);
 
 static VERSION: InfoVersion = InfoVersion(raw::RedisModuleCommandInfoVersion {
@@ -149,7 +149,8 @@ fn end_of_list() -> raw::RedisModuleCommandKeySpec {
     unsafe { std::mem::zeroed() }
 }
 
-/// The documentation of some arguments as the list that the server takes. `lists` keeps it, and those inside it, alive.
+/// Returns the documentation of arguments as the list that the server takes. `lists` keeps it and its inner lists
+/// alive.
 fn argument_list(
     arguments: &[Argument],
     strings: &mut Strings,
@@ -193,7 +194,7 @@ fn describe_argument(
     }
 }
 
-/// Adds a category where a module can (Redis 7.4, Valkey 8).
+/// Adds an ACL category, on servers that let a module add one (Redis 7.4, Valkey 8).
 fn add_acl_category<M>(ctx: &Context<'_, M>, name: &str) {
     let name = CString::new(name).ok().filter(|name| !name.is_empty());
     if let Some(name) = name.filter(|_| has_api!(RedisModule_AddACLCategory)) {
@@ -202,7 +203,7 @@ fn add_acl_category<M>(ctx: &Context<'_, M>, name: &str) {
     }
 }
 
-/// Puts a command into its ACL categories where a module can (Redis 7.2, Valkey).
+/// Sets the ACL categories of a command, on servers that let a module choose them (Redis 7.2, Valkey).
 fn set_acl_categories(registered: *mut raw::RedisModuleCommand, categories: *const c_char) -> bool {
     if !has_api!(RedisModule_SetCommandACLCategories) {
         return true;

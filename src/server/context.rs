@@ -1,4 +1,4 @@
-//! The context in which the server has called the module.
+//! The context of a call of the module.
 
 use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
@@ -9,18 +9,19 @@ use redis_module::raw;
 
 use super::{ClientId, api};
 
-/// A context of the server, in a call of module `M`. It ends with the callback that it was given to. Whatever can write or
-/// call back takes it by `&mut`.
+/// A context of the server, in a call of module `M`. It ends with the callback that it was given to.
+///
+/// Everything that can write or call back takes it by `&mut`.
 pub struct Context<'c, M> {
     raw: *mut raw::RedisModuleCtx,
-    /// In a command whose client is not blocked yet.
+    /// Whether this is a command whose client is not blocked yet.
     pub(super) may_block: bool,
     callback: PhantomData<&'c ()>,
     module: PhantomData<fn() -> M>,
 }
 
 bitflags! {
-    /// What the context and the server are like. The server's own bits.
+    /// The state of the context and the server. The bits are the server's own.
     #[derive(Clone, Copy)]
     pub struct ContextFlags: u32 {
         const REPLICA = raw::REDISMODULE_CTX_FLAGS_SLAVE;
@@ -29,15 +30,18 @@ bitflags! {
         const TRANSACTION = raw::REDISMODULE_CTX_FLAGS_MULTI;
         const CLUSTER = raw::REDISMODULE_CTX_FLAGS_CLUSTER;
         const LOADING = raw::REDISMODULE_CTX_FLAGS_LOADING;
-        /// In MULTI, a script or a function: a client cannot be blocked.
+        /// In MULTI, a script or a function, where a client cannot be blocked.
         const DENY_BLOCKING = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
         const _ = !0;
     }
 }
 
 impl<M> Context<'_, M> {
+    /// Creates a context from the server's.
+    ///
     /// # Safety
-    /// `raw` is the context that the server gave to the callback which is running, and the result does not outlive it.
+    ///
+    /// `raw` is the context that the server gave to the running callback, and the result does not outlive the callback.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
         Self { raw, may_block: false, callback: PhantomData, module: PhantomData }
     }
@@ -46,35 +50,40 @@ impl<M> Context<'_, M> {
         self.raw
     }
 
+    /// Returns the flags of the context.
     pub fn flags(&self) -> ContextFlags {
         // SAFETY: the context is valid (see `new`).
         let bits = unsafe { api!(RedisModule_GetContextFlags(self.raw)) };
         ContextFlags::from_bits_retain(bits as u32)
     }
 
-    /// The number of the selected database.
+    /// Returns the number of the selected database.
     pub fn db(&self) -> i32 {
         // SAFETY: the context is valid (see `new`).
         unsafe { api!(RedisModule_GetSelectedDb(self.raw)) }
     }
 
-    /// Selects a database. In a command it would change the client's, so only for [`Module::timer`](super::Module::timer). A
-    /// number out of range leaves the selection.
+    /// Selects a database. A number out of range has no effect.
+    ///
+    /// In a command this would change the client's database, so call it in [`Module::timer`](super::Module::timer)
+    /// only.
     pub fn select_db(&mut self, db: i32) {
         // SAFETY: the context is valid (see `new`).
         unsafe { api!(RedisModule_SelectDb(self.raw, db)) };
     }
 
-    /// The number of the client whose command this is.
+    /// Returns the server's number for the client that sent this command.
     pub fn client_id(&self) -> ClientId {
         // SAFETY: the context is valid (see `new`).
         let id = unsafe { api!(RedisModule_GetClientId(self.raw)) };
         id as ClientId
     }
 
-    /// Whether the client whose command this is has a connection of its own. One that the server has made up for a script, or
-    /// for a call by another module, has none. Such a call denies blocking without being in a transaction, and most servers do
-    /// not find its client by the number. (Valkey 9.1 finds it, and crashes when it is asked for more.)
+    /// Returns whether the client that sent this command has a connection.
+    ///
+    /// The client that the server makes up for a script, or for a call by another module, has none. A call by a module
+    /// denies blocking without being in a transaction, and most servers do not find its client by number. (Valkey 9.1
+    /// finds it, and crashes when it is asked for more.)
     pub fn has_connection(&self) -> bool {
         let flags = self.flags();
         let is_called = flags.contains(ContextFlags::DENY_BLOCKING) && !flags.contains(ContextFlags::TRANSACTION);
@@ -83,7 +92,7 @@ impl<M> Context<'_, M> {
         !is_called && !flags.contains(ContextFlags::SCRIPT) && answer == raw::REDISMODULE_OK as c_int
     }
 
-    /// One field of a section of INFO.
+    /// Returns a field of a section of INFO, if there is one.
     pub fn server_info(&mut self, section: &CStr, field: &CStr) -> Option<String> {
         // SAFETY: the data is made and given back here, and the text copied before that.
         unsafe {

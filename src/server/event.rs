@@ -1,4 +1,4 @@
-//! Keyspace events, as keyspace notifications name them.
+//! Keyspace events, by the names that keyspace notifications use.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ impl Event {
     pub const DEL: Self = Self(raw::REDISMODULE_NOTIFY_GENERIC, c"del");
 }
 
-/// The name of an event that the server tells of.
+/// The name of an event that the server reports.
 #[derive(Clone, Copy)]
 pub struct EventName<'c> {
     start: *const c_char,
@@ -24,12 +24,16 @@ pub struct EventName<'c> {
 }
 
 impl<'c> EventName<'c> {
+    /// Creates the name of an event from a C string.
+    ///
     /// # Safety
+    ///
     /// `start` is a C string that lives, unchanged, for `'c`.
     pub(super) unsafe fn new(start: *const c_char) -> Self {
         Self { start, callback: PhantomData }
     }
 
+    /// Returns the name as bytes.
     pub fn bytes(self) -> &'c [u8] {
         // SAFETY: by the contract of `new`.
         unsafe { CStr::from_ptr(self.start) }.to_bytes()

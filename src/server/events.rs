@@ -1,4 +1,4 @@
-//! What happens to keys, databases, connections and the server behind a module's back.
+//! Subscriptions to what happens to keys, databases, connections and the server.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,18 +13,19 @@ use super::panics::catch_panic;
 use super::string::StringRef;
 use super::timer;
 
-/// The module hears events.
+/// Whether the module has subscribed to events.
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
-/// Begins to listen to other modules' coming and going. `false`: the server does not let the module.
+/// Subscribes to the loading and unloading of other modules. Returns `false` if the server refuses.
 pub(super) fn subscribe<M: Module>(ctx: &Context<'_, M>) -> bool {
     LISTENS.store(false, Ordering::Relaxed);
     subscribe_to(ctx.raw(), raw::REDISMODULE_EVENT_MODULE_CHANGE, listeners::on_module_change::<M>)
 }
 
-/// Begins to hear of everything else, if the module does not yet. From then on each subscription costs the server something
-/// in each round of its loop, and each event of any key a call. Most servers end that of keys only when the module is
-/// unloaded.
+/// Subscribes to all other events, unless the module has done so.
+///
+/// From then on, each subscription costs the server something in each round of its loop, and each key event a call.
+/// Most servers end the subscription to key events only when the module is unloaded.
 pub fn listen<M: Module>() {
     if LISTENS.swap(true, Ordering::Relaxed) {
         return;
@@ -47,7 +48,8 @@ type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::Re
 
 fn subscribe_to(ctx: *mut raw::RedisModuleCtx, id: u64, handler: ServerEventHandler) -> bool {
     let event = raw::RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the context is the server's or the module's own, the callback static and of the signature the API asks for.
+    // SAFETY: the context is the server's or the module's own, the callback static and of the signature the API asks
+    // for.
     unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event, Some(handler))) == raw::REDISMODULE_OK as c_int }
 }
 
@@ -68,7 +70,7 @@ unsafe extern "C" fn on_key_event<M: Module>(
     })
 }
 
-/// A database was emptied, or all of them. Keys that go this way have no events of their own.
+/// Handles the flush of one or all databases. The keys in it have no events of their own.
 unsafe extern "C" fn on_flush<M: Module>(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
@@ -82,7 +84,7 @@ unsafe extern "C" fn on_flush<M: Module>(
     });
 }
 
-/// Two databases changed places.
+/// Handles the swap of two databases.
 unsafe extern "C" fn on_swap<M: Module>(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,
@@ -92,7 +94,7 @@ unsafe extern "C" fn on_swap<M: Module>(
     catch_panic("swap", (), M::keyspace_changed);
 }
 
-/// The keyspace was loaded anew.
+/// Handles the reload of the keyspace.
 unsafe extern "C" fn on_loading<M: Module>(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

@@ -1,7 +1,7 @@
-//! What the server calls when a client sends a command.
+//! The type of the function by which the server calls a command.
 
 use redis_module::raw;
 
-/// The server's entry to a command.
+/// The function by which the server calls a command.
 #[derive(Clone, Copy)]
 pub struct CommandHandler(pub(super) raw::RedisModuleCmdFunc);

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::module::Module;
 use super::panics::catch_panic;
 
-/// Adds the section. `false`: refused.
+/// Registers the section. Returns `false` if the server refuses it.
 pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
     // SAFETY: called while loading; the callback has the signature the API asks for.
     unsafe { api!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(on_info::<M>))) == raw::REDISMODULE_OK as c_int }

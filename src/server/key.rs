@@ -1,4 +1,4 @@
-//! Keys of the keyspace: Strings, and Hashes of one field.
+//! Keys of the keyspace: Strings, and Hashes with one field.
 
 use std::ffi::c_void;
 use std::{ptr, slice};
@@ -11,12 +11,12 @@ use super::kinds::{Mode, ValueType};
 use super::panics::catch_panic;
 use super::string::{NO_STRING, OwnedString, StringRef};
 
-/// The longest value, in bytes, that the server packs into the header of an object (`OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
+/// The longest value, in bytes, that the server stores in the header of its object (`OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
 const LONGEST_PACKED: usize = 44;
 
 /// An open key. What was read from it ends before the next write to it.
 ///
-/// A key that was opened for reading is not written: such a call does nothing.
+/// Writes to a key that was opened for reading have no effect.
 pub struct Key<'k, 'c, M> {
     /// Null for an empty key that was opened for reading.
     raw: *mut raw::RedisModuleKey,
@@ -26,7 +26,7 @@ pub struct Key<'k, 'c, M> {
 }
 
 impl<'c, M> Context<'c, M> {
-    /// Opens a key of the selected database. An expired one is deleted, which calls back with an event.
+    /// Opens a key of the selected database. A key that has expired is deleted, which calls back with an event.
     pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
         let flags = match mode {
             Mode::Read => raw::REDISMODULE_READ,
@@ -39,6 +39,7 @@ impl<'c, M> Context<'c, M> {
 }
 
 impl<'k, 'c, M> Key<'k, 'c, M> {
+    /// Returns the context.
     pub fn ctx(&self) -> &Context<'c, M> {
         self.ctx
     }
@@ -47,14 +48,17 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.ctx
     }
 
+    /// Returns the name of the key.
     pub fn name(&self) -> StringRef<'k> {
         self.name
     }
 
+    /// Returns whether the key does not exist.
     pub fn is_empty(&self) -> bool {
         self.value_type() == ValueType::Empty
     }
 
+    /// Returns the type of the value.
     pub fn value_type(&self) -> ValueType {
         // SAFETY: the key is open, or null because it is empty, which the function takes.
         match unsafe { api!(RedisModule_KeyType(self.raw)) } as isize {
@@ -65,14 +69,15 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// When the key expires; `None`: never, or it is empty.
+    /// Returns the expiry time, or `None` if the key has none or is empty.
     pub fn expiry(&self) -> Option<UnixMs> {
         if self.is_empty() { None } else { self.expiry_of_value() }
     }
 
-    /// The same for a key that is known to hold a value.
+    /// Like [`expiry`](Self::expiry), for a key that is known to hold a value.
     ///
-    /// Of an empty one Redis 8.6 must not be asked: it crashes. So that is looked at again, at the price of a null check.
+    /// Redis 8.6 crashes when it is asked for the expiry time of an empty key, so that is ruled out again here, at the
+    /// cost of a null check.
     pub fn expiry_of_value(&self) -> Option<UnixMs> {
         if self.raw.is_null() {
             return None;
@@ -82,21 +87,21 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
     }
 
-    /// The bytes of a String; empty for anything else.
+    /// Returns the bytes of a String, or no bytes for any other value.
     pub fn string(&self) -> &[u8] {
         if self.raw.is_null() {
             return &[];
         }
         let mut len = 0;
         // SAFETY: the key is open; the bytes of a String stay until the key is written or closed, and both need `self`,
-        // which the result borrows. Of another value the server shows none, and says null.
+        // which the result borrows. For another value the server returns null.
         unsafe {
             let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_READ as i32));
             if start.is_null() { &[] } else { slice::from_raw_parts(start.cast(), len) }
         }
     }
 
-    /// Makes the key a String, whatever it was, with this expiry and no other.
+    /// Sets the key to a String with this expiry time, or with none. Replaces a value of any type.
     #[inline(always)]
     pub fn set_string(&mut self, value: StringRef<'_>, expiry: Option<UnixMs>) {
         if !self.is_writable() {
@@ -114,8 +119,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Makes the key a String without expiry whose bytes stand by themselves. The server packs a short value into the
-    /// header of its object and would have to unpack it, which is the dearest part of a look at one.
+    /// Sets the key to a String without expiry time, whose bytes are stored apart from the object's header.
+    ///
+    /// The server stores a short value in the header, and would have to unpack it for each look, which costs more than
+    /// the rest of the look.
     #[inline(always)]
     fn write_unpacked(&mut self, bytes: &[u8]) {
         if !self.is_empty() {
@@ -123,7 +130,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
         let mut len = 0;
         // SAFETY: the key is open for writing and empty, so the first call makes it a String of as many bytes, which
-        // the second one shows; they stay where they are while nothing else is called.
+        // the second one returns; they stay valid while nothing else is called.
         unsafe {
             api!(RedisModule_StringTruncate(self.raw, bytes.len()));
             let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_WRITE as i32));
@@ -133,7 +140,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Sets a field of a Hash; an empty key becomes one. Nothing happens to a key that holds anything else.
+    /// Sets a field of a Hash, which is created if the key is empty. Has no effect on any other value.
     pub fn set_field(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
         if !self.is_writable() {
             return;
@@ -143,7 +150,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_STRING)) };
     }
 
-    /// Sets the expiry of an existing key.
+    /// Sets the expiry time of an existing key.
     pub fn set_expiry(&mut self, at: UnixMs) {
         if self.is_writable() {
             // SAFETY: the key is open for writing.
@@ -151,7 +158,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Empties the key.
+    /// Deletes the key.
     pub fn delete(&mut self) {
         if self.is_writable() {
             // SAFETY: the key is open for writing.
@@ -159,13 +166,15 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Whether the key is open for writing; then there is a handle, also if it is empty.
+    /// Returns whether the key is open for writing. Then `raw` is not null, even if the key is empty.
     fn is_writable(&self) -> bool {
         matches!(self.mode, Mode::Write) && !self.raw.is_null()
     }
 
-    /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. A field that is
-    /// `likely` spares a scan; `read` gets `None` as the name of that one.
+    /// Calls `read` with the name and the value of the only field of a Hash, and returns its result.
+    ///
+    /// Returns `None` if the Hash has more fields, and for any other value. If the field is `likely`, no scan is
+    /// needed, and `read` gets `None` as its name.
     pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(Option<&[u8]>, &[u8]) -> R) -> Option<R> {
         // SAFETY: the key is open.
         if unsafe { api!(RedisModule_ValueLength(self.raw)) } != 1 {
@@ -181,21 +190,21 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.scan().map(|(field, value)| read(Some(&field), &value))
     }
 
-    /// The value of a field of a Hash, if the field is there and the value is a Hash.
+    /// Returns the value of a field, if the value of the key is a Hash and has the field.
     fn field(&self, field: StringRef<'_>) -> Option<OwnedString> {
         let mut value: *mut raw::RedisModuleString = ptr::null_mut();
         let flags = raw::REDISMODULE_HASH_NONE as i32;
-        // SAFETY: the key is open, and the server does nothing unless it holds a Hash; a field, where its value goes, and
-        // the null that ends the list. The server makes the string for the module.
+        // SAFETY: the key is open, and the server does nothing unless it holds a Hash; a field, where its value goes,
+        // and the null that ends the list. The server creates the string for the module.
         unsafe {
             api!(RedisModule_HashGet(self.raw, flags, field.raw(), &raw mut value, NO_STRING));
             (!value.is_null()).then(|| OwnedString::from_raw(value))
         }
     }
 
-    /// The last field that a scan of a Hash comes upon.
+    /// Returns the last field that a scan of a Hash finds, and its value.
     fn scan(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        // A Hash of one field takes one round; a table that was large before it shrank takes a few.
+        // A Hash with one field takes one round, or a few if its table was large before it shrank.
         const MAX_ROUNDS: usize = 1 << 16;
         let mut pair: Option<(Vec<u8>, Vec<u8>)> = None;
         // SAFETY: the cursor is made and given back here; `pair` outlives the calls that fill it.
@@ -223,7 +232,7 @@ impl<M> Drop for Key<'_, '_, M> {
     }
 }
 
-/// Takes one pair of a Hash that is scanned into the `Option` that `sink` points at.
+/// Stores a field and its value in the `Option` that `sink` points to.
 unsafe extern "C" fn keep_pair(
     _key: *mut raw::RedisModuleKey,
     field: *mut raw::RedisModuleString,

@@ -1,38 +1,38 @@
-//! How a key is opened, what it may hold, and whose it is: the same words in a server and in a simulated one.
+//! Types that the simulated server shares: the mode of an open key, the type of its value, and the node of its slot.
 
-/// How a key is opened.
+/// The mode in which a key is opened.
 #[derive(Clone, Copy)]
 pub enum Mode {
     Read,
     Write,
 }
 
-/// The type of value behind a key, as far as it matters here.
+/// The type of the value of a key, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// There is no key.
+    /// The key does not exist.
     Empty,
     String,
     Hash,
     Other,
 }
 
-/// Whether a key is this node's.
+/// The state of a key's slot, as seen by this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// It is. Always, outside a cluster.
+    /// This node serves the slot. Outside of a cluster this is always so.
     Ours,
-    /// Its slot is another node's. Or the slot is on its way there and the key is missing here: it may exist there.
+    /// Another node serves the slot; or the slot is being migrated and the key is missing here, so it may exist there.
     Elsewhere,
     /// The cluster is down.
     Unserved,
 }
 
-/// A write that changes nothing and creates nothing, by what the key holds.
+/// A write that changes nothing and creates nothing, chosen by what the key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// `SETRANGE key 0 ""`: no bytes into a String or an empty key.
+    /// `SETRANGE key 0 ""`: writes no bytes to a String or an empty key.
     String,
-    /// `HDEL key ""`: the removal of a field that no Hash of the module has.
+    /// `HDEL key ""`: removes a field that no Hash of the module has.
     Hash,
 }

@@ -1,8 +1,9 @@
-//! Who hears of the module's own writes.
+//! The listeners to the module's own writes.
 //!
-//! Native writes cause no keyspace events and do not wake WATCH, so both are done here. An event that nobody listens to is
-//! not caused: each would cost the server a call, and come back to the module, which knows already. Listeners are clients,
-//! by the server's `notify-keyspace-events`, and other modules, which do not show: if there is one, it may listen.
+//! Native writes cause no keyspace events and do not touch watched keys, so both are done here. An event without
+//! listeners is not caused: it would cost the server a call, and come back to the module, which knows already.
+//! Listeners are clients, according to `notify-keyspace-events`, and other modules. The server does not show what
+//! modules listen to, so any other module counts as a listener.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::{ptr, slice};
@@ -16,20 +17,20 @@ use super::main_thread::MainThread;
 use super::module::Module;
 use super::panics::catch_panic;
 
-/// The classes of key events that a module hears: those by which a key goes, or its expiry moves. The other classes bring new
-/// values.
+/// The classes of key events that a module subscribes to: those by which a key is deleted or its expiry time changes.
+/// The other classes bring new values.
 pub(super) const SUBSCRIBED: c_int =
     raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
 
-/// Modules that are part of a server (Redis 8, Valkey 9) and listen to no keys.
+/// Modules that are part of a server (Redis 8, Valkey 9) and do not listen to keys.
 const BUNDLED: [&[u8]; 2] = [b"vectorset", b"lua"];
 
 static LISTENERS: MainThread<Listeners> = MainThread::new(Listeners::NONE);
 
 struct Listeners {
-    /// There is, or was, a module besides this one, which may listen to key events.
+    /// Whether there is, or was, another module that may listen to key events.
     other_modules: bool,
-    /// The name, as the server's string, of the key whose next event is of the module's own making; null: of none.
+    /// The name of the key whose next event the module causes itself, as the server's string; or null.
     own_event: *const raw::RedisModuleString,
 }
 
@@ -38,7 +39,7 @@ impl Listeners {
 }
 
 impl<M> Key<'_, '_, M> {
-    /// Tells WATCH and client-side caches that the key has changed, and listeners how.
+    /// Reports a change of the key to WATCH and client-side caches, and `events` to listeners.
     #[inline(always)]
     pub fn signal(&mut self, events: &[Event]) {
         // SAFETY: context and name are valid while the key is open.
@@ -51,7 +52,8 @@ impl<M> Key<'_, '_, M> {
 
     fn notify(&mut self, Event(class, name): Event) {
         let key = self.name().raw();
-        // The event also reaches the module's own handler, if that hears its class, and would be taken for somebody else's doing.
+        // The event also reaches the module's own handler, if it subscribes to the class, and would pass for a foreign
+        // one.
         let comes_back = class & SUBSCRIBED != 0;
         LISTENERS.with(|listeners| listeners.own_event = if comes_back { key } else { ptr::null_mut() });
         // SAFETY: as in `signal`; the name of the event is a static C string.
@@ -60,7 +62,8 @@ impl<M> Key<'_, '_, M> {
     }
 }
 
-/// Whether this is the event that the module itself is about to cause; if so, it is expected no more.
+/// Returns whether this event of `key` is the one that the module is causing itself. If so, it is not expected any
+/// more.
 #[inline]
 pub(super) fn take_own_event(key: *const raw::RedisModuleString) -> bool {
     LISTENERS.with(|listeners| {
@@ -72,7 +75,7 @@ pub(super) fn take_own_event(key: *const raw::RedisModuleString) -> bool {
     })
 }
 
-/// The classes of events that anybody may listen to.
+/// Returns the classes of events that may have listeners.
 #[inline]
 fn observed_classes() -> c_int {
     if LISTENERS.with(|listeners| listeners.other_modules) {
@@ -82,7 +85,7 @@ fn observed_classes() -> c_int {
     unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) }
 }
 
-/// Looks which modules are there already, when this one is loaded. If the server does not say, somebody may listen.
+/// Finds the modules that are loaded before this one. If the server does not list them, there may be listeners.
 pub(super) fn find_modules<M: Module>(ctx: &mut Context<'_, M>) {
     LISTENERS.with(|listeners| *listeners = Listeners::NONE);
     let Some(listed) = modules(ctx) else { return LISTENERS.with(|listeners| listeners.other_modules = true) };
@@ -93,18 +96,17 @@ pub(super) fn find_modules<M: Module>(ctx: &mut Context<'_, M>) {
     names.for_each(add_module::<M>);
 }
 
-/// A module that may listen changes what there is to do for this one. One that is gone again still counts: it is not worth
-/// the book-keeping.
+/// Records a module that may listen. It still counts after it is unloaded, because that is too rare to keep track of.
 fn add_module<M: Module>(module: &[u8]) {
     if module != M::NAME.to_bytes() && !BUNDLED.contains(&module) {
         LISTENERS.with(|listeners| listeners.other_modules = true);
     }
 }
 
-/// The server's list of modules, as INFO shows it. `None` where the configuration has taken INFO away.
+/// Returns the server's list of modules, as shown by INFO, or `None` if the configuration has disabled INFO.
 fn modules<M>(ctx: &mut Context<'_, M>) -> Option<Vec<u8>> {
-    // SAFETY: "c" takes a C string; the reply, if there is one, is the module's to read and to free, once, and its text is
-    // copied before that.
+    // SAFETY: "c" takes a C string; the reply, if there is one, is the module's to read and to free, once, and its text
+    // is copied before that.
     unsafe {
         let reply = api!(RedisModule_Call(ctx.raw(), c"INFO".as_ptr(), c"c".as_ptr(), c"modules".as_ptr()));
         if reply.is_null() {
@@ -118,7 +120,7 @@ fn modules<M>(ctx: &mut Context<'_, M>) -> Option<Vec<u8>> {
     }
 }
 
-/// A module was loaded or unloaded.
+/// Handles the loading or unloading of a module.
 pub(super) unsafe extern "C" fn on_module_change<M: Module>(
     _ctx: *mut raw::RedisModuleCtx,
     _event: raw::RedisModuleEvent,

@@ -1,4 +1,4 @@
-//! Loading and unloading.
+//! Loads and unloads a module.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -14,7 +14,7 @@ use super::{blocked, commands, events, info, listeners, replication, settings, t
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
-/// A version as the server shows it: two decimal digits each for major, minor and patch.
+/// Returns a version in the server's format: two decimal digits each for major, minor and patch.
 #[allow(clippy::arithmetic_side_effects, reason = "computed by the compiler, to which an overflow is an error")]
 const fn version(text: &[u8]) -> c_int {
     let (mut sum, mut part, mut rest) = (0, 0, text);
@@ -28,14 +28,15 @@ const fn version(text: &[u8]) -> c_int {
     sum + part
 }
 
-/// A promise to Valkey 9, in whose header it is `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION`: the module keeps
-/// working while a slot moves as a whole. Without it Valkey refuses to move slots at all.
+/// The option `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION` of Valkey 9: the module works while a slot moves as a
+/// whole. Without it Valkey refuses to move slots.
 const VALKEY_HANDLES_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// Loads module `M`, as the server asks by `RedisModule_OnLoad`.
+/// Loads module `M`, as the server asks through `RedisModule_OnLoad`.
 ///
 /// # Safety
-/// Called with the arguments of that function, by the server.
+///
+/// The server calls this with the arguments of that function.
 pub unsafe fn load<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     _argv: *mut *mut raw::RedisModuleString,
@@ -60,11 +61,12 @@ pub unsafe fn load<M: Module>(
     })
 }
 
-/// Unloads module `M`, as the server asks by `RedisModule_OnUnload`. It does not ask while clients are blocked or a server
-/// timer runs.
+/// Unloads module `M`, as the server asks through `RedisModule_OnUnload`. The server does not ask while clients are
+/// blocked or a server timer runs.
 ///
 /// # Safety
-/// Called with the argument of that function, by the server.
+///
+/// The server calls this with the argument of that function.
 pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     catch_panic("unload", ERR, || {
         if let Err(reason) = M::state().with(M::may_unload) {
@@ -97,12 +99,16 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     timer::install(ctx).map_err(|error| format!("no timer: {error}"))?;
     // Last, because the server does not end a subscription when loading fails.
     step(events::subscribe(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
-    // A panic there is the module's, which is loaded all the same: 7.0 would keep the subscriptions of one that is not.
+    // The module stays loaded if this panics, because Redis 7.0 would keep the subscriptions of one that is not.
     catch_panic("loaded", (), || M::loaded(ctx));
     Ok(())
 }
 
-/// A command that is called by its name only is not found under another one, and the server says nothing of it.
+/// Checks that the commands which are called by name exist under that name.
+///
+/// # Errors
+///
+/// A text with the name of the first missing command, which the configuration has renamed.
 fn check_needed_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
     let is_absent = |name: &&&CStr| {
         // SAFETY: a context while loading; the format takes nothing. Each of them wants arguments, so none is run.
@@ -122,7 +128,7 @@ fn set_options<M>(ctx: &mut Context<'_, M>) {
     let mut options =
         raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     let is_valkey = ctx.server_info(c"server", c"server_name").is_some_and(|name| name == "valkey");
-    // The same bit may come to mean something else to Redis.
+    // The same bit may mean something else to a later Redis.
     if is_valkey {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }

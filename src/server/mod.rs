@@ -1,14 +1,16 @@
-//! The module API of Redis and Valkey, made safe: commands, keys, strings, replies, replication, blocked clients, a timer,
-//! events, settings and INFO. All unsafe code of the module is here, and nothing here knows what a lock is.
+//! A safe interface to the module API of Redis and Valkey: commands, keys, strings, replies, replication, blocked
+//! clients, a timer, events, settings and INFO.
 //!
-//! The server calls a module on its main thread only, and a call into the server may come back through another callback
-//! before it returns. So a module's state is lent to closures ([`MainThread::with`]) that call nothing of this layer that
-//! can come back, and that is everything that takes `&mut`: a [`Context`] is not `Copy`, a [`Key`] borrows it, and what was
-//! read from a key cannot outlive the next write to it.
+//! All unsafe code of the module is here, and nothing here knows what a lock is.
 //!
-//! What a server can do to a module is the trait [`Module`]. How servers differ is said and dealt with here, and hidden from
-//! the layer above: when the answer of a blocked client is made ([`blocked`](BlockedClient)), which functions there are
-//! (`api`), what a module may write of its own accord ([`Slot`]).
+//! The server calls a module on its main thread only, and a call into the server may call back before it returns. So a
+//! module's state is lent to closures ([`MainThread::with`]), which must not call anything here that may call back.
+//! Everything that may call back or write takes its [`Context`] by `&mut`. A context is not `Copy`, a [`Key`] borrows
+//! it, and what was read from a key cannot outlive the next write to it.
+//!
+//! The trait [`Module`] lists everything that a server can do to a module. Differences between servers are handled here
+//! and hidden from the layer above: when the reply of a blocked client is made ([`blocked`](BlockedClient)), which
+//! functions there are (`api`), and what a module may write outside of a command ([`Slot`]).
 
 #![allow(unsafe_code)]
 
@@ -62,8 +64,8 @@ pub use timer::{fire, fire_at};
 pub use crate::{entry_points, module_state};
 pub use redis_module::raw::{RedisModuleCtx as RawContext, RedisModuleString as RawString};
 
-/// A point on the server's wall clock, in milliseconds since the Unix epoch.
+/// A point in time on the server's wall clock, in milliseconds since the Unix epoch.
 pub type UnixMs = i64;
 
-/// The server's number for a connection, as in `CLIENT ID`.
+/// The server's number for a connection, as shown by `CLIENT ID`.
 pub type ClientId = i64;

@@ -1,7 +1,6 @@
-//! Everything that a server can do to a module.
+//! The trait of a module: everything that a server can do to it.
 //!
-//! What holds a module back from mistakes is in the types. A key borrows the context, and what was read from a key ends
-//! before the next write:
+//! The types rule out mistakes. A key borrows the context, and what was read from a key ends before the next write:
 //!
 //! ```no_run
 //! use redis_lock::server::{Context, Mode, StringRef};
@@ -15,7 +14,7 @@
 //! }
 //! ```
 //!
-//! Bytes do not outlive the value that they were read from:
+//! So bytes cannot outlive the value that they were read from:
 //!
 //! ```compile_fail
 //! use redis_lock::server::{Context, Mode, StringRef};
@@ -28,7 +27,7 @@
 //! }
 //! ```
 //!
-//! Nothing that can call back is called while a key is open:
+//! Nothing that can call back can be called while a key is open:
 //!
 //! ```compile_fail
 //! use redis_lock::server::{Context, Mode, StringRef};
@@ -40,7 +39,7 @@
 //! }
 //! ```
 //!
-//! And a context is not kept:
+//! And a context cannot be kept:
 //!
 //! ```compile_fail
 //! use redis_lock::server::Context;
@@ -54,77 +53,88 @@ use std::ffi::CStr;
 
 use super::{BlockedClient, ClientId, Command, Context, EventName, MainThread, Replier, Setting, StringRef, Ticket};
 
-/// A module, as the server sees it. Each function is called on the server's main thread; a panic in one is caught and
-/// logged. What a module does not care for need not be written.
+/// A module, as the server sees it.
+///
+/// Each function is called on the server's main thread. A panic in one is caught and logged. Functions with a default
+/// are optional.
 pub trait Module: Sized + 'static {
-    /// The name of the module: the first half of its settings.
+    /// The name of the module, which prefixes the names of its settings.
     const NAME: &'static CStr;
 
-    /// Its version, as decimal numbers between points.
+    /// The version of the module: decimal numbers, separated by dots.
     const VERSION: &'static str;
 
-    /// The server's commands that it calls, or has replicas run, by these names.
+    /// The commands of the server that the module calls or replicates. The module is not loaded if one of them was
+    /// renamed.
     const NEEDED_COMMANDS: &'static [&'static CStr] = &[];
 
-    /// What can be set by `CONFIG SET` and in the configuration file.
+    /// The settings of the module, for `CONFIG SET` and the configuration file.
     const SETTINGS: &'static [&'static Setting] = &[];
 
-    /// What it remembers between two calls.
+    /// What the module remembers between two calls.
     type State: 'static;
 
-    /// The state of this server's module.
+    /// Returns the cell that holds the state.
     fn state() -> &'static MainThread<Self::State>;
 
-    /// A state that remembers nothing.
+    /// Returns an empty state.
     fn new_state() -> Self::State;
 
-    /// The blocked client that [`Key::block`](super::Key::block) gave for this ticket, if the module still has it.
+    /// Returns the client that [`Key::block`](super::Key::block) returned for this ticket, if the module still has it.
     fn blocked_client(state: &mut Self::State, ticket: Ticket) -> Option<&mut BlockedClient>;
 
-    /// Its commands.
+    /// Returns the descriptions of the commands.
     fn commands() -> Vec<Command>;
 
-    /// The fields of its section of `INFO`, to which the server adds the module's name in front.
+    /// Returns the fields of the module's section in `INFO`. The server prefixes their names with the module's name.
     fn info(_state: &mut Self::State) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// The module is loaded.
+    /// Called when the module is loaded.
     fn loaded(_ctx: &mut Context<'_, Self>) {}
 
-    /// Whether the module may be unloaded.
+    /// Called when the server is about to unload the module.
     ///
     /// # Errors
-    /// Says why not.
+    ///
+    /// The reason why the module must not be unloaded.
     fn may_unload(_state: &mut Self::State) -> Result<(), &'static str> {
         Ok(())
     }
 
-    /// The timer fires that [`fire`](super::fire) or [`fire_at`](super::fire_at) has set. It may do so early.
+    /// Called when the timer fires that [`fire`](super::fire) or [`fire_at`](super::fire_at) has set, or earlier.
     fn timer(_ctx: &mut Context<'_, Self>) {}
 
-    /// Something has happened to a key that was not this module's own doing. Nothing may be written here: it would reach
-    /// replicas before the command that caused the event.
+    /// Called when something has happened to a key that this module has not done itself.
+    ///
+    /// Nothing may be written here: it would reach replicas before the command that caused the event.
     fn key_event(_ctx: &Context<'_, Self>, _event: EventName<'_>, _key: StringRef<'_>) {}
 
-    /// Any key may have changed without an event of its own: a database was emptied, two were exchanged, or all were loaded.
+    /// Called when any key may have changed without an event: a database was flushed, two were swapped, or all were
+    /// reloaded.
     fn keyspace_changed() {}
 
-    /// The server has become a master or a replica.
+    /// Called when the server has become a master or a replica.
     fn role_changed() {}
 
-    /// A connection is closed.
+    /// Called when a connection has closed.
     fn client_closed(_client: ClientId) {}
 
-    /// The server wants the reply for a blocked client, which is unblocked. It asks once, perhaps inside
-    /// [`unblock`](super::unblock), so there is nothing but the reply to be made here.
+    /// Makes the reply to a blocked client that was unblocked.
+    ///
+    /// The server asks once for each client, perhaps inside [`unblock`](super::unblock), so nothing but the reply may
+    /// be made here.
     fn answer(reply: &mut Replier<'_>, ticket: Ticket);
 
-    /// A client is not blocked any more, and the server does not ask for a reply (again): the connection closed, or the
-    /// server answered by itself. `told` is `false` if it was certainly not sent what [`answer`](Self::answer) replied.
+    /// Called when a client is not blocked any more and the server does not ask for a reply, or not again: its
+    /// connection has closed, or the server has answered by itself.
+    ///
+    /// `told` is `false` if the reply of [`answer`](Self::answer) was certainly not sent.
     fn left(_ctx: &Context<'_, Self>, _ticket: Ticket, _told: bool) {}
 
-    /// The server lets a blocked client go, once for each; otherwise like [`left`](Self::left). Its [`BlockedClient`] is of
-    /// no use any more.
+    /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] is of no use any more.
+    ///
+    /// `told` is as in [`left`](Self::left).
     fn freed(ctx: &Context<'_, Self>, ticket: Ticket, told: bool);
 }

@@ -1,11 +1,11 @@
-//! The line no panic crosses: unwinding into the server would abort it.
+//! Catches and logs panics. A panic that reached the server would abort it.
 
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::api;
 
-/// Runs the body of a callback named `what`. A panic is logged and answered with `fallback`.
+/// Runs `body` of a callback named `what`. If it panics, logs that and returns `fallback`.
 pub fn catch_panic<R>(what: &str, fallback: R, body: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
@@ -21,8 +21,10 @@ pub fn catch_panic<R>(what: &str, fallback: R, body: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Has a panic logged where it happens, when the module is loaded. The hook of std would take a backtrace if RUST_BACKTRACE
-/// is set, and so give memory of the C library to the wrong allocator where a server brings one of its own.
+/// Sets a hook that logs each panic where it happens. Called when the module is loaded.
+///
+/// The hook of std would take a backtrace if RUST_BACKTRACE is set. On a server with an allocator of its own, it would
+/// free memory of the C library with that allocator.
 pub fn log_panics() {
     panic::set_hook(Box::new(|info| api::warn(ptr::null_mut(), &info.to_string().replace('\n', " "))));
 }

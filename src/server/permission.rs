@@ -1,8 +1,8 @@
-//! May a module write now, of its own accord?
+//! Decides whether a module may write now, outside of a command.
 //!
-//! A client's write command is held back by the server where it must not run. What a module does from a timer is not: it has
-//! to ask. A write during a pause aborts the server, and one that the server would refuse to a client would let an isolated
-//! old master go on writing.
+//! The server holds back a client's write where it must not run. It does not hold back what a module writes from a
+//! timer, so the module has to ask. A write during a pause aborts the server, and a write that the server would refuse
+//! to a client would let an isolated old master go on writing.
 
 use std::io;
 
@@ -13,15 +13,16 @@ use super::kinds::{Probe, Slot};
 use super::string::StringRef;
 
 impl<M> Context<'_, M> {
-    /// Whether anything may be written: not while paused, failing over or loading, and not by a replica, even one that takes
-    /// its clients' writes: its keys are its master's.
+    /// Returns whether the server takes writes at all: it is not paused, failing over or loading, and not a replica.
+    ///
+    /// A replica that accepts its clients' writes does not count, because its keys are its master's.
     pub fn takes_writes(&self) -> bool {
         // SAFETY: the function takes nothing and reads the server's state.
         let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
         !paused && !self.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
     }
 
-    /// Whether the key is this node's to read.
+    /// Returns the state of the key's slot.
     pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
         if !self.flags().contains(ContextFlags::CLUSTER) {
             return Slot::Ours;
@@ -36,12 +37,14 @@ impl<M> Context<'_, M> {
         }
     }
 
-    /// Whether the server would take a client's write to this key now: enough replicas, a disk that works, a slot that is
-    /// served. Asked in the mode in which scripts write. It can expire the key.
+    /// Returns whether the server would accept a client's write to this key now: it has enough replicas, the disk works
+    /// and the slot is served.
+    ///
+    /// The probe runs in the mode in which scripts write. It can expire the key.
     pub fn write_is_welcome(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
         let nothing = c"".as_ptr();
         // SAFETY: as in `slot_of`; "c" takes a C string, "E" and "S" nothing. Errors are asked for as replies ("E"),
-        // because Valkey 9.1 crashes when it refuses a command in this mode and has no words to put.
+        // because Valkey 9.1 crashes when it refuses a command in this mode without an error to return.
         let reply = unsafe {
             match probe {
                 Probe::Hash => {
@@ -57,7 +60,7 @@ impl<M> Context<'_, M> {
     }
 }
 
-/// Whether the server ran a command that it was asked to run, going by the reply, which is given back.
+/// Returns whether the server executed a command, according to its reply. Frees the reply.
 fn was_executed(reply: *mut raw::RedisModuleCallReply) -> bool {
     if reply.is_null() {
         return false;

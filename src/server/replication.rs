@@ -1,8 +1,8 @@
-//! What replicas and the AOF are told: plain commands with absolute times, so that a server without the module can replay
-//! them.
+//! Replication to replicas and the AOF: plain commands with absolute times, which a server without the module can
+//! replay.
 
-// In a format, "s" stands for a string of the server, "b" for bytes and their number. The server makes a string of
-// everything but "s", and two of an integer: digits as bytes and a word kept as a string cost it least.
+// In a format, "s" stands for a string of the server, "b" for bytes and their number. The server creates a string for
+// everything but "s", and two for an integer: decimal digits as bytes, and an argument that is kept, are cheapest.
 
 use redis_module::raw;
 
@@ -10,11 +10,11 @@ use super::key::Key;
 use super::main_thread::MainThread;
 use super::string::{OwnedString, StringRef};
 
-/// The word of SET, made when it is first needed and kept.
+/// The argument `PXAT` of SET, created when it is first needed.
 static PXAT: MainThread<Option<OwnedString>> = MainThread::new(None);
 
 impl<M> Key<'_, '_, M> {
-    /// `SET key value [PXAT expiry]`, the expiry as digits.
+    /// Replicates `SET key value [PXAT expiry]`. `expiry` is decimal.
     #[inline(always)]
     pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) {
         let (ctx, name, value, set) = (self.ctx().raw(), self.name().raw(), value.raw(), c"SET".as_ptr());
@@ -29,14 +29,14 @@ impl<M> Key<'_, '_, M> {
         }
     }
 
-    /// `HSET key field value`.
+    /// Replicates `HSET key field value`.
     pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
         let (ctx, name, field, value) = (self.ctx().raw(), self.name().raw(), field.raw(), value.raw());
         // SAFETY: as in `replicate_set`.
         unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"sss".as_ptr(), name, field, value)) };
     }
 
-    /// `PEXPIREAT key expiry`, the expiry as digits.
+    /// Replicates `PEXPIREAT key expiry`. `expiry` is decimal.
     pub fn replicate_pexpireat(&mut self, expiry: &[u8]) {
         let (ctx, name) = (self.ctx().raw(), self.name().raw());
         let (start, len) = (expiry.as_ptr(), expiry.len());
@@ -44,7 +44,7 @@ impl<M> Key<'_, '_, M> {
         unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sb".as_ptr(), name, start, len)) };
     }
 
-    /// `DEL key`.
+    /// Replicates `DEL key`.
     pub fn replicate_del(&mut self) {
         let (ctx, name) = (self.ctx().raw(), self.name().raw());
         // SAFETY: as in `replicate_set`.
@@ -62,7 +62,7 @@ fn pxat() -> *mut raw::RedisModuleString {
     raw
 }
 
-/// Gives back what was kept, when the module is unloaded.
+/// Frees what was kept, when the module is unloaded.
 pub(super) fn clear() {
     PXAT.replace(None);
 }

@@ -1,46 +1,49 @@
-//! Replies. Each array and map is to be followed by exactly as many elements as it announces.
+//! Replies. An array or map must be followed by exactly as many elements as it announces.
 
 use std::ffi::CString;
 
 use super::context::Context;
 
 impl<M> Context<'_, M> {
+    /// Replies with an integer.
     pub fn reply_integer(&mut self, value: i64) {
         // SAFETY: the context is that of a running command or reply callback; elsewhere the server ignores it.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.raw(), value)) };
     }
 
+    /// Replies with nil.
     pub fn reply_nil(&mut self) {
         // SAFETY: as in `reply_integer`.
         unsafe { api!(RedisModule_ReplyWithNull(self.raw())) };
     }
 
-    /// An error; `text` begins with its code. The server counts it under that.
+    /// Replies with an error. `text` begins with the error code, under which the server counts it.
     pub fn reply_error(&mut self, text: &str) {
         let text = CString::new(text).unwrap_or_default();
         // SAFETY: as in `reply_integer`; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw(), text.as_ptr())) };
     }
 
-    /// A bulk string.
+    /// Replies with a bulk string.
     pub fn reply_bytes(&mut self, bytes: &[u8]) {
         // SAFETY: as in `reply_integer`; the server copies the bytes.
         unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw(), bytes.as_ptr().cast(), bytes.len())) };
     }
 
+    /// Begins a reply with an array of `len` elements.
     pub fn reply_array(&mut self, len: usize) {
         // SAFETY: as in `reply_integer`.
         unsafe { api!(RedisModule_ReplyWithArray(self.raw(), len as _)) };
     }
 
-    /// A map of `len` pairs in RESP3, a flat array in RESP2.
+    /// Begins a reply with a map of `len` pairs, which is a flat array in RESP2.
     pub fn reply_map(&mut self, len: usize) {
         // SAFETY: as in `reply_integer`.
         unsafe { api!(RedisModule_ReplyWithMap(self.raw(), len as _)) };
     }
 }
 
-/// Makes the reply for a blocked client, and nothing else: the server may ask for it inside a call of the module.
+/// Makes the reply to a blocked client, and nothing else: the server may ask for it inside a call of the module.
 pub struct Replier<'c>(Context<'c, ()>);
 
 impl<'c> Replier<'c> {
@@ -48,10 +51,12 @@ impl<'c> Replier<'c> {
         Self(ctx)
     }
 
+    /// Replies with an integer.
     pub fn integer(&mut self, value: i64) {
         self.0.reply_integer(value);
     }
 
+    /// Replies with nil.
     pub fn nil(&mut self) {
         self.0.reply_nil();
     }

@@ -1,4 +1,4 @@
-//! Makes settings known to the server.
+//! Registers settings with the server.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void};
 use std::ptr;
@@ -9,7 +9,8 @@ use super::context::Context;
 use super::module::Module;
 use super::setting::Setting;
 
-/// Makes the settings known to the server and takes over what its configuration says. `false`: refused.
+/// Registers the settings and reads their values from the server's configuration. Returns `false` if the server
+/// refuses.
 pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
     let known = M::SETTINGS.iter().all(|setting| {
         // SAFETY: name and setting are static; the callbacks get the setting's address back as their private data.

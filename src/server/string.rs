@@ -1,26 +1,29 @@
-//! The server's strings: any bytes.
+//! The server's strings, which may be any bytes.
 
 use std::marker::PhantomData;
 use std::{ptr, slice};
 
 use redis_module::raw;
 
-/// A string that the server owns for as long as `'a`: an argument, or the name in an event.
+/// A string that the server owns for at least `'a`: an argument, or the key of an event.
 #[derive(Clone, Copy)]
 pub struct StringRef<'a> {
     raw: *mut raw::RedisModuleString,
     owner: PhantomData<&'a [u8]>,
 }
 
-/// A string that the module made and gives back.
+/// A string that the module owns, and frees when it is dropped.
 pub struct OwnedString(*mut raw::RedisModuleString);
 
-/// The arguments of a command, its name first.
+/// The arguments of a command, of which the command name is number 0.
 #[derive(Clone, Copy)]
 pub struct Arguments<'a>(&'a [*mut raw::RedisModuleString]);
 
 impl<'a> StringRef<'a> {
+    /// Creates a reference to a string of the server.
+    ///
     /// # Safety
+    ///
     /// `raw` is a string of the server that lives, unchanged, for `'a`.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
         Self { raw, owner: PhantomData }
@@ -30,6 +33,7 @@ impl<'a> StringRef<'a> {
         self.raw
     }
 
+    /// Returns the bytes of the string.
     pub fn bytes(self) -> &'a [u8] {
         let mut len = 0;
         // SAFETY: the string lives for 'a and is not changed (see `new`), and so do the bytes the server shows of it.
@@ -41,18 +45,22 @@ impl<'a> StringRef<'a> {
 }
 
 impl OwnedString {
+    /// Creates a string with a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         // SAFETY: the server copies `bytes`, which are valid for their length, and needs no context for it.
         Self(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
     }
 
+    /// Takes ownership of a string of the server.
+    ///
     /// # Safety
-    /// `raw` is a string that the server has made for the module, and nobody else gives it back.
+    ///
+    /// `raw` is a string that the server has created for the module, and nobody else frees it.
     pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Self {
         Self(raw)
     }
 
-    /// The string, for as long as it is not given back.
+    /// Returns a reference to the string.
     pub fn as_ref(&self) -> StringRef<'_> {
         // SAFETY: the string lives until `drop`.
         unsafe { StringRef::new(self.0) }
@@ -67,26 +75,29 @@ impl Drop for OwnedString {
 }
 
 impl<'a> Arguments<'a> {
+    /// Creates the arguments from the server's.
+    ///
     /// # Safety
-    /// `argv` holds `argc` strings of the server that live, unchanged, for `'a`.
+    ///
+    /// `argv` points to `argc` strings of the server that live, unchanged, for `'a`.
     pub(super) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: i32) -> Self {
         let argc = usize::try_from(argc).unwrap_or(0);
         // SAFETY: by contract; an empty command line has no array to point at.
         Self(if argc == 0 { &[] } else { unsafe { slice::from_raw_parts(argv, argc) } })
     }
 
-    /// The argument with this number, the command name being 0.
+    /// Returns the argument with this number, if there is one.
     pub fn get(self, number: usize) -> Option<StringRef<'a>> {
         // SAFETY: by the contract of `new`.
         self.0.get(number).map(|&raw| unsafe { StringRef::new(raw) })
     }
 
-    /// The arguments from this number on, each looked at when it is asked for.
+    /// Returns the bytes of the arguments from this number on.
     pub fn words_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
         // SAFETY: by the contract of `new`.
         self.0.get(number..).unwrap_or(&[]).iter().map(|&raw| unsafe { StringRef::new(raw) }.bytes())
     }
 }
 
-/// A null pointer where the API takes an optional string.
+/// A null pointer, where the API takes an optional string.
 pub(super) const NO_STRING: *mut raw::RedisModuleString = ptr::null_mut();

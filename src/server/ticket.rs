@@ -1,17 +1,18 @@
-//! How a module and the server name a blocked client to each other.
+//! How a module and the server refer to a blocked client.
 
 use std::num::NonZeroU64;
 
 use redis_module::raw;
 
-/// A module's own number for a blocked client, which the server hands back with each callback.
+/// The module's own number for a blocked client. The server hands it back in each callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub NonZeroU64);
 
-/// A client that is blocked. The module keeps it, so that [`Module::blocked_client`](super::Module::blocked_client) finds it, until it is freed.
+/// A blocked client. The module keeps it until [`Module::freed`](super::Module::freed), so that
+/// [`Module::blocked_client`](super::Module::blocked_client) can return it.
 pub struct BlockedClient {
-    /// Null once it is freed.
+    /// Null once the client is freed.
     pub(super) handle: *mut raw::RedisModuleBlockedClient,
-    /// The module has made its reply.
+    /// Whether the module has made its reply.
     pub(super) answered: bool,
 }

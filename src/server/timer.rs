@@ -1,9 +1,9 @@
-//! The one timer of a module.
+//! The timer of a module.
 //!
-//! The server's own timers count whole milliseconds from now, and Redis 7.0 may sleep past one for up to 100 ms when a
-//! client that was blocked or buffered has set it. So the time comes from a Linux timer descriptor in the server's event
-//! loop, which is exact and always ends the loop's sleep. Its callback has no context to write in, so it sets a server
-//! timer of zero length, which runs in the same loop round and does the work.
+//! The server's own timers count whole milliseconds from now, and Redis 7.0 may oversleep by up to 100 ms if a client
+//! that was blocked or buffered has set one. So the time comes from a Linux timer descriptor in the server's event
+//! loop. It is exact, and always wakes the loop. Its callback has no context to write in, so it sets a server timer of
+//! zero length, which runs in the same round of the loop and does the work.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,32 +18,36 @@ use super::main_thread::MainThread;
 use super::module::Module;
 use super::panics::catch_panic;
 
-/// Readable, in the server's words.
+/// The mask for a readable descriptor.
 const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
 
 static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None, firing: false });
 
 struct Timer {
     parts: Option<Parts>,
-    /// When the descriptor becomes readable.
+    /// The time when the descriptor becomes readable.
     set_for: Option<UnixMs>,
-    /// A server timer of zero length is under way, or running.
+    /// Whether a server timer of zero length is set, or running.
     firing: bool,
 }
 
 /// What exists from load to unload.
 struct Parts {
     descriptor: OwnedFd,
-    /// A context of the module's own, to set a server timer in.
+    /// A context of the module's own, in which a server timer can be set.
     ctx: *mut raw::RedisModuleCtx,
 }
 
-/// The module's own context, for calls that need no callback's.
+/// Returns the module's own context, for calls outside of a callback.
 pub(super) fn own_context() -> Option<*mut raw::RedisModuleCtx> {
     TIMER.with(|timer| timer.parts.as_ref().map(|parts| parts.ctx))
 }
 
-/// Puts the timer into the server's event loop, when the module is loaded.
+/// Adds the timer to the server's event loop. Called when the module is loaded.
+///
+/// # Errors
+///
+/// The error of the system, if the descriptor cannot be created or added.
 pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     // SAFETY: takes numbers only, and the descriptor it makes is nobody else's.
     let descriptor = unsafe {
@@ -66,7 +70,7 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the timer out of the server's event loop, when the module is unloaded.
+/// Removes the timer from the server's event loop. Called when the module is unloaded.
 pub(super) fn uninstall() {
     if let Some(parts) = TIMER.with(|timer| timer.parts.take()) {
         // SAFETY: put in by `install`; nothing is called after this.
@@ -77,8 +81,9 @@ pub(super) fn uninstall() {
     }
 }
 
-/// Sees to it that [`Module::timer`] is called at `time`, or earlier: a timer that is set to an earlier time is left alone,
-/// which is cheaper than to move it each time.
+/// Sets the timer, so that [`Module::timer`] is called at `time` or earlier.
+///
+/// A timer that is set to an earlier time stays as it is, which is cheaper than moving it each time.
 pub fn fire_at<M: Module>(time: UnixMs) {
     if time <= clock::now_ms() {
         return fire::<M>();
@@ -91,26 +96,26 @@ pub fn fire_at<M: Module>(time: UnixMs) {
     });
 }
 
-/// Sees to it that [`Module::timer`] is called in this loop round, or as soon as the loop gets to it.
+/// Sets the timer, so that [`Module::timer`] is called in this round of the loop, or as soon as the loop gets to it.
 pub fn fire<M: Module>() {
     TIMER.with(|timer| {
         if timer.set_for.replace(0) != Some(0) {
-            // Ends a sleep that the loop may have decided on already.
+            // Wakes the loop, in case it has decided to sleep already.
             set_descriptor(timer.parts.as_ref(), 0);
         }
     });
     start_server_timer::<M>();
 }
 
-/// Has `on_timer` run in this loop round, unless it is running or about to: a server timer that is set while one runs would
-/// come a millisecond later.
+/// Runs `on_timer` in this round of the loop, unless it is set or running already. A server timer that is set while one
+/// runs would be a millisecond late.
 fn start_server_timer<M: Module>() {
     let ctx = TIMER.with(|timer| {
         if mem::replace(&mut timer.firing, true) { None } else { timer.parts.as_ref().map(|parts| parts.ctx) }
     });
     if let Some(ctx) = ctx {
-        // SAFETY: the context is the module's own; the callback has the signature the API asks for and gets no data. The
-        // server does not unload the module while the timer runs.
+        // SAFETY: the context is the module's own; the callback has the signature the API asks for and gets no data.
+        // The server does not unload the module while the timer runs.
         unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
     }
 }
@@ -118,13 +123,13 @@ fn start_server_timer<M: Module>() {
 fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {
     let Some(parts) = parts else { return };
     let (seconds, ms) = (time.div_euclid(1000), time.rem_euclid(1000));
-    // All zeroes would switch the timer off.
+    // Zero would disarm the timer.
     let nanoseconds = ms.saturating_mul(1_000_000).max(1);
     let at = libc::itimerspec {
         it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
         it_value: libc::timespec { tv_sec: seconds, tv_nsec: nanoseconds },
     };
-    // A step of the clock makes the descriptor readable, too, so that what is due by the new time is seen.
+    // The descriptor also becomes readable when the clock is set, so that what is due by the new time is processed.
     let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
     // SAFETY: an open descriptor of this kind and a valid time; it fails only for invalid ones.
     unsafe { libc::timerfd_settime(parts.descriptor.as_raw_fd(), flags, &raw const at, ptr::null_mut()) };
@@ -137,7 +142,7 @@ unsafe extern "C" fn on_readable<M: Module>(fd: c_int, _data: *mut c_void, _mask
         // descriptor is not readable any more.
         unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
         TIMER.with(|timer| timer.set_for = None);
-        // Not the work itself: the server also comes here while a slow script holds up all the rest.
+        // Does not do the work itself: the server also calls this while a slow script holds up everything else.
         start_server_timer::<M>();
     });
 }

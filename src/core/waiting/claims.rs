@@ -57,7 +57,7 @@ impl ClaimIndex {
             entry.remove();
         }
         if self.table.is_empty() {
-            self.table = HashTable::new(); // A rush of waiters leaves nothing behind.
+            self.table = HashTable::new(); // Gives back the memory after a peak of waiters.
         }
     }
 }

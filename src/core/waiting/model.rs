@@ -278,7 +278,7 @@ impl Server {
     }
 
     fn tick(&mut self, now: UnixMs) {
-        // Locks that nobody waits for expire too, only unseen.
+        // Locks without waiters expire, too, but nobody reviews them.
         let watched =
             |key: u8| self.waiting.queue_of(0, &[key]).is_some_and(|queue| self.waiting.waiter_count_of(queue) > 0);
         let unseen = |key: u8, holder: &Holder<'_>| !watched(key) && holder.lease_end.is_some_and(|end| now > end);
