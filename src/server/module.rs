@@ -9,6 +9,7 @@
 //!     let mut key = ctx.open(name, Mode::Write);
 //!     let len = key.string().len();
 //!     key.delete();
+//!     drop(key);
 //!     ctx.select_db(1);
 //!     len
 //! }
