@@ -15,7 +15,7 @@ pub enum Error {
     QueueFull,
     /// The value of the key is not a lock.
     WrongType,
-    /// `HOLD n` fits neither the present number of holds nor the one before it.
+    /// `HOLD n` is neither the present number of holds nor the next one.
     HoldMismatch,
     /// The number of holds or the counter has reached its maximum.
     Overflow,
