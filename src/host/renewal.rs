@@ -4,7 +4,7 @@ use super::effect;
 use super::handover;
 use super::lock_key;
 use super::permission;
-use super::state::{self, Context, Key};
+use super::state::{self, Context, Key, State};
 use crate::core::{Duty, LeaseEnd, Lock, Session, SessionId, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
@@ -21,7 +21,13 @@ enum Fate {
 /// Does what is due for a session. One that lost its lock ends; one whose lease ended takes the lock back.
 pub fn carry_out(ctx: &mut Context<'_>, duty: Duty, now: UnixMs) {
     let (Duty::Renew(id) | Duty::Look(id)) = duty;
-    let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
+    let Some(session) = state::with(|State { sessions, .. }| {
+        // Whose connections are all closed is about to lose the lock.
+        let is_open = sessions.clients(id).next().is_some();
+        sessions.get(id).filter(|_| is_open).cloned()
+    }) else {
+        return;
+    };
     ctx.select_db(session.holding.db);
     let name = OwnedString::new(&session.holding.key);
     let found = fate(&session, &ctx.open(name.as_ref(), Mode::Read));
