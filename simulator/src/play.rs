@@ -96,6 +96,8 @@ impl Play {
             trace,
         };
         play.operate(&format!("CONFIG SET lock.rejoin-grace-ms {GRACE_MS}"));
+        master.turn();
+        master.journal();
         play
     }
 
@@ -143,7 +145,13 @@ impl Play {
             Step::StepClock(ms) => {
                 self.tally.faults.clock_steps += 1;
                 self.master.step_clock(i64::from(*ms));
-                (self.obstructed_at, self.stalled_at) = (self.time + 2, self.time + 2);
+                self.checker.clock_was_set();
+                // A pause ends by the wall clock.
+                self.paused_until -= i64::from(*ms);
+                // What was put off to a time of the clock is as much later when that goes back.
+                let later = self.time + 2 + i64::from(*ms).min(0).abs();
+                self.obstructed_at = self.obstructed_at.max(later);
+                self.stalled_at = self.stalled_at.max(self.time + 2);
             }
             Step::Expire(limit) => {
                 self.master.expire_some(usize::from(*limit));
@@ -153,11 +161,12 @@ impl Play {
                 self.tally.faults.pauses += 1;
                 self.paused_until = self.time + i64::from(*ms);
                 self.operate(&format!("CLIENT PAUSE {ms} WRITE"));
+                return self.turn();
             }
             Step::Fence(fence) => {
                 self.tally.faults.fences += 1;
                 self.fenced = fence.is_some();
-                self.obstructed_at = self.time;
+                self.obstructed_at = self.obstructed_at.max(self.time);
                 self.master.set_fence(*fence);
             }
             Step::Replicate(units) => self.replicate(usize::from(*units)),
@@ -165,14 +174,16 @@ impl Play {
             Step::Restart => return self.restart(),
             Step::Limit(limit) => {
                 let limit = if *limit == u8::MAX { 100_000 } else { usize::from(*limit) };
+                self.pass(0)?;
                 self.checker.limit = limit;
                 self.operate(&format!("CONFIG SET lock.max-waiters {limit}"));
+                return self.turn();
             }
             Step::Slot { door, fate } => self.move_slot(*door, *fate),
             Step::ClusterDown(is_down) => {
                 if self.history.setting == Setting::Cluster {
                     self.cluster_is_down = *is_down;
-                    self.obstructed_at = self.time;
+                    self.obstructed_at = self.obstructed_at.max(self.time);
                     self.master.set_cluster_down(*is_down);
                 }
             }
@@ -273,7 +284,7 @@ impl Play {
             || self.time < self.paused_until
             || self.time < self.unsettled_until;
         if obstructed {
-            self.obstructed_at = self.time;
+            self.obstructed_at = self.obstructed_at.max(self.time);
         }
         let now = self.master.now_ms();
         let wall = |time: i64| now - self.time + time;
@@ -326,7 +337,7 @@ impl Play {
             self.master.become_master();
             self.master.set_fence(None);
             self.fenced = false;
-            self.obstructed_at = self.time;
+            self.obstructed_at = self.obstructed_at.max(self.time);
         }
         if self.history.setting == Setting::Cluster {
             self.master.redirect();
@@ -356,7 +367,8 @@ impl Play {
         } else if self.unsettled_until > self.time - ms {
             self.unsettled_until += ms;
         }
-        (self.obstructed_at, self.stalled_at) = (self.time, self.time);
+        self.obstructed_at = self.obstructed_at.max(self.time);
+        self.stalled_at = self.stalled_at.max(self.time);
         self.turn()
     }
 
@@ -417,7 +429,8 @@ impl Play {
         self.master.set_fence(None);
         (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
         (self.paused_until, self.unsettled_until) = (0, 0);
-        (self.obstructed_at, self.stalled_at) = (self.time, self.time);
+        self.obstructed_at = self.obstructed_at.max(self.time);
+        self.stalled_at = self.stalled_at.max(self.time);
     }
 
     fn move_slot(&mut self, door: u8, fate: SlotFate) {
@@ -431,11 +444,8 @@ impl Play {
             SlotFate::Migrates => self.master.begin_migration(slot),
             SlotFate::Returns => self.master.gain_slot(slot),
         }
-        self.checker.lost_slots.retain(|&lost| lost != slot);
-        if fate != SlotFate::Returns {
-            self.checker.lost_slots.push(slot);
-        }
-        self.obstructed_at = self.time;
+        self.checker.moves_slot(slot, fate == SlotFate::Returns);
+        self.obstructed_at = self.obstructed_at.max(self.time);
         // The keys that went are no effect that an AOF is told of here.
         self.shadow.load(self.master.keyspace());
     }

@@ -12,11 +12,7 @@ use crate::step::{CLIENTS, Change, DOORS, History, Meddling, Setting, Slot, Slot
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let kinds = prop::sample::select(ServerKind::ALL.to_vec());
     let settings = prop_oneof![3 => Just(Setting::Alone), 2 => Just(Setting::Replicated), 1 => Just(Setting::Cluster)];
-    (kinds, settings, vec(step(), 0..=steps)).prop_map(|(kind, setting, steps)| History {
-        kind,
-        setting,
-        steps,
-    })
+    (kinds, settings, vec(step(), 0..=steps)).prop_map(|(kind, setting, steps)| History { kind, setting, steps })
 }
 
 /// A history that gets shorter by any of its steps, and no other way.

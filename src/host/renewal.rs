@@ -4,7 +4,7 @@ use super::effect;
 use super::handover;
 use super::lock_key;
 use super::permission;
-use super::state::{self, Context, Key};
+use super::state::{self, Context, Key, State};
 use crate::core::{LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
@@ -22,7 +22,13 @@ enum SessionLockState {
 /// back.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
-    let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
+    let Some(session) = state::with(|State { sessions, .. }| {
+        // A session whose connections are all closed is about to lose the lock.
+        let is_open = sessions.clients(id).next().is_some();
+        sessions.get(id).filter(|_| is_open).cloned()
+    }) else {
+        return;
+    };
     ctx.select_db(session.lock.db);
     let name = OwnedString::new(&session.lock.key);
     let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read));

@@ -35,6 +35,8 @@ pub struct Place {
     pub leases: Vec<Option<i64>>,
     /// Until when it is kept, while nobody waits here.
     pub kept_until: Option<Ms>,
+    /// It may have had to make room, and its turn may be a later one.
+    pub vague: bool,
 }
 
 /// A request that waits.
@@ -85,9 +87,16 @@ impl Door {
         }
     }
 
-    /// The first place in line that somebody waits at.
-    pub fn first(&self) -> Option<&Place> {
-        self.line.iter().find(|place| !place.requests.is_empty())
+    /// The first place in line that somebody waits at whose time is not up.
+    pub fn first(&self, now: Ms) -> Option<&Place> {
+        self.line.iter().find(|place| place.is_present(now))
+    }
+
+    /// Whether it may be this place's turn: nobody is ahead, but for those whose time is up and who may not know yet.
+    pub fn may_be_next(&self, who: &Who, now: Ms) -> bool {
+        let ahead = self.line.iter().take_while(|place| place.who != *who);
+        let waits = self.line.iter().any(|place| place.who == *who && !place.requests.is_empty());
+        waits && !ahead.into_iter().any(|place| place.is_present(now) && !place.vague)
     }
 
     /// How many requests wait.
@@ -102,7 +111,14 @@ impl Door {
             None => {
                 self.last_turn += 1;
                 let turn = self.last_turn;
-                self.line.push(Place { who, turn, requests: Vec::new(), leases: Vec::new(), kept_until: None });
+                self.line.push(Place {
+                    who,
+                    turn,
+                    requests: Vec::new(),
+                    leases: Vec::new(),
+                    kept_until: None,
+                    vague: false,
+                });
                 self.line.len() - 1
             }
         };
@@ -131,9 +147,17 @@ impl Door {
         Some(request)
     }
 
-    /// Drops places that nobody will come back to in time.
+    /// Drops places whose time is up. Those of which it was up lately may still be there: the module has to get to it.
     pub fn drop_expired(&mut self, now: Ms) {
-        self.line.retain(|place| place.kept_until.is_none_or(|until| until > now));
+        const LATELY_MS: Ms = 4000;
+        self.line.retain(|place| place.kept_until.is_none_or(|until| until + LATELY_MS > now));
+        let over = self.line.iter_mut().filter(|place| place.kept_until.is_some_and(|until| until <= now));
+        over.for_each(|place| place.vague = true);
+    }
+
+    /// Somebody needs room: a place that is away may go.
+    pub fn make_room(&mut self) {
+        self.line.iter_mut().filter(|place| place.requests.is_empty()).for_each(|place| place.vague = true);
     }
 
     /// Takes the place of a claim out.
@@ -164,6 +188,7 @@ impl Door {
             requests: Vec::new(),
             leases,
             kept_until: Some(kept_until),
+            vague: false,
         });
         place.turn = turn;
         let index = self.line.iter().position(|other| other.turn > turn).unwrap_or(self.line.len());
@@ -173,12 +198,24 @@ impl Door {
     /// Whether a lock may be taken from this holder: its connections are gone, or nobody can know that it was granted.
     pub fn is_forfeit(&self, who: &Who) -> bool {
         self.session.as_ref().is_some_and(|session| session.who == *who && session.clients.is_empty())
-            || self.grants.last().is_some_and(|grant| grant.place.who == *who && grant.untold_at.is_some())
+            || self.is_untold(&who.name)
+    }
+
+    /// Whether the lock was granted to this name last, and nobody can know.
+    pub fn is_untold(&self, name: &[u8]) -> bool {
+        self.grants.last().is_some_and(|grant| grant.place.who.name == name && grant.untold_at.is_some())
     }
 
     /// Ends the session, if there is one.
     pub fn end_session(&mut self) {
         self.session = None;
+    }
+}
+
+impl Grant {
+    /// Its holder hears that it is the holder.
+    pub fn tell(&mut self) {
+        (self.told, self.untold_at) = (true, None);
     }
 }
 
@@ -192,6 +229,11 @@ impl Session {
 }
 
 impl Place {
+    /// Whether somebody waits here whose time is not up.
+    pub fn is_present(&self, now: Ms) -> bool {
+        self.requests.iter().any(|request| request.deadline.is_none_or(|deadline| now <= deadline))
+    }
+
     /// The lease that all copies get: the longest, and none is the longest; but with a session there is one.
     pub fn lease(&self) -> Option<i64> {
         let in_session = self.requests.iter().any(|request| request.session);

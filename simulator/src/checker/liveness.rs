@@ -52,7 +52,7 @@ fn check_deadlines(door: &Door, weather: &Weather) -> Verdict {
 fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
     let lock = door.lock(now);
     if let Some(free_since) = door.free_since(now) {
-        if door.first().is_some() && is_late(free_since, since, now) {
+        if door.first(now).is_some() && is_late(free_since, since, now) {
             return Err(format!("free since {free_since}, and somebody waits for it at {now}"));
         }
         let open = door.session.as_ref().filter(|session| !session.doubtful && !session.clients.is_empty());

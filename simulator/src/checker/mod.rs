@@ -11,10 +11,10 @@ mod spec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag, Value, Writer};
+use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag, Value, Writer, slot_of};
 
 use crate::request::{Request, Verb, counter_of, key_of, token_of};
-use door::{Door, Session, Waiting};
+use door::{Door, Grant, Session, Waiting};
 use spec::{Lock, Ms, Outcome, Who, outcome};
 
 /// What stands in the module's way, as far as the contract cares.
@@ -54,7 +54,7 @@ pub struct Checker {
     /// The most waiters there may be.
     pub limit: usize,
     /// Slots that are not this node's, or not for sure.
-    pub lost_slots: Vec<u8>,
+    lost_slots: Vec<u8>,
     pub grants: u64,
     pub trace: bool,
 }
@@ -68,6 +68,8 @@ struct Running {
     request: Request,
     /// The reply, once the command has done to the lock what it had to.
     reply: Option<i64>,
+    /// The reply may also say that the lock was lost.
+    or_lost: bool,
     /// It is a RELEASE, and has let somebody go who waited.
     withdrew: bool,
 }
@@ -75,6 +77,7 @@ struct Running {
 /// A reply that must come.
 enum Expected {
     Integer(i64),
+    IntegerOrLost(i64),
     Nil,
     Error(&'static str),
     NilOrError(&'static str),
@@ -116,9 +119,28 @@ impl Checker {
         self.doors.get(&(db, Rc::from(key))).map_or(0, Door::waiting)
     }
 
+    /// The clock was set: a place whose time was up by the other time may be gone, or not.
+    pub fn clock_was_set(&mut self) {
+        self.doors.values_mut().for_each(Door::make_room);
+    }
+
+    /// A slot comes or goes, and what the module was about to do there may be void.
+    pub fn moves_slot(&mut self, slot: u8, is_here: bool) {
+        self.lost_slots.retain(|&lost| lost != slot);
+        if !is_here {
+            self.lost_slots.push(slot);
+        }
+        for ((_, key), door) in &mut self.doors {
+            if let Some(session) = door.session.as_mut().filter(|_| slot_of(key) == slot) {
+                session.doubtful = true;
+            }
+        }
+    }
+
     /// Whether there may be anything to do for the module of its own accord.
     pub fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || self.doors.values().any(|door| door.session.is_some())
+        let has_session = |door: &Door| door.session.as_ref().is_some_and(|session| !session.doubtful);
+        !self.waiting.is_empty() || self.doors.values().any(has_session)
     }
 
     /// Follows one thing that has happened.
@@ -136,7 +158,16 @@ impl Checker {
                 let name = (*db, Rc::from(key_of(request.door)));
                 let (client, denies_blocking) = (*client, *denies_blocking);
                 self.door(&name).drop_expired(now);
-                self.running = Some(Running { tag: *tag, client, name, denies_blocking, request, reply: None, withdrew: false });
+                self.running = Some(Running {
+                    tag: *tag,
+                    client,
+                    name,
+                    denies_blocking,
+                    request,
+                    reply: None,
+                    or_lost: false,
+                    withdrew: false,
+                });
             }
             Note::Ended { tag, blocked } => {
                 if let Some(running) = self.running.take().filter(|running| running.tag == *tag) {
@@ -172,7 +203,7 @@ impl Checker {
 
     /// A command has come to its end.
     fn end(&mut self, running: Running, blocked: bool, now: Ms) -> Verdict {
-        let Running { tag, client, name, denies_blocking, request, reply, withdrew } = running;
+        let Running { tag, client, name, denies_blocking, request, reply, or_lost, withdrew } = running;
         let waiting = self.waiting.len();
         let limit = self.limit;
         let door = self.door(&name);
@@ -183,6 +214,7 @@ impl Checker {
         let identity = token_of(request.identity);
         let come = outcome(&request, &identity, &lock, now);
         let expected = match (reply, come) {
+            (Some(reply), _) if or_lost => Expected::IntegerOrLost(reply),
             (Some(reply), _) => Expected::Integer(reply),
             (None, Outcome::Done { after, reply }) if after == lock => {
                 self.confirmed(&name, client, &request, reply);
@@ -197,6 +229,8 @@ impl Checker {
                         let deadline = take.block.filter(|&ms| ms > 0).map(|ms| now + ms);
                         let (lease, session) = (take.lease, take.session);
                         let who = Who { form: take.form, name: identity };
+                        self.make_room();
+                        let door = self.door(&name);
                         door.join(who, Waiting { tag, client, deadline, lease, session });
                         self.waiting.insert(tag, name);
                         return Ok(());
@@ -225,22 +259,35 @@ impl Checker {
             return expected;
         }
         let code = match expected {
-            Expected::Integer(0) => None,
+            Expected::Integer(0) | Expected::IntegerOrLost(0) => None,
             Expected::Error(code @ ("NOTHELD" | "NOTOWNER" | "WRONGTYPE")) => Some(code),
             other => return other,
         };
         let (withdrawn, had_place) = self.door(name).withdraw(&token_of(request.identity));
         let waited = withdrew || !withdrawn.is_empty();
-        for request in withdrawn {
-            self.waiting.remove(&request.tag);
-            self.released.insert(request.tag);
-        }
+        self.release(withdrawn);
         match code {
             None => expected,
             Some(_) if waited => Expected::Nil,
             // A place that is away may have made room for another.
             Some(code) if had_place => Expected::NilOrError(code),
             Some(code) => Expected::Error(code),
+        }
+    }
+
+    /// Where there are as many places as there may be, any that is away may go.
+    fn make_room(&mut self) {
+        let places: usize = self.doors.values().map(|door| door.line.len()).sum();
+        if places >= self.limit {
+            self.doors.values_mut().for_each(Door::make_room);
+        }
+    }
+
+    /// Those that waited at a place that was given up are due nil.
+    fn release(&mut self, withdrawn: Vec<Waiting>) {
+        for request in withdrawn {
+            self.waiting.remove(&request.tag);
+            self.released.insert(request.tag);
         }
     }
 
@@ -251,7 +298,7 @@ impl Checker {
             _ => return,
         };
         let door = self.door(name);
-        door.grants.iter_mut().filter(|grant| grant.place.who == who).for_each(|grant| grant.told = true);
+        door.grants.iter_mut().filter(|grant| grant.place.who == who).for_each(Grant::tell);
         if let Verb::Take(take) = &request.verb {
             if let Some(lease) = take.lease.filter(|_| take.session) {
                 door.begin_session(who, holds, lease, client);
@@ -285,9 +332,10 @@ impl Checker {
     fn waiter_replied(&mut self, name: &Name, tag: Tag, reply: &Reply, now: Ms) -> Verdict {
         let kept_until = now + self.grace_ms;
         let unblocked = &self.unblocked;
-        let releasing = self.running.as_mut().filter(|running| {
-            matches!(running.request.verb, Verb::Release { .. }) && running.name == *name
-        });
+        let releasing = self
+            .running
+            .as_mut()
+            .filter(|running| matches!(running.request.verb, Verb::Release { .. }) && running.name == *name);
         let door = self.doors.entry(name.clone()).or_default();
         let grant = door.grants.iter_mut().find(|grant| grant.open.iter().any(|request| request.tag == tag));
         match (grant, reply) {
@@ -415,6 +463,9 @@ impl Expected {
         let is_error = |code: &str| matches!(reply, Reply::Error(text) if text.split(' ').next() == Some(code));
         match self {
             Self::Integer(value) => *reply == Reply::Integer(*value),
+            Self::IntegerOrLost(value) => {
+                [Reply::Integer(*value), Reply::Nil].contains(reply) || is_error("NOTHELD") || is_error("NOTOWNER")
+            }
             Self::Nil => *reply == Reply::Nil,
             Self::Error(code) => is_error(code),
             Self::NilOrError(code) => *reply == Reply::Nil || is_error(code),

@@ -28,12 +28,14 @@ impl Checker {
         match (&before, &after) {
             (Lock::Free, Lock::Held(held)) if self.is_given_back(name, held, now)? => Ok(()),
             (Lock::Free, Lock::Held(held)) => self.handed_over(name, held, now),
-            (Lock::Held(was), Lock::Held(is)) if was.who == is.who => self.renewed(name, was, is),
+            (Lock::Held(was), Lock::Held(is)) if was.who == is.who && !self.is_regranted(name, is, now) => {
+                self.renewed(name, was, is)
+            }
             (Lock::Held(was), _) => {
                 self.forfeited(name, &was.who, now)?;
                 match &after {
                     Lock::Held(held) => self.handed_over(name, held, now),
-                    _ => match self.door(name).first() {
+                    _ => match self.door(name).first(now) {
                         Some(first) => Err(format!("{:?} waits, and the lock goes to nobody", first.who)),
                         None => Ok(()),
                     },
@@ -41,6 +43,12 @@ impl Checker {
             }
             _ => Err(format!("{before:?} becomes {after:?}")),
         }
+    }
+
+    /// Whether the lock is taken from this holder, and a waiter by the same name is the next.
+    fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
+        let door = self.door(name);
+        door.is_forfeit(&held.who) && door.may_be_next(&held.who, now)
     }
 
     /// A fencing token was drawn.
@@ -65,17 +73,22 @@ impl Checker {
         let identity = token_of(request.identity);
         let Outcome::Done { after: due, reply } = outcome(&request, &identity, before, now) else { return false };
         let door = self.door(name);
-        let someone_is_first = door.first().is_some();
+        let someone_is_first = door.first(now).is_some();
         let session_is_first =
             door.session.as_ref().is_some_and(|session| !session.doubtful && !session.clients.is_empty());
         if *before == Lock::Free && (someone_is_first || session_is_first) {
             return false; // It is someone else's turn.
         }
-        if before.holder().is_some_and(|held| door.is_forfeit(&held.who)) {
+        let forfeit = before.holder().is_some_and(|held| door.is_forfeit(&held.who));
+        if forfeit && !door.is_untold(&identity) {
             return false; // It is taken from its holder first, whoever that is.
         }
-        if due == Lock::Free && someone_is_first {
-            // Its last hold: the lock is handed over in the same step.
+        // Its last hold: it waits no more in the other form, and who does gets the lock in the same step.
+        let next_waits = door.line.iter().any(|place| place.is_present(now) && place.who.name != identity);
+        if due == Lock::Free && next_waits {
+            let (withdrawn, _) = door.withdraw(&identity);
+            self.release(withdrawn);
+            let door = self.door(name);
             let Lock::Held(held) = after else { return false };
             door.end_session();
             if self.handed_over(name, &held.clone(), now).is_err() {
@@ -88,6 +101,8 @@ impl Checker {
         }
         if let Some(running) = &mut self.running {
             running.reply = Some(reply);
+            // The module may not know yet that nobody was told of the grant that is released here.
+            running.or_lost = forfeit && due == Lock::Free;
         }
         true
     }
@@ -105,7 +120,7 @@ impl Checker {
             door.void_grants();
             door.take_place(&held.who);
         }
-        door.grants.iter_mut().for_each(|grant| grant.told = true);
+        door.grants.iter_mut().for_each(Grant::tell);
         let remaining = held.until.map(|until| until - now);
         if let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) {
             session.holds = held.holds;
@@ -149,11 +164,14 @@ impl Checker {
         }) {
             return Err(format!("{:?} gets the lock of an open session of {:?}", held.who, session.who));
         }
-        let Some(first) = door.first() else { return Err(format!("{:?} gets the lock, and nobody waits", held.who)) };
-        if first.who != held.who {
-            return Err(format!("{:?} overtakes {:?}", held.who, first.who));
+        if !door.may_be_next(&held.who, now) {
+            return Err(match door.first(now) {
+                Some(first) => format!("{:?} overtakes {:?}", held.who, first.who),
+                None => format!("{:?} gets the lock, and nobody waits", held.who),
+            });
         }
-        let who = first.who.clone();
+        let who = held.who.clone();
+        let first = door.line.iter().find(|place| place.who == who).ok_or("a place that is not there")?;
         let lease_end = first.lease().map(|lease| now + lease);
         if held.holds != 1 || held.until != lease_end {
             return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
