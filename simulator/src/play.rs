@@ -418,13 +418,10 @@ impl Play {
 
     /// Another process is the master.
     fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
-        let limit = self.checker.limit;
         self.master = master;
         self.master.journal();
         self.clients = vec![Client::default(); usize::from(CLIENTS)];
-        self.checker = Checker::new(self.history.kind, &keyspace, GRACE_MS);
-        self.checker.limit = limit;
-        self.checker.trace = self.trace;
+        self.checker.begin_anew(&keyspace);
         self.shadow.load(keyspace);
         self.master.set_fence(None);
         (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);

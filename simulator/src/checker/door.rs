@@ -181,7 +181,7 @@ impl Door {
 
     /// Keeps the turn of a grant that was taken back.
     pub fn restore(&mut self, grant: Grant, kept_until: Ms) {
-        let Place { who, turn, leases, .. } = grant.place;
+        let Place { who, turn, leases, vague, .. } = grant.place;
         let mut place = self.take_place(&who).unwrap_or(Place {
             who,
             turn,
@@ -191,6 +191,7 @@ impl Door {
             vague: false,
         });
         place.turn = turn;
+        place.vague |= vague;
         let index = self.line.iter().position(|other| other.turn > turn).unwrap_or(self.line.len());
         self.line.insert(index, place);
     }

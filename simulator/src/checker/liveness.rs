@@ -9,8 +9,9 @@ use super::{Checker, Name, Verdict, Weather};
 /// How late what is due may be, in milliseconds.
 const LATE_MS: Ms = 2;
 
-/// How late it may be when something was in the way just before.
-const AFTER_OBSTACLE_MS: Ms = 25;
+/// How late it may be when something was in the way just before: what is put off is tried again every 20 ms, and the renewal
+/// of a session every twelfth of its lease, of which the longest here is 600 ms.
+const AFTER_OBSTACLE_MS: Ms = 55;
 
 impl Checker {
     /// A loop round is over: nothing may be overdue.

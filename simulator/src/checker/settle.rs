@@ -214,8 +214,10 @@ impl Checker {
         if !door.is_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));
         }
-        door.end_session();
-        if let Some(grant) = door.grants.pop_if(|grant| grant.place.who == *who && grant.untold_at.is_some()) {
+        // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
+        let had_session = door.session.take().is_some();
+        if let Some(mut grant) = door.grants.pop_if(|grant| grant.place.who == *who && grant.untold_at.is_some()) {
+            grant.place.vague |= had_session;
             door.restore(grant, kept_until);
         }
         Ok(())
