@@ -32,6 +32,8 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"CLIENT", b"UNPAUSE") => pause(Some(0)),
         (b"DEBUG", b"RELOAD") => {
             world::with(|world| world.note_keyspace());
+            // The keys of before are flushed, then loaded again.
+            doors::tell(|doors| (doors.keyspace_changed)());
             doors::tell(|doors| (doors.keyspace_changed)());
             Reply::OK
         }
