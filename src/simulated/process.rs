@@ -56,6 +56,17 @@ fn is_write(commands: &Commands, name: &[u8]) -> bool {
     }
 }
 
+/// The keys that a command names.
+fn keys_of<'w>(commands: &Commands, words: &'w [Vec<u8>]) -> &'w [Vec<u8>] {
+    let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    match std::str::from_utf8(&name).ok().and_then(|name| commands.get(name)) {
+        // Commands of modules here name one key, or none.
+        Some(command) if command.keys.first == 0 => &[],
+        Some(_) => words.get(1..2).unwrap_or_default(),
+        None => native::keys_of(words),
+    }
+}
+
 fn run(client: ClientId, sent: Sent) {
     let tag = sent.tag;
     let name = sent.words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
@@ -140,7 +151,7 @@ fn fits(arity: i32, len: usize) -> bool {
 /// Why the server does not run this command, if it does not.
 fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     world::with(|world| {
-        let keys = native::keys_of(words);
+        let keys = keys_of(&world.commands, words);
         if let Some(cluster) = world.cluster.as_ref().filter(|_| !keys.is_empty()) {
             if cluster.is_down {
                 return Some(Reply::error("CLUSTERDOWN The cluster is down"));
