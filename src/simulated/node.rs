@@ -190,9 +190,11 @@ impl Node {
         self.set_role(true);
     }
 
-    /// The server becomes a master.
+    /// The server becomes a master, if it is none.
     pub fn become_master(self) {
-        self.set_role(false);
+        if self.here(|world| world.obstacles.replica) {
+            self.set_role(false);
+        }
     }
 
     fn set_role(self, replica: bool) {
