@@ -47,14 +47,14 @@ run: ## start a server with the module on 127.0.0.1, in the foreground
 test: ## run everything that must pass, against one server
 	@scripts/setup test
 	cargo build --release --locked
-	cargo build --release --locked --package gate
+	cargo build --release --locked --package gate --package witness
 	@scripts/test one $(ARGS)
 
 test-matrix: ## the same against every supported server, which it fetches into .servers
 	@scripts/setup test
 	@scripts/servers
 	cargo build --release --locked
-	cargo build --release --locked --package gate
+	cargo build --release --locked --package gate --package witness
 	@scripts/test matrix $(ARGS)
 
 torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises

@@ -32,7 +32,7 @@ impl Command {
     }
 }
 
-/// The keys among the arguments, of which the command name is number 0.
+/// The keys among the arguments, of which the command name is number 0. All 0: there are none.
 #[derive(Clone, Copy)]
 pub struct Keys {
     pub first: i32,

@@ -74,7 +74,8 @@ fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisM
 /// Sets arity, key specification, ACL categories and documentation. Returns `false` if the server refuses them.
 fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool {
     let mut strings = Strings::default();
-    let mut key_specs = [key_spec(&command.keys), end_of_list()];
+    // A specification that finds no keys would have newer servers look for them all the same, beyond the arguments.
+    let mut key_specs = [if command.keys.first > 0 { key_spec(&command.keys) } else { end_of_list() }, end_of_list()];
     let mut lists = Vec::new();
     let info = raw::RedisModuleCommandInfo {
         version: &VERSION.0,

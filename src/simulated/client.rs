@@ -20,6 +20,8 @@ pub(super) struct Client {
     pub input: VecDeque<Sent>,
     /// What was queued since MULTI.
     pub transaction: Option<Vec<Sent>>,
+    /// A command was refused since.
+    pub is_spoiled: bool,
     /// Commands whose replies are in its buffer.
     pub output: Vec<Tag>,
     pub blocked: Option<Ticket>,

@@ -21,7 +21,9 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"SELECT", db) => select(client, number(db)),
         (b"MULTI", _) => multi(client),
         (b"DISCARD", _) => {
-            world::with(|world| world.clients.get_mut(&client).map(|client| client.transaction = None));
+            world::with(|world| {
+                world.clients.get_mut(&client).map(|client| (client.transaction, client.is_spoiled) = (None, false))
+            });
             Reply::OK
         }
         (b"CONFIG", b"SET") => process::config_set(words),
@@ -32,6 +34,8 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"CLIENT", b"UNPAUSE") => pause(Some(0)),
         (b"DEBUG", b"RELOAD") => {
             world::with(|world| world.note_keyspace());
+            // The keys of before are flushed, then loaded again.
+            doors::tell(|doors| (doors.keyspace_changed)());
             doors::tell(|doors| (doors.keyspace_changed)());
             Reply::OK
         }
@@ -64,14 +68,10 @@ fn multi(client: ClientId) -> Reply {
     })
 }
 
-/// `CLIENT KILL ID id`. A client that kills itself is told so before.
+/// `CLIENT KILL ID id`, which leaves out who sends it.
 fn kill(client: ClientId, killed: Option<i64>) -> Reply {
-    match killed.filter(|killed| world::with(|world| world.clients.contains_key(killed))) {
+    match killed.filter(|&killed| killed != client && world::with(|world| world.clients.contains_key(&killed))) {
         None => Reply::Integer(0),
-        Some(killed) if killed == client => {
-            world::with(|world| world.clients.get_mut(&client).map(|client| client.closing = true));
-            Reply::Integer(1)
-        }
         Some(killed) => {
             blocked::close(killed);
             Reply::Integer(1)

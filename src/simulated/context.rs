@@ -8,11 +8,15 @@ use bitflags::bitflags;
 use super::ClientId;
 use super::crash::crash;
 use super::expiry;
+use super::keyspace::Value;
 use super::kinds::{Probe, Slot};
 use super::module::Module;
 use super::reply::{Piece, Reply};
 use super::string::StringRef;
 use super::world;
+
+/// Whose context it is outside a command.
+const NOBODY: ClientId = 0;
 
 /// A context of the server, in a call of module `M`.
 pub struct Context<'c, M> {
@@ -75,7 +79,7 @@ impl<M> Context<'_, M> {
 
     /// Whether the client whose command this is has a connection of its own.
     pub fn has_connection(&self) -> bool {
-        !self.flags().contains(ContextFlags::SCRIPT)
+        self.client != NOBODY && !self.flags().contains(ContextFlags::SCRIPT)
     }
 
     /// One field of a section of INFO: there is none.
@@ -113,13 +117,20 @@ impl<M> Context<'_, M> {
     }
 
     /// Whether the server would take a client's write to this key now. It can expire the key.
-    pub fn write_is_welcome(&mut self, key: StringRef<'_>, _probe: Probe) -> bool {
+    pub fn write_is_welcome(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
         if world::with(|world| world.obstacles.replica || world.obstacles.fence.is_some()) {
             return false;
         }
-        let welcome = self.slot_of(key) == Slot::Ours;
+        if self.slot_of(key) != Slot::Ours {
+            return false;
+        }
         expiry::expire(self.db, key.0);
-        welcome
+        world::with(|world| match world.keyspace.get(self.db, key.0).map(|entry| &entry.value) {
+            None => true,
+            Some(Value::String(_)) => probe == Probe::String,
+            Some(Value::Hash(_)) => probe == Probe::Hash,
+            Some(Value::Other(_)) => false,
+        })
     }
 
     pub fn reply_integer(&mut self, value: i64) {

@@ -35,7 +35,7 @@ impl ServerKind {
 
     /// The event of a key whose expiry a command has set into the past.
     pub(super) fn event_of_past_expiry(self) -> &'static str {
-        if self == Self::Valkey9 { "expired" } else { "del" }
+        if matches!(self, Self::Valkey8 | Self::Valkey9) { "expired" } else { "del" }
     }
 
     /// Whether the cycle that looks for expired keys takes a key in its last millisecond, in which a look at it still finds it.

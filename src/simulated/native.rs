@@ -40,6 +40,9 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
         b"RENAME" => rename(db, key, value),
         b"COPY" => copy(db, key, value),
         b"MOVE" => move_to(db, key, integer(value)),
+        b"DBSIZE" => {
+            Reply::Integer(world::with(|world| i64::try_from(world.keyspace.of(db).count()).unwrap_or(i64::MAX)))
+        }
         b"FLUSHDB" => flush(db, Some(db)),
         b"FLUSHALL" => flush(db, None),
         b"SWAPDB" => swap(db, integer(key), integer(value)),
@@ -79,7 +82,7 @@ pub(super) fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
     match name.as_slice() {
         b"DEL" | b"UNLINK" => words.get(1..).unwrap_or_default(),
         b"RENAME" | b"COPY" => words.get(1..3).unwrap_or_default(),
-        b"FLUSHDB" | b"FLUSHALL" | b"SWAPDB" | b"EVAL" => &[],
+        b"DBSIZE" | b"FLUSHDB" | b"FLUSHALL" | b"SWAPDB" | b"EVAL" => &[],
         _ => words.get(1..2).unwrap_or_default(),
     }
 }

@@ -190,9 +190,11 @@ impl Node {
         self.set_role(true);
     }
 
-    /// The server becomes a master.
+    /// The server becomes a master, if it is none.
     pub fn become_master(self) {
-        self.set_role(false);
+        if self.here(|world| world.obstacles.replica) {
+            self.set_role(false);
+        }
     }
 
     fn set_role(self, replica: bool) {
@@ -355,13 +357,16 @@ fn write_replies(world: &mut World) {
     world.journal.extend(sent);
 }
 
-/// Tells clients that are blocked on keys of slots that are gone where to go.
+/// Tells clients that are blocked on keys which are not served here where to go.
 fn redirect() {
-    let gone: Vec<_> = world::with(|world| {
+    let told: Vec<_> = world::with(|world| {
         let Some(cluster) = &world.cluster else { return Vec::new() };
-        let is_gone = |key: &[u8]| cluster.elsewhere.contains(&slot_of(key));
+        let error = |key: &[u8]| match cluster.is_down {
+            true => Some("CLUSTERDOWN The cluster is down"),
+            false => cluster.elsewhere.contains(&slot_of(key)).then_some("MOVED 0 127.0.0.1:1"),
+        };
         let blocked = world.clients.values().filter_map(|entry| entry.blocked);
-        blocked.filter(|ticket| world.blocked.get(ticket).is_some_and(|blocked| is_gone(&blocked.key.1))).collect()
+        blocked.filter_map(|ticket| Some((ticket, error(&world.blocked.get(&ticket)?.key.1)?))).collect()
     });
-    gone.into_iter().for_each(|ticket| blocked::refuse(ticket, "MOVED 0 127.0.0.1:1"));
+    told.into_iter().for_each(|(ticket, error)| blocked::refuse(ticket, error));
 }

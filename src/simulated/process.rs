@@ -35,8 +35,7 @@ fn is_postponed(client: ClientId, sent: &Sent) -> bool {
         let is_exec = sent.words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
         let would_write = match queued {
             Some(queued) if is_exec => queued.iter().any(|sent| writes(&sent.words)),
-            Some(_) => false,
-            None => writes(&sent.words),
+            _ => writes(&sent.words),
         };
         let postponed = would_write && world.obstacles.is_paused(now);
         if postponed && !world.postponed.contains(&client) {
@@ -56,18 +55,24 @@ fn is_write(commands: &Commands, name: &[u8]) -> bool {
     }
 }
 
+/// The keys that a command names.
+fn keys_of<'w>(commands: &Commands, words: &'w [Vec<u8>]) -> &'w [Vec<u8>] {
+    let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
+    match std::str::from_utf8(&name).ok().and_then(|name| commands.get(name)) {
+        // Commands of modules here name one key, or none.
+        Some(command) if command.keys.first == 0 => &[],
+        Some(_) => words.get(1..2).unwrap_or_default(),
+        None => native::keys_of(words),
+    }
+}
+
 fn run(client: ClientId, sent: Sent) {
     let tag = sent.tag;
     let name = sent.words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     let is_queued = !matches!(name.as_slice(), b"EXEC" | b"DISCARD" | b"MULTI" | b"QUIT");
-    let queued = world::with(|world| {
-        let entry = world.clients.get_mut(&client)?;
-        let queue = entry.transaction.as_mut().filter(|_| is_queued)?;
-        queue.push(sent.clone());
-        Some(())
-    });
+    let queued = if is_queued { queue(client, &sent) } else { None };
     let reply = match (queued, name.as_slice()) {
-        (Some(()), _) => Some(Reply::Status("QUEUED")),
+        (Some(reply), _) => Some(reply),
         (None, b"EXEC") => Some(exec(client)),
         (None, b"EVAL") => Some(one(client, &sent, true)),
         (None, _) => connection::run(client, &sent).or_else(|| outcome(client, &sent, false)),
@@ -78,6 +83,20 @@ fn run(client: ClientId, sent: Sent) {
             world.reply(client, tag, reply);
         }
     });
+}
+
+/// Queues a command, if its client has begun a transaction. What is refused then spoils the whole of it.
+fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
+    let refusal = refusal(&sent.words);
+    world::with(|world| {
+        let entry = world.clients.get_mut(&client)?;
+        let queue = entry.transaction.as_mut()?;
+        entry.is_spoiled |= refusal.is_some();
+        Some(refusal.unwrap_or_else(|| {
+            queue.push(sent.clone());
+            Reply::Status("QUEUED")
+        }))
+    })
 }
 
 /// Runs one command on keys. `None`: it has blocked its client.
@@ -140,7 +159,7 @@ fn fits(arity: i32, len: usize) -> bool {
 /// Why the server does not run this command, if it does not.
 fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     world::with(|world| {
-        let keys = native::keys_of(words);
+        let keys = keys_of(&world.commands, words);
         if let Some(cluster) = world.cluster.as_ref().filter(|_| !keys.is_empty()) {
             if cluster.is_down {
                 return Some(Reply::error("CLUSTERDOWN The cluster is down"));
@@ -201,8 +220,14 @@ fn calls_of(script: &[u8]) -> Vec<Vec<Vec<u8>>> {
 }
 
 fn exec(client: ClientId) -> Reply {
-    let queued = world::with(|world| world.clients.get_mut(&client).and_then(|client| client.transaction.take()));
+    let (queued, is_spoiled) = world::with(|world| {
+        let entry = world.clients.get_mut(&client);
+        entry.map(|entry| (entry.transaction.take(), std::mem::take(&mut entry.is_spoiled))).unwrap_or_default()
+    });
     let Some(queued) = queued else { return Reply::error("ERR EXEC without MULTI") };
+    if is_spoiled {
+        return Reply::error("EXECABORT Transaction discarded because of previous errors.");
+    }
     let mut replies = Vec::new();
     for sent in &queued {
         world::with(|world| world.running.transaction = true);

@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod contract;
 mod documents;
+mod facts;
 mod operations;
 mod replication;
 mod sessions;

@@ -20,6 +20,16 @@ impl Flavour {
         Self { valkey: valkey.is_some(), version }
     }
 
+    /// Whether this is what a scenario calls it: `valkey`, `redis 8`, `redis 7.0`.
+    pub fn is(self, name: &str) -> bool {
+        let (program, version) = name.split_once(' ').unwrap_or((name, ""));
+        let (major, minor) = version.split_once('.').unwrap_or((version, ""));
+        let fits = |wanted: &str, number: u32| wanted.is_empty() || wanted == number.to_string();
+        program == if self.valkey { "valkey" } else { "redis" }
+            && fits(major, self.version.0)
+            && fits(minor, self.version.1)
+    }
+
     fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
         self.version >= if self.valkey { valkey } else { redis }
     }

@@ -162,6 +162,24 @@ impl PartialEq<&str> for Reply {
     }
 }
 
+/// As a scenario writes it: texts without quotes, errors with their minus.
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |items: Vec<String>| items.join(", ");
+        match self {
+            Self::Nil => f.write_str("nil"),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Text(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
+            Self::Status(text) => f.write_str(text),
+            Self::List(items) => write!(f, "[{}]", list(items.iter().map(Self::to_string).collect())),
+            Self::Map(pairs) => write!(f, "{{{}}}", list(pairs.iter().map(|(k, v)| format!("{k}: {v}")).collect())),
+            Self::Other(text) => write!(f, "({text})"),
+            Self::Error(line) => write!(f, "-{line}"),
+            Self::Closed => f.write_str("(closed)"),
+        }
+    }
+}
+
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

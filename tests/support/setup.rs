@@ -164,6 +164,14 @@ pub fn server_under_test() -> PathBuf {
         .expect("no redis-server or valkey-server in PATH: set SERVER=/path/to/server")
 }
 
+/// Another module of tests/modules, which is built into the same folder.
+#[track_caller]
+pub fn module_beside(name: &str) -> PathBuf {
+    let path = module_under_test().with_file_name(format!("lib{name}.so"));
+    assert!(path.is_file(), "no {}: run `cargo build --release --package {name}` first", path.display());
+    path
+}
+
 pub fn module_under_test() -> PathBuf {
     let path = env::var_os("MODULE")
         .filter(|path| !path.is_empty())

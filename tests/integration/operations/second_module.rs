@@ -1,12 +1,10 @@
 //! A module that is not about locks, on the same layer to the server: tests/modules/gate, 100 lines without unsafe code.
 
-use support::{Client, Reply, Server, Setup, Waiter, eventually, module_under_test};
+use support::{Client, Reply, Server, Setup, Waiter, eventually, module_beside};
 
 /// A server with the second module, and with the first beside it if that is asked for.
 fn server_with_gates(beside: bool) -> Server {
-    let gate = module_under_test().with_file_name("libgate.so");
-    assert!(gate.is_file(), "no {}: run `cargo build --release --package gate` first", gate.display());
-    let setup = Setup::new().config(&format!("loadmodule {}", gate.display()));
+    let setup = Setup::new().config(&format!("loadmodule {}", module_beside("gate").display()));
     if beside { setup.start() } else { setup.without_module().start() }
 }
 

@@ -1,7 +1,5 @@
 //! The module in a simulated server: the same core, commands and host, linked unchanged.
 
-#![cfg(feature = "simulated")]
-
 use redis_lock::host::Locks;
 use redis_lock::server::{Node, Note, Reply, ServerKind};
 

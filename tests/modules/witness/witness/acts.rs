@@ -1,0 +1,208 @@
+//! What a module can do, act by act.
+
+use redis_lock::server::{
+    self, ContextFlags, Event, Key, Mode, OwnedString, Probe, Slot as Whose, UnixMs, ValueType, now_ms,
+};
+
+use super::Witness;
+use super::state::{Errand, note, with};
+
+pub type Context<'c> = server::Context<'c, Witness>;
+pub type Words<'w> = &'w [Vec<u8>];
+
+/// What an act replies; `None`: nothing, now.
+pub type Outcome = Option<String>;
+
+/// `ENTER name`: this client goes by that name. Says how many have entered.
+pub fn enter(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (client, name) = (ctx.client_id(), text(words, 0));
+    with(|state| state.names.insert(client, name));
+    Some(with(|state| state.names.len()).to_string())
+}
+
+/// `LISTEN`: hears of events from now on.
+pub fn listen(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    server::listen::<Witness>();
+    done()
+}
+
+/// `BLOCK key...`: blocks the client on each of the keys in turn, as far as the server allows it.
+pub fn block(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let client = ctx.client_id();
+    let name = with(|state| state.names.get(&client).cloned()).unwrap_or_else(|| "nobody".to_owned());
+    let mut waits = false;
+    for key in words {
+        let ticket = with(|state| state.next_ticket());
+        let blocked = ctx.open(OwnedString::new(key).as_ref(), Mode::Read).block(ticket);
+        note(format!("{} {name}", if blocked.is_some() { "blocked" } else { "not blocked" }));
+        waits |= blocked.is_some();
+        if let Some(blocked) = blocked {
+            with(|state| state.add(name.clone(), blocked));
+        }
+    }
+    if waits { None } else { Some("not blocked".to_owned()) }
+}
+
+/// `UNBLOCK name...`: lets clients go on. The trace shows what happens inside the call.
+pub fn unblock(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    for name in words {
+        let ticket = with(|state| state.ticket_of(name))?;
+        let name = String::from_utf8_lossy(name);
+        note(format!("unblock {name} {{"));
+        server::unblock::<Witness>(ticket);
+        note("}".to_owned());
+    }
+    done()
+}
+
+/// `OPEN key [WRITE]`: says what is there. The trace shows what happens inside the call.
+pub fn open(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let mode = if words.len() > 1 { Mode::Write } else { Mode::Read };
+    note(format!("open {} {{", text(words, 0)));
+    let seen = look(&ctx.open(name(words).as_ref(), mode));
+    note("}".to_owned());
+    Some(seen)
+}
+
+/// `BRINK key`: sets the key so that it expires with this very millisecond, and says what is there then. Attempts that take
+/// longer than that leave no trace.
+pub fn brink(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, value, traced) = (name(words), OwnedString::new(b"here"), with(|state| state.lines.len()));
+    loop {
+        let now = now_ms();
+        ctx.open(name.as_ref(), Mode::Write).set_string(value.as_ref(), Some(now));
+        let seen = ctx.open(name.as_ref(), Mode::Read).string() == b"here";
+        if now_ms() == now {
+            with(|state| state.lines.truncate(traced));
+            return Some(if seen { "still here" } else { "gone" }.to_owned());
+        }
+    }
+}
+
+/// `SET key value [ms]`: writes a String, which expires in so many milliseconds.
+pub fn set(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, value, expiry) = (name(words), string(words, 1), end(words, 2));
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    key.set_string(value.as_ref(), expiry);
+    key.replicate_set(value.as_ref(), expiry.map(|end| end.to_string()).as_deref().map(str::as_bytes));
+    key.signal(if expiry.is_some() { &[Event::SET, Event::EXPIRE] } else { &[Event::SET] });
+    done()
+}
+
+/// `HSET key field value`: writes a field of a Hash.
+pub fn hset(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, field, value) = (name(words), string(words, 1), string(words, 2));
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    key.set_field(field.as_ref(), value.as_ref());
+    key.replicate_hset(field.as_ref(), value.as_ref());
+    key.signal(&[Event::HSET]);
+    done()
+}
+
+/// `EXPIRE key ms`: has the key expire in so many milliseconds.
+pub fn expire(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, end) = (name(words), end(words, 1)?);
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    key.set_expiry(end);
+    key.replicate_pexpireat(end.to_string().as_bytes());
+    key.signal(&[Event::EXPIRE]);
+    done()
+}
+
+/// `DEL key`: deletes the key.
+pub fn del(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let name = name(words);
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    key.delete();
+    key.replicate_del();
+    key.signal(&[Event::DEL]);
+    done()
+}
+
+/// `LATER ms [act words...]`: has the timer do it in so many milliseconds, in this database.
+pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (due, db, words) = (end(words, 0)?, ctx.db(), words.get(1..).unwrap_or_default().to_vec());
+    with(|state| state.errands.push(Errand { due, db, words }));
+    server::fire_at::<Witness>(due);
+    done()
+}
+
+/// `FLAGS`: what the context is like.
+pub fn flags(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    const KNOWN: [(ContextFlags, &str); 6] = [
+        (ContextFlags::REPLICA, "replica"),
+        (ContextFlags::SCRIPT, "script"),
+        (ContextFlags::TRANSACTION, "transaction"),
+        (ContextFlags::CLUSTER, "cluster"),
+        (ContextFlags::LOADING, "loading"),
+        (ContextFlags::DENY_BLOCKING, "deny-blocking"),
+    ];
+    let flags = ctx.flags();
+    let set = KNOWN.into_iter().filter_map(|(flag, name)| flags.contains(flag).then_some(name));
+    let connection = ctx.has_connection().then_some("connection");
+    Some(set.chain(connection).collect::<Vec<_>>().join(" "))
+}
+
+/// `TAKES-WRITES`: whether anything may be written.
+pub fn takes_writes(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    yes_or_no(ctx.takes_writes())
+}
+
+/// `WELCOME key [HASH]`: whether the server would take a client's write to this key.
+pub fn welcome(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let probe = if words.len() > 1 { Probe::Hash } else { Probe::String };
+    yes_or_no(ctx.write_is_welcome(name(words).as_ref(), probe))
+}
+
+/// `SLOT key`: whose the key is.
+pub fn slot(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let whose = match ctx.slot_of(name(words).as_ref()) {
+        Whose::Ours => "ours",
+        Whose::Elsewhere => "elsewhere",
+        Whose::Unserved => "unserved",
+    };
+    Some(whose.to_owned())
+}
+
+/// What a key holds, and until when.
+fn look(key: &Key<'_, '_, Witness>) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let value = match key.value_type() {
+        ValueType::Empty => return "empty".to_owned(),
+        ValueType::String => text(key.string()),
+        ValueType::Hash => {
+            let pair = |field: Option<&[u8]>, value: &[u8]| format!("{}={}", text(field.unwrap_or(b"?")), text(value));
+            key.only_field(None, pair).unwrap_or_else(|| "hash".to_owned())
+        }
+        ValueType::Other => "other".to_owned(),
+    };
+    match key.expiry() {
+        Some(end) => format!("{value} until {end}"),
+        None => value,
+    }
+}
+
+fn name(words: Words<'_>) -> OwnedString {
+    string(words, 0)
+}
+
+fn string(words: Words<'_>, number: usize) -> OwnedString {
+    OwnedString::new(words.get(number).map_or(b"", Vec::as_slice))
+}
+
+fn text(words: Words<'_>, number: usize) -> String {
+    words.get(number).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default()
+}
+
+/// The time that is so many milliseconds from now.
+fn end(words: Words<'_>, number: usize) -> Option<UnixMs> {
+    text(words, number).parse::<UnixMs>().ok().map(|ms| now_ms() + ms)
+}
+
+fn yes_or_no(yes: bool) -> Outcome {
+    Some(if yes { "yes" } else { "no" }.to_owned())
+}
+
+fn done() -> Outcome {
+    Some("done".to_owned())
+}

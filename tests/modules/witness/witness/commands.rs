@@ -1,0 +1,88 @@
+//! The acts, as commands and as errands of the timer.
+
+use std::mem;
+
+use redis_lock::server::{self, Access, Arguments, Command, Keys, RunCommand, handler, now_ms};
+
+use super::Witness;
+use super::acts::{self, Context, Outcome, Words};
+use super::state::{note, with};
+
+type Act = fn(&mut Context<'_>, Words<'_>) -> Outcome;
+
+/// Lists the acts: each becomes a command, with the server's own words for what it is like and how many keys it names, and
+/// can be found by its name. Only a client that is blocked needs its key named, by which it is told of a slot that leaves.
+macro_rules! acts {
+    ($($name:literal: $flags:literal, $keys:literal => $act:ident,)*) => {
+        /// All commands.
+        pub fn commands() -> Vec<Command> {
+            let trace = Command::new(Trace::NAME, handler::<Witness, Trace>());
+            vec![trace, $({
+                struct Now;
+                impl RunCommand<Witness> for Now {
+                    const NAME: &'static str = concat!("witness.", $name);
+                    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+                        reply_with(acts::$act, ctx, arguments);
+                    }
+                }
+                let keys = Keys { first: $keys, last: $keys, step: $keys, access: Access::Update };
+                Command { flags: $flags, keys, ..Command::new(Now::NAME, handler::<Witness, Now>()) }
+            }),*]
+        }
+
+        fn find(name: &[u8]) -> Option<Act> {
+            [$(($name, acts::$act as Act)),*].into_iter().find(|(own, _)| own.as_bytes() == name).map(|(_, act)| act)
+        }
+    };
+}
+
+acts! {
+    "block": "", 1 => block,
+    "brink": "write", 0 => brink,
+    "del": "write", 0 => del,
+    "enter": "", 0 => enter,
+    "expire": "write", 0 => expire,
+    "flags": "", 0 => flags,
+    "hset": "write", 0 => hset,
+    "later": "", 0 => later,
+    "listen": "", 0 => listen,
+    "open": "", 0 => open,
+    "set": "write", 0 => set,
+    "slot": "", 0 => slot,
+    "takes-writes": "", 0 => takes_writes,
+    "unblock": "", 0 => unblock,
+    "welcome": "", 0 => welcome,
+}
+
+fn reply_with(act: Act, ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+    let words: Vec<Vec<u8>> = arguments.words_from(1).map(<[u8]>::to_vec).collect();
+    if let Some(outcome) = act(ctx, &words) {
+        ctx.reply_bytes(outcome.as_bytes());
+    }
+}
+
+/// `WITNESS.TRACE`: what has happened since it was last asked for.
+struct Trace;
+
+impl RunCommand<Witness> for Trace {
+    const NAME: &'static str = "witness.trace";
+
+    fn run(ctx: &mut Context<'_>, _: Arguments<'_>) {
+        let lines = with(|state| mem::take(&mut state.lines));
+        ctx.reply_array(lines.len());
+        lines.iter().for_each(|line| ctx.reply_bytes(line.as_bytes()));
+    }
+}
+
+/// Does what is due. That the timer fires early, as it may, is not worth a line.
+pub fn run_errands(ctx: &mut Context<'_>) {
+    for errand in with(|state| state.take_due(now_ms())) {
+        ctx.select_db(errand.db);
+        let outcome =
+            errand.words.split_first().and_then(|(name, words)| find(&name.to_ascii_lowercase())?(ctx, words));
+        note(outcome.map_or("timer".to_owned(), |outcome| format!("timer: {outcome}")));
+    }
+    if let Some(due) = with(|state| state.next_due()) {
+        server::fire_at::<Witness>(due);
+    }
+}

@@ -1,0 +1,87 @@
+//! A module that tells what a server does to it, for the scenarios of tests/facts.
+//!
+//! Whatever the server calls becomes a line of the trace, which `WITNESS.TRACE` empties. Whatever a module can do is an
+//! [act](acts): a command does it at once and replies with its outcome, `WITNESS.LATER ms act words...` has the timer do it
+//! and puts the outcome into the trace.
+
+mod acts;
+mod commands;
+mod state;
+
+use std::ffi::CStr;
+
+use redis_lock::server::{
+    BlockedClient, ClientId, Command, Context, EventName, MainThread, Module, Replier, StringRef, Ticket,
+};
+
+use state::{STATE, State, note, with};
+
+pub struct Witness;
+
+impl Module for Witness {
+    const NAME: &'static CStr = c"witness";
+    const VERSION: &'static str = "0.1.0";
+    type State = State;
+
+    fn state() -> &'static MainThread<State> {
+        &STATE
+    }
+
+    fn new_state() -> State {
+        State::new()
+    }
+
+    fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
+        state.blocked(ticket)?.client.as_mut()
+    }
+
+    fn commands() -> Vec<Command> {
+        commands::commands()
+    }
+
+    fn timer(ctx: &mut Context<'_, Self>) {
+        commands::run_errands(ctx);
+    }
+
+    fn key_event(ctx: &Context<'_, Self>, event: EventName<'_>, key: StringRef<'_>) {
+        let [event, key] = [event.bytes(), key.bytes()].map(String::from_utf8_lossy);
+        note(format!("{event} {} {key}", ctx.db()));
+    }
+
+    fn keyspace_changed() {
+        note("keyspace changed".to_owned());
+    }
+
+    fn role_changed() {
+        note("role changed".to_owned());
+    }
+
+    /// Of those who have given no name nothing is said.
+    fn client_closed(client: ClientId) {
+        if let Some(name) = with(|state| state.names.get(&client).cloned()) {
+            note(format!("closed {name}"));
+        }
+    }
+
+    /// Replies how many answers have been asked for.
+    fn answer(reply: &mut Replier<'_>, ticket: Ticket) {
+        note(format!("answer {}", with(|state| state.name_of(ticket))));
+        reply.integer(with(|state| {
+            state.answers += 1;
+            state.answers
+        }));
+    }
+
+    fn left(_: &Context<'_, Self>, ticket: Ticket, told: bool) {
+        note(format!("left {} {}", with(|state| state.name_of(ticket)), in_words(told)));
+    }
+
+    fn freed(_: &Context<'_, Self>, ticket: Ticket, told: bool) {
+        note(format!("freed {} {}", with(|state| state.name_of(ticket)), in_words(told)));
+        with(|state| state.forget(ticket));
+    }
+}
+
+fn in_words(told: bool) -> &'static str {
+    if told { "told" } else { "untold" }
+}

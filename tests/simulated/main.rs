@@ -1,0 +1,10 @@
+//! Modules in a simulated server.
+
+#![cfg(feature = "simulated")]
+
+mod facts;
+mod module;
+mod served;
+mod stage;
+#[path = "../modules/witness/witness/mod.rs"]
+mod witness;

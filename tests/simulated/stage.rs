@@ -1,0 +1,223 @@
+//! A simulated server with the witness in it.
+
+use std::collections::BTreeMap;
+
+use redis_lock::server::{ClientId, Effect, Node, ServerKind, Unit, WriteFence, slot_of};
+use support::Flavour;
+use support::scenario::{Change, Scenario};
+use support::stage::Stage;
+
+use super::served::Served;
+
+/// How many milliseconds a reply may take.
+const PATIENCE_MS: u32 = 10_000;
+
+/// How often the server looks for keys that have expired, in milliseconds, and how many it takes.
+const CYCLE_MS: i64 = 100;
+const CYCLE_KEYS: usize = 20;
+
+/// How often it looks for everything else, in milliseconds.
+const CRON_MS: i64 = 1000;
+
+/// Commands of which some befall the server from outside. What was sent before them is run before.
+const CONTROLS: [&str; 4] = ["REPLICAOF", "CONFIG", "DEBUG", "WAIT"];
+
+pub struct Simulated {
+    kind: ServerKind,
+    server: Served,
+    replica: Option<Served>,
+    /// What the replica has not heard yet, while it is stopped.
+    missed: Option<Vec<Unit>>,
+    clients: BTreeMap<String, ClientId>,
+    /// The server looks for keys that have expired.
+    expires: bool,
+    /// What replicas were told since it was last asked.
+    told: Vec<Unit>,
+}
+
+impl Simulated {
+    pub fn start(kind: ServerKind, scenario: &Scenario) -> Self {
+        Node::forget_all();
+        let (server, replica) = (Served::start(kind), scenario.replica.then(|| Served::start(kind)));
+        let (missed, clients, told) = (None, BTreeMap::new(), Vec::new());
+        let mut stage = Self { kind, server, replica, missed, clients, expires: true, told };
+        if scenario.cluster {
+            stage.server.node.join_cluster();
+        }
+        if let Some(replica) = &mut stage.replica {
+            replica.node.become_replica();
+            replica.listen();
+        }
+        stage.server.listen();
+        for line in &scenario.config {
+            let words: Vec<&str> = ["CONFIG", "SET"].into_iter().chain(line.split(' ')).collect();
+            stage.control(stage.server.node, &words);
+        }
+        stage
+    }
+
+    /// What befalls a server by command, and a simulated one from outside.
+    fn control(&mut self, node: Node, words: &[&str]) -> Option<&'static str> {
+        match *words {
+            ["REPLICAOF", "NO", "ONE"] => node.become_master(),
+            ["REPLICAOF", ..] => node.become_replica(),
+            ["CONFIG", "SET", "min-replicas-to-write", count] => {
+                node.set_fence((count != "0").then_some(WriteFence::NoReplicas));
+            }
+            ["DEBUG", "SET-ACTIVE-EXPIRE", on] => self.expires = on != "0",
+            // A replica is told at once.
+            ["WAIT", ..] => return Some("1"),
+            _ => return None,
+        }
+        Some("OK")
+    }
+
+    /// The server that a client speaks with, and its number there.
+    fn of(&mut self, client: &str) -> (&mut Served, ClientId) {
+        let number = *self.clients.get(client).unwrap_or_else(|| panic!("{client} has no connection"));
+        (self.by_client(client), number)
+    }
+
+    fn by_client(&mut self, client: &str) -> &mut Served {
+        match (client, &mut self.replica) {
+            ("r", Some(replica)) => replica,
+            _ => &mut self.server,
+        }
+    }
+
+    /// Has all loops turn until there is nothing to do now, and the replica follow.
+    fn settle(&mut self) {
+        self.server.settle();
+        let told = self.server.node.stream();
+        match (&mut self.missed, &mut self.replica) {
+            (Some(missed), _) => missed.extend(told.iter().cloned()),
+            (None, Some(replica)) => {
+                told.iter().for_each(|unit| replica.node.replay(unit));
+                replica.settle();
+            }
+            (None, None) => {}
+        }
+        self.told.extend(told);
+    }
+}
+
+impl Stage for Simulated {
+    fn kind(&self) -> Flavour {
+        let (valkey, version) = match self.kind {
+            ServerKind::Redis70 => (false, (7, 0)),
+            ServerKind::Redis72 => (false, (7, 2)),
+            ServerKind::Redis8 => (false, (8, 0)),
+            ServerKind::Valkey8 => (true, (8, 1)),
+            ServerKind::Valkey9 => (true, (9, 1)),
+        };
+        Flavour { valkey, version }
+    }
+
+    fn open(&mut self, client: &str) -> i64 {
+        let server = self.by_client(client);
+        let number = server.node.connect();
+        server.ask(number, &["WITNESS.ENTER", client]);
+        self.clients.insert(client.to_owned(), number);
+        number
+    }
+
+    fn close(&mut self, client: &str) {
+        let (server, number) = self.of(client);
+        server.node.hang_up(number);
+        self.settle();
+    }
+
+    fn send(&mut self, client: &str, commands: &[Vec<String>]) {
+        for command in commands {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            let node = self.by_client(client).node;
+            if CONTROLS.contains(&words[0]) {
+                self.settle();
+            }
+            let controlled = self.control(node, &words);
+            let (server, number) = self.of(client);
+            match controlled {
+                Some(reply) => server.tell(number, reply),
+                None => server.send(number, &words),
+            }
+        }
+        self.settle();
+    }
+
+    fn receive(&mut self, client: &str) -> String {
+        for _ in 0..PATIENCE_MS {
+            let (server, number) = self.of(client);
+            if let Some(reply) = server.next_reply(number) {
+                return reply;
+            }
+            self.wait(1);
+        }
+        "(no answer in time)".to_owned()
+    }
+
+    fn trace(&mut self) -> Vec<String> {
+        self.server.trace()
+    }
+
+    fn replica_trace(&mut self) -> Vec<String> {
+        self.replica.as_mut().map(Served::trace).unwrap_or_default()
+    }
+
+    fn stream(&mut self) -> Vec<String> {
+        self.settle();
+        std::mem::take(&mut self.told).iter().flat_map(as_told).collect()
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.server.node.now_ms()
+    }
+
+    fn wait(&mut self, ms: u64) {
+        for _ in 0..ms {
+            Node::pass_us(1000);
+            let (node, now) = (self.server.node, self.now_ms());
+            if self.expires && now % CYCLE_MS == 0 {
+                node.expire_some(CYCLE_KEYS);
+            }
+            if now % CRON_MS == 0 {
+                node.notice();
+                node.redirect();
+            }
+            self.settle();
+        }
+    }
+
+    fn stall(&mut self, ms: u64) {
+        Node::pass_us(i64::try_from(ms).expect("a short while") * 1000);
+        self.settle();
+    }
+
+    fn run_replica(&mut self, runs: bool) {
+        let missed = self.missed.take().unwrap_or_default();
+        if let Some(replica) = &mut self.replica {
+            missed.iter().for_each(|unit| replica.node.replay(unit));
+        }
+        self.missed = (!runs).then(Vec::new);
+        self.settle();
+    }
+
+    fn change(&mut self, change: &Change) {
+        let node = self.server.node;
+        match change {
+            Change::Migrates { key } => node.begin_migration(slot_of(key.as_bytes())),
+            Change::Leaves { key } => node.lose_slot(slot_of(key.as_bytes())),
+            Change::Fails => node.set_cluster_down(true),
+            Change::Recovers => node.set_cluster_down(false),
+        }
+        self.settle();
+    }
+}
+
+/// Several effects go out as a transaction.
+fn as_told(unit: &Unit) -> Vec<String> {
+    let lines = unit.iter().map(Effect::line);
+    if unit.len() < 2 {
+        return lines.collect();
+    }
+    ["MULTI".to_owned()].into_iter().chain(lines).chain(["EXEC".to_owned()]).collect()
+}
