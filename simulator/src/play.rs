@@ -149,8 +149,8 @@ impl Play {
                 // A pause ends by the wall clock.
                 self.paused_until -= i64::from(*ms);
                 // What was put off to a time of the clock is as much later when that goes back.
-                let later = self.time + 2 + i64::from(*ms).min(0).abs();
-                self.obstructed_at = self.obstructed_at.max(later);
+                let back = i64::from(*ms).min(0).abs();
+                self.obstructed_at = self.obstructed_at.max(self.time) + 2 + back;
                 self.stalled_at = self.stalled_at.max(self.time + 2);
             }
             Step::Expire(limit) => {

@@ -8,7 +8,7 @@ use super::spec::{Lock, Ms, Who};
 use crate::request::Form;
 
 /// One lock, as it should be.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Door {
     /// What the key held when a change was last complete.
     pub entry: Option<Entry>,
@@ -180,7 +180,7 @@ impl Door {
     }
 
     /// Keeps the turn of a grant that was taken back.
-    pub fn restore(&mut self, grant: Grant, kept_until: Ms) {
+    fn restore(&mut self, grant: Grant, kept_until: Ms) {
         let Place { who, turn, leases, vague, .. } = grant.place;
         let mut place = self.take_place(&who).unwrap_or(Place {
             who,
@@ -202,9 +202,26 @@ impl Door {
             || self.is_untold(&who.name)
     }
 
+    /// Whether the module knows that it is.
+    pub fn must_forfeit(&self, who: &Who) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.who == *who && session.clients.is_empty() && !session.doubtful)
+    }
+
     /// Whether the lock was granted to this name last, and nobody can know.
     pub fn is_untold(&self, name: &[u8]) -> bool {
         self.grants.last().is_some_and(|grant| grant.place.who.name == name && grant.untold_at.is_some())
+    }
+
+    /// Takes the lock from this holder. The turn of a grant that nobody knew of is kept.
+    pub fn forfeit(&mut self, who: &Who, kept_until: Ms) {
+        // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
+        let had_session = self.session.take().is_some();
+        if let Some(mut grant) = self.grants.pop_if(|grant| grant.place.who == *who && grant.untold_at.is_some()) {
+            grant.place.vague |= had_session;
+            self.restore(grant, kept_until);
+        }
     }
 
     /// Ends the session, if there is one.
@@ -214,6 +231,12 @@ impl Door {
 }
 
 impl Grant {
+    /// Whether the time of one of several requests was up when it was made.
+    pub fn is_over_for(&self, tag: Tag, now: Ms) -> bool {
+        let is_over = |request: &Waiting| request.deadline.is_some_and(|deadline| now > deadline);
+        self.open.len() > 1 && self.open.iter().any(|request| request.tag == tag && is_over(request))
+    }
+
     /// Its holder hears that it is the holder.
     pub fn tell(&mut self) {
         (self.told, self.untold_at) = (true, None);

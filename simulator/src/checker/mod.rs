@@ -359,6 +359,11 @@ impl Checker {
         let grant = door.grants.iter_mut().find(|grant| grant.open.iter().any(|request| request.tag == tag));
         match (grant, reply) {
             (Some(grant), Reply::Integer(1)) => grant.told = true,
+            // Its time was up just before another one's turn came at the same place.
+            (Some(grant), Reply::Nil) if grant.is_over_for(tag, now) => {
+                grant.open.retain(|request| request.tag != tag);
+                self.waiting.remove(&tag);
+            }
             // The server has answered it in the module's place.
             (Some(_), Reply::Error(_)) => {
                 self.freed(tag, now);

@@ -19,7 +19,7 @@ impl Checker {
             return self.drawn(name, earlier.as_ref());
         }
         let after = self.door(name).lock(now);
-        if before == after {
+        if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
             return Ok(());
         }
         if self.is_own(name, &before, &after, now) {
@@ -47,8 +47,14 @@ impl Checker {
 
     /// Whether the lock is taken from this holder, and a waiter by the same name is the next.
     fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
+        let kept_until = now + self.grace_ms;
         let door = self.door(name);
-        door.is_forfeit(&held.who) && door.may_be_next(&held.who, now)
+        if !door.is_forfeit(&held.who) {
+            return false;
+        }
+        let mut after = door.clone();
+        after.forfeit(&held.who, kept_until);
+        after.may_be_next(&held.who, now)
     }
 
     /// A fencing token was drawn.
@@ -57,10 +63,9 @@ impl Checker {
         let was = number(earlier);
         let Some(running) = &mut self.running else { return Ok(()) };
         running.reply = is;
-        if is.is_none() || is <= was {
-            return Err(format!("the token after {was:?} is {is:?}"));
-        }
-        Ok(())
+        let (lock, holder) = (running.name.clone(), token_of(running.request.identity));
+        self.door(&lock).grants.iter_mut().filter(|grant| grant.place.who.name == holder).for_each(Grant::tell);
+        if is.is_none() || is <= was { Err(format!("the token after {was:?} is {is:?}")) } else { Ok(()) }
     }
 
     /// Whether this is what the command that runs does to the lock. If so, it has done it.
@@ -79,13 +84,13 @@ impl Checker {
         if *before == Lock::Free && (someone_is_first || session_is_first) {
             return false; // It is someone else's turn.
         }
-        let forfeit = before.holder().is_some_and(|held| door.is_forfeit(&held.who));
-        if forfeit && !door.is_untold(&identity) {
+        if before.holder().is_some_and(|held| door.must_forfeit(&held.who)) {
             return false; // It is taken from its holder first, whoever that is.
         }
+        let forfeit = before.holder().is_some_and(|held| door.is_forfeit(&held.who));
         // Its last hold: it waits no more in the other form, and who does gets the lock in the same step.
         let next_waits = door.line.iter().any(|place| place.is_present(now) && place.who.name != identity);
-        if due == Lock::Free && next_waits {
+        if due == Lock::Free && (next_waits || *after != Lock::Free) {
             let (withdrawn, _) = door.withdraw(&identity);
             self.release(withdrawn);
             let door = self.door(name);
@@ -214,12 +219,7 @@ impl Checker {
         if !door.is_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));
         }
-        // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
-        let had_session = door.session.take().is_some();
-        if let Some(mut grant) = door.grants.pop_if(|grant| grant.place.who == *who && grant.untold_at.is_some()) {
-            grant.place.vague |= had_session;
-            door.restore(grant, kept_until);
-        }
+        door.forfeit(who, kept_until);
         Ok(())
     }
 }
