@@ -224,6 +224,12 @@ impl Door {
         }
     }
 
+    /// A session without connections has nothing to give up when the lock is another's or nobody's.
+    pub fn drop_dead_session(&mut self, now: Ms) {
+        let lock = self.lock(now);
+        self.session.take_if(|session| session.clients.is_empty() && !lock.is_held_by(&session.who));
+    }
+
     /// Ends the session, if there is one.
     pub fn end_session(&mut self) {
         self.session = None;
