@@ -439,7 +439,11 @@ impl Play {
         match fate {
             SlotFate::Leaves => self.master.lose_slot(slot),
             SlotFate::Migrates => self.master.begin_migration(slot),
-            SlotFate::Returns => self.master.gain_slot(slot),
+            SlotFate::Returns => {
+                // A slot does not come back before those who waited there were told.
+                self.master.redirect();
+                self.master.gain_slot(slot);
+            }
         }
         self.checker.moves_slot(slot, fate == SlotFate::Returns);
         self.obstructed_at = self.obstructed_at.max(self.time);

@@ -44,10 +44,12 @@ pub fn run(ctx: &mut Context<'_>) {
     } else {
         let retry = server::now_ms().saturating_add(RETRY_MS);
         timer::set_at(state::with(|state| {
-            if !state.has_work() {
+            let must_tick = state.must_tick();
+            if !must_tick {
                 state.stall.stop();
             }
-            (!state.is_idle()).then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
+            (must_tick || !state.is_idle())
+                .then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
         }));
     }
 }

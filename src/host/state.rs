@@ -69,6 +69,12 @@ impl State {
         self.waiting.waiter_count() > 0 || self.has_owners()
     }
 
+    /// Returns whether stalls of the event loop matter: there is work, or one stall has ended only just and another may follow
+    /// before there is work again.
+    pub fn must_tick(&self) -> bool {
+        self.has_work() || self.stall.is_running() && self.stall.is_holding_off(server::steady_ms())
+    }
+
     /// Returns whether there is no queue, no session and no revocation.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.sessions.is_empty() && self.revocations.is_empty()

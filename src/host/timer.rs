@@ -6,11 +6,11 @@ use crate::server;
 
 /// Sets the timer to the time when something is due next.
 ///
-/// While there may be something to write, the timer also ticks often enough to detect a stall of the event loop.
+/// While a stall of the event loop matters, the timer also ticks often enough to detect one.
 pub fn set() {
     let now = server::now_ms();
     set_at(state::with(|state| {
-        let pulse = state.has_work().then(|| now.saturating_add(TICK_MS));
+        let pulse = state.must_tick().then(|| now.saturating_add(TICK_MS));
         if pulse.is_none() {
             state.stall.stop();
         } else if !state.stall.is_running() {

@@ -305,18 +305,23 @@ impl Checker {
         }
     }
 
-    /// The holder was told again that it is the holder.
-    fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, holds: i64) {
-        let who = match &request.verb {
-            Verb::Take(take) => Who { form: take.form, name: token_of(request.identity) },
-            _ => return,
-        };
+    /// The holder was told again that it is the holder; the key is as it was.
+    fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, reply: i64) {
+        let identity = token_of(request.identity);
         let door = self.door(name);
-        door.grants.iter_mut().filter(|grant| grant.place.who == who).for_each(Grant::tell);
-        if let Verb::Take(take) = &request.verb {
-            if let Some(lease) = take.lease.filter(|_| take.session) {
-                door.begin_session(who, holds, lease, client);
+        door.grants.iter_mut().filter(|grant| grant.place.who.name == identity).for_each(Grant::tell);
+        match &request.verb {
+            Verb::Take(take) => {
+                if let Some(lease) = take.lease.filter(|_| take.session) {
+                    door.begin_session(Who { form: take.form, name: identity }, reply, lease, client);
+                }
             }
+            Verb::Extend { .. } => {
+                if let Some(session) = door.session.as_mut().filter(|session| session.who.name == identity) {
+                    session.lease = reply.max(100);
+                }
+            }
+            _ => {}
         }
     }
 
