@@ -369,7 +369,8 @@ impl Play {
         }
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
-        self.turn()
+        self.turn()?;
+        self.cron()
     }
 
     fn replicate(&mut self, units: usize) {

@@ -8,7 +8,7 @@
 const STALL_MS: i64 = 1000;
 
 /// How long writes are held off after a stall, in milliseconds. The server checks its replicas and cluster once a
-/// second, in a cron that may be 100 ms late. Gaps between ticks are added to it.
+/// second, which is every ten rounds of a cron that runs ten times a second, and may be 100 ms late.
 const HOLD_OFF_MS: i64 = 1200;
 
 /// The longest time between two calls of [`StallDetector::tick`], in milliseconds, while the detector is running.
@@ -39,7 +39,7 @@ impl StallDetector {
             if gap >= STALL_MS {
                 self.hold_off_until = now_ms.saturating_add(HOLD_OFF_MS);
             } else if self.is_holding_off(last_tick) {
-                // The server's checks do not run in a shorter gap either.
+                // The server's cron counts its rounds: a longer one counts no more.
                 self.hold_off_until = self.hold_off_until.saturating_add(gap.saturating_sub(TICK_MS).max(0));
             }
         }
