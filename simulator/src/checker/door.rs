@@ -225,8 +225,9 @@ impl Door {
     }
 
     /// A session without connections has nothing to give up when the lock is another's or nobody's.
-    pub fn drop_dead_session(&mut self, now: Ms) {
-        let lock = self.lock(now);
+    pub fn drop_dead_session(&mut self) {
+        // Whatever the time: the clock may be set back.
+        let lock = self.lock(Ms::MIN);
         self.session.take_if(|session| session.clients.is_empty() && !lock.is_held_by(&session.who));
     }
 
@@ -250,11 +251,13 @@ impl Grant {
 }
 
 impl Session {
-    /// A connection has nothing to do with it any more.
-    pub fn leave(&mut self, client: ClientId, now: Ms) {
-        if self.clients.remove(&client) && self.clients.is_empty() {
+    /// A connection has nothing to do with it any more. Returns whether that was the last one.
+    pub fn leave(&mut self, client: ClientId, now: Ms) -> bool {
+        let is_last = self.clients.remove(&client) && self.clients.is_empty();
+        if is_last {
             self.closed_at = Some(now);
         }
+        is_last
     }
 }
 

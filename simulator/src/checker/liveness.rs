@@ -18,7 +18,7 @@ impl Checker {
     pub(super) fn check_time(&mut self, weather: &Weather) -> Verdict {
         self.unblocked.clear();
         let Self { doors, lost_slots, .. } = self;
-        doors.values_mut().for_each(|door| door.drop_dead_session(weather.now));
+        doors.values_mut().for_each(Door::drop_dead_session);
         doors.iter().try_for_each(|(name, door)| {
             check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
             let is_here = !lost_slots.contains(&slot_of(&name.1));

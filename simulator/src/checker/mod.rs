@@ -421,11 +421,11 @@ impl Checker {
             line.chain(door.grants.iter().flat_map(|grant| of_client(&grant.open))).collect::<Vec<_>>()
         };
         let tags: Vec<Tag> = self.doors.values().flat_map(of_door).collect();
-        for tag in tags {
-            self.freed(tag, now);
-        }
         for session in self.doors.values_mut().filter_map(|door| door.session.as_mut()) {
             session.leave(client, now);
+        }
+        for tag in tags {
+            self.freed(tag, now);
         }
     }
 
@@ -524,8 +524,12 @@ impl Door {
         for grant in &mut self.grants {
             let Some(index) = grant.open.iter().position(|request| request.tag == tag) else { continue };
             let request = grant.open.remove(index);
-            if let Some(session) = self.session.as_mut().filter(|_| !told) {
-                session.leave(request.client, now);
+            // One who stays and was not told has no part in the session; without others that were, it is given up.
+            let session = self.session.as_mut().filter(|_| !told);
+            if session.is_some_and(|session| session.leave(request.client, now))
+                && (grant.told || !grant.open.is_empty())
+            {
+                self.session = None;
             }
             if grant.open.is_empty() && !grant.told {
                 grant.untold_at = Some(now);

@@ -143,13 +143,14 @@ impl Checker {
     /// Whether a session takes its lock back.
     fn is_given_back(&mut self, name: &Name, held: &Held, now: Ms) -> Result<bool, String> {
         let door = self.door(name);
-        let is_next = door.may_be_next(&held.who, now);
+        let as_next = door.line.iter().find(|place| place.who == held.who && door.may_be_next(&held.who, now));
+        let is_granted = as_next.is_some_and(|place| held.until == place.lease().map(|lease| now + lease));
         let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) else { return Ok(false) };
         if session.clients.is_empty() {
             return Ok(false);
         }
         // The session may have ended, and its holder may be the first in line now.
-        if session.doubtful && (is_next || held.until != Some(now + session.lease)) {
+        if session.doubtful && (is_granted || held.until != Some(now + session.lease)) {
             return Ok(false);
         }
         if session.holds != held.holds && !session.doubtful {
