@@ -24,7 +24,7 @@ pub struct Request {
 }
 
 /// What is asked for. All times are milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Take(Take),
     Release {

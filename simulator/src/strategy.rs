@@ -1,5 +1,9 @@
 //! How histories are chosen, and made shorter when one has failed.
+//!
+//! A step is made of a few numbers, and of smaller numbers a simpler step. So the library has little to keep for each, which
+//! matters: it would be slower to choose a history by one strategy for each kind of step than to simulate it.
 
+use proptest::array::uniform9;
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -10,9 +14,13 @@ use crate::step::{CLIENTS, Change, DOORS, History, Meddling, Setting, Slot, Slot
 
 /// Histories of up to so many steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
-    let kinds = prop::sample::select(ServerKind::ALL.to_vec());
-    let settings = prop_oneof![3 => Just(Setting::Alone), 2 => Just(Setting::Replicated), 1 => Just(Setting::Cluster)];
-    (kinds, settings, vec(step(), 0..=steps)).prop_map(|(kind, setting, steps)| History { kind, setting, steps })
+    let numbers = || uniform9(0u16..);
+    (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| {
+        let mut dice = Dice::new(place);
+        let kind = dice.one_of(&ServerKind::ALL);
+        let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (1, Setting::Cluster)]);
+        History { kind, setting, steps: steps.into_iter().map(|numbers| Dice::new(numbers).step()).collect() }
+    })
 }
 
 /// A history that gets shorter by any of its steps, and no other way.
@@ -22,114 +30,177 @@ pub fn parts_of(history: &History) -> impl Strategy<Value = History> + use<> {
     steps.prop_map(move |steps| History { kind, setting, steps: steps.into_iter().flatten().collect() })
 }
 
-fn client() -> impl Strategy<Value = Slot> {
-    0..CLIENTS
-}
+/// Numbers that were thrown, and what is read off them. When there are no more, they are zero.
+struct Dice(std::array::IntoIter<u16, 9>);
 
-fn door() -> impl Strategy<Value = u8> {
-    // Most clients want the same one.
-    prop_oneof![4 => Just(0), 1 => 1..DOORS]
-}
+impl Dice {
+    fn new(numbers: [u16; 9]) -> Self {
+        Self(numbers.into_iter())
+    }
 
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        60 => ask(),
-        16 => Just(Step::Turn),
-        18 => (1u16..60).prop_map(Step::Pass),
-        5 => (100u16..1500).prop_map(Step::Pass),
-        9 => (client(), meddling()).prop_map(|(client, command)| Step::Meddle { client, command }),
-        7 => client().prop_map(Step::HangUp),
-        7 => disturbance(),
-        4 => world(),
-    ]
-}
+    fn number(&mut self) -> u32 {
+        u32::from(self.0.next().unwrap_or_default())
+    }
 
-fn ask() -> impl Strategy<Value = Step> {
-    let way = prop_oneof![24 => Just(Way::Plain), 1 => Just(Way::Transaction), 1 => Just(Way::Script)];
-    // Mostly a client's own name; sometimes another's, as when a request was sent twice.
-    let identity = prop_oneof![12 => Just(None), 1 => client().prop_map(Some)];
-    (client(), door(), identity, verb(), way).prop_map(|(client, door, other, mut verb, way)| {
+    /// A number from `least` to just below `end`.
+    fn within(&mut self, least: i64, end: i64) -> i64 {
+        least + i64::from(self.number()) % (end - least)
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.number() as usize % choices.len()]
+    }
+
+    /// One of several, each as often as its weight says; of small numbers comes the first.
+    fn weighed<T: Copy>(&mut self, choices: &[(u32, T)]) -> T {
+        let total: u32 = choices.iter().map(|(weight, _)| weight).sum();
+        let mut left = self.number() % total;
+        for &(weight, choice) in choices {
+            if left < weight {
+                return choice;
+            }
+            left -= weight;
+        }
+        choices[0].1
+    }
+
+    /// Yes in so many of a hundred cases; no for small numbers.
+    fn percent(&mut self, percent: u32) -> bool {
+        self.number() % 100 >= 100 - percent
+    }
+
+    fn client(&mut self) -> Slot {
+        self.within(0, i64::from(CLIENTS)) as Slot
+    }
+
+    /// Most clients want the same lock.
+    fn door(&mut self) -> u8 {
+        self.weighed(&[(8, 0), (1, 1), (1, DOORS - 1)])
+    }
+
+    fn step(&mut self) -> Step {
+        let kind: fn(&mut Self) -> Step = self.weighed(&[
+            (75, Self::ask as _),
+            (9, |_| Step::Turn),
+            (9, |dice| Step::Pass(dice.within(1, 60) as u16)),
+            (2, |dice| Step::Pass(dice.within(100, 1500) as u16)),
+            (8, |dice| Step::Meddle { client: dice.client(), command: dice.meddling() }),
+            (5, |dice| Step::HangUp(dice.client())),
+            (7, Self::disturbance),
+            (4, Self::world),
+        ]);
+        kind(self)
+    }
+
+    fn ask(&mut self) -> Step {
+        let verb: fn(&mut Self) -> Verb = self.weighed(&[
+            (14, |dice| dice.take(Form::Mutex)),
+            (6, |dice| dice.take(Form::Reentrant)),
+            (4, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.within(1, 400)) }),
+            (1, |dice| Verb::Extend { lease: dice.within(1, 400), add: dice.percent(50) }),
+            (1, |_| Verb::Fence),
+            (1, |dice| dice.one_of(&[Verb::Info, Verb::Waiters])),
+            (1, |dice| Verb::Nonsense(dice.number() as u8)),
+        ]);
+        let (client, door) = (self.client(), self.door());
+        let way = self.weighed(&[(24, Way::Plain), (1, Way::Transaction), (1, Way::Script)]);
+        // Mostly a client's own name; sometimes another's, as when a request was sent twice.
+        let identity = Identity::from(if self.percent(8) { (client + 1) % CLIENTS } else { client });
+        let mut verb = verb(self);
         if let (Verb::Take(take), Way::Script) = (&mut verb, way) {
             take.session = false;
         }
-        let identity = Identity::from(other.unwrap_or(client));
         Step::Ask { client, request: Request { door, identity, verb }, way }
-    })
-}
+    }
 
-fn verb() -> impl Strategy<Value = Verb> {
-    let lease = || 1i64..400;
-    let hold = || weighted(0.3, 1i64..4);
-    prop_oneof![
-        12 => take(Form::Mutex),
-        5 => take(Form::Reentrant),
-        5 => (hold(), weighted(0.2, lease())).prop_map(|(hold, lease)| Verb::Release { hold, lease }),
-        1 => (lease(), any::<bool>()).prop_map(|(lease, add)| Verb::Extend { lease, add }),
-        1 => Just(Verb::Fence),
-        1 => prop_oneof![Just(Verb::Info), Just(Verb::Waiters)],
-        1 => any::<u8>().prop_map(Verb::Nonsense),
-    ]
-}
+    fn hold(&mut self) -> Option<i64> {
+        Some(self.within(0, 14)).filter(|hold| (1..4).contains(hold))
+    }
 
-fn take(form: Form) -> impl Strategy<Value = Verb> {
-    let lease = weighted(0.9, 1i64..400);
-    let block = weighted(0.85, prop_oneof![1 => Just(0i64), 3 => 1i64..2000]);
-    (lease, block, weighted(0.1, Just(())), weighted(0.3, 1i64..4), weighted(0.25, 100i64..600)).prop_map(
-        move |(lease, block, strict, hold, session)| {
-            let strict = strict.is_some() && form == Form::Mutex;
-            let hold = hold.filter(|_| form == Form::Reentrant);
-            Verb::Take(Take { form, lease: session.or(lease), block, strict, hold, session: session.is_some() })
-        },
-    )
-}
+    fn take(&mut self, form: Form) -> Verb {
+        let (how, lease, block) = (self.number(), self.within(0, 400), self.within(0, 2600));
+        let session = how % 4 == 3;
+        let (strict, hold) = match form {
+            Form::Mutex => (how / 4 % 10 == 9, None),
+            Form::Reentrant => (false, Some(i64::from(how / 4 % 14)).filter(|hold| (1..4).contains(hold))),
+        };
+        // No lease where the number is small, and a longer one for a session.
+        let lease = if session { Some(100 + lease) } else { Some(lease).filter(|&lease| lease >= 30) };
+        // A quarter waits for ever, an eighth not at all.
+        let block = match block {
+            0..300 => None,
+            300..1000 => Some(0),
+            ms => Some(ms - 999),
+        };
+        Verb::Take(Take { form, lease, block, strict, hold, session })
+    }
 
-fn meddling() -> impl Strategy<Value = Meddling> {
-    let identity = || Identity::from(CLIENTS)..Identity::from(CLIENTS) + 3;
-    prop_oneof![
-        8 => door().prop_map(Meddling::Delete),
-        3 => (door(), identity(), weighted(0.7, 1u16..200))
-            .prop_map(|(door, identity, lease)| Meddling::Set { door, identity, lease }),
-        1 => (door(), identity(), 0u8..3).prop_map(|(door, identity, holds)| Meddling::SetHash { door, identity, holds }),
-        1 => door().prop_map(Meddling::Push),
-        3 => (door(), -5i16..150).prop_map(|(door, ms)| Meddling::Expire { door, ms }),
-        1 => door().prop_map(Meddling::Persist),
-        2 => (door(), door()).prop_map(|(from, to)| Meddling::Rename(from, to)),
-        1 => (door(), door()).prop_map(|(from, to)| Meddling::Copy(from, to)),
-        1 => (door(), 0u8..2).prop_map(|(door, db)| Meddling::Move(door, db)),
-        1 => Just(Meddling::FlushDb),
-        1 => Just(Meddling::FlushAll),
-        1 => Just(Meddling::SwapDb),
-        1 => Just(Meddling::Reload),
-        2 => Just(Meddling::DeleteAll),
-    ]
-}
+    fn meddling(&mut self) -> Meddling {
+        let kind: fn(&mut Self) -> Meddling = self.weighed(&[
+            (8, |dice| Meddling::Delete(dice.door())),
+            (3, |dice| Meddling::Set {
+                door: dice.door(),
+                identity: dice.stranger(),
+                lease: dice.percent(70).then(|| dice.within(1, 200) as u16),
+            }),
+            (1, |dice| Meddling::SetHash {
+                door: dice.door(),
+                identity: dice.stranger(),
+                holds: dice.within(0, 3) as u8,
+            }),
+            (1, |dice| Meddling::Push(dice.door())),
+            (3, |dice| Meddling::Expire { door: dice.door(), ms: dice.within(-5, 150) as i16 }),
+            (1, |dice| Meddling::Persist(dice.door())),
+            (2, |dice| Meddling::Rename(dice.door(), dice.door())),
+            (1, |dice| Meddling::Copy(dice.door(), dice.door())),
+            (1, |dice| Meddling::Move(dice.door(), dice.within(0, 2) as u8)),
+            (1, |_| Meddling::FlushDb),
+            (1, |_| Meddling::FlushAll),
+            (1, |_| Meddling::SwapDb),
+            (1, |_| Meddling::Reload),
+            (2, |_| Meddling::DeleteAll),
+        ]);
+        kind(self)
+    }
 
-fn disturbance() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        3 => (client(), client()).prop_map(|(client, victim)| Step::Kill { client, victim }),
-        3 => (client(), client(), any::<bool>())
-            .prop_map(|(client, victim, with_error)| Step::Unblock { client, victim, with_error }),
-        2 => client().prop_map(Step::Quit),
-        1 => (client(), 0u8..2).prop_map(|(client, db)| Step::Select { client, db }),
-        3 => (1u8..4).prop_map(Step::Expire),
-    ]
-}
+    /// A name that no client has.
+    fn stranger(&mut self) -> Identity {
+        Identity::from(CLIENTS) + self.within(0, 3) as Identity
+    }
 
-fn world() -> impl Strategy<Value = Step> {
-    let change = prop_oneof![2 => Just(Change::Nothing), 1 => Just(Change::NoReplicas), 1 => Just(Change::Replaced)];
-    let fence =
-        prop_oneof![3 => Just(None), 1 => Just(Some(WriteFence::NoReplicas)), 1 => Just(Some(WriteFence::Disk))];
-    let fate = prop_oneof![2 => Just(SlotFate::Leaves), 1 => Just(SlotFate::Migrates), 3 => Just(SlotFate::Returns)];
-    prop_oneof![
-        3 => (1u16..3000, change).prop_map(|(ms, change)| Step::Stall { ms, change }),
-        1 => (-300i16..300).prop_map(Step::StepClock),
-        3 => (1u16..300).prop_map(Step::Pause),
-        3 => fence.prop_map(Step::Fence),
-        3 => (1u8..20).prop_map(Step::Replicate),
-        2 => any::<bool>().prop_map(|planned| Step::FailOver { planned }),
-        1 => Just(Step::Restart),
-        1 => prop_oneof![Just(Step::Limit(4)), Just(Step::Limit(u8::MAX))],
-        3 => (door(), fate).prop_map(|(door, fate)| Step::Slot { door, fate }),
-        1 => any::<bool>().prop_map(Step::ClusterDown),
-    ]
+    fn disturbance(&mut self) -> Step {
+        let kind: fn(&mut Self) -> Step = self.weighed(&[
+            (3, |dice| Step::Kill { client: dice.client(), victim: dice.client() }),
+            (3, |dice| Step::Unblock { client: dice.client(), victim: dice.client(), with_error: dice.percent(50) }),
+            (2, |dice| Step::Quit(dice.client())),
+            (1, |dice| Step::Select { client: dice.client(), db: dice.within(0, 2) as u8 }),
+            (3, |dice| Step::Expire(dice.within(1, 4) as u8)),
+        ]);
+        kind(self)
+    }
+
+    fn world(&mut self) -> Step {
+        let kind: fn(&mut Self) -> Step = self.weighed(&[
+            (3, |dice| Step::Stall {
+                ms: dice.within(1, 3000) as u16,
+                change: dice.weighed(&[(2, Change::Nothing), (1, Change::NoReplicas), (1, Change::Replaced)]),
+            }),
+            (1, |dice| Step::StepClock(dice.within(-300, 300) as i16)),
+            (3, |dice| Step::Pause(dice.within(1, 300) as u16)),
+            (3, |dice| {
+                let fences = [(3, None), (1, Some(WriteFence::NoReplicas)), (1, Some(WriteFence::Disk))];
+                Step::Fence(dice.weighed(&fences))
+            }),
+            (3, |dice| Step::Replicate(dice.within(1, 20) as u8)),
+            (2, |dice| Step::FailOver { planned: dice.percent(50) }),
+            (1, |_| Step::Restart),
+            (1, |dice| Step::Limit(dice.one_of(&[u8::MAX, 4]))),
+            (3, |dice| Step::Slot {
+                door: dice.door(),
+                fate: dice.weighed(&[(3, SlotFate::Returns), (2, SlotFate::Leaves), (1, SlotFate::Migrates)]),
+            }),
+            (1, |dice| Step::ClusterDown(dice.percent(50))),
+        ]);
+        kind(self)
+    }
 }
