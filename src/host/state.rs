@@ -64,9 +64,10 @@ impl State {
         !self.sessions.is_empty() || !self.revocations.is_empty()
     }
 
-    /// Returns whether there may be something to write in the background: a client waits, or a connection owns a lock.
+    /// Returns whether there may be something to write in the background: a client waits, a grant is on its way to one, or a
+    /// connection owns a lock.
     pub fn has_work(&self) -> bool {
-        self.waiting.waiter_count() > 0 || self.has_owners()
+        self.waiting.waiter_count() > 0 || self.blocked.has_deliveries() || self.has_owners()
     }
 
     /// Returns whether stalls of the event loop matter: there is work, or one stall has ended only just and another may follow

@@ -45,7 +45,9 @@ pub fn unblock<M: Module>(ticket: Ticket) {
     let Some(answering) = world::with(|world| {
         let blocked = world.blocked.get_mut(&ticket).filter(|blocked| !blocked.let_go && !blocked.has_left)?;
         blocked.let_go = true;
+        let tag = blocked.tag;
         world.let_go.push(ticket);
+        world.note(Note::LetGo { tag });
         Some(world.kind.answering())
     }) else {
         return;

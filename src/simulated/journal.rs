@@ -56,6 +56,10 @@ pub enum Note {
     KeyspaceChanged {
         keyspace: Rc<Keyspace>,
     },
+    /// The module lets a client go.
+    LetGo {
+        tag: Tag,
+    },
     /// Somebody has had the server let a client go.
     Unblocked {
         client: ClientId,

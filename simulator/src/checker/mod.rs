@@ -15,7 +15,7 @@ use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag
 
 use crate::request::{Request, Verb, counter_of, key_of, token_of};
 use door::{Door, Grant, Session, Waiting};
-use spec::{Lock, Ms, Outcome, Who, outcome};
+use spec::{Held, Lock, Ms, Outcome, Who, outcome};
 
 /// What stands in the module's way, as far as the contract cares.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,8 @@ pub struct Checker {
     released: HashSet<Tag>,
     unblocked: HashSet<ClientId>,
     running: Option<Running>,
+    /// A lock that goes to its session or to a waiter by the same name: it is the waiter's if that is let go next.
+    undecided: Option<(Name, Held)>,
     in_timer: bool,
     /// How long a place is kept.
     grace_ms: Ms,
@@ -97,6 +99,7 @@ impl Checker {
             released: HashSet::new(),
             unblocked: HashSet::new(),
             running: None,
+            undecided: None,
             in_timer: false,
             grace_ms,
             limit: usize::MAX,
@@ -120,6 +123,7 @@ impl Checker {
         self.released.clear();
         self.unblocked.clear();
         self.running = None;
+        self.undecided = None;
         self.in_timer = false;
     }
 
@@ -166,6 +170,9 @@ impl Checker {
             println!("{} {note:?}", weather.now);
         }
         let now = weather.now;
+        if let Some((name, held)) = self.undecided.take() {
+            self.decide(&name, &held, note, now)?;
+        }
         match note {
             Note::Began { client, tag, db, denies_blocking } => {
                 let Some(request) = self.asked.get(tag).cloned() else { return Ok(()) };
@@ -201,7 +208,7 @@ impl Checker {
             Note::Unblocked { client } => _ = self.unblocked.insert(*client),
             Note::Inner { tag, reply } => return self.replied(*tag, reply, now),
             Note::Replied { tag, reply, .. } => return self.replied(*tag, reply, now),
-            Note::Sent { .. } => {}
+            Note::Sent { .. } | Note::LetGo { .. } => {}
             Note::Freed { tag } => self.freed(*tag, now),
             Note::Closed { client } => self.closed(*client, now),
             Note::RoleChanged => self.retire(),
@@ -447,7 +454,10 @@ impl Checker {
             let entry = keyspace.get(*db, key).cloned();
             if door.entry != entry {
                 door.changed_at = now;
-                door.void_grants();
+                // Where the same name holds the lock still, nobody can see that it is another grant.
+                let is = Lock::of(entry.as_ref(), now);
+                let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.place.who);
+                door.grants.iter_mut().filter(is_another).for_each(|grant| grant.untold_at = None);
             }
             door.entry = entry;
             if let Some(session) = &mut door.session {

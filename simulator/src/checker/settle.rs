@@ -1,6 +1,6 @@
 //! Every change that the module makes to a lock must be one that the contract knows.
 
-use redis_lock::server::Entry;
+use redis_lock::server::{Entry, Note, Tag};
 
 use super::door::{Grant, Place};
 use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
@@ -143,14 +143,17 @@ impl Checker {
     /// Whether a session takes its lock back.
     fn is_given_back(&mut self, name: &Name, held: &Held, now: Ms) -> Result<bool, String> {
         let door = self.door(name);
-        let as_next = door.line.iter().find(|place| place.who == held.who && door.may_be_next(&held.who, now));
-        let is_granted = as_next.is_some_and(|place| held.until == place.lease().map(|lease| now + lease));
+        let is_next = door.may_be_next(&held.who, now);
         let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) else { return Ok(false) };
         if session.clients.is_empty() {
             return Ok(false);
         }
         // The session may have ended, and its holder may be the first in line now.
-        if session.doubtful && (is_granted || held.until != Some(now + session.lease)) {
+        if session.doubtful && is_next {
+            self.undecided = Some((name.clone(), held.clone()));
+            return Ok(true);
+        }
+        if session.doubtful && held.until != Some(now + session.lease) {
             return Ok(false);
         }
         if session.holds != held.holds && !session.doubtful {
@@ -160,6 +163,16 @@ impl Checker {
             return Err(format!("the lease that is given back ends at {:?}", held.until));
         }
         Ok(true)
+    }
+
+    /// Whether a lock went to a waiter or to the session of the same name, by what comes next.
+    pub(super) fn decide(&mut self, name: &Name, held: &Held, next: &Note, now: Ms) -> Verdict {
+        let place = self.door(name).line.iter().find(|place| place.who == held.who);
+        let waits = |tag: &Tag| place.is_some_and(|place| place.requests.iter().any(|request| request.tag == *tag));
+        match next {
+            Note::LetGo { tag } if waits(tag) => self.handed_over(name, held, now),
+            _ => Ok(()),
+        }
     }
 
     /// The lock goes to the first in line.
