@@ -72,7 +72,7 @@ impl Play {
         if history.setting == Setting::Cluster {
             master.join_cluster();
         }
-        let mut checker = Checker::new(kind, &Keyspace::new(), GRACE_MS);
+        let mut checker = Checker::new(kind, &Keyspace::default(), GRACE_MS);
         checker.trace = trace;
         let mut play = Self {
             master,
@@ -142,7 +142,7 @@ impl Play {
             Step::Turn => return self.turn(),
             Step::Pass(ms) => return self.pass(i64::from(*ms)),
             Step::Stall { ms, change } => return self.stall(i64::from(*ms), *change),
-            Step::StepClock(ms) => {
+            Step::SetClock(ms) => {
                 self.tally.faults.clock_steps += 1;
                 self.master.step_clock(i64::from(*ms));
                 self.checker.clock_was_set();
@@ -390,12 +390,12 @@ impl Play {
         self.tally.faults.failovers += 1;
         if planned {
             self.pass(1)?;
-            self.replicate(usize::MAX.min(self.backlog.len()));
+            self.replicate(self.backlog.len());
             self.check_copy(replica, "the replica")?;
         }
         self.backlog.clear();
         let old = self.master;
-        old.restart(Keyspace::new());
+        old.restart(Keyspace::default());
         old.become_replica();
         old.journal();
         replica.become_master();

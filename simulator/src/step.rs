@@ -59,7 +59,7 @@ pub enum Step {
     /// The server stands still for so many milliseconds, while something may befall it.
     Stall { ms: u16, change: Change },
     /// The wall clock is set.
-    StepClock(i16),
+    SetClock(i16),
     /// The server's own cycle finds some keys that have expired.
     Expire(u8),
     /// CLIENT PAUSE.

@@ -185,7 +185,7 @@ impl Dice {
                 ms: dice.within(1, 3000) as u16,
                 change: dice.weighed(&[(2, Change::Nothing), (1, Change::NoReplicas), (1, Change::Replaced)]),
             }),
-            (1, |dice| Step::StepClock(dice.within(-300, 300) as i16)),
+            (1, |dice| Step::SetClock(dice.within(-300, 300) as i16)),
             (3, |dice| Step::Pause(dice.within(1, 300) as u16)),
             (3, |dice| {
                 let fences = [(3, None), (1, Some(WriteFence::NoReplicas)), (1, Some(WriteFence::Disk))];

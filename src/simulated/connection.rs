@@ -51,7 +51,9 @@ fn select(client: ClientId, db: Option<i64>) -> Reply {
     let db = db.and_then(|db| i32::try_from(db).ok());
     world::with(|world| match db.filter(|&db| world.keyspace.has_db(db)) {
         Some(db) => {
-            world.clients.get_mut(&client).map(|client| client.db = db);
+            if let Some(client) = world.clients.get_mut(&client) {
+                client.db = db;
+            }
             Reply::OK
         }
         None => Reply::error("ERR DB index is out of range"),

@@ -36,11 +36,14 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyspace(Vec<BTreeMap<Rc<[u8]>, Entry>>);
 
-impl Keyspace {
-    pub fn new() -> Self {
+impl Default for Keyspace {
+    /// Databases with nothing in them.
+    fn default() -> Self {
         Self(vec![BTreeMap::new(); DATABASES])
     }
+}
 
+impl Keyspace {
     pub fn has_db(&self, db: i32) -> bool {
         self.db(db).is_some()
     }

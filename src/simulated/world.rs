@@ -91,7 +91,7 @@ impl World {
             kind,
             doors,
             commands,
-            keyspace: Keyspace::new(),
+            keyspace: Keyspace::default(),
             clients: BTreeMap::new(),
             last_client: 0,
             ready: VecDeque::new(),

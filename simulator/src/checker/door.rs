@@ -218,9 +218,12 @@ impl Door {
     pub fn forfeit(&mut self, who: &Who, kept_until: Ms) {
         // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
         let had_session = self.session.take().is_some();
-        if let Some(mut grant) = self.grants.pop_if(|grant| grant.place.who == *who && grant.untold_at.is_some()) {
-            grant.place.vague |= had_session;
-            self.restore(grant, kept_until);
+        let is_untold = |grant: &Grant| grant.place.who == *who && grant.untold_at.is_some();
+        if self.grants.last().is_some_and(is_untold) {
+            if let Some(mut grant) = self.grants.pop() {
+                grant.place.vague |= had_session;
+                self.restore(grant, kept_until);
+            }
         }
     }
 

@@ -167,7 +167,9 @@ impl Checker {
 
     /// Whether a lock went to a waiter or to the session of the same name, by what comes next.
     pub(super) fn decide(&mut self, name: &Name, held: &Held, next: &Note, now: Ms) -> Verdict {
-        let place = self.door(name).line.iter().find(|place| place.who == held.who);
+        // A waiter may also be let go because its time is up; then the lease tells.
+        let is_lease_of = |place: &&Place| held.until == place.lease().map(|lease| now + lease);
+        let place = self.door(name).line.iter().find(|place| place.who == held.who).filter(is_lease_of);
         let waits = |tag: &Tag| place.is_some_and(|place| place.requests.iter().any(|request| request.tag == *tag));
         match next {
             Note::LetGo { tag } if waits(tag) => self.handed_over(name, held, now),
