@@ -153,10 +153,11 @@ impl Checker {
             self.undecided = Some((name.clone(), held.clone()));
             return Ok(true);
         }
-        if session.doubtful && held.until != Some(now + session.lease) {
-            return Ok(false);
+        if session.doubtful {
+            // It may be a later session, with another lease.
+            return Ok(held.until.is_some_and(|until| until <= now + session.lease));
         }
-        if session.holds != held.holds && !session.doubtful {
+        if session.holds != held.holds {
             return Err(format!("{} holds are given back, not {}", held.holds, session.holds));
         }
         if held.until != Some(now + session.lease) {
