@@ -1,7 +1,7 @@
 //! The module in a simulated server: the same core, commands and host, linked unchanged.
 
 use redis_lock::host::Locks;
-use redis_lock::server::{Node, Note, Reply, ServerKind};
+use redis_lock::server::{Node, Note, Reply, ServerKind, Unnoticed};
 
 /// One server, whose clients are told what the module replies.
 struct Stage(Node);
@@ -12,9 +12,14 @@ impl Stage {
         Self(Node::new::<Locks>(kind))
     }
 
+    /// Sends a command, to be run in the next round.
+    fn send(&self, client: i64, line: &str) {
+        self.0.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+    }
+
     /// Runs a command, and the loop until it has nothing to do. Returns what was replied, and to whom.
     fn run(&self, client: i64, line: &str) -> Vec<(i64, Reply)> {
-        self.0.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+        self.send(client, line);
         self.turn()
     }
 
@@ -124,4 +129,66 @@ fn settings_are_set_within_their_range() {
         let replies = stage.run(alice, "CONFIG SET lock.max-waiters -1");
         assert!(matches!(&replies[..], [(_, Reply::Error(_))]), "{replies:?}");
     });
+}
+
+#[test]
+fn a_lease_is_not_renewed_for_a_connection_that_is_closed() {
+    on_every_kind(|stage, alice, _| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE gate alice PX 270 SESSION"), told(alice, 1));
+        stage.stream();
+        stage.0.hang_up(alice);
+        // Both leases are due to be renewed in the round in which the connection closes.
+        Node::pass_us(95_000);
+        stage.turn();
+        let mut stream = stage.stream();
+        stream.sort();
+        assert_eq!(stream, ["DEL door", "DEL gate"]);
+    });
+}
+
+/// Stands still for a second, after which a write of the module's own ends the simulated server until it has noticed that its
+/// replicas are gone.
+fn stall_while_replicas_are_lost(stage: &Stage) {
+    Node::pass_us(1_000_000);
+    stage.0.change_unnoticed(Unnoticed::NoReplicas);
+}
+
+#[test]
+fn the_loop_is_watched_on_after_a_stall_that_has_ended_all_waits() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 1"), []);
+        Node::pass_us(1_000_000);
+        assert_eq!(stage.turn(), [(bob, Reply::Nil)]);
+        stall_while_replicas_are_lost(&stage);
+        stage.turn();
+        Node::pass_us(300_000);
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
+        assert_eq!(stage.run(alice, "DEL door"), told(alice, 1));
+        stage.0.notice();
+        stage.0.set_fence(None);
+        assert_eq!(stage.pass(1500), told(bob, 1));
+    });
+}
+
+#[test]
+fn a_grant_on_its_way_is_reason_to_watch_the_loop() {
+    let stage = Stage::on(ServerKind::Redis8);
+    let [alice, bob, carol] = [(); 3].map(|()| stage.0.connect());
+    assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+    assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
+    stage.send(bob, "LOCK.RELEASE door bob");
+    assert_eq!(stage.run(carol, "LOCK.ACQUIRE door carol BLOCK 0"), []);
+    // Bob is answered at the end of the round, and what he sent then hands the lock to Carol, who is answered in the next.
+    stage.send(alice, "LOCK.RELEASE door alice");
+    stage.0.turn();
+    stage.0.hang_up(carol);
+    stall_while_replicas_are_lost(&stage);
+    stage.turn();
+    stage.0.notice();
+    stage.0.set_fence(None);
+    assert_eq!(stage.run(alice, "GET door"), [(alice, Reply::Bytes(b"carol".to_vec()))]);
+    stage.pass(1500);
+    assert_eq!(stage.run(alice, "EXISTS door"), told(alice, 0));
 }
