@@ -376,9 +376,11 @@ impl Checker {
                 grant.open.retain(|request| request.tag != tag);
                 self.waiting.remove(&tag);
             }
-            // The server has answered it in the module's place.
+            // The server has answered it in the module's place, which Valkey says only when it frees the client.
             (Some(_), Reply::Error(_)) => {
-                self.freed(tag, now);
+                if !matches!(self.kind, ServerKind::Valkey8 | ServerKind::Valkey9) {
+                    self.freed(tag, now);
+                }
                 return Ok(());
             }
             (None, Reply::Nil) => {
