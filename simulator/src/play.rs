@@ -224,7 +224,7 @@ impl Play {
                 self.master.send(connection, tag, vec![b"EVAL".to_vec(), script.into_bytes(), b"0".to_vec()]);
             }
         }
-        self.checker.asks(tag, request.clone());
+        self.checker.asks(tag, connection, request.clone());
     }
 
     fn say(&mut self, client: Slot, line: &str) {
@@ -465,6 +465,7 @@ impl Play {
         self.paused_until = 0;
         self.pass(NOTICED_MS + SETTLED_MS + 100)?;
         self.check_copy(self.shadow, "the AOF")?;
+        self.checker.check_answered()?;
         for client in 0..CLIENTS {
             self.step(&Step::HangUp(client))?;
         }

@@ -40,6 +40,8 @@ pub struct Checker {
     doors: BTreeMap<Name, Door>,
     /// LOCK commands that were sent and not answered yet.
     asked: HashMap<Tag, Request>,
+    /// The connections that sent them.
+    senders: HashMap<Tag, ClientId>,
     /// The reply that must come next, of those that have run.
     replies: HashMap<Tag, Expected>,
     /// Requests that wait, with their lock.
@@ -94,6 +96,7 @@ impl Checker {
             kind,
             doors: BTreeMap::new(),
             asked: HashMap::new(),
+            senders: HashMap::new(),
             replies: HashMap::new(),
             waiting: HashMap::new(),
             released: HashSet::new(),
@@ -118,6 +121,7 @@ impl Checker {
         };
         self.doors = keyspace.all().map(entry).collect();
         self.asked.clear();
+        self.senders.clear();
         self.replies.clear();
         self.waiting.clear();
         self.released.clear();
@@ -128,8 +132,22 @@ impl Checker {
     }
 
     /// A request is on its way.
-    pub fn asks(&mut self, tag: Tag, request: Request) {
+    pub fn asks(&mut self, tag: Tag, client: ClientId, request: Request) {
         self.asked.insert(tag, request);
+        self.senders.insert(tag, client);
+    }
+
+    /// Every request of an open connection has been answered, or waits, or has been sent behind one that waits.
+    ///
+    /// # Errors
+    /// One that has not.
+    pub fn check_answered(&self) -> Verdict {
+        let waiting: HashSet<_> = self.waiting.keys().filter_map(|tag| self.senders.get(tag)).collect();
+        let is_open = |tag: &Tag| self.senders.get(tag).is_some_and(|client| !waiting.contains(client));
+        match self.asked.iter().find(|(tag, _)| is_open(tag)) {
+            Some((tag, request)) => Err(format!("{request}, number {tag}, was never answered")),
+            None => Ok(()),
+        }
     }
 
     /// How many requests wait for a lock.
@@ -436,6 +454,7 @@ impl Checker {
         for tag in tags {
             self.freed(tag, now);
         }
+        self.senders.retain(|_, sender| *sender != client);
     }
 
     /// The node is a master now, or a replica: what only a master may act on is forgotten.
