@@ -231,7 +231,8 @@ impl Door {
     pub fn drop_dead_session(&mut self) {
         // Whatever the time: the clock may be set back.
         let lock = self.lock(Ms::MIN);
-        self.session.take_if(|session| session.clients.is_empty() && !lock.is_held_by(&session.who));
+        let is_dead = |session: &mut Session| session.clients.is_empty() && !session.doubtful;
+        self.session.take_if(|session| is_dead(session) && !lock.is_held_by(&session.who));
     }
 
     /// Ends the session, if there is one.
