@@ -6,12 +6,15 @@ use redis_lock::host::Locks;
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit, Unnoticed};
 
 use crate::checker::{Checker, Verdict, Weather};
-use crate::request::{Request, key_of};
+use crate::request::{Identity, Request, key_of};
 use crate::step::{CLIENTS, Change, History, Setting, Slot, SlotFate, Step, Way};
 use crate::tally::Tally;
 
 /// For how long the place of one who left is kept.
 const GRACE_MS: i64 = 200;
+
+/// More names than clients and strangers have.
+const NAMES: Identity = 20;
 
 /// When a server that stood still has seen what happened meanwhile.
 const NOTICED_MS: i64 = 1100;
@@ -50,6 +53,8 @@ pub struct Play {
     cluster_is_down: bool,
     replica_until: Option<i64>,
     last_tag: Tag,
+    /// What the clients' names begin at. Where a lock has gone to another key, its holder's name is not used again.
+    names: Identity,
     pub tally: Tally,
     trace: bool,
 }
@@ -92,6 +97,7 @@ impl Play {
             cluster_is_down: false,
             replica_until: None,
             last_tag: 0,
+            names: 0,
             tally: Tally::default(),
             trace,
         };
@@ -121,6 +127,9 @@ impl Play {
             Step::Ask { client, request, way } => self.ask(*client, request, *way),
             Step::Meddle { client, command } => {
                 self.tally.meddlings += 1;
+                if command.moves_locks() {
+                    self.names += NAMES;
+                }
                 command.lines().iter().for_each(|line| self.say(*client, line));
             }
             Step::HangUp(client) => {
@@ -205,6 +214,7 @@ impl Play {
     }
 
     fn ask(&mut self, client: Slot, request: &Request, way: Way) {
+        let request = &Request { identity: request.identity + self.names, ..request.clone() };
         let connection = self.connection(client);
         self.tally.requests += 1;
         let db = i32::from(self.clients[usize::from(client)].db);

@@ -136,6 +136,11 @@ pub enum Meddling {
 }
 
 impl Meddling {
+    /// Whether locks may come to be under other names than they were taken by.
+    pub fn moves_locks(&self) -> bool {
+        matches!(self, Self::Rename(..) | Self::Copy(..) | Self::Move(..) | Self::SwapDb)
+    }
+
     /// The commands as lines.
     pub fn lines(&self) -> Vec<String> {
         let one = |line: String| vec![line];
