@@ -241,11 +241,17 @@ impl Door {
     }
 }
 
+impl Waiting {
+    /// Whether its time is up.
+    pub fn is_over(&self, now: Ms) -> bool {
+        self.deadline.is_some_and(|deadline| now > deadline)
+    }
+}
+
 impl Grant {
     /// Whether the time of one of several requests was up when it was made.
     pub fn is_over_for(&self, tag: Tag, now: Ms) -> bool {
-        let is_over = |request: &Waiting| request.deadline.is_some_and(|deadline| now > deadline);
-        self.open.len() > 1 && self.open.iter().any(|request| request.tag == tag && is_over(request))
+        self.open.len() > 1 && self.open.iter().any(|request| request.tag == tag && request.is_over(now))
     }
 
     /// Its holder hears that it is the holder.
@@ -268,12 +274,20 @@ impl Session {
 impl Place {
     /// Whether somebody waits here whose time is not up.
     pub fn is_present(&self, now: Ms) -> bool {
-        self.requests.iter().any(|request| request.deadline.is_none_or(|deadline| now <= deadline))
+        self.requests.iter().any(|request| !request.is_over(now))
     }
 
     /// The lease that all copies get: the longest, and none is the longest; but with a session there is one.
     pub fn lease(&self) -> Option<i64> {
-        let in_session = self.requests.iter().any(|request| request.session);
+        self.lease_for(self.requests.iter().any(|request| request.session))
+    }
+
+    /// The same, without those whose time is up.
+    pub fn lease_in_time(&self, now: Ms) -> Option<i64> {
+        self.lease_for(self.requests.iter().any(|request| request.session && !request.is_over(now)))
+    }
+
+    fn lease_for(&self, in_session: bool) -> Option<i64> {
         let longest = self.leases.iter().copied().flatten().max();
         if !in_session && self.leases.contains(&None) { None } else { longest }
     }

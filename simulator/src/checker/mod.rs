@@ -391,7 +391,12 @@ impl Checker {
             (Some(grant), Reply::Integer(1)) => grant.told = true,
             // Its time was up just before another one's turn came at the same place.
             (Some(grant), Reply::Nil) if grant.is_over_for(tag, now) => {
-                grant.open.retain(|request| request.tag != tag);
+                let index = grant.open.iter().position(|request| request.tag == tag);
+                let over = index.map(|index| grant.open.remove(index)).filter(|request| request.session);
+                if over.is_some_and(|over| door.session.as_mut().is_some_and(|session| session.leave(over.client, now)))
+                {
+                    door.session = None;
+                }
                 self.waiting.remove(&tag);
             }
             // The server has answered it in the module's place, which Valkey says only when it frees the client.

@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Entry, Note, Tag};
 
-use super::door::{Grant, Place};
+use super::door::{Grant, Place, Waiting};
 use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
 use super::{Checker, Name, Verdict, is_counter, number};
 use crate::request::{Request, Verb, token_of};
@@ -195,14 +195,19 @@ impl Checker {
         }
         let who = held.who.clone();
         let first = door.line.iter().find(|place| place.who == who).ok_or("a place that is not there")?;
-        let lease_end = first.lease().map(|lease| now + lease);
+        // A copy whose time is up just before may be told so already.
+        let [lease_end, in_time] =
+            [first.lease(), first.lease_in_time(now)].map(|lease| lease.map(|lease| now + lease));
+        let (lease_end, with_all) =
+            if held.until == in_time { (in_time, lease_end == in_time) } else { (lease_end, true) };
         if held.holds != 1 || held.until != lease_end {
             return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
         }
         door.end_session();
         door.void_grants();
         if let Some(place) = door.take_place(&who) {
-            for request in place.requests.iter().filter(|request| request.session) {
+            let takes_part = |request: &&Waiting| request.session && (with_all || !request.is_over(now));
+            for request in place.requests.iter().filter(takes_part) {
                 door.begin_session(who.clone(), 1, request.lease.unwrap_or_default(), request.client);
             }
             let open = place.requests.clone();
