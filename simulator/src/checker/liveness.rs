@@ -18,7 +18,12 @@ impl Checker {
     pub(super) fn check_time(&mut self, weather: &Weather) -> Verdict {
         self.unblocked.clear();
         let Self { doors, lost_slots, .. } = self;
-        doors.values_mut().for_each(Door::drop_dead_session);
+        for (name, door) in doors.iter_mut() {
+            door.drop_dead_session();
+            if let Some(session) = door.session.as_mut().filter(|_| lost_slots.contains(&slot_of(&name.1))) {
+                session.doubtful = true;
+            }
+        }
         doors.iter().try_for_each(|(name, door)| {
             check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
             let is_here = !lost_slots.contains(&slot_of(&name.1));
