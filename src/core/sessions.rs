@@ -147,14 +147,15 @@ impl Sessions {
                 id
             }
         };
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.lock.lease = session.lock.lease.max(lease);
-            if session.clients.insert(client) {
-                self.pairs = self.pairs.saturating_add(1);
-            }
-        }
         self.by_client.entry(client).or_default().insert(id);
-        self.schedule_renewal(id, now);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.lock.lease = session.lock.lease.max(lease);
+        if session.clients.insert(client) {
+            self.pairs = self.pairs.saturating_add(1);
+        }
+        // A repeated request, which may not have lengthened the lease, does not put the renewal off.
+        let renew_at = session.renew_at.min(session.lock.lease.renewal_after(now));
+        self.schedule_renewal_at(id, renew_at);
     }
 
     /// Ends the session of a lock, if it has one.
