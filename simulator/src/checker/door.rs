@@ -273,7 +273,16 @@ impl Place {
 
     /// The lease that all copies get: the longest, and none is the longest; but with a session there is one.
     pub fn lease(&self) -> Option<i64> {
-        let in_session = self.requests.iter().any(|request| request.session);
+        self.lease_in(self.requests.iter().any(|request| request.session))
+    }
+
+    /// The same if those whose time is up have been answered before.
+    pub fn lease_of_present(&self, now: Ms) -> Option<i64> {
+        let is_present = |request: &Waiting| request.deadline.is_none_or(|deadline| now <= deadline);
+        self.lease_in(self.requests.iter().any(|request| request.session && is_present(request)))
+    }
+
+    fn lease_in(&self, in_session: bool) -> Option<i64> {
         let longest = self.leases.iter().copied().flatten().max();
         if !in_session && self.leases.contains(&None) { None } else { longest }
     }
