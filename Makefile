@@ -25,7 +25,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix torture simulate bench bench-core lint fmt install uninstall clean
+.PHONY: help build run test test-matrix torture simulate hunt bench bench-core lint fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -67,6 +67,10 @@ torture: ## put one server under load and faults for SECONDS=60, chosen by SEED,
 simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check the contract after each step
 	@scripts/setup build
 	cargo run --profile tool --locked --package simulator -- --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+hunt: ## plant defects in the module, one by one, and see that the simulation finds each in a minute
+	@scripts/setup build
+	cargo test --profile tool --locked --package simulator --features planted -- --nocapture
 
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench

@@ -1,6 +1,8 @@
 //! Runs the module in simulated servers, by histories that a seed decides, and checks its contract.
 
 mod checker;
+#[cfg(feature = "planted")]
+mod hunt;
 mod play;
 mod request;
 mod step;
@@ -37,10 +39,28 @@ struct Options {
     /// Shows every note of a failing history.
     #[arg(long)]
     trace: bool,
+    /// Plants this defect, by its number or its name, to be found.
+    #[cfg(feature = "planted")]
+    #[arg(long, value_parser = hunt::parse)]
+    planted: Option<redis_lock::planted::Bug>,
+    /// Lists the defects that can be planted.
+    #[cfg(feature = "planted")]
+    #[arg(long)]
+    list_planted: bool,
+    /// Hunts each defect, and shows how long it took.
+    #[cfg(feature = "planted")]
+    #[arg(long)]
+    hunt: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    #[cfg(feature = "planted")]
+    match &options {
+        Options { list_planted: true, .. } => return hunt::list(),
+        Options { hunt: true, .. } => return hunt::all(),
+        _ => redis_lock::planted::choose(options.planted),
+    }
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("simulating from seed {first}");
     // What a history panics with is shown when it was shrunk.
@@ -73,9 +93,19 @@ fn main() -> ExitCode {
 
 /// Runs the history of a seed. If it fails, the shortest that fails in its place is returned, with the reason.
 fn run(seed: u64, steps: usize) -> Result<Tally, (String, History)> {
+    let (outcome, tally) = run_once(seed, steps, config());
+    match outcome {
+        Ok(()) => Ok(tally),
+        Err(TestError::Fail(why, history)) => Err(thin_out(why.to_string(), history)),
+        Err(TestError::Abort(why)) => Err((why.to_string(), History::empty())),
+    }
+}
+
+/// Runs the history of a seed, and shrinks it as `config` says if it fails. The tally is that of the whole history.
+fn run_once(seed: u64, steps: usize, config: Config) -> (Result<(), TestError<History>>, Tally) {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut runner = TestRunner::new_with_rng(config(), TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let first = Cell::new(None);
     let outcome = runner.run(&strategy::histories(steps), |history| {
         let mut play = Play::new(&history, false);
@@ -85,11 +115,7 @@ fn run(seed: u64, steps: usize) -> Result<Tally, (String, History)> {
         }
         verdict.map_err(TestCaseError::fail)
     });
-    match outcome {
-        Ok(()) => Ok(Tally { histories: 1, ..first.get().unwrap_or_default() }),
-        Err(TestError::Fail(why, history)) => Err(thin_out(why.to_string(), history)),
-        Err(TestError::Abort(why)) => Err((why.to_string(), History::empty())),
-    }
+    (outcome, Tally { histories: 1, ..first.get().unwrap_or_default() })
 }
 
 fn config() -> Config {

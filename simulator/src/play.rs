@@ -7,7 +7,7 @@ use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit, Unnoticed};
 
 use crate::checker::{Checker, Verdict, Weather};
 use crate::request::{Identity, Request, key_of};
-use crate::step::{CLIENTS, Change, History, Setting, Slot, SlotFate, Step, Way};
+use crate::step::{CLIENTS, Change, History, Meddling, Setting, Slot, SlotFate, Step, Way};
 use crate::tally::Tally;
 
 /// For how long the place of one who left is kept.
@@ -123,7 +123,11 @@ impl Play {
     }
 
     fn step(&mut self, step: &Step) -> Verdict {
+        let is_cluster = self.history.setting == Setting::Cluster;
         match step {
+            // A cluster has one database.
+            Step::Select { .. } | Step::Meddle { command: Meddling::Move(..) | Meddling::SwapDb, .. } if is_cluster => {
+            }
             Step::Ask { client, request, way } => self.ask(*client, request, *way),
             Step::Meddle { client, command } => {
                 self.tally.meddlings += 1;
@@ -456,7 +460,7 @@ impl Play {
                 self.master.gain_slot(slot);
             }
         }
-        self.checker.moves_slot(slot, fate == SlotFate::Returns);
+        self.checker.moves_slot(slot, fate);
         self.obstructed_at = self.obstructed_at.max(self.time);
         // The keys that went are no effect that an AOF is told of here.
         self.shadow.load(self.master.keyspace());

@@ -18,7 +18,7 @@ pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| {
         let mut dice = Dice::new(place);
         let kind = dice.one_of(&ServerKind::ALL);
-        let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (1, Setting::Cluster)]);
+        let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
         History { kind, setting, steps: steps.into_iter().map(|numbers| Dice::new(numbers).step()).collect() }
     })
 }
@@ -105,7 +105,7 @@ impl Dice {
         let (client, door) = (self.client(), self.door());
         let way = self.weighed(&[(24, Way::Plain), (1, Way::Transaction), (1, Way::Script)]);
         // Mostly a client's own name; sometimes another's, as when a request was sent twice.
-        let identity = Identity::from(if self.percent(8) { (client + 1) % CLIENTS } else { client });
+        let identity = Identity::from(if self.percent(12) { (client + 1) % CLIENTS } else { client });
         let mut verb = verb(self);
         if let (Verb::Take(take), Way::Script) = (&mut verb, way) {
             take.session = false;

@@ -23,6 +23,7 @@ impl Request for Release {
         match outcome {
             Ok(Decision::Done { write, .. }) => *write == Write::Free,
             Ok(Decision::Contended) => false,
+            Err(Error::NotOwner) if planted!(ReleaseLetsWait) => false,
             Err(error) => [Error::NotHeld, Error::NotOwner, Error::WrongType].contains(error),
         }
     }

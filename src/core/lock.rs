@@ -128,8 +128,9 @@ impl<L: LeaseEnd> Holder<'_, L> {
     /// Returns the end of `lease` if it begins at `now`, has an effect and lengthens the present one.
     fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
         let wanted = lease?.end_from(now);
+        planted!(LeaseFromNothing => if self.lease_end.get().is_none() { return Some(wanted) });
         let present = self.lease_end.get()?;
-        (wanted > present).then_some(wanted)
+        (wanted > present || planted!(LeaseCutShort)).then_some(wanted)
     }
 }
 
@@ -166,6 +167,10 @@ pub fn acquire(
     strict: bool,
     now: UnixMs,
 ) -> Decision {
+    planted!(FormsAreOne => if let (Ok(holder), false) = (lock.held_by(token), strict) {
+        return confirm(holder, lease, now);
+    });
+    planted!(StrictIsLax => if strict { return acquire(lock, token, lease, false, now) });
     match lock {
         Lock::Free => take(Kind::Mutex, lease, now),
         Lock::Held(holder) if holder.kind == Kind::Mutex && holder.has_identity(token) && !strict => {
@@ -194,8 +199,11 @@ pub fn reenter(
     let hold = hold.map(HoldNumber::number);
     let first = hold.is_none_or(|hold| hold == 1);
     match lock {
-        Lock::Free if first => Ok(take(Kind::Reentrant, lease, now)),
+        Lock::Free if first || planted!(LaterHoldBegins) => Ok(take(Kind::Reentrant, lease, now)),
         Lock::Held(holder) if holder.kind == Kind::Reentrant && holder.has_identity(owner) => match hold {
+            Some(hold) if hold == holder.holds && planted!(HoldCountsTwice) => {
+                Ok(set_holds(holder, hold.saturating_add(1), lease, now))
+            }
             Some(hold) if hold == holder.holds => Ok(confirm(holder, lease, now)),
             Some(hold) if hold.checked_sub(1) != Some(holder.holds) => Err(Error::HoldMismatch),
             _ => {
@@ -226,7 +234,12 @@ pub fn release(
     hold: Option<HoldNumber>,
     now: UnixMs,
 ) -> Result<Decision, Error> {
+    planted!(AnybodyReleases => if let Lock::Held(_) = lock {
+        return Ok(Decision::Done { write: Write::Free, reply: 0 });
+    });
     let holder = lock.held_by(caller)?;
+    planted!(HoldIsIgnored => if hold.is_some() { return release(lock, caller, lease, None, now) });
+    planted!(ReleaseTwice => if hold.is_some_and(|hold| hold.number() > holder.holds) { return Err(Error::HoldMismatch) });
     match hold.map(HoldNumber::number) {
         Some(hold) if hold.checked_sub(1) == Some(holder.holds) => return Ok(confirm(holder, lease, now)),
         Some(hold) if hold != holder.holds => return Err(Error::HoldMismatch),
@@ -234,6 +247,7 @@ pub fn release(
     }
     Ok(match holder.holds {
         ..=1 => Decision::Done { write: Write::Free, reply: 0 },
+        _ if planted!(AllHoldsGo) => Decision::Done { write: Write::Free, reply: 0 },
         more => set_holds(holder, more.saturating_sub(1), lease, now),
     })
 }
@@ -255,7 +269,7 @@ pub fn extend(
 ) -> Result<Decision, Error> {
     let present = lock.held_by(caller)?.lease_end.get().ok_or(Error::NoLease)?;
     // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
-    let start = if add { present.max(now) } else { now };
+    let start = if add && !planted!(ExtendAddsToNow) { present.max(now) } else { now };
     let end = lease.checked_end_from(start).ok_or(Error::InvalidExpire)?;
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
 }

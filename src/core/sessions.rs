@@ -147,14 +147,16 @@ impl Sessions {
                 id
             }
         };
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.lock.lease = session.lock.lease.max(lease);
-            if session.clients.insert(client) {
-                self.pairs = self.pairs.saturating_add(1);
-            }
-        }
         self.by_client.entry(client).or_default().insert(id);
-        self.schedule_renewal(id, now);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.lock.lease = session.lock.lease.max(lease);
+        if session.clients.insert(client) {
+            self.pairs = self.pairs.saturating_add(1);
+        }
+        // A repeated request, which may not have lengthened the lease, does not put the renewal off.
+        planted!(RepeatPutsRenewalOff => return self.schedule_renewal(id, now));
+        let renew_at = session.renew_at.min(session.lock.lease.renewal_after(now));
+        self.schedule_renewal_at(id, renew_at);
     }
 
     /// Ends the session of a lock, if it has one.
@@ -216,6 +218,7 @@ impl Sessions {
 
     /// Sets the number of holds of a session's lock.
     pub fn set_holds(&mut self, db: i32, key: &[u8], holds: i64) {
+        planted!(HoldsOfSessionAreOld => return);
         if let Some(session) = self.find(db, key).and_then(|id| self.sessions.get_mut(id)) {
             session.lock.holds = holds;
         }
@@ -223,6 +226,7 @@ impl Sessions {
 
     /// Sets the length of the lease that is renewed from `now` on, at least [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
+        planted!(ExtendedSessionIsOld => return);
         let Some(id) = self.find(db, key) else { return };
         if let Some(session) = self.sessions.get_mut(id) {
             session.lock.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
@@ -282,6 +286,7 @@ impl Sessions {
     /// Schedules the next renewal after a third of the lease.
     pub fn schedule_renewal(&mut self, id: SessionId, now: UnixMs) {
         if let Some(lease) = self.get(id).map(|session| session.lock.lease) {
+            planted!(NoRenewal => return self.schedule_renewal_at(id, lease.end_from(now)));
             self.schedule_renewal_at(id, lease.renewal_after(now));
         }
     }
@@ -300,7 +305,7 @@ impl Sessions {
             self.pairs = self.pairs.saturating_sub(1);
             self.forget_pair(id, client);
         }
-        if self.get(id)?.clients.is_empty() { self.remove(id) } else { None }
+        if self.get(id)?.clients.is_empty() || planted!(FirstCloseReleases) { self.remove(id) } else { None }
     }
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {

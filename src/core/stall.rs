@@ -38,7 +38,7 @@ impl StallDetector {
             let gap = now_ms.saturating_sub(last_tick);
             if gap >= STALL_MS {
                 self.hold_off_until = now_ms.saturating_add(HOLD_OFF_MS);
-            } else if self.is_holding_off(last_tick) {
+            } else if self.is_holding_off(last_tick) && !planted!(SettlingIsShort) {
                 // The server's cron counts its rounds: a longer one counts no more.
                 self.hold_off_until = self.hold_off_until.saturating_add(gap.saturating_sub(TICK_MS).max(0));
             }

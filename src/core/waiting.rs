@@ -102,11 +102,12 @@ impl WaitQueues {
     /// Returns `None` if there are `limit` requests already. Places that are away count only as long as there is room:
     /// if all `limit` places are taken, the one that would be dropped next makes way.
     pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
-        if self.waiter_count() >= limit {
+        planted!(QueueStaysFull => if self.next_turn >= limit as u64 { return None });
+        if self.waiter_count() >= limit && !planted!(QueueWithoutEnd) {
             return None;
         }
         let Join { db, key, claim, waiter, now, deadline } = join;
-        let known = self.place_of(db, key, claim.kind, &claim.owner);
+        let known = self.place_of(db, key, claim.kind, &claim.owner).filter(|_| !planted!(CopyStandsTwice));
         let place = match known {
             Some(place) => {
                 self.merge_lease(place, claim.lease);
@@ -125,7 +126,7 @@ impl WaitQueues {
     /// Removes and returns the first claim in line, to which the lock is now granted. Returns `None` if nobody is in
     /// line.
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
-        let place = self.lines.of(queue).next()?;
+        let place = if planted!(LastIsFirst) { self.lines.of(queue).last() } else { self.lines.of(queue).next() }?;
         let (db, key) = self.lock_of(queue)?;
         let waiters = self.remove_requests(place);
         let Place { claim, longest_lease, turn, since, .. } = self.remove_place(place)?;
@@ -138,6 +139,7 @@ impl WaitQueues {
     /// `None` if the request does not wait any more.
     pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
+        planted!(CopyTakesPlaceAlong => _ = self.remove_place(request.place));
         if self.is_away(request.place) {
             match keep_until {
                 Some(until) => self.mark_away(request.place, until),
@@ -163,6 +165,7 @@ impl WaitQueues {
 
     /// Drops the place of a claim, if it is away: the claim was granted without it.
     pub fn drop_away_place(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
+        planted!(TakerKeepsPlace => return);
         let place = self.place_of(db, key, kind, owner);
         if let Some(place) = place.filter(|&place| self.is_away(place)) {
             self.remove_place(place);
@@ -172,6 +175,7 @@ impl WaitQueues {
     /// Restores the turn of a grant that was taken back. Its place is away until `until`, unless the claim waits again
     /// already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
+        planted!(TurnIsLost => return);
         let Grant { db, key, claim, longest_lease, turn, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
             Some(place) => Some(place),
@@ -196,6 +200,7 @@ impl WaitQueues {
 
     /// Schedules a review of the lock for the end of its lease, or none if `lease_end` is `None`.
     pub fn review_at_lease_end(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
+        planted!(LeaseEndsLate => return self.review_at(queue, lease_end.map_or(NEVER, |end| end.saturating_add(6))));
         self.set_review(queue, lease_end.map_or(NEVER, passed), Cause::Expiry);
     }
 
@@ -245,7 +250,7 @@ impl WaitQueues {
         }
         if before(deadline, away) {
             let request = self.deadlines.pop_due(now)?;
-            return self.leave(request, keep_until).map(Due::TimedOut);
+            return self.leave(request, keep_until.filter(|_| !planted!(TimedOutLosesTurn))).map(Due::TimedOut);
         }
         let place = self.away.pop_due(now)?;
         self.remove_place(place).map(|_| Due::Dropped)

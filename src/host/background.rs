@@ -32,6 +32,7 @@ pub fn run(ctx: &mut Context<'_>) {
         writable &= !state::with(|state| state.write_refused);
         filter = if writable { DueFilter::All } else { DueFilter::ReadOnly };
         let now = server::now_ms();
+        planted!(TimeOutsWait => if !writable { break });
         let written = if writable { process_writes(ctx, now) } else { 0 };
         let done = written.saturating_add(usize::from(process_one(ctx, filter, now)));
         if done == 0 {
@@ -42,6 +43,7 @@ pub fn run(ctx: &mut Context<'_>) {
     if writable {
         timer::set();
     } else {
+        planted!(NobodyTriesAgain => return);
         let retry = server::now_ms().saturating_add(RETRY_MS);
         timer::set_at(state::with(|state| {
             let must_tick = state.must_tick();
@@ -80,6 +82,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
         Some(Due::Review(queue)) => review(ctx, queue, now),
         Some(Due::TimedOut(waiter)) => {
             state::with(|state| increment(&mut state.stats.timed_out));
+            planted!(TimedOutInSilence => return true);
             grants::end_wait(waiter, WaitState::Over);
         }
         Some(Due::Dropped) => {}
@@ -91,7 +94,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
 /// Looks at a lock that may be free, and grants it to the first in line if it is.
 fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
-    ctx.select_db(db);
+    ctx.select_db(if planted!(WrongDatabase) { 0 } else { db });
     let name = OwnedString::new(&key);
     let later = now.saturating_add(RETRY_MS);
     if ctx.slot_of(name.as_ref()) != Slot::Ours {
@@ -102,10 +105,12 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     if !looked.is_empty() {
         // An expired key that the server still shows is looked at again a millisecond later.
         let end = looked.expiry().map(|end| end.max(now));
+        planted!(LookedAtOnce => return);
         return state::with(|state| state.waiting.review_at_lease_end(queue, end));
     }
     drop(looked);
     if !permission::write_is_welcome(ctx, name.as_ref(), Kind::Mutex) {
+        planted!(RefusedReviewIsOver => return);
         return state::with(|state| state.waiting.review_at(queue, later));
     }
     handover::grant_free_lock(&mut ctx.open(name.as_ref(), Mode::Write), now);

@@ -138,6 +138,7 @@ impl BlockedClients {
     /// With the last client, returns the grant if nobody was told of it and the lock was not granted again meanwhile.
     pub fn finish_delivery(&mut self, id: Id<Delivery>, told: bool) -> Option<Grant> {
         let delivery = self.deliveries.get_mut(id)?;
+        planted!(LastCopyDecides => delivery.told = told);
         delivery.told |= told;
         delivery.clients = delivery.clients.saturating_sub(1);
         if delivery.clients > 0 {

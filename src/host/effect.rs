@@ -14,7 +14,13 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
         }
         Kind::Reentrant => {
             if !key.is_empty() {
+                planted!(DelComesLast => {
+                    key.delete();
+                    set_holds(key, owner, 1, lease_end);
+                    return key.replicate_del();
+                });
                 key.delete();
+                planted!(DelIsMissing => return set_holds(key, owner, 1, lease_end));
                 key.replicate_del();
             }
             set_holds(key, owner, 1, lease_end);
@@ -42,6 +48,7 @@ pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
 /// Sets the value of a counter, which is a String, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
     let expiry = key.expiry();
+    planted!(FenceIsKept => return key.set_string(value, expiry));
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);
 }
@@ -50,7 +57,9 @@ pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
 #[inline(always)]
 pub fn free(key: &mut Key<'_, '_>) {
     key.delete();
+    planted!(ReleaseIsKept => return key.signal(&[Event::DEL]));
     key.replicate_del();
+    planted!(NobodyIsSignalled => return);
     key.signal(&[Event::DEL]);
 }
 
@@ -58,6 +67,9 @@ pub fn free(key: &mut Key<'_, '_>) {
 fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs>) {
     key.set_string(value, expiry);
     match expiry {
+        Some(at) if planted!(RelativeExpiry) => {
+            format_integer(at.saturating_sub(crate::server::now_ms()), |digits| key.replicate_set(value, Some(digits)))
+        }
         Some(at) => format_integer(at, |digits| key.replicate_set(value, Some(digits))),
         None => key.replicate_set(value, None),
     }
@@ -65,6 +77,7 @@ fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs
 
 fn set_expiry(key: &mut Key<'_, '_>, at: UnixMs) {
     key.set_expiry(at);
+    planted!(ExpiryIsKept => return);
     format_integer(at, |digits| key.replicate_pexpireat(digits));
 }
 

@@ -67,6 +67,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     }
     let waited_for = handles.is_some_and(|handles| handles.queue.is_some());
     let withdrawn = if waited_for && request.withdraws(&outcome) { withdraw(&key, caller) } else { None };
+    planted!(ErrorWrites => if outcome == Err(Error::NotOwner) { effect::set_lease(&mut key, now.saturating_add(1)) });
     let answer = match outcome {
         Ok(Decision::Done { write, reply }) => {
             let has_session = handles.is_some_and(|handles| handles.session.is_some());
@@ -85,7 +86,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
         watch_lease(&key, handles);
     }
-    if let Some(withdrawn) = withdrawn {
+    if let Some(withdrawn) = withdrawn.filter(|_| !planted!(WithdrawnInSilence)) {
         grants::reply_withdrawn(withdrawn);
     }
     answer
@@ -202,6 +203,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
 /// Follows the lease with the timer, if the lock has a queue or a session.
 fn watch_lease(key: &Key<'_, '_>, handles: LockHandles) {
     let lease_end = key.expiry();
+    planted!(LeaseIsUnwatched => return timer::set());
     state::with(|state| {
         if let Some(queue) = handles.queue {
             state.waiting.review_at_lease_end(queue, lease_end);

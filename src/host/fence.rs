@@ -32,7 +32,9 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let mut lock = ctx.open(lock, Mode::Write);
     process_overdue(&mut lock, server::now_ms());
     timer::set();
-    request.check_holder(&lock_key::read(&lock)?)?;
+    if !planted!(AnybodyDraws) {
+        request.check_holder(&lock_key::read(&lock)?)?;
+    }
     mark_holder_told(&lock);
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);

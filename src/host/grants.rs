@@ -42,12 +42,17 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
         state.blocked.begin_delivery(grant, waiters.len())
     });
     let Some(delivery) = delivery else { return };
+    planted!(OneCopyHears => if let Some(&one) = waiters.first() {
+        return end_wait(one, WaitState::Granted(delivery));
+    });
     for waiter in waiters {
         end_wait(waiter, WaitState::Granted(delivery));
     }
 }
 
 fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
+    planted!(NobodyOwns => return);
+    planted!(OneCopyOwns => if state.sessions.find(grant.db, &grant.key).is_some() { return });
     let Some(entry) = state.blocked.get(blocked_id(waiter)) else { return };
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
@@ -77,6 +82,7 @@ pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
 /// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.
 pub fn mark_holder_told(key: &Key<'_, '_>) {
     if state::with(|state| state.blocked.has_deliveries()) {
+        planted!(ToldElsewhereIsForgotten => return);
         let (db, name) = (key.ctx().db(), key.name().bytes());
         state::with(|state| state.blocked.mark_holder_told(db, name));
     }
@@ -84,6 +90,7 @@ pub fn mark_holder_told(key: &Key<'_, '_>) {
 
 /// Removes a client from its queue, if it still waits. Its place is kept for the grace time.
 pub fn leave(id: BlockedId) {
+    planted!(GoneStaysInLine => return);
     let keep_until = settings::kept_until(server::now_ms());
     state::with(|state| {
         let Some(WaitState::Waiting(request)) = state.blocked.get(id).map(|entry| entry.wait_state()) else { return };
@@ -105,6 +112,7 @@ pub fn finish_delivery(id: BlockedId, told: bool) {
             sessions.detach(grant.db, &grant.key, client);
         }
         if let Some(untold) = blocked.finish_delivery(delivery, told) {
+            planted!(UntoldIsTold => return);
             revocations.add(Revocation::of_grant(untold));
         }
     });

@@ -17,6 +17,7 @@ pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
 /// Like [`grant_free_lock`], with handles that were looked up before.
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs) {
     if let Some(session) = handles.session {
+        planted!(WaiterBeforeSession => end_session(key));
         if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
             return return_to_session(key, session, now);
         }
@@ -35,7 +36,7 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
         if session.is_some() {
             end_session(key);
         }
-        queue.is_some_and(|queue| grant_to_first_waiter(key, queue, cause, now))
+        queue.is_some_and(|queue| !planted!(NobodyIsNext) && grant_to_first_waiter(key, queue, cause, now))
     });
     if !granted {
         effect::free(key);
@@ -53,7 +54,9 @@ pub fn end_session(key: &Key<'_, '_>) {
 /// Returns `false`, without any effect, if nobody is in line.
 fn grant_to_first_waiter(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
     let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else { return false };
+    let now = if planted!(LeaseFromTheAsking) { grant.since } else { now };
     let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.end_from(now));
+    planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));
     effect::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     state::with(|state| {
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
@@ -72,6 +75,7 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let SessionLock { kind, owner, holds, lease, .. } = session.lock;
     let owner = OwnedString::new(&owner);
     let lease_end = Some(lease.end_from(now));
+    let holds = if planted!(OneHoldComesBack) { 1 } else { holds };
     match kind {
         Kind::Mutex => effect::grant(key, kind, owner.as_ref(), lease_end),
         Kind::Reentrant => effect::set_holds(key, owner.as_ref(), holds, lease_end),

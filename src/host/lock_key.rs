@@ -23,6 +23,7 @@ pub fn read<'k>(key: &'k Key<'_, '_>) -> Result<Lock<'k, impl LeaseEnd>, Error> 
 #[inline(always)]
 pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
     let (kind, owner, holds) = match key.value_type() {
+        ValueType::Other if planted!(DataIsFree) => return Ok(Lock::Free),
         ValueType::Empty => return Ok(Lock::Free),
         ValueType::String => (Kind::Mutex, Cow::Borrowed(key.string()), 1),
         ValueType::Hash => {
@@ -37,7 +38,7 @@ pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Resu
 /// Returns the owner and the number of holds, if the Hash has one field whose value is a number of holds.
 fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
     let read = |field: Option<&[u8]>, value: &[u8]| {
-        let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
+        let holds = parse_integer(value).filter(|&holds| holds >= 1 || planted!(AnyHashIsLock))?;
         let owner = match field {
             Some(field) => Cow::Owned(field.to_vec()),
             None => Cow::Borrowed(likely?.bytes()),

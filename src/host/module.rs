@@ -64,6 +64,9 @@ impl Module for Locks {
     }
 
     fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
+        planted!(WorkInEvent => server::work_now::<Locks>());
+        planted!(WorkBehindEvent => server::work_behind_event::<Locks>());
+        planted!(DelIsUnheard => if event.bytes() == b"del" { return });
         // The common case first.
         if state::with(|state| state.is_idle()) {
             return;
@@ -96,17 +99,19 @@ impl Module for Locks {
     }
 
     fn client_closed(client: ClientId) {
+        planted!(CloseIsUnheard => return);
         state::with(|state| state.sessions.connection_closed(client));
         timer::set();
     }
 
     fn answer(reply: &mut Replier<'_>, ticket: Ticket) {
         let id = grants::blocked_id_of(ticket);
+        planted!(ToldTwice => reply.nil());
         grants::leave(id);
         let wait_state = state::with(|state| state.blocked.get(id).map(|entry| entry.wait_state()));
         match wait_state {
             // A waiter is granted its first hold.
-            Some(WaitState::Granted(_)) => reply.integer(1),
+            Some(WaitState::Granted(_)) if !planted!(GrantedNil) => reply.integer(1),
             _ => reply.nil(),
         }
     }
@@ -136,6 +141,7 @@ impl Module for Locks {
 fn check_all_locks() {
     state::with(|state| {
         state.sessions.check_all();
+        planted!(FlushForgetsWaiters => return);
         state.waiting.review_all();
     });
     timer::set();
@@ -146,7 +152,7 @@ fn check_all_locks() {
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
     let Some(session) = sessions.get(id) else { return };
     // Valkey also calls it `expired` when a command has set the lease into the past.
-    if event == b"expired" && session.has_lapsed(now) {
+    if event == b"expired" && (session.has_lapsed(now) || planted!(PastIsExpiry)) {
         sessions.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
         sessions.lease_changed(id);

@@ -18,11 +18,12 @@ pub fn process_overdue(key: &mut Key<'_, '_>, now: UnixMs) -> Option<LockHandles
 }
 
 fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
-    if let Some(revocation) = handles.revocation {
+    if let Some(revocation) = handles.revocation.filter(|_| !planted!(RevocationWaits)) {
         revocation::carry_out_on(key, revocation, now);
         handles = LockHandles::of(key)?;
     }
-    if key.is_empty() {
+    planted!(Overtaking => return Some(handles));
+    if key.is_empty() || planted!(LastMillisecond) && key.expiry() == Some(now) {
         handover::grant_free_lock_with(key, handles, now);
         return LockHandles::of(key);
     }

@@ -14,6 +14,8 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
         }
         state.stall.is_holding_off(now)
     });
+    planted!(StallIsUnseen => return ctx.takes_writes());
+    planted!(PauseIsUnseen => return !unsettled);
     !unsettled && ctx.takes_writes()
 }
 
@@ -21,6 +23,7 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
 ///
 /// A refusal concerns all keys, so it is recorded: nothing else is tried in this batch.
 pub fn write_is_welcome(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -> bool {
+    planted!(FenceIsUnseen => return true);
     let probe = match kind {
         Kind::Mutex => Probe::String,
         Kind::Reentrant => Probe::Hash,

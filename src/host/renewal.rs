@@ -43,10 +43,11 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         SessionLockState::Free => {}
     }
     let slot = ctx.slot_of(name.as_ref());
-    if slot == Slot::Elsewhere {
+    if slot == Slot::Elsewhere && !planted!(SessionOutlivesSlot) {
         return end(&session);
     }
     if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), session.lock.kind) {
+        planted!(RefusedRenewalIsOver => return);
         let later = session.lock.lease.renewal_retry_after(now);
         return state::with(|state| state.sessions.schedule_renewal_at(id, later));
     }
@@ -66,6 +67,7 @@ fn lock_state(session: &Session, key: &Key<'_, '_>) -> SessionLockState {
     match lock_key::read(key) {
         Ok(Lock::Free) => SessionLockState::Free,
         Ok(Lock::Held(holder)) if session.matches(&holder) => SessionLockState::Held(holder.lease_end.get()),
+        Ok(Lock::Held(holder)) if planted!(AnyHolderIsMine) => SessionLockState::Held(holder.lease_end.get()),
         _ => SessionLockState::Lost,
     }
 }
@@ -73,7 +75,7 @@ fn lock_state(session: &Session, key: &Key<'_, '_>) -> SessionLockState {
 /// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
     let renewed = session.lock.lease.end_from(now);
-    if lease_end.is_some_and(|end| end < renewed) {
+    if lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort)) {
         effect::set_lease(key, renewed);
     }
     handover::schedule_renewal(key, id, key.expiry(), now);

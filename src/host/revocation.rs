@@ -26,6 +26,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
         return state::with(|state| _ = state.revocations.remove(id));
     }
     if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), revocation.kind) {
+        planted!(RefusedRevocationIsOver => return state::with(|state| _ = state.revocations.remove(id)));
         return state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
     }
     carry_out_on(&mut ctx.open(name.as_ref(), Mode::Write), id, now);

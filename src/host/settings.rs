@@ -26,6 +26,8 @@ pub fn limit(setting: &Setting) -> usize {
 
 /// Returns the time until which the place of a client that leaves at `now` is kept, or `None` if it is not kept.
 pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
+    planted!(PlaceForNobody => return None);
+    planted!(PlaceForever => return Some(UnixMs::MAX));
     let grace_ms = REJOIN_GRACE_MS.get();
     (grace_ms > 0).then(|| now.saturating_add(grace_ms))
 }

@@ -54,6 +54,8 @@ impl State {
 
     /// Forgets what only a master may act on, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
+        planted!(StateOutlivesRole => return);
+        planted!(RevocationOutlivesRole => return self.sessions.end_all());
         self.revocations.clear();
         self.sessions.end_all();
         self.waiting.drop_away_places();

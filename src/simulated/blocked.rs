@@ -149,7 +149,7 @@ fn free(ticket: Ticket) {
         answer(ticket);
     }
     let doors = world::doors();
-    (doors.freed)(ticket, has_left && answering == Answering::StandIn);
+    (doors.freed)(ticket, has_left && (answering == Answering::StandIn || planted!(LeftIsUntold)));
     world::with(|world| {
         let kept = world.blocked.get_mut(&ticket).and_then(|blocked| blocked.kept.take());
         give(world, ticket, kept.filter(|_| !has_left));

@@ -48,7 +48,7 @@ impl<M> Context<'_, M> {
         world::with(|world| {
             let running = &world.running;
             let mut flags = ContextFlags::empty();
-            flags.set(ContextFlags::REPLICA, world.obstacles.replica);
+            flags.set(ContextFlags::REPLICA, world.obstacles.is_seen_as_replica());
             flags.set(ContextFlags::SCRIPT, running.script);
             flags.set(ContextFlags::TRANSACTION, running.transaction);
             flags.set(ContextFlags::CLUSTER, world.cluster.is_some());
@@ -92,7 +92,7 @@ impl<M> Context<'_, M> {
 
     /// Whether anything may be written: not while paused, and not by a replica.
     pub fn takes_writes(&self) -> bool {
-        world::with(|world| !world.obstacles.replica && !world.obstacles.is_paused(world.now_ms()))
+        world::with(|world| !world.obstacles.is_seen_as_replica() && !world.obstacles.is_paused(world.now_ms()))
     }
 
     /// Whether the key is this node's to read. It can expire the key.
@@ -104,10 +104,14 @@ impl<M> Context<'_, M> {
                 (!cluster.is_down, !cluster.elsewhere.contains(&slot), cluster.migrating.contains(&slot))
             }
         });
+        planted!(SlotIsUnseen => return Slot::Ours);
         if !served {
             return Slot::Unserved;
         }
-        if !owned || (migrating && !world::with(|world| world.keyspace.get(self.db, key.0).is_some())) {
+        let is_there = || {
+            world::with(|world| world.keyspace.get(self.db, key.0).is_some_and(|entry| !entry.is_over(world.now_ms())))
+        };
+        if !owned || (migrating && !planted!(MissingInMigration) && !is_there()) {
             return Slot::Elsewhere;
         }
         if world::with(|world| world.cluster.is_some()) {
@@ -118,7 +122,7 @@ impl<M> Context<'_, M> {
 
     /// Whether the server would take a client's write to this key now. It can expire the key.
     pub fn write_is_welcome(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
-        if world::with(|world| world.obstacles.replica || world.obstacles.fence.is_some()) {
+        if world::with(|world| world.obstacles.is_seen_as_replica() || world.obstacles.fence.is_some()) {
             return false;
         }
         if self.slot_of(key) != Slot::Ours {

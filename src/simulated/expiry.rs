@@ -33,10 +33,14 @@ pub(super) fn cycle(limit: usize) {
         let due = world.keyspace.all().filter(|(_, _, entry)| entry.is_over(now));
         due.take(limit).map(|(db, key, _)| (db, Rc::clone(key))).collect()
     });
+    world::with(|world| world.running.scan = true);
     for (db, key) in due {
         delete(db, &key);
+        #[cfg(feature = "planted")]
+        super::behind::run();
         world::with(|world| world.propagate());
     }
+    world::with(|world| world.running.scan = false);
 }
 
 fn delete(db: i32, key: &[u8]) {

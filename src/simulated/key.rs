@@ -26,18 +26,21 @@ pub struct Key<'k, 'c, M> {
     mode: Mode,
     /// What it holds, so that bytes can be lent.
     entry: Option<Entry>,
+    /// It held nothing when it was opened.
+    was_missing: bool,
 }
 
 impl<'c, M> Context<'c, M> {
     /// Opens a key of the selected database. An expired one is deleted, which calls back with an event.
     pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
-        if world::with(|world| world.running.callback) {
+        if world::with(|world| world.running.callback || world.running.scan) {
             crash("a key is opened in an event, perhaps in the middle of a scan");
         }
         let is_visible = expiry::expire(self.db(), name.0);
         let read = |db| world::with(|world| world.keyspace.get(db, name.0).cloned());
         let entry = if is_visible { read(self.db()) } else { None };
-        Key { ctx: self, name, mode, entry }
+        let was_missing = entry.is_none();
+        Key { ctx: self, name, mode, entry, was_missing }
     }
 }
 
@@ -122,6 +125,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
                 |cluster: &super::cluster::Cluster| cluster.is_down || cluster.elsewhere.contains(&slot_of(name));
             if own_accord && world.cluster.as_ref().is_some_and(gone) {
                 crash("a write to a key of another node");
+            }
+            let is_leaving = |cluster: &super::cluster::Cluster| cluster.migrating.contains(&slot_of(name));
+            if own_accord && self.was_missing && world.cluster.as_ref().is_some_and(is_leaving) {
+                crash("a write to a key that may be at another node already");
             }
             if let Some(objection) = world.obstacles.objection(now).filter(|_| own_accord) {
                 crash(objection);

@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "planted")]
+mod behind;
 mod blocked;
 mod client;
 mod cluster;
@@ -38,6 +40,8 @@ mod string;
 mod ticket;
 mod world;
 
+#[cfg(feature = "planted")]
+pub use behind::{work_behind_event, work_now};
 pub use blocked::unblock;
 pub use cluster::slot_of;
 pub use command::{Access, Argument, Command, Keys, Shape};

@@ -203,7 +203,9 @@ impl Node {
             world.obstacles.unnoticed = None;
             world.note(Note::RoleChanged);
         });
-        doors::tell(|doors| (doors.role_changed)());
+        if self.here(|world| world.obstacles.shows_role()) {
+            doors::tell(|doors| (doors.role_changed)());
+        }
     }
 
     /// Another keyspace takes the place of this one: a replica has synchronized.

@@ -47,6 +47,16 @@ impl Obstacles {
         self.paused_until.is_some_and(|until| now < until)
     }
 
+    /// Whether the module is told, and can see, that the server is a replica.
+    pub fn shows_role(&self) -> bool {
+        !planted!(RoleIsUnseen)
+    }
+
+    /// Whether the module sees a replica.
+    pub fn is_seen_as_replica(&self) -> bool {
+        self.replica && self.shows_role()
+    }
+
     /// Why what is written at `now` of the module's own accord would be wrong, if it would.
     pub fn objection(&self, now: UnixMs) -> Option<&'static str> {
         if self.replica {

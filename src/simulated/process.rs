@@ -9,7 +9,7 @@ use super::native;
 use super::reply::Reply;
 use super::setting::Setting;
 use super::world;
-use super::{ClientId, cluster};
+use super::{ClientId, UnixMs, cluster};
 
 /// The client that the server makes up for a script.
 const STAND_IN: ClientId = ClientId::MAX;
@@ -168,7 +168,7 @@ fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
             if slots.iter().any(|slot| cluster.elsewhere.contains(slot)) {
                 return Some(Reply::error("MOVED 0 127.0.0.1:1"));
             }
-            let is_missing = |key: &Vec<u8>| is_missing(&world.keyspace, key);
+            let is_missing = |key: &Vec<u8>| is_missing(&world.keyspace, key, world.now_ms());
             if slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing) {
                 return Some(Reply::error("ASK 0 127.0.0.1:1"));
             }
@@ -184,8 +184,8 @@ fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     })
 }
 
-fn is_missing(keyspace: &Keyspace, key: &[u8]) -> bool {
-    keyspace.get(0, key).is_none()
+fn is_missing(keyspace: &Keyspace, key: &[u8], now: UnixMs) -> bool {
+    keyspace.get(0, key).is_none_or(|entry| entry.is_over(now))
 }
 
 /// Runs a command inside a transaction or a script, which is one command with arguments in Lua's manner.

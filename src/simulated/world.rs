@@ -80,6 +80,8 @@ pub(super) struct Running {
     pub replay: bool,
     /// The module is told something, and may write nothing.
     pub callback: bool,
+    /// The server goes through its keys, of which none may be opened.
+    pub scan: bool,
     /// The running command has blocked its client.
     pub blocked: bool,
 }

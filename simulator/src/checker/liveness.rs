@@ -1,9 +1,11 @@
 //! What must not be late.
 
+use std::collections::HashSet;
+
 use redis_lock::server::slot_of;
 
-use super::door::Door;
-use super::spec::{Lock, Ms};
+use super::door::{Door, Session};
+use super::spec::{Held, Lock, Ms};
 use super::{Checker, Name, Verdict, Weather};
 
 /// How late what is due may be, in milliseconds.
@@ -17,6 +19,8 @@ impl Checker {
     /// A loop round is over: nothing may be overdue.
     pub(super) fn check_time(&mut self, weather: &Weather) -> Verdict {
         self.unblocked.clear();
+        self.check_answers()?;
+        self.end_sessions_elsewhere(weather);
         let Self { doors, lost_slots, .. } = self;
         for (name, door) in doors.iter_mut() {
             door.drop_dead_session();
@@ -34,6 +38,30 @@ impl Checker {
                 None => Ok(()),
             }
         })
+    }
+}
+
+/// After so many milliseconds every session has been looked at, whatever its lease.
+const LOOKED_AT_MS: Ms = 600;
+
+impl Checker {
+    /// Who was let go is answered in that round of the loop, or the next.
+    fn check_answers(&mut self) -> Verdict {
+        let granted = self.doors.values().flat_map(|door| &door.grants).flat_map(|grant| &grant.open);
+        let granted = granted.map(|request| request.tag).filter(|tag| self.asked.contains_key(tag));
+        let owed: HashSet<_> = granted.chain(self.released.iter().copied()).collect();
+        let before = std::mem::replace(&mut self.owed, owed);
+        match before.intersection(&self.owed).next() {
+            Some(tag) => Err(format!("request {tag} was let go, and is not answered")),
+            None => Ok(()),
+        }
+    }
+
+    /// A slot that leaves ends its sessions, as soon as the module looks at them.
+    fn end_sessions_elsewhere(&mut self, weather: &Weather) {
+        let is_seen = weather.writable_since.is_some_and(|since| weather.now > since + LOOKED_AT_MS);
+        let gone = |name: &Name| self.gone_slots.contains(&slot_of(&name.1));
+        self.doors.iter_mut().filter(|(name, _)| is_seen && gone(name)).for_each(|(_, door)| door.end_session());
     }
 }
 
@@ -68,6 +96,7 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
         }
     }
     let Lock::Held(held) = lock else { return Ok(()) };
+    check_renewal(door, &held, now, since)?;
     let closed = door.session.as_ref().filter(|session| session.who == held.who && !session.doubtful);
     if closed.and_then(|session| session.closed_at).is_some_and(|closed_at| is_late(closed_at, since, now)) {
         return Err("held by a connection that is closed".to_owned());
@@ -75,6 +104,20 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
     let untold = door.grants.last().filter(|grant| grant.place.who == held.who && held.holds == 1);
     if untold.and_then(|grant| grant.untold_at).is_some_and(|untold_at| is_late(untold_at, since, now)) {
         return Err("held by one who was never told".to_owned());
+    }
+    Ok(())
+}
+
+/// An open session has its lease renewed after a third of it.
+fn check_renewal(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
+    let is_open = |session: &&Session| session.who == held.who && !session.doubtful && !session.clients.is_empty();
+    let (Some(session), Some(until)) = (door.session.as_ref().filter(is_open), held.until) else { return Ok(()) };
+    let renewed_at = door.changed_at + session.lease / 3;
+    if until < now + session.lease / 2 && is_late(renewed_at, since, now) {
+        return Err(format!(
+            "a session of {} ms ends at {until}, and was to be renewed at {renewed_at}",
+            session.lease
+        ));
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag, Value, Writer, slot_of};
 
 use crate::request::{Request, Verb, counter_of, key_of, token_of};
+use crate::step::SlotFate;
 use door::{Door, Grant, Session, Waiting};
 use spec::{Held, Lock, Ms, Outcome, Who, outcome};
 
@@ -48,6 +49,8 @@ pub struct Checker {
     waiting: HashMap<Tag, Name>,
     /// Those that RELEASE, or CLIENT UNBLOCK, has taken out of the line: nil is due.
     released: HashSet<Tag>,
+    /// Those that were to be answered at the end of the last round, and were not.
+    owed: HashSet<Tag>,
     unblocked: HashSet<ClientId>,
     running: Option<Running>,
     /// A lock that goes to its session or to a waiter by the same name: it is the waiter's if that is let go next.
@@ -59,6 +62,8 @@ pub struct Checker {
     pub limit: usize,
     /// Slots that are not this node's, or not for sure.
     lost_slots: Vec<u8>,
+    /// Those of them that are another node's.
+    gone_slots: Vec<u8>,
     pub grants: u64,
     pub trace: bool,
 }
@@ -100,6 +105,7 @@ impl Checker {
             replies: HashMap::new(),
             waiting: HashMap::new(),
             released: HashSet::new(),
+            owed: HashSet::new(),
             unblocked: HashSet::new(),
             running: None,
             undecided: None,
@@ -107,6 +113,7 @@ impl Checker {
             grace_ms,
             limit: usize::MAX,
             lost_slots: Vec::new(),
+            gone_slots: Vec::new(),
             grants: 0,
             trace: false,
         };
@@ -125,6 +132,7 @@ impl Checker {
         self.replies.clear();
         self.waiting.clear();
         self.released.clear();
+        self.owed.clear();
         self.unblocked.clear();
         self.running = None;
         self.undecided = None;
@@ -161,10 +169,18 @@ impl Checker {
     }
 
     /// A slot comes or goes, and what the module was about to do there may be void.
-    pub fn moves_slot(&mut self, slot: u8, is_here: bool) {
+    pub fn moves_slot(&mut self, slot: u8, fate: SlotFate) {
+        let was_lost = self.lost_slots.contains(&slot);
         self.lost_slots.retain(|&lost| lost != slot);
-        if !is_here {
+        if fate != SlotFate::Returns {
             self.lost_slots.push(slot);
+        }
+        self.gone_slots.retain(|&gone| gone != slot);
+        if fate == SlotFate::Leaves {
+            self.gone_slots.push(slot);
+        }
+        if !was_lost && fate == SlotFate::Returns {
+            return; // It was here all the time.
         }
         for ((_, key), door) in &mut self.doors {
             if let Some(session) = door.session.as_mut().filter(|_| slot_of(key) == slot) {
@@ -253,6 +269,9 @@ impl Checker {
         let identity = token_of(request.identity);
         let come = outcome(&request, &identity, &lock, now);
         let expected = match (reply, come) {
+            (Some(_), Outcome::Refused(code)) if matches!(request.verb, Verb::Fence) => {
+                return Err(format!("{request} draws a token, and {code} is due"));
+            }
             (Some(reply), _) if or_lost => Expected::IntegerOrLost(reply),
             (Some(reply), _) => Expected::Integer(reply),
             (None, Outcome::Done { after, reply }) if after == lock => {
@@ -265,6 +284,9 @@ impl Checker {
             (None, Outcome::Contended) => match &request.verb {
                 Verb::Take(take) if take.block.is_some() && !denies_blocking => {
                     if blocked {
+                        if self.doors.values().map(Door::waiting).sum::<usize>() >= limit {
+                            return Err(format!("{request} waits, and {limit} do already"));
+                        }
                         let deadline = take.block.filter(|&ms| ms > 0).map(|ms| now + ms);
                         let (lease, session) = (take.lease, take.session);
                         let who = Who { form: take.form, name: identity };

@@ -77,10 +77,11 @@ impl WaitQueues {
     /// A place that is away takes the lease of the new request, because the earlier requests have left.
     pub(super) fn merge_lease(&mut self, id: PlaceId, lease: Option<Lease>) {
         let Some(place) = self.places.get_mut(id) else { return };
-        if place.latest.is_none() {
+        if place.latest.is_none() && !planted!(OldCopiesLease) {
             (place.claim.lease, place.longest_lease) = (lease, lease);
             return;
         }
+        planted!(ShortestLease => return place.claim.lease = place.claim.lease.min(lease));
         place.longest_lease = place.longest_lease.max(lease);
         place.claim.lease = place.claim.lease.and(lease).and(place.longest_lease);
     }

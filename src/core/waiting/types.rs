@@ -114,7 +114,7 @@ impl Grant {
     /// It is the longest that a request asked for, where no lease counts as the longest. But a lock in a session always
     /// has a lease, because that frees the lock if the server fails.
     pub fn lease(&self, in_session: bool) -> Option<Lease> {
-        if in_session { self.longest_lease } else { self.claim.lease }
+        if in_session && !planted!(NoLeaseBySession) { self.longest_lease } else { self.claim.lease }
     }
 }
 
