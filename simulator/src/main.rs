@@ -5,6 +5,7 @@ mod checker;
 mod hunt;
 mod play;
 mod request;
+mod search;
 mod step;
 mod strategy;
 mod tally;
@@ -12,12 +13,14 @@ mod tally;
 use std::cell::Cell;
 use std::panic;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use play::Play;
+use search::Search;
 use step::History;
 use tally::Tally;
 
@@ -36,6 +39,9 @@ struct Options {
     /// Ends after so many seconds, whatever is left.
     #[arg(long)]
     seconds: Option<u64>,
+    /// How many run at a time.
+    #[arg(long, default_value_t = thread::available_parallelism().map_or(1, usize::from))]
+    jobs: usize,
     /// Shows every note of a failing history.
     #[arg(long)]
     trace: bool,
@@ -59,36 +65,26 @@ fn main() -> ExitCode {
     match &options {
         Options { list_planted: true, .. } => return hunt::list(),
         Options { hunt: true, .. } => return hunt::all(),
-        _ => redis_lock::planted::choose(options.planted),
+        _ => {}
     }
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("simulating from seed {first}");
     // What a history panics with is shown when it was shrunk.
     panic::set_hook(Box::new(|_| {}));
-    let begin = Instant::now();
-    let is_over = || options.seconds.is_some_and(|seconds| begin.elapsed() >= Duration::from_secs(seconds));
-    let mut tally = Tally::default();
-    let mut shown = Instant::now();
-    for seed in first..first.saturating_add(options.seeds) {
-        if is_over() {
-            break;
-        }
-        match run(seed, options.steps) {
-            Ok(one) => tally += one,
-            Err((why, history)) => {
-                report(seed, &why, &history, options.trace);
-                println!("{tally}");
-                return ExitCode::FAILURE;
-            }
-        }
-        if shown.elapsed() >= Duration::from_secs(5) {
-            println!("{tally}");
-            shown = Instant::now();
-        }
+    let search = Search::new(first, options.seeds, options.seconds.map(Duration::from_secs));
+    let start = || {
+        #[cfg(feature = "planted")]
+        redis_lock::planted::choose(options.planted);
+    };
+    let failure = search.run(options.jobs, |seed| {
+        start();
+        run(seed, options.steps)
+    });
+    if let Some((seed, (why, history))) = &failure {
+        report(*seed, why, history, options.trace);
     }
-    let rate = tally.requests as f64 / begin.elapsed().as_secs_f64();
-    println!("{tally}; {rate:.0} requests a second");
-    ExitCode::SUCCESS
+    println!("{}", search.summary());
+    if failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs the history of a seed. If it fails, the shortest that fails in its place is returned, with the reason.
@@ -103,9 +99,7 @@ fn run(seed: u64, steps: usize) -> Result<Tally, (String, History)> {
 
 /// Runs the history of a seed, and shrinks it as `config` says if it fails. The tally is that of the whole history.
 fn run_once(seed: u64, steps: usize, config: Config) -> (Result<(), TestError<History>>, Tally) {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let mut runner = TestRunner::new_with_rng(config, rng(seed));
     let first = Cell::new(None);
     let outcome = runner.run(&strategy::histories(steps), |history| {
         let mut play = Play::new(&history, false);
@@ -116,6 +110,12 @@ fn run_once(seed: u64, steps: usize, config: Config) -> (Result<(), TestError<Hi
         verdict.map_err(TestCaseError::fail)
     });
     (outcome, Tally { histories: 1, ..first.get().unwrap_or_default() })
+}
+
+fn rng(seed: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
 fn config() -> Config {
@@ -144,5 +144,32 @@ fn report(seed: u64, why: &str, history: &History, trace: bool) {
     if trace {
         let told = panic::catch_unwind(|| Play::new(history, true).run());
         println!("{told:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::strategy::{Strategy, ValueTree};
+
+    use super::*;
+
+    /// Every note of the history of a seed.
+    fn notes_of(seed: u64) -> Vec<String> {
+        let mut runner = TestRunner::new_with_rng(config(), rng(seed));
+        let history = strategy::histories(400).new_tree(&mut runner).expect("a history").current();
+        let mut play = Play::new(&history, false);
+        play.record();
+        assert_eq!(play.run(), Ok(()));
+        play.recorded()
+    }
+
+    #[test]
+    fn a_seed_decides_everything() {
+        for seed in 0..20 {
+            let notes = notes_of(seed);
+            assert!(!notes.is_empty());
+            assert!(notes == notes_of(seed), "seed {seed}");
+            assert!(notes != notes_of(seed + 1), "seed {seed}");
+        }
     }
 }

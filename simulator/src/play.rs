@@ -56,6 +56,8 @@ pub struct Play {
     /// What the clients' names begin at. Where a lock has gone to another key, its holder's name is not used again.
     names: Identity,
     pub tally: Tally,
+    /// What has happened, if that is kept.
+    record: Option<Vec<String>>,
     trace: bool,
 }
 
@@ -99,12 +101,25 @@ impl Play {
             last_tag: 0,
             names: 0,
             tally: Tally::default(),
+            record: None,
             trace,
         };
         play.operate(&format!("CONFIG SET lock.rejoin-grace-ms {GRACE_MS}"));
         master.turn();
         master.journal();
         play
+    }
+
+    /// Keeps what happens from now on.
+    #[cfg(test)]
+    pub fn record(&mut self) {
+        self.record = Some(Vec::new());
+    }
+
+    /// What has happened.
+    #[cfg(test)]
+    pub fn recorded(self) -> Vec<String> {
+        self.record.unwrap_or_default()
     }
 
     /// Carries out the whole history, and what must be true when everybody has left.
@@ -284,6 +299,9 @@ impl Play {
         }
         self.shadow.journal();
         for note in self.master.journal() {
+            if let Some(record) = &mut self.record {
+                record.push(format!("{} {note:?}", weather.now));
+            }
             self.checker.follow(&note, &weather)?;
         }
         self.tally.grants += std::mem::take(&mut self.checker.grants);

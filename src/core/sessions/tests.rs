@@ -164,3 +164,20 @@ fn a_repeat_lengthens_what_is_renewed_and_never_shortens_it() {
         assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(expected).unwrap());
     }
 }
+
+#[test]
+fn a_repeated_request_does_not_put_the_renewal_off() {
+    let mut sessions = Sessions::new();
+    attach(&mut sessions, "k", "a", 1);
+    assert_eq!(sessions.next_due(), Some(NOW + 100));
+    let lock = SessionLock {
+        db: 0,
+        key: b"k".as_slice().into(),
+        kind: Kind::Mutex,
+        owner: b"a".as_slice().into(),
+        holds: 1,
+        lease: Lease::from_ms(150).unwrap(),
+    };
+    sessions.attach(lock, 2, NOW + 90);
+    assert_eq!(sessions.next_due(), Some(NOW + 100));
+}

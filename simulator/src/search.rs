@@ -1,0 +1,111 @@
+//! Runs seed after seed, several at a time, until one fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::step::History;
+use crate::tally::Tally;
+
+/// How often the figures are shown.
+const SHOWN_EVERY: Duration = Duration::from_secs(5);
+
+/// What a failing seed has come to: why, and the shortest history.
+pub type Failure = (String, History);
+
+/// A search through seeds.
+pub struct Search {
+    next: AtomicU64,
+    end: u64,
+    begin: Instant,
+    limit: Option<Duration>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    tally: Tally,
+    failure: Option<(u64, Failure)>,
+    jobs: usize,
+    ended: usize,
+}
+
+impl Search {
+    /// A search through so many seeds from `first` on, which ends in time.
+    pub fn new(first: u64, seeds: u64, limit: Option<Duration>) -> Self {
+        Self {
+            next: AtomicU64::new(first),
+            end: first.saturating_add(seeds),
+            begin: Instant::now(),
+            limit,
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Runs the seeds in so many threads, and shows how far it has come. Returns the first that failed.
+    pub fn run(
+        &self,
+        jobs: usize,
+        run: impl Fn(u64) -> Result<Tally, Failure> + Send + Sync,
+    ) -> Option<(u64, Failure)> {
+        let jobs = jobs.max(1);
+        self.lock(|state| state.jobs = jobs);
+        thread::scope(|scope| {
+            for _ in 0..jobs {
+                scope.spawn(|| {
+                    self.work(&run);
+                    self.lock(|state| state.ended += 1);
+                    self.changed.notify_all();
+                });
+            }
+            self.show();
+        });
+        self.lock(|state| state.failure.take())
+    }
+
+    fn work(&self, run: &(impl Fn(u64) -> Result<Tally, Failure> + Send + Sync)) {
+        while !self.is_over() {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if seed >= self.end {
+                return;
+            }
+            match run(seed) {
+                Ok(one) => self.lock(|state| state.tally += one),
+                Err(failure) => return self.lock(|state| _ = state.failure.get_or_insert((seed, failure))),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.lock(|state| state.failure.is_some()) || self.limit.is_some_and(|limit| self.begin.elapsed() >= limit)
+    }
+
+    /// Shows the figures until all threads have ended.
+    fn show(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.ended < state.jobs {
+            let waited = self.changed.wait_timeout(state, SHOWN_EVERY);
+            let (next, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if timed_out.timed_out() {
+                println!("{}", state.tally);
+            }
+        }
+    }
+
+    /// The figures in one line, with how fast it went.
+    pub fn summary(&self) -> String {
+        let seconds = self.begin.elapsed().as_secs_f64();
+        self.lock(|state| {
+            let rate = state.tally.requests as f64 / seconds / state.jobs.max(1) as f64;
+            format!("{}; {rate:.0} requests a second and thread", state.tally)
+        })
+    }
+
+    fn lock<R>(&self, body: impl FnOnce(&mut State) -> R) -> R {
+        body(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
