@@ -1,13 +1,16 @@
 //! Carries out a history, and has everything checked that comes of it.
 
+mod faults;
+mod rest;
+
 use std::collections::VecDeque;
 
 use redis_lock::host::Locks;
-use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit, Unnoticed};
+use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict, Weather};
 use crate::request::{Identity, Request, key_of};
-use crate::step::{CLIENTS, Change, History, Meddling, Setting, Slot, SlotFate, Step, Way};
+use crate::step::{CLIENTS, History, Meddling, Setting, Slot, Step, Way};
 use crate::tally::Tally;
 
 /// For how long the place of one who left is kept.
@@ -376,160 +379,4 @@ impl Play {
         }
         self.observe()
     }
-
-    fn stall(&mut self, ms: i64, change: Change) -> Verdict {
-        self.tally.faults.stalls += 1;
-        self.turn()?;
-        if ms >= 1000 && self.noticed_at.is_none() && self.checker.has_work() {
-            let unnoticed = match change {
-                Change::Nothing => None,
-                Change::NoReplicas => Some(Unnoticed::NoReplicas),
-                Change::Replaced => Some(Unnoticed::Replaced),
-            };
-            if let Some(unnoticed) = unnoticed {
-                self.master.change_unnoticed(unnoticed);
-                self.noticed_at = Some(self.time + ms + NOTICED_MS);
-            }
-        }
-        self.advance(ms);
-        // What is under way takes as much longer.
-        self.noticed_at = self.noticed_at.map(|at| at.max(self.time));
-        if ms >= STANDSTILL_MS {
-            self.unsettled_until = self.time + SETTLED_MS;
-        } else if self.unsettled_until > self.time - ms {
-            self.unsettled_until += ms;
-        }
-        self.obstructed_at = self.obstructed_at.max(self.time);
-        self.stalled_at = self.stalled_at.max(self.time);
-        self.turn()?;
-        self.cron()
-    }
-
-    fn replicate(&mut self, units: usize) {
-        let Some(replica) = self.replica else { return };
-        for _ in 0..units {
-            if let Some(unit) = self.backlog.pop_front() {
-                replica.replay(&unit);
-            }
-        }
-        replica.turn();
-        replica.journal();
-    }
-
-    /// The replica becomes the master; clients have to connect there.
-    fn fail_over(&mut self, planned: bool) -> Verdict {
-        let Some(replica) = self.replica else { return Ok(()) };
-        self.tally.faults.failovers += 1;
-        if planned {
-            self.pass(1)?;
-            self.replicate(self.backlog.len());
-            self.check_copy(replica, "the replica")?;
-        }
-        self.backlog.clear();
-        let old = self.master;
-        old.restart(Keyspace::default());
-        old.become_replica();
-        old.journal();
-        replica.become_master();
-        replica.journal();
-        self.begin_anew(replica, replica.keyspace());
-        self.replica = Some(old);
-        old.load(self.master.keyspace());
-        old.journal();
-        Ok(())
-    }
-
-    /// The server ends and comes back with what its AOF says.
-    fn restart(&mut self) -> Verdict {
-        self.tally.faults.restarts += 1;
-        self.turn()?;
-        let keyspace = self.shadow.keyspace();
-        self.master.restart(keyspace.clone());
-        self.begin_anew(self.master, keyspace);
-        Ok(())
-    }
-
-    /// Another process is the master.
-    fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
-        self.master = master;
-        self.master.journal();
-        self.clients = vec![Client::default(); usize::from(CLIENTS)];
-        self.checker.begin_anew(&keyspace);
-        self.shadow.load(keyspace);
-        self.master.set_fence(None);
-        (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
-        (self.paused_until, self.unsettled_until) = (0, 0);
-        self.obstructed_at = self.obstructed_at.max(self.time);
-        self.stalled_at = self.stalled_at.max(self.time);
-    }
-
-    fn move_slot(&mut self, door: u8, fate: SlotFate) {
-        if self.history.setting != Setting::Cluster {
-            return;
-        }
-        self.tally.faults.slots += 1;
-        let slot = redis_lock::server::slot_of(&key_of(door));
-        match fate {
-            SlotFate::Leaves => self.master.lose_slot(slot),
-            SlotFate::Migrates => self.master.begin_migration(slot),
-            SlotFate::Returns => {
-                // A slot does not come back before those who waited there were told.
-                self.master.redirect();
-                self.master.gain_slot(slot);
-            }
-        }
-        self.checker.moves_slot(slot, fate);
-        self.obstructed_at = self.obstructed_at.max(self.time);
-        // The keys that went are no effect that an AOF is told of here.
-        self.shadow.load(self.master.keyspace());
-    }
-
-    /// Everybody leaves. Then nothing is left.
-    fn come_to_rest(&mut self) -> Verdict {
-        self.turn()?;
-        self.master.set_cluster_down(false);
-        self.cluster_is_down = false;
-        for door in 0..crate::step::DOORS {
-            self.move_slot(door, SlotFate::Returns);
-        }
-        self.step(&Step::Fence(None))?;
-        self.operate("CLIENT UNPAUSE");
-        self.paused_until = 0;
-        self.pass(NOTICED_MS + SETTLED_MS + 100)?;
-        self.check_copy(self.shadow, "the AOF")?;
-        self.checker.check_answered()?;
-        for client in 0..CLIENTS {
-            self.step(&Step::HangUp(client))?;
-        }
-        self.pass(2000)?;
-        if let Some(replica) = self.replica {
-            self.replicate(self.backlog.len());
-            self.check_copy(replica, "the replica")?;
-        }
-        self.check_copy(self.shadow, "the AOF")?;
-        let left: Vec<_> = self.master.info().into_iter().filter(|(name, _)| is_now(name)).collect();
-        if left.iter().any(|(_, count)| *count > 0) {
-            return Err(format!("everybody has left, and still: {left:?}"));
-        }
-        match self.master.next_wake() {
-            Some(wake) => Err(format!("everybody has left, and the module wakes at {wake}")),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether a copy of the master has the same keys, but for those that have expired.
-    fn check_copy(&self, copy: Node, what: &str) -> Verdict {
-        let now = self.master.now_ms();
-        let shown = |keyspace: Keyspace| {
-            let alive = keyspace.all().filter(|(_, _, entry)| !entry.is_over(now));
-            alive.map(|(db, key, entry)| (db, key.clone(), entry.clone())).collect::<Vec<_>>()
-        };
-        let (master, copy) = (shown(self.master.keyspace()), shown(copy.keyspace()));
-        if master == copy { Ok(()) } else { Err(format!("the master has {master:?}, and {what} {copy:?}")) }
-    }
-}
-
-/// Whether a field of INFO says how many there are now.
-fn is_now(field: &str) -> bool {
-    ["waiters", "waited_for", "sessions", "locks_with_waiters"].iter().any(|name| field.ends_with(name))
 }

@@ -74,6 +74,52 @@ pub struct Grant {
 }
 
 impl Door {
+    pub fn begin_session(&mut self, who: Who, holds: i64, lease: i64, client: ClientId) {
+        match &mut self.session {
+            Some(session) if session.who == who => {
+                session.lease = session.lease.max(lease);
+                session.holds = holds;
+                session.clients.insert(client);
+                session.closed_at = None;
+            }
+            _ => {
+                let clients = [client].into();
+                self.session = Some(Session { who, holds, lease, clients, closed_at: None, doubtful: false });
+            }
+        }
+    }
+
+    /// Lets one request of a grant go.
+    pub fn close_grant(&mut self, tag: Tag, told: bool, now: Ms) {
+        for grant in &mut self.grants {
+            let Some(index) = grant.open.iter().position(|request| request.tag == tag) else { continue };
+            let request = grant.open.remove(index);
+            // One who stays and was not told has no part in the session; without others that were, it is given up.
+            let session = self.session.as_mut().filter(|_| !told);
+            if session.is_some_and(|session| session.leave(request.client, now))
+                && (grant.told || !grant.open.is_empty())
+            {
+                self.session = None;
+            }
+            if grant.open.is_empty() && !grant.told {
+                grant.untold_at = Some(now);
+            }
+        }
+        // Those that are over, but for the latest.
+        let latest = self.grants.len().saturating_sub(1);
+        let mut index = 0;
+        self.grants.retain(|grant| {
+            let keep = !grant.open.is_empty() || (index == latest && grant.untold_at.is_some());
+            index += 1;
+            keep
+        });
+    }
+
+    /// A grant that nobody knows of is not this lock's any more.
+    pub fn void_grants(&mut self) {
+        self.grants.iter_mut().for_each(|grant| grant.untold_at = None);
+    }
+
     pub fn lock(&self, now: Ms) -> Lock {
         Lock::of(self.entry.as_ref(), now)
     }

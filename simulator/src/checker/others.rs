@@ -1,0 +1,101 @@
+//! What others do to locks: connections that close, keys that somebody else changes, roles.
+
+use std::rc::Rc;
+
+use redis_lock::server::{ClientId, Entry, Keyspace, ServerKind, Tag, Writer};
+
+use super::door::{Door, Grant, Waiting};
+use super::spec::{Lock, Ms};
+use super::{Checker, Name, Verdict};
+
+impl Checker {
+    /// A client that was blocked is free, or gone: it is told no more than it was.
+    pub(super) fn freed(&mut self, tag: Tag, now: Ms) {
+        self.released.remove(&tag);
+        let Some(name) = self.waiting.remove(&tag) else { return };
+        let told = self.asked.remove(&tag).is_none();
+        let kept_until = now + self.grace_ms;
+        let door = self.doors.entry(name).or_default();
+        door.leave(tag, kept_until);
+        door.close_grant(tag, told, now);
+    }
+
+    /// A connection is closed.
+    pub(super) fn closed(&mut self, client: ClientId, now: Ms) {
+        let of_client = |requests: &[Waiting]| {
+            requests.iter().filter(|request| request.client == client).map(|request| request.tag).collect::<Vec<_>>()
+        };
+        let of_door = |door: &Door| {
+            let line = door.line.iter().flat_map(|place| of_client(&place.requests));
+            line.chain(door.grants.iter().flat_map(|grant| of_client(&grant.open))).collect::<Vec<_>>()
+        };
+        let tags: Vec<Tag> = self.doors.values().flat_map(of_door).collect();
+        for session in self.doors.values_mut().filter_map(|door| door.session.as_mut()) {
+            session.leave(client, now);
+        }
+        for tag in tags {
+            self.freed(tag, now);
+        }
+        self.senders.retain(|_, sender| *sender != client);
+    }
+
+    /// The node is a master now, or a replica: what only a master may act on is forgotten.
+    pub(super) fn retire(&mut self) {
+        for door in self.doors.values_mut() {
+            door.end_session();
+            door.grants.iter_mut().for_each(|grant| grant.untold_at = None);
+            door.line.retain(|place| !place.requests.is_empty());
+        }
+    }
+
+    /// The keys are others now.
+    pub(super) fn reload(&mut self, keyspace: &Keyspace, now: Ms) {
+        for (db, key, _) in keyspace.all() {
+            self.door(&(db, Rc::clone(key)));
+        }
+        for ((db, key), door) in &mut self.doors {
+            let entry = keyspace.get(*db, key).cloned();
+            if door.entry != entry {
+                door.changed_at = now;
+                // Where the same name holds the lock still, nobody can see that it is another grant.
+                let is = Lock::of(entry.as_ref(), now);
+                let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.place.who);
+                door.grants.iter_mut().filter(is_another).for_each(|grant| grant.untold_at = None);
+            }
+            door.entry = entry;
+            if let Some(session) = &mut door.session {
+                session.doubtful = true;
+            }
+        }
+    }
+
+    /// Somebody else has changed a key.
+    pub(super) fn changed_by_others(&mut self, name: &Name, entry: Option<&Entry>, writer: Writer, now: Ms) -> Verdict {
+        let early = self.kind == ServerKind::Redis8;
+        let door = self.door(name);
+        let before = door.entry.take();
+        door.entry = entry.cloned();
+        door.changed_at = now;
+        if writer == Writer::Expiry {
+            let expiry = before.and_then(|entry| entry.expiry);
+            if !expiry.is_some_and(|expiry| now > expiry || (early && now == expiry)) {
+                return Err(format!("a key goes that has not expired: {expiry:?} at {now}"));
+            }
+            return Ok(());
+        }
+        let (was, is) = (Lock::of(before.as_ref(), now), Lock::of(entry, now));
+        let same_holder = was.holder().is_some_and(|held| is.is_held_by(&held.who));
+        if !same_holder {
+            door.void_grants();
+        }
+        if let Some(session) = &mut door.session {
+            let at_the_end = before.and_then(|entry| entry.expiry).is_some_and(|expiry| now >= expiry);
+            let is_gone = is == Lock::Free && was.is_held_by(&session.who) && !at_the_end;
+            session.doubtful = true;
+            if is_gone && writer == Writer::Command {
+                door.end_session();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! What befalls servers.
+
+use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
+
+use super::{CLIENTS, Client, NOTICED_MS, Play, SETTLED_MS, STANDSTILL_MS};
+use crate::checker::Verdict;
+use crate::request::key_of;
+use crate::step::{Change, Setting, SlotFate};
+
+impl Play {
+    pub(super) fn stall(&mut self, ms: i64, change: Change) -> Verdict {
+        self.tally.faults.stalls += 1;
+        self.turn()?;
+        if ms >= 1000 && self.noticed_at.is_none() && self.checker.has_work() {
+            let unnoticed = match change {
+                Change::Nothing => None,
+                Change::NoReplicas => Some(Unnoticed::NoReplicas),
+                Change::Replaced => Some(Unnoticed::Replaced),
+            };
+            if let Some(unnoticed) = unnoticed {
+                self.master.change_unnoticed(unnoticed);
+                self.noticed_at = Some(self.time + ms + NOTICED_MS);
+            }
+        }
+        self.advance(ms);
+        // What is under way takes as much longer.
+        self.noticed_at = self.noticed_at.map(|at| at.max(self.time));
+        if ms >= STANDSTILL_MS {
+            self.unsettled_until = self.time + SETTLED_MS;
+        } else if self.unsettled_until > self.time - ms {
+            self.unsettled_until += ms;
+        }
+        self.obstructed_at = self.obstructed_at.max(self.time);
+        self.stalled_at = self.stalled_at.max(self.time);
+        self.turn()?;
+        self.cron()
+    }
+
+    pub(super) fn replicate(&mut self, units: usize) {
+        let Some(replica) = self.replica else { return };
+        for _ in 0..units {
+            if let Some(unit) = self.backlog.pop_front() {
+                replica.replay(&unit);
+            }
+        }
+        replica.turn();
+        replica.journal();
+    }
+
+    /// The replica becomes the master; clients have to connect there.
+    pub(super) fn fail_over(&mut self, planned: bool) -> Verdict {
+        let Some(replica) = self.replica else { return Ok(()) };
+        self.tally.faults.failovers += 1;
+        if planned {
+            self.pass(1)?;
+            self.replicate(self.backlog.len());
+            self.check_copy(replica, "the replica")?;
+        }
+        self.backlog.clear();
+        let old = self.master;
+        old.restart(Keyspace::default());
+        old.become_replica();
+        old.journal();
+        replica.become_master();
+        replica.journal();
+        self.begin_anew(replica, replica.keyspace());
+        self.replica = Some(old);
+        old.load(self.master.keyspace());
+        old.journal();
+        Ok(())
+    }
+
+    /// The server ends and comes back with what its AOF says.
+    pub(super) fn restart(&mut self) -> Verdict {
+        self.tally.faults.restarts += 1;
+        self.turn()?;
+        let keyspace = self.shadow.keyspace();
+        self.master.restart(keyspace.clone());
+        self.begin_anew(self.master, keyspace);
+        Ok(())
+    }
+
+    /// Another process is the master.
+    pub(super) fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
+        self.master = master;
+        self.master.journal();
+        self.clients = vec![Client::default(); usize::from(CLIENTS)];
+        self.checker.begin_anew(&keyspace);
+        self.shadow.load(keyspace);
+        self.master.set_fence(None);
+        (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
+        (self.paused_until, self.unsettled_until) = (0, 0);
+        self.obstructed_at = self.obstructed_at.max(self.time);
+        self.stalled_at = self.stalled_at.max(self.time);
+    }
+
+    pub(super) fn move_slot(&mut self, door: u8, fate: SlotFate) {
+        if self.history.setting != Setting::Cluster {
+            return;
+        }
+        self.tally.faults.slots += 1;
+        let slot = slot_of(&key_of(door));
+        match fate {
+            SlotFate::Leaves => self.master.lose_slot(slot),
+            SlotFate::Migrates => self.master.begin_migration(slot),
+            SlotFate::Returns => {
+                // A slot does not come back before those who waited there were told.
+                self.master.redirect();
+                self.master.gain_slot(slot);
+            }
+        }
+        self.checker.moves_slot(slot, fate);
+        self.obstructed_at = self.obstructed_at.max(self.time);
+        // The keys that went are no effect that an AOF is told of here.
+        self.shadow.load(self.master.keyspace());
+    }
+}

@@ -1,0 +1,58 @@
+//! The end of a history: what must be true when everybody has left.
+
+use redis_lock::server::{Keyspace, Node};
+
+use super::{CLIENTS, NOTICED_MS, Play, SETTLED_MS};
+use crate::checker::Verdict;
+use crate::step::{DOORS, SlotFate, Step};
+
+impl Play {
+    /// Everybody leaves. Then nothing is left.
+    pub(super) fn come_to_rest(&mut self) -> Verdict {
+        self.turn()?;
+        self.master.set_cluster_down(false);
+        self.cluster_is_down = false;
+        for door in 0..DOORS {
+            self.move_slot(door, SlotFate::Returns);
+        }
+        self.step(&Step::Fence(None))?;
+        self.operate("CLIENT UNPAUSE");
+        self.paused_until = 0;
+        self.pass(NOTICED_MS + SETTLED_MS + 100)?;
+        self.check_copy(self.shadow, "the AOF")?;
+        self.checker.check_answered()?;
+        for client in 0..CLIENTS {
+            self.step(&Step::HangUp(client))?;
+        }
+        self.pass(2000)?;
+        if let Some(replica) = self.replica {
+            self.replicate(self.backlog.len());
+            self.check_copy(replica, "the replica")?;
+        }
+        self.check_copy(self.shadow, "the AOF")?;
+        let left: Vec<_> = self.master.info().into_iter().filter(|(name, _)| is_now(name)).collect();
+        if left.iter().any(|(_, count)| *count > 0) {
+            return Err(format!("everybody has left, and still: {left:?}"));
+        }
+        match self.master.next_wake() {
+            Some(wake) => Err(format!("everybody has left, and the module wakes at {wake}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a copy of the master has the same keys, but for those that have expired.
+    pub(super) fn check_copy(&self, copy: Node, what: &str) -> Verdict {
+        let now = self.master.now_ms();
+        let shown = |keyspace: Keyspace| {
+            let alive = keyspace.all().filter(|(_, _, entry)| !entry.is_over(now));
+            alive.map(|(db, key, entry)| (db, key.clone(), entry.clone())).collect::<Vec<_>>()
+        };
+        let (master, copy) = (shown(self.master.keyspace()), shown(copy.keyspace()));
+        if master == copy { Ok(()) } else { Err(format!("the master has {master:?}, and {what} {copy:?}")) }
+    }
+}
+
+/// Whether a field of INFO says how many there are now.
+fn is_now(field: &str) -> bool {
+    ["waiters", "waited_for", "sessions", "locks_with_waiters"].iter().any(|name| field.ends_with(name))
+}
