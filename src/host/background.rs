@@ -109,7 +109,7 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
         return state::with(|state| state.waiting.review_at_lease_end(queue, end));
     }
     drop(looked);
-    if !permission::write_is_welcome(ctx, name.as_ref(), Kind::Mutex) {
+    if !permission::accepts_write_to(ctx, name.as_ref(), Kind::Mutex) {
         planted!(RefusedReviewIsOver => return);
         return state::with(|state| state.waiting.review_at(queue, later));
     }

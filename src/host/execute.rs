@@ -50,7 +50,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     let argument = |number| arguments.get(number).ok_or(Error::Arity);
     let (name, identity) = (argument(1)?, argument(2)?);
     let caller = check_identity(identity.bytes())?;
-    let request = R::parse(arguments.words_from(3))?;
+    let request = R::parse(arguments.arguments_from(3))?;
     if request.session().is_some() {
         check_session_here(ctx)?;
     }
@@ -158,7 +158,7 @@ fn update_session(
     reply: i64,
     now: UnixMs,
 ) {
-    server::listen::<Locks>();
+    server::subscribe::<Locks>();
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
     state::with(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {

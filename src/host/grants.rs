@@ -8,17 +8,17 @@ use super::clients::{BlockedId, WaitState, blocked_id};
 use super::settings;
 use super::state::{self, Key, Locks, State};
 use crate::core::{Grant, Revocation, SessionLock, UnixMs, WaiterId, increment};
-use crate::server::{self, Ticket};
+use crate::server::{self, BlockedClientId};
 
 /// Returns the server's number for a blocked client.
-pub fn ticket_of(id: BlockedId) -> Ticket {
+pub fn server_id_of(id: BlockedId) -> BlockedClientId {
     // A handle is never 0.
-    Ticket(NonZeroU64::new(id.to_bits()).unwrap_or(NonZeroU64::MIN))
+    BlockedClientId(NonZeroU64::new(id.to_bits()).unwrap_or(NonZeroU64::MIN))
 }
 
 /// Returns the blocked client for the server's number.
-pub fn blocked_id_of(ticket: Ticket) -> BlockedId {
-    blocked_id(WaiterId(ticket.0.get()))
+pub fn blocked_id_of(client: BlockedClientId) -> BlockedId {
+    blocked_id(WaiterId(client.0.get()))
 }
 
 /// Returns whether a client that waits for this grant asked for a session.
@@ -76,7 +76,7 @@ pub fn reply_withdrawn(waiters: Vec<WaiterId>) {
 pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
     let id = blocked_id(waiter);
     state::with(|state| state.blocked.set_wait_state(id, wait_state));
-    server::unblock::<Locks>(ticket_of(id));
+    server::unblock::<Locks>(server_id_of(id));
 }
 
 /// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.

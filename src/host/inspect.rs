@@ -25,7 +25,7 @@ impl<I: Inspection + 'static> RunCommand<Locks> for Inspect<I> {
 
 fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Reply<'static>, Error> {
     let name = arguments.get(1).ok_or(Error::Arity)?;
-    let inspection = I::parse(arguments.words_from(2))?;
+    let inspection = I::parse(arguments.arguments_from(2))?;
 
     let key = ctx.open(name, Mode::Read);
     let (lock, now, db) = (lock_key::read(&key)?, server::now_ms(), key.ctx().db());

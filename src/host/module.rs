@@ -12,7 +12,9 @@ use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
 use super::timer;
 use crate::core::{Cause, ClientId, SessionId, Sessions, UnixMs};
-use crate::server::{self, BlockedClient, Command, EventName, MainThread, Module, Replier, Setting, StringRef, Ticket};
+use crate::server::{
+    self, BlockedClient, BlockedClientId, Command, EventName, MainThread, Module, Replier, Setting, StringRef,
+};
 
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
@@ -33,8 +35,8 @@ impl Module for Locks {
         State::new()
     }
 
-    fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
-        state.blocked.get_mut(grants::blocked_id_of(ticket))?.handle.as_mut()
+    fn blocked_client(state: &mut State, client: BlockedClientId) -> Option<&mut BlockedClient> {
+        state.blocked.get_mut(grants::blocked_id_of(client))?.handle.as_mut()
     }
 
     fn commands() -> Vec<Command> {
@@ -104,8 +106,8 @@ impl Module for Locks {
         timer::set();
     }
 
-    fn answer(reply: &mut Replier<'_>, ticket: Ticket) {
-        let id = grants::blocked_id_of(ticket);
+    fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
+        let id = grants::blocked_id_of(client);
         planted!(ToldTwice => reply.nil());
         grants::leave(id);
         let wait_state = state::with(|state| state.blocked.get(id).map(|entry| entry.wait_state()));
@@ -116,15 +118,15 @@ impl Module for Locks {
         }
     }
 
-    fn left(_ctx: &Context<'_>, ticket: Ticket, told: bool) {
-        let id = grants::blocked_id_of(ticket);
+    fn left(_ctx: &Context<'_>, client: BlockedClientId, told: bool) {
+        let id = grants::blocked_id_of(client);
         grants::leave(id);
         grants::finish_delivery(id, told);
         timer::set();
     }
 
-    fn freed(_ctx: &Context<'_>, ticket: Ticket, told: bool) {
-        let id = grants::blocked_id_of(ticket);
+    fn freed(_ctx: &Context<'_>, client: BlockedClientId, told: bool) {
+        let id = grants::blocked_id_of(client);
         grants::leave(id);
         grants::finish_delivery(id, told);
         let overdue = state::with(|state| {

@@ -46,7 +46,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     if slot == Slot::Elsewhere && !planted!(SessionOutlivesSlot) {
         return end(&session);
     }
-    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), session.lock.kind) {
+    if slot != Slot::Ours || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         planted!(RefusedRenewalIsOver => return);
         let later = session.lock.lease.renewal_retry_after(now);
         return state::with(|state| state.sessions.schedule_renewal_at(id, later));

@@ -25,7 +25,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
         // Whatever the key holds when the slot comes back belongs to another grant.
         return state::with(|state| _ = state.revocations.remove(id));
     }
-    if slot != Slot::Ours || !permission::write_is_welcome(ctx, name.as_ref(), revocation.kind) {
+    if slot != Slot::Ours || !permission::accepts_write_to(ctx, name.as_ref(), revocation.kind) {
         planted!(RefusedRevocationIsOver => return state::with(|state| _ = state.revocations.remove(id)));
         return state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
     }

@@ -75,7 +75,7 @@ impl State {
     /// Returns whether stalls of the event loop matter: there is work, or one stall has ended only just and another may follow
     /// before there is work again.
     pub fn must_tick(&self) -> bool {
-        self.has_work() || self.stall.is_running() && self.stall.is_holding_off(server::steady_ms())
+        self.has_work() || self.stall.is_running() && self.stall.is_holding_off(server::monotonic_ms())
     }
 
     /// Returns whether there is no queue, no session and no revocation.

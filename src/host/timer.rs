@@ -15,7 +15,7 @@ pub fn set() {
         if pulse.is_none() {
             state.stall.stop();
         } else if !state.stall.is_running() {
-            state.stall.tick(server::steady_ms());
+            state.stall.tick(server::monotonic_ms());
         }
         let due =
             [pulse, state.revocations.next_due(), state.waiting.next_due(DueFilter::All), state.sessions.next_due()];
@@ -26,6 +26,6 @@ pub fn set() {
 /// Sets the timer to `time`, if there is one. The timer may fire earlier.
 pub fn set_at(time: Option<UnixMs>) {
     if let Some(time) = time {
-        server::fire_at::<Locks>(time);
+        server::set_timer::<Locks>(time);
     }
 }

@@ -1,7 +1,7 @@
 //! Lets a client wait in line.
 
 use super::clients::{WaitState, waiter_id};
-use super::grants::ticket_of;
+use super::grants::server_id_of;
 use super::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use super::state::{self, Key, Locks, State};
 use crate::command::WaitOptions;
@@ -16,7 +16,7 @@ use crate::server;
 ///
 /// [`Error::QueueFull`] if `lock.max-waiters` requests wait already.
 pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<bool, Error> {
-    server::listen::<Locks>();
+    server::subscribe::<Locks>();
     let (client, db, name) = (key.ctx().client_id(), key.ctx().db(), key.name().bytes());
     let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
     let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };
@@ -33,7 +33,7 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs
     })
     .ok_or(Error::QueueFull)?;
 
-    let client = key.block(ticket_of(id));
+    let client = key.block(server_id_of(id));
     Ok(state::with(|State { waiting, blocked, stats, .. }| {
         if client.is_none() {
             // A place that the claim had before is kept.

@@ -22,12 +22,12 @@ use std::{mem, ptr};
 
 use redis_module::raw;
 
+use super::blocked_client::{BlockedClient, BlockedClientId};
 use super::context::{Context, ContextFlags};
 use super::key::Key;
 use super::module::Module;
 use super::panics::catch_panic;
 use super::reply::Replier;
-use super::ticket::{BlockedClient, Ticket};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -40,7 +40,7 @@ impl<M: Module> Key<'_, '_, M> {
     ///
     /// Returns `None` if the client cannot be blocked: outside of a command, a second time in one command, and in a
     /// transaction or a script. Valkey 9.1 also does not block a client that has subscribed to a channel.
-    pub fn block(&mut self, ticket: Ticket) -> Option<BlockedClient> {
+    pub fn block(&mut self, id: BlockedClientId) -> Option<BlockedClient> {
         // In a transaction the server would reply by itself, and keep a handle that nobody frees.
         if !self.ctx().may_block || self.ctx().flags().contains(ContextFlags::DENY_BLOCKING) {
             return None;
@@ -58,7 +58,7 @@ impl<M: Module> Key<'_, '_, M> {
                 0,
                 keys.as_mut_ptr(),
                 1,
-                to_private_data(ticket),
+                to_private_data(id),
             ));
             if !handle.is_null() {
                 api!(RedisModule_SetDisconnectCallback(handle, Some(on_disconnect::<M>)));
@@ -76,8 +76,8 @@ impl<M: Module> Key<'_, '_, M> {
 /// Unblocks a client. The server asks [`Module::answer`] for the reply, perhaps inside this call.
 ///
 /// Has no effect if the client was unblocked or freed before.
-pub fn unblock<M: Module>(ticket: Ticket) {
-    let handle = with_client::<M, _>(ticket, |client| client.handle).unwrap_or(ptr::null_mut());
+pub fn unblock<M: Module>(id: BlockedClientId) {
+    let handle = with_client::<M, _>(id, |client| client.handle).unwrap_or(ptr::null_mut());
     if !handle.is_null() {
         // SAFETY: the server has not freed the blocked client, or `on_freed` would have taken the handle away; the
         // server ignores a second call.
@@ -90,8 +90,8 @@ pub(super) fn set_replies_by_stand_in(stand_in: bool) {
     STAND_IN.store(stand_in, Ordering::Relaxed);
 }
 
-fn with_client<M: Module, R>(ticket: Ticket, body: impl FnOnce(&mut BlockedClient) -> R) -> Option<R> {
-    M::state().with(|state| M::blocked_client(state, ticket).map(body))
+fn with_client<M: Module, R>(id: BlockedClientId, body: impl FnOnce(&mut BlockedClient) -> R) -> Option<R> {
+    M::state().with(|state| M::blocked_client(state, id).map(body))
 }
 
 /// Handles a signal of the key, which somebody else's write has caused. Clients are not served this way.
@@ -112,11 +112,11 @@ unsafe extern "C" fn on_unblocked<M: Module>(
     catch_panic("unblock", ERR, || {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
-        let ticket = private_data(&ctx);
+        let id = private_data(&ctx);
         // Redis 7.0 and 7.2 ask once more when CLIENT UNBLOCK follows in the same loop round.
-        let again = with_client::<M, _>(ticket, |client| mem::replace(&mut client.answered, true));
+        let again = with_client::<M, _>(id, |client| mem::replace(&mut client.answered, true));
         if again != Some(true) {
-            M::answer(&mut Replier::new(ctx), ticket);
+            M::answer(&mut Replier::new(ctx), id);
         }
         OK
     })
@@ -131,9 +131,9 @@ unsafe extern "C" fn on_disconnect<M: Module>(
     catch_panic("disconnect", (), || {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
-        let ticket = private_data(&ctx);
-        let told = with_client::<M, _>(ticket, |client| client.answered).unwrap_or(false);
-        M::left(&ctx, ticket, told);
+        let id = private_data(&ctx);
+        let told = with_client::<M, _>(id, |client| client.answered).unwrap_or(false);
+        M::left(&ctx, id, told);
     });
 }
 
@@ -146,27 +146,27 @@ unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private:
         // SAFETY: the server's own context for this callback.
         let is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
         let kept_back = is_gone && STAND_IN.load(Ordering::Relaxed);
-        let ticket = from_private_data(private);
-        let answered = with_client::<M, _>(ticket, |client| {
+        let id = from_private_data(private);
+        let answered = with_client::<M, _>(id, |client| {
             client.handle = ptr::null_mut();
             client.answered
         });
         // SAFETY: as above.
-        M::freed(&unsafe { Context::new(ctx) }, ticket, answered.unwrap_or(false) && !kept_back);
+        M::freed(&unsafe { Context::new(ctx) }, id, answered.unwrap_or(false) && !kept_back);
     });
 }
 
-fn private_data<M>(ctx: &Context<'_, M>) -> Ticket {
+fn private_data<M>(ctx: &Context<'_, M>) -> BlockedClientId {
     // SAFETY: only called in callbacks of a blocked client, where the context knows its private data.
     from_private_data(unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx.raw())) })
 }
 
-/// Returns the ticket as the pointer-sized number that the server keeps. It is never null, which the server would not
+/// Returns the id as the pointer-sized number that the server keeps. It is never null, which the server would not
 /// free.
-fn to_private_data(ticket: Ticket) -> *mut c_void {
-    ptr::without_provenance_mut(ticket.0.get() as usize)
+fn to_private_data(id: BlockedClientId) -> *mut c_void {
+    ptr::without_provenance_mut(id.0.get() as usize)
 }
 
-fn from_private_data(private: *mut c_void) -> Ticket {
-    Ticket(NonZeroU64::new(private.addr() as u64).unwrap_or(NonZeroU64::MIN))
+fn from_private_data(private: *mut c_void) -> BlockedClientId {
+    BlockedClientId(NonZeroU64::new(private.addr() as u64).unwrap_or(NonZeroU64::MIN))
 }

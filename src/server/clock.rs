@@ -11,7 +11,7 @@ pub fn now_ms() -> UnixMs {
 }
 
 /// Returns the milliseconds of a monotonic clock that also counts while the machine is suspended.
-pub fn steady_ms() -> i64 {
+pub fn monotonic_ms() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one time into one time; with this clock it does not fail.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };

@@ -17,7 +17,7 @@ use super::timer;
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
 /// Subscribes to the loading and unloading of other modules. Returns `false` if the server refuses.
-pub(super) fn subscribe<M: Module>(ctx: &Context<'_, M>) -> bool {
+pub(super) fn subscribe_to_modules<M: Module>(ctx: &Context<'_, M>) -> bool {
     LISTENS.store(false, Ordering::Relaxed);
     subscribe_to(ctx.raw(), raw::REDISMODULE_EVENT_MODULE_CHANGE, listeners::on_module_change::<M>)
 }
@@ -26,7 +26,7 @@ pub(super) fn subscribe<M: Module>(ctx: &Context<'_, M>) -> bool {
 ///
 /// From then on, each subscription costs the server something in each round of its loop, and each key event a call.
 /// Most servers end the subscription to key events only when the module is unloaded.
-pub fn listen<M: Module>() {
+pub fn subscribe<M: Module>() {
     if LISTENS.swap(true, Ordering::Relaxed) {
         return;
     }

@@ -18,6 +18,7 @@
 mod api;
 mod allocator;
 mod blocked;
+mod blocked_client;
 mod clock;
 mod command;
 mod commands;
@@ -39,16 +40,16 @@ mod reply;
 mod setting;
 mod settings;
 mod string;
-mod ticket;
 mod timer;
 
 pub use blocked::unblock;
-pub use clock::{now_ms, now_us, steady_ms};
+pub use blocked_client::{BlockedClient, BlockedClientId};
+pub use clock::{monotonic_ms, now_ms, now_us};
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use commands::{RunCommand, handler};
 pub use context::{Context, ContextFlags};
 pub use event::{Event, EventName};
-pub use events::listen;
+pub use events::subscribe;
 pub use handler::CommandHandler;
 pub use key::Key;
 pub use kinds::{Mode, Probe, Slot, ValueType};
@@ -58,8 +59,7 @@ pub use module::Module;
 pub use reply::Replier;
 pub use setting::Setting;
 pub use string::{Arguments, OwnedString, StringRef};
-pub use ticket::{BlockedClient, Ticket};
-pub use timer::{fire, fire_at};
+pub use timer::{run_timer_soon, set_timer};
 
 pub use crate::{entry_points, module_state};
 pub use redis_module::raw::{RedisModuleCtx as RawContext, RedisModuleString as RawString};

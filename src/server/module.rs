@@ -52,7 +52,9 @@
 
 use std::ffi::CStr;
 
-use super::{BlockedClient, ClientId, Command, Context, EventName, MainThread, Replier, Setting, StringRef, Ticket};
+use super::{
+    BlockedClient, BlockedClientId, ClientId, Command, Context, EventName, MainThread, Replier, Setting, StringRef,
+};
 
 /// A module, as the server sees it.
 ///
@@ -81,8 +83,8 @@ pub trait Module: Sized + 'static {
     /// Returns an empty state.
     fn new_state() -> Self::State;
 
-    /// Returns the client that [`Key::block`](super::Key::block) returned for this ticket, if the module still has it.
-    fn blocked_client(state: &mut Self::State, ticket: Ticket) -> Option<&mut BlockedClient>;
+    /// Returns the client that [`Key::block`](super::Key::block) returned for this id, if the module still has it.
+    fn blocked_client(state: &mut Self::State, id: BlockedClientId) -> Option<&mut BlockedClient>;
 
     /// Returns the descriptions of the commands.
     fn commands() -> Vec<Command>;
@@ -104,7 +106,8 @@ pub trait Module: Sized + 'static {
         Ok(())
     }
 
-    /// Called when the timer fires that [`fire`](super::fire) or [`fire_at`](super::fire_at) has set, or earlier.
+    /// Called at the time that was given to [`set_timer`](super::set_timer), or earlier, and after
+    /// [`run_timer_soon`](super::run_timer_soon).
     fn timer(_ctx: &mut Context<'_, Self>) {}
 
     /// Called when something has happened to a key that this module has not done itself.
@@ -126,16 +129,16 @@ pub trait Module: Sized + 'static {
     ///
     /// The server asks once for each client, perhaps inside [`unblock`](super::unblock), so nothing but the reply may
     /// be made here.
-    fn answer(reply: &mut Replier<'_>, ticket: Ticket);
+    fn answer(reply: &mut Replier<'_>, id: BlockedClientId);
 
     /// Called when a client is not blocked any more and the server does not ask for a reply, or not again: its
     /// connection has closed, or the server has answered by itself.
     ///
     /// `told` is `false` if the reply of [`answer`](Self::answer) was certainly not sent.
-    fn left(_ctx: &Context<'_, Self>, _ticket: Ticket, _told: bool) {}
+    fn left(_ctx: &Context<'_, Self>, _id: BlockedClientId, _told: bool) {}
 
     /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] is of no use any more.
     ///
     /// `told` is as in [`left`](Self::left).
-    fn freed(ctx: &Context<'_, Self>, ticket: Ticket, told: bool);
+    fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, told: bool);
 }

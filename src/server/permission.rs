@@ -16,7 +16,7 @@ impl<M> Context<'_, M> {
     /// Returns whether the server takes writes at all: it is not paused, failing over or loading, and not a replica.
     ///
     /// A replica that accepts its clients' writes does not count, because its keys are its master's.
-    pub fn takes_writes(&self) -> bool {
+    pub fn accepts_writes(&self) -> bool {
         // SAFETY: the function takes nothing and reads the server's state.
         let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
         !paused && !self.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
@@ -41,7 +41,7 @@ impl<M> Context<'_, M> {
     /// and the slot is served.
     ///
     /// The probe runs in the mode in which scripts write. It can expire the key.
-    pub fn write_is_welcome(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
+    pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
         let nothing = c"".as_ptr();
         // SAFETY: as in `slot_of`; "c" takes a C string, "E" and "S" nothing. Errors are asked for as replies ("E"),
         // because Valkey 9.1 crashes when it refuses a command in this mode without an error to return.

@@ -93,7 +93,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Returns the bytes of the arguments from this number on.
-    pub fn words_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
+    pub fn arguments_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
         // SAFETY: by the contract of `new`.
         self.0.get(number..).unwrap_or(&[]).iter().map(|&raw| unsafe { StringRef::new(raw) }.bytes())
     }

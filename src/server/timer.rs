@@ -84,9 +84,9 @@ pub(super) fn uninstall() {
 /// Sets the timer, so that [`Module::timer`] is called at `time` or earlier.
 ///
 /// A timer that is set to an earlier time stays as it is, which is cheaper than moving it each time.
-pub fn fire_at<M: Module>(time: UnixMs) {
+pub fn set_timer<M: Module>(time: UnixMs) {
     if time <= clock::now_ms() {
-        return fire::<M>();
+        return run_timer_soon::<M>();
     }
     TIMER.with(|timer| {
         if timer.set_for.is_none_or(|set_for| set_for > time) {
@@ -97,7 +97,7 @@ pub fn fire_at<M: Module>(time: UnixMs) {
 }
 
 /// Sets the timer, so that [`Module::timer`] is called in this round of the loop, or as soon as the loop gets to it.
-pub fn fire<M: Module>() {
+pub fn run_timer_soon<M: Module>() {
     TIMER.with(|timer| {
         if timer.set_for.replace(0) != Some(0) {
             // Wakes the loop, in case it has decided to sleep already.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::blocked_client::BlockedClientId;
 use super::journal::Tag;
-use super::ticket::Ticket;
 
 /// A command that was sent.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Client {
     pub is_spoiled: bool,
     /// Commands whose replies are in its buffer.
     pub output: Vec<Tag>,
-    pub blocked: Option<Ticket>,
+    pub blocked: Option<BlockedClientId>,
     /// The other side has closed it.
     pub peer_closed: bool,
     /// The server closes it when it has been told everything.

@@ -82,19 +82,19 @@ fn kill(client: ClientId, killed: Option<i64>) -> Reply {
 }
 
 fn unblock(client: Option<i64>, with_error: bool) -> Reply {
-    let Some(ticket) = client.and_then(|client| {
+    let Some(id) = client.and_then(|client| {
         world::with(|world| {
-            let ticket = world.clients.get(&client)?.blocked?;
+            let id = world.clients.get(&client)?.blocked?;
             world.note(Note::Unblocked { client });
-            Some(ticket)
+            Some(id)
         })
     }) else {
         return Reply::Integer(0);
     };
     if with_error {
-        blocked::refuse(ticket, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
+        blocked::refuse(id, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
     } else {
-        blocked::time_out(ticket);
+        blocked::time_out(id);
     }
     Reply::Integer(1)
 }

@@ -91,7 +91,7 @@ impl<M> Context<'_, M> {
     pub fn warn(&self, _line: &str) {}
 
     /// Whether anything may be written: not while paused, and not by a replica.
-    pub fn takes_writes(&self) -> bool {
+    pub fn accepts_writes(&self) -> bool {
         world::with(|world| !world.obstacles.is_seen_as_replica() && !world.obstacles.is_paused(world.now_ms()))
     }
 
@@ -121,7 +121,7 @@ impl<M> Context<'_, M> {
     }
 
     /// Whether the server would take a client's write to this key now. It can expire the key.
-    pub fn write_is_welcome(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
+    pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
         if world::with(|world| world.obstacles.is_seen_as_replica() || world.obstacles.fence.is_some()) {
             return false;
         }
@@ -184,6 +184,6 @@ impl Replier<'_> {
 }
 
 /// Begins to hear of events.
-pub fn listen<M: Module>() {
+pub fn subscribe<M: Module>() {
     world::with(|world| world.listens = true);
 }

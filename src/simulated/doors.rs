@@ -1,5 +1,6 @@
 //! The module, as the simulated server calls it: [`Module`] without its type.
 
+use super::blocked_client::BlockedClientId;
 use super::command::Command;
 use super::context::{Context, Replier};
 use super::event::EventName;
@@ -7,7 +8,6 @@ use super::handler::CommandHandler;
 use super::module::Module;
 use super::setting::Setting;
 use super::string::{Arguments, StringRef};
-use super::ticket::Ticket;
 use super::{ClientId, world};
 
 /// Everything a server can do to a module.
@@ -23,11 +23,11 @@ pub(super) struct Doors {
     pub role_changed: fn(),
     pub client_closed: fn(ClientId),
     /// Has the module make a reply, unless it has made it before.
-    pub answer: fn(Ticket),
+    pub answer: fn(BlockedClientId),
     /// A client has left.
-    pub left: fn(Ticket),
+    pub left: fn(BlockedClientId),
     /// A client is freed; says whether it certainly was not told although its reply was made.
-    pub freed: fn(Ticket, bool),
+    pub freed: fn(BlockedClientId, bool),
     pub forget: fn(),
     pub info: fn() -> Vec<(String, u64)>,
 }
@@ -44,18 +44,18 @@ impl Doors {
             keyspace_changed: M::keyspace_changed,
             role_changed: M::role_changed,
             client_closed: M::client_closed,
-            answer: |ticket| {
-                if !answered::<M>(ticket, true) {
-                    M::answer(&mut Replier::new(), ticket);
+            answer: |id| {
+                if !answered::<M>(id, true) {
+                    M::answer(&mut Replier::new(), id);
                 }
             },
-            left: |ticket| {
-                let told = answered::<M>(ticket, false);
-                M::left(&Context::new(0, 0), ticket, told);
+            left: |id| {
+                let told = answered::<M>(id, false);
+                M::left(&Context::new(0, 0), id, told);
             },
-            freed: |ticket, kept_back| {
-                let told = answered::<M>(ticket, false) && !kept_back;
-                M::freed(&Context::new(0, 0), ticket, told);
+            freed: |id, kept_back| {
+                let told = answered::<M>(id, false) && !kept_back;
+                M::freed(&Context::new(0, 0), id, told);
             },
             forget: || M::state().replace(M::new_state()),
             info: || M::state().with(|state| M::info(state)),
@@ -64,9 +64,9 @@ impl Doors {
 }
 
 /// Whether the reply of a blocked client was made before, or, if `now`, is made from now on.
-fn answered<M: Module>(ticket: Ticket, now: bool) -> bool {
+fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
     M::state().with(|state| {
-        M::blocked_client(state, ticket).is_some_and(|client| {
+        M::blocked_client(state, id).is_some_and(|client| {
             let before = client.answered;
             client.answered |= now;
             before

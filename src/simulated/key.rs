@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::UnixMs;
 use super::blocked::{self, Blocked};
+use super::blocked_client::{BlockedClient, BlockedClientId};
 use super::cluster::slot_of;
 use super::context::{Context, ContextFlags};
 use super::crash::crash;
@@ -16,7 +17,6 @@ use super::kinds::{Mode, ValueType};
 use super::module::Module;
 use super::stream::Effect;
 use super::string::StringRef;
-use super::ticket::{BlockedClient, Ticket};
 use super::world;
 
 /// An open key. What was read from it ends before the next write to it.
@@ -191,7 +191,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 impl<M: Module> Key<'_, '_, M> {
     /// Blocks the client whose command this is, until [`unblock`](super::unblock). `None` where nobody can be blocked: outside
     /// a command, twice in one, in a transaction or a script.
-    pub fn block(&mut self, ticket: Ticket) -> Option<BlockedClient> {
+    pub fn block(&mut self, id: BlockedClientId) -> Option<BlockedClient> {
         if self.ctx.flags().contains(ContextFlags::DENY_BLOCKING) {
             return None;
         }
@@ -201,7 +201,7 @@ impl<M: Module> Key<'_, '_, M> {
             world.running.blocked |= tag.is_some();
             tag
         })?;
-        blocked::add(ticket, Blocked::new(client, tag, key));
+        blocked::add(id, Blocked::new(client, tag, key));
         Some(BlockedClient { answered: false })
     }
 }

@@ -9,6 +9,7 @@
 #[cfg(feature = "planted")]
 mod behind;
 mod blocked;
+mod blocked_client;
 mod client;
 mod cluster;
 #[path = "../server/command.rs"]
@@ -37,15 +38,15 @@ mod reply;
 mod setting;
 mod stream;
 mod string;
-mod ticket;
 mod world;
 
 #[cfg(feature = "planted")]
 pub use behind::{work_behind_event, work_now};
 pub use blocked::unblock;
+pub use blocked_client::{BlockedClient, BlockedClientId};
 pub use cluster::slot_of;
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use context::{Context, ContextFlags, Replier, listen};
+pub use context::{Context, ContextFlags, Replier, subscribe};
 pub use event::{Event, EventName};
 pub use handler::{CommandHandler, RunCommand, handler};
 pub use journal::{Note, Tag, Writer};
@@ -61,8 +62,7 @@ pub use reply::Reply;
 pub use setting::Setting;
 pub use stream::{Effect, Unit};
 pub use string::{Arguments, OwnedString, StringRef};
-pub use ticket::{BlockedClient, Ticket};
-pub use world::{fire, fire_at, now_ms, now_us, steady_ms};
+pub use world::{monotonic_ms, now_ms, now_us, run_timer_soon, set_timer};
 
 pub use crate::module_state;
 

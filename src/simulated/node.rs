@@ -180,9 +180,9 @@ impl Node {
     pub fn become_replica(self) {
         let blocked: Vec<_> = self
             .here(|world| world.clients.iter().filter_map(|(&client, entry)| Some((client, entry.blocked?))).collect());
-        for (client, ticket) in blocked {
+        for (client, id) in blocked {
             blocked::refuse(
-                ticket,
+                id,
                 "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
             );
             self.here(|world| world.clients.get_mut(&client).map(|entry| entry.closing = true));
@@ -368,7 +368,7 @@ fn redirect() {
             false => cluster.elsewhere.contains(&slot_of(key)).then_some("MOVED 0 127.0.0.1:1"),
         };
         let blocked = world.clients.values().filter_map(|entry| entry.blocked);
-        blocked.filter_map(|ticket| Some((ticket, error(&world.blocked.get(&ticket)?.key.1)?))).collect()
+        blocked.filter_map(|id| Some((id, error(&world.blocked.get(&id)?.key.1)?))).collect()
     });
-    told.into_iter().for_each(|(ticket, error)| blocked::refuse(ticket, error));
+    told.into_iter().for_each(|(id, error)| blocked::refuse(id, error));
 }

@@ -35,7 +35,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// The arguments from this number on.
-    pub fn words_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
+    pub fn arguments_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
         self.0.get(number..).unwrap_or(&[]).iter().map(Vec::as_slice)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use super::blocked::Blocked;
+use super::blocked_client::BlockedClientId;
 use super::client::Client;
 use super::cluster::Cluster;
 use super::command::Command;
@@ -15,7 +16,6 @@ use super::kind::ServerKind;
 use super::obstacle::Obstacles;
 use super::reply::{Piece, Reply};
 use super::stream::{Effect, Unit};
-use super::ticket::Ticket;
 use super::{ClientId, UnixMs};
 
 /// Where every simulated clock begins, in the year 2001, in microseconds.
@@ -41,9 +41,9 @@ pub(super) struct World {
     pub resumed: VecDeque<ClientId>,
     /// Clients whose next command waits for the end of a pause.
     pub postponed: Vec<ClientId>,
-    pub blocked: BTreeMap<Ticket, Blocked>,
+    pub blocked: BTreeMap<BlockedClientId, Blocked>,
     /// Those that are let go in this round, in that order.
-    pub let_go: Vec<Ticket>,
+    pub let_go: Vec<BlockedClientId>,
     pub timer: Timer,
     pub running: Running,
     /// The module hears events.
@@ -204,12 +204,12 @@ pub fn now_us() -> i64 {
 }
 
 /// Milliseconds of a clock that is never set.
-pub fn steady_ms() -> i64 {
+pub fn monotonic_ms() -> i64 {
     STEADY_US.get().div_euclid(1000)
 }
 
 /// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round, or as soon as the loop gets to it.
-pub fn fire<M>() {
+pub fn run_timer_soon<M>() {
     with(|world| {
         world.timer.set_to = Some(UnixMs::MIN);
         world.timer.started = true;
@@ -217,9 +217,9 @@ pub fn fire<M>() {
 }
 
 /// Sees to it that [`Module::timer`](super::Module::timer) is called at `time`, or earlier.
-pub fn fire_at<M>(time: UnixMs) {
+pub fn set_timer<M>(time: UnixMs) {
     if time <= now_ms() {
-        return fire::<M>();
+        return run_timer_soon::<M>();
     }
     with(|world| {
         let timer = &mut world.timer;

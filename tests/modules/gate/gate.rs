@@ -8,8 +8,8 @@ use std::ffi::CStr;
 use std::num::NonZeroU64;
 
 use redis_lock::server::{
-    self, Access, Arguments, BlockedClient, Command, CommandHandler, Event, EventName, Keys, MainThread, Mode, Module,
-    OwnedString, Replier, RunCommand, StringRef, Ticket,
+    self, Access, Arguments, BlockedClient, BlockedClientId, Command, CommandHandler, Event, EventName, Keys,
+    MainThread, Mode, Module, OwnedString, Replier, RunCommand, StringRef,
 };
 
 struct Gate;
@@ -42,14 +42,14 @@ struct Pass;
 impl RunCommand<Gate> for Pass {
     const NAME: &'static str = "gate.pass";
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
-        server::listen::<Gate>();
+        server::subscribe::<Gate>();
         let Some(name) = arguments.get(1) else { return ctx.reply_error("ERR syntax error") };
         let mut key = ctx.open(name, Mode::Read);
         if key.is_empty() {
             drop(key);
             return ctx.reply_integer(pass());
         }
-        let client = key.block(ticket(STATE.with(|state| state.waiting.len()) + 1));
+        let client = key.block(id(STATE.with(|state| state.waiting.len()) + 1));
         drop(key);
         if client.is_none() {
             return ctx.reply_nil();
@@ -58,8 +58,8 @@ impl RunCommand<Gate> for Pass {
     }
 }
 
-fn ticket(number: usize) -> Ticket {
-    Ticket(NonZeroU64::new(number as u64).expect("tickets count from 1"))
+fn id(number: usize) -> BlockedClientId {
+    BlockedClientId(NonZeroU64::new(number as u64).expect("ids count from 1"))
 }
 
 fn pass() -> i64 {
@@ -83,8 +83,8 @@ impl Module for Gate {
     fn new_state() -> State {
         State::default()
     }
-    fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
-        state.waiting.get_mut(ticket.0.get() as usize - 1)?.1.as_mut()
+    fn blocked_client(state: &mut State, id: BlockedClientId) -> Option<&mut BlockedClient> {
+        state.waiting.get_mut(id.0.get() as usize - 1)?.1.as_mut()
     }
     fn commands() -> Vec<Command> {
         vec![
@@ -99,17 +99,17 @@ impl Module for Gate {
         let opened = |name: &[u8]| event.bytes() == b"del" && name == key.bytes();
         STATE
             .with(|state| state.waiting.iter_mut().filter(|(name, _)| opened(name)).for_each(|(name, _)| name.clear()));
-        server::fire::<Gate>();
+        server::run_timer_soon::<Gate>();
     }
     fn timer(_: &mut Context<'_>) {
         let open: Vec<bool> = STATE.with(|state| state.waiting.iter().map(|(name, _)| name.is_empty()).collect());
-        (1..).zip(open).filter(|(_, open)| *open).for_each(|(number, _)| server::unblock::<Gate>(ticket(number)));
+        (1..).zip(open).filter(|(_, open)| *open).for_each(|(number, _)| server::unblock::<Gate>(id(number)));
     }
-    fn answer(reply: &mut Replier<'_>, _: Ticket) {
+    fn answer(reply: &mut Replier<'_>, _: BlockedClientId) {
         reply.integer(pass());
     }
-    fn freed(_: &Context<'_>, ticket: Ticket, _: bool) {
-        STATE.with(|state| state.waiting[ticket.0.get() as usize - 1].1 = None);
+    fn freed(_: &Context<'_>, id: BlockedClientId, _: bool) {
+        STATE.with(|state| state.waiting[id.0.get() as usize - 1].1 = None);
     }
 }
 

@@ -22,7 +22,7 @@ pub fn enter(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
 
 /// `LISTEN`: hears of events from now on.
 pub fn listen(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
-    server::listen::<Witness>();
+    server::subscribe::<Witness>();
     done()
 }
 
@@ -32,8 +32,8 @@ pub fn block(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let name = with(|state| state.names.get(&client).cloned()).unwrap_or_else(|| "nobody".to_owned());
     let mut waits = false;
     for key in words {
-        let ticket = with(|state| state.next_ticket());
-        let blocked = ctx.open(OwnedString::new(key).as_ref(), Mode::Read).block(ticket);
+        let id = with(|state| state.next_id());
+        let blocked = ctx.open(OwnedString::new(key).as_ref(), Mode::Read).block(id);
         note(format!("{} {name}", if blocked.is_some() { "blocked" } else { "not blocked" }));
         waits |= blocked.is_some();
         if let Some(blocked) = blocked {
@@ -46,10 +46,10 @@ pub fn block(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
 /// `UNBLOCK name...`: lets clients go on. The trace shows what happens inside the call.
 pub fn unblock(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     for name in words {
-        let ticket = with(|state| state.ticket_of(name))?;
+        let id = with(|state| state.ticket_of(name))?;
         let name = String::from_utf8_lossy(name);
         note(format!("unblock {name} {{"));
-        server::unblock::<Witness>(ticket);
+        server::unblock::<Witness>(id);
         note("}".to_owned());
     }
     done()
@@ -123,7 +123,7 @@ pub fn del(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
 pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (due, db, words) = (end(words, 0)?, ctx.db(), words.get(1..).unwrap_or_default().to_vec());
     with(|state| state.errands.push(Errand { due, db, words }));
-    server::fire_at::<Witness>(due);
+    server::set_timer::<Witness>(due);
     done()
 }
 
@@ -144,14 +144,14 @@ pub fn flags(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
 }
 
 /// `TAKES-WRITES`: whether anything may be written.
-pub fn takes_writes(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
-    yes_or_no(ctx.takes_writes())
+pub fn accepts_writes(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    yes_or_no(ctx.accepts_writes())
 }
 
 /// `WELCOME key [HASH]`: whether the server would take a client's write to this key.
 pub fn welcome(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let probe = if words.len() > 1 { Probe::Hash } else { Probe::String };
-    yes_or_no(ctx.write_is_welcome(name(words).as_ref(), probe))
+    yes_or_no(ctx.accepts_write_to(name(words).as_ref(), probe))
 }
 
 /// `SLOT key`: whose the key is.

@@ -49,13 +49,13 @@ acts! {
     "open": "", 0 => open,
     "set": "write", 0 => set,
     "slot": "", 0 => slot,
-    "takes-writes": "", 0 => takes_writes,
+    "takes-writes": "", 0 => accepts_writes,
     "unblock": "", 0 => unblock,
     "welcome": "", 0 => welcome,
 }
 
 fn reply_with(act: Act, ctx: &mut Context<'_>, arguments: Arguments<'_>) {
-    let words: Vec<Vec<u8>> = arguments.words_from(1).map(<[u8]>::to_vec).collect();
+    let words: Vec<Vec<u8>> = arguments.arguments_from(1).map(<[u8]>::to_vec).collect();
     if let Some(outcome) = act(ctx, &words) {
         ctx.reply_bytes(outcome.as_bytes());
     }
@@ -83,6 +83,6 @@ pub fn run_errands(ctx: &mut Context<'_>) {
         note(outcome.map_or("timer".to_owned(), |outcome| format!("timer: {outcome}")));
     }
     if let Some(due) = with(|state| state.next_due()) {
-        server::fire_at::<Witness>(due);
+        server::set_timer::<Witness>(due);
     }
 }

@@ -11,7 +11,7 @@ mod state;
 use std::ffi::CStr;
 
 use redis_lock::server::{
-    BlockedClient, ClientId, Command, Context, EventName, MainThread, Module, Replier, StringRef, Ticket,
+    BlockedClient, BlockedClientId, ClientId, Command, Context, EventName, MainThread, Module, Replier, StringRef,
 };
 
 use state::{STATE, State, note, with};
@@ -31,8 +31,8 @@ impl Module for Witness {
         State::new()
     }
 
-    fn blocked_client(state: &mut State, ticket: Ticket) -> Option<&mut BlockedClient> {
-        state.blocked(ticket)?.client.as_mut()
+    fn blocked_client(state: &mut State, id: BlockedClientId) -> Option<&mut BlockedClient> {
+        state.blocked(id)?.client.as_mut()
     }
 
     fn commands() -> Vec<Command> {
@@ -64,21 +64,21 @@ impl Module for Witness {
     }
 
     /// Replies how many answers have been asked for.
-    fn answer(reply: &mut Replier<'_>, ticket: Ticket) {
-        note(format!("answer {}", with(|state| state.name_of(ticket))));
+    fn answer(reply: &mut Replier<'_>, id: BlockedClientId) {
+        note(format!("answer {}", with(|state| state.name_of(id))));
         reply.integer(with(|state| {
             state.answers += 1;
             state.answers
         }));
     }
 
-    fn left(_: &Context<'_, Self>, ticket: Ticket, told: bool) {
-        note(format!("left {} {}", with(|state| state.name_of(ticket)), in_words(told)));
+    fn left(_: &Context<'_, Self>, id: BlockedClientId, told: bool) {
+        note(format!("left {} {}", with(|state| state.name_of(id)), in_words(told)));
     }
 
-    fn freed(_: &Context<'_, Self>, ticket: Ticket, told: bool) {
-        note(format!("freed {} {}", with(|state| state.name_of(ticket)), in_words(told)));
-        with(|state| state.forget(ticket));
+    fn freed(_: &Context<'_, Self>, id: BlockedClientId, told: bool) {
+        note(format!("freed {} {}", with(|state| state.name_of(id)), in_words(told)));
+        with(|state| state.forget(id));
     }
 }
 

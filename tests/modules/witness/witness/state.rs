@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::num::NonZeroU64;
 
-use redis_lock::server::{self, BlockedClient, ClientId, Ticket, UnixMs};
+use redis_lock::server::{self, BlockedClient, BlockedClientId, ClientId, UnixMs};
 
 server::module_state!(STATE: State = State::new());
 
@@ -13,7 +13,7 @@ pub struct State {
     pub lines: Vec<String>,
     /// By what names clients go, those that are closed, too.
     pub names: BTreeMap<ClientId, String>,
-    /// Everybody who was blocked; tickets count them from 1.
+    /// Everybody who was blocked; ids count them from 1.
     waits: Vec<Wait>,
     pub errands: Vec<Errand>,
     /// How many answers have been asked for.
@@ -39,31 +39,31 @@ impl State {
         Self { lines: Vec::new(), names: BTreeMap::new(), waits: Vec::new(), errands: Vec::new(), answers: 0 }
     }
 
-    /// The ticket of who is blocked next.
-    pub fn next_ticket(&self) -> Ticket {
-        ticket(self.waits.len())
+    /// The id of who is blocked next.
+    pub fn next_id(&self) -> BlockedClientId {
+        id(self.waits.len())
     }
 
     pub fn add(&mut self, name: String, client: BlockedClient) {
         self.waits.push(Wait { name, client: Some(client) });
     }
 
-    pub fn blocked(&mut self, ticket: Ticket) -> Option<&mut Wait> {
-        self.waits.get_mut(place(ticket))
+    pub fn blocked(&mut self, id: BlockedClientId) -> Option<&mut Wait> {
+        self.waits.get_mut(place(id))
     }
 
     /// The name of a blocked client.
-    pub fn name_of(&self, ticket: Ticket) -> String {
-        self.waits.get(place(ticket)).map_or_else(|| "nobody".to_owned(), |wait| wait.name.clone())
+    pub fn name_of(&self, id: BlockedClientId) -> String {
+        self.waits.get(place(id)).map_or_else(|| "nobody".to_owned(), |wait| wait.name.clone())
     }
 
     /// Whom a name stands for: the latest who was blocked under it.
-    pub fn ticket_of(&self, name: &[u8]) -> Option<Ticket> {
-        self.waits.iter().rposition(|wait| wait.name.as_bytes() == name).map(ticket)
+    pub fn ticket_of(&self, name: &[u8]) -> Option<BlockedClientId> {
+        self.waits.iter().rposition(|wait| wait.name.as_bytes() == name).map(id)
     }
 
-    pub fn forget(&mut self, ticket: Ticket) {
-        if let Some(wait) = self.blocked(ticket) {
+    pub fn forget(&mut self, id: BlockedClientId) {
+        if let Some(wait) = self.blocked(id) {
             wait.client = None;
         }
     }
@@ -91,10 +91,10 @@ pub fn note(line: String) {
     with(|state| state.lines.push(line));
 }
 
-fn ticket(place: usize) -> Ticket {
-    Ticket(NonZeroU64::MIN.saturating_add(place as u64))
+fn id(place: usize) -> BlockedClientId {
+    BlockedClientId(NonZeroU64::MIN.saturating_add(place as u64))
 }
 
-fn place(ticket: Ticket) -> usize {
-    ticket.0.get() as usize - 1
+fn place(id: BlockedClientId) -> usize {
+    id.0.get() as usize - 1
 }

@@ -6,7 +6,7 @@ use redis_module::raw;
 
 /// The module's own number for a blocked client. The server hands it back in each callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(pub NonZeroU64);
+pub struct BlockedClientId(pub NonZeroU64);
 
 /// A blocked client. The module keeps it until [`Module::freed`](super::Module::freed), so that
 /// [`Module::blocked_client`](super::Module::blocked_client) can return it.
