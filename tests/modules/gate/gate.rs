@@ -15,7 +15,7 @@ use redis_lock::server::{
 struct Gate;
 type Context<'c> = server::Context<'c, Gate>;
 
-/// Who waits: the gate (empty: it is open), and the client once it is blocked. Tickets count from 1.
+/// Who waits: the gate (empty: it is open), and the client once it is blocked. Ids count from 1.
 #[derive(Default)]
 struct State {
     waiting: Vec<(Vec<u8>, Option<BlockedClient>)>,
