@@ -11,8 +11,7 @@ use super::{Checker, Name, Verdict, Weather};
 /// How late what is due may be, in milliseconds.
 const LATE_MS: Ms = 2;
 
-/// How late it may be when something was in the way just before: what is put off is tried again every 20 ms, and the renewal
-/// of a session every twelfth of its lease, of which the longest here is 600 ms.
+/// How late it may be when something was in the way just before: what is put off is tried again every 20 ms.
 const AFTER_OBSTACLE_MS: Ms = 55;
 
 impl Checker {
@@ -41,9 +40,6 @@ impl Checker {
     }
 }
 
-/// After so many milliseconds every session has been looked at, whatever its lease.
-const LOOKED_AT_MS: Ms = 600;
-
 impl Checker {
     /// Who was let go is answered in that round of the loop, or the next.
     fn check_answers(&mut self) -> Verdict {
@@ -59,9 +55,11 @@ impl Checker {
 
     /// A slot that leaves ends its sessions, as soon as the module looks at them.
     fn end_sessions_elsewhere(&mut self, weather: &Weather) {
-        let is_seen = weather.writable_since.is_some_and(|since| weather.now > since + LOOKED_AT_MS);
+        let Some(since) = weather.writable_since else { return };
         let gone = |name: &Name| self.gone_slots.contains(&slot_of(&name.1));
-        self.doors.iter_mut().filter(|(name, _)| is_seen && gone(name)).for_each(|(_, door)| door.end_session());
+        // It is renewed every third of its lease, and tried again every twelfth.
+        let is_seen = |session: &mut Session| weather.now > since + 100 + session.lease / 2;
+        self.doors.iter_mut().filter(|(name, _)| gone(name)).for_each(|(_, door)| _ = door.session.take_if(is_seen));
     }
 }
 
@@ -72,6 +70,11 @@ fn shown((db, key): &Name) -> String {
 /// Whether what was due at `due` is late, though nothing has been in its way since then.
 fn is_late(due: Ms, since: Ms, now: Ms) -> bool {
     now > (due + LATE_MS).max(since + AFTER_OBSTACLE_MS)
+}
+
+/// The same for the renewal of a session: what is put off is tried again every twelfth of its lease.
+fn is_renewal_late(session: &Session, due: Ms, since: Ms, now: Ms) -> bool {
+    now > (due + LATE_MS).max(since + AFTER_OBSTACLE_MS.max(session.lease / 12 + 5))
 }
 
 fn check_deadlines(door: &Door, weather: &Weather) -> Verdict {
@@ -91,7 +94,7 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
             return Err(format!("free since {free_since}, and somebody waits for it at {now}"));
         }
         let open = door.session.as_ref().filter(|session| !session.doubtful && !session.clients.is_empty());
-        if open.is_some() && is_late(free_since, since, now) {
+        if open.is_some_and(|session| is_renewal_late(session, free_since, since, now)) {
             return Err(format!("not given back to its session since {free_since}"));
         }
     }
@@ -113,7 +116,7 @@ fn check_renewal(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
     let is_open = |session: &&Session| session.who == held.who && !session.doubtful && !session.clients.is_empty();
     let (Some(session), Some(until)) = (door.session.as_ref().filter(is_open), held.until) else { return Ok(()) };
     let renewed_at = door.changed_at + session.lease / 3;
-    if until < now + session.lease / 2 && is_late(renewed_at, since, now) {
+    if until < now + session.lease / 2 && is_renewal_late(session, renewed_at, since, now) {
         return Err(format!(
             "a session of {} ms ends at {until}, and was to be renewed at {renewed_at}",
             session.lease
