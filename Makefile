@@ -70,6 +70,7 @@ simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check
 
 hunt: ## plant defects in the module, one by one, and see that the simulation finds each in a minute
 	@scripts/setup build
+	cargo test --locked --no-default-features --features planted --lib planted
 	cargo test --profile tool --locked --package simulator --features planted -- --nocapture
 
 bench: ## measure beside what people lock with today, into docs/benchmarks

@@ -81,6 +81,7 @@ fn main() -> ExitCode {
         run(seed, options.steps)
     });
     if let Some((seed, (why, history))) = &failure {
+        start();
         report(*seed, why, history, options.trace);
     }
     println!("{}", search.summary());

@@ -24,6 +24,16 @@ pub struct Search {
     changed: Condvar,
 }
 
+/// Notes the end of a thread, also if it panics: the scope passes that on.
+struct Ended<'s>(&'s Search);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.lock(|state| state.ended += 1);
+        self.0.changed.notify_all();
+    }
+}
+
 #[derive(Default)]
 struct State {
     tally: Tally,
@@ -56,9 +66,8 @@ impl Search {
         thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
+                    let _ended = Ended(self);
                     self.work(&run);
-                    self.lock(|state| state.ended += 1);
-                    self.changed.notify_all();
                 });
             }
             self.show();
