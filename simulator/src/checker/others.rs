@@ -43,7 +43,7 @@ impl Checker {
     pub(super) fn retire(&mut self) {
         for door in self.doors.values_mut() {
             door.end_session();
-            door.grants.iter_mut().for_each(|grant| grant.untold_at = None);
+            door.void_grants();
             door.line.retain(|place| !place.requests.is_empty());
         }
     }

@@ -37,6 +37,16 @@ fn is_not_renewed_by(old: &Client, server: &Server, key: &str) {
     assert!(is_connected(&mut alice, old.id()));
 }
 
+/// What the old connection, which closes or stays open, means for a lock that was taken since: nothing.
+#[track_caller]
+fn is_left_alone(old: Client, stays_open: bool, server: &Server, key: &str) {
+    if stays_open {
+        is_not_renewed_by(&old, server, key);
+    } else {
+        is_no_business_of(old, server, key);
+    }
+}
+
 /// A lock of alice's in a session.
 #[track_caller]
 fn in_session(server: &Server, key: &str, lease_ms: i64) -> Client {
@@ -58,11 +68,7 @@ fn a_slot_that_goes_as_a_whole_and_comes_back() {
         }
         assert_eq!(scene.away().client().run(&format!("GET {key}")), "alice");
         assert!(scene.comes_back().run_atomically());
-        if stays_open {
-            is_not_renewed_by(&old, scene.home(), &key);
-        } else {
-            is_no_business_of(old, scene.home(), &key);
-        }
+        is_left_alone(old, stays_open, scene.home(), &key);
     }
 }
 
@@ -74,11 +80,7 @@ fn a_slot_that_goes_key_by_key_and_comes_back() {
         let old = in_session(scene.home(), &key, UNTOUCHED_MS);
         scene.leaves().go_key_by_key();
         scene.comes_back().go_key_by_key();
-        if stays_open {
-            is_not_renewed_by(&old, scene.home(), &key);
-        } else {
-            is_no_business_of(old, scene.home(), &key);
-        }
+        is_left_alone(old, stays_open, scene.home(), &key);
     }
 }
 
@@ -91,11 +93,7 @@ fn a_slot_that_is_dropped_with_its_keys_and_comes_back() {
         scene.leaves().seize();
         scene.comes_back().seize();
         assert_eq!(scene.home().client().run(&format!("EXISTS {key}")), 0, "the server has dropped it");
-        if stays_open {
-            is_not_renewed_by(&old, scene.home(), &key);
-        } else {
-            is_no_business_of(old, scene.home(), &key);
-        }
+        is_left_alone(old, stays_open, scene.home(), &key);
     }
 }
 
@@ -109,11 +107,7 @@ fn a_slot_that_is_dropped_with_its_keys_and_comes_back_with_a_lock_that_was_take
         let mut alice = scene.away().client();
         assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {UNTOUCHED_MS}")), 1);
         scene.comes_back().go_key_by_key();
-        if stays_open {
-            is_not_renewed_by(&old, scene.home(), &key);
-        } else {
-            is_no_business_of(old, scene.home(), &key);
-        }
+        is_left_alone(old, stays_open, scene.home(), &key);
     }
 }
 
@@ -133,11 +127,7 @@ fn a_slot_that_was_to_come_did_not_and_comes_later() {
         assert_eq!(scene.home().client().run(&format!("SET {other} x")), "OK");
         coming.go_key_by_key();
         eventually("its lease has ended", || control.run(&format!("EXISTS {key}")) == 0);
-        if stays_open {
-            is_not_renewed_by(&old, scene.away(), &key);
-        } else {
-            is_no_business_of(old, scene.away(), &key);
-        }
+        is_left_alone(old, stays_open, scene.away(), &key);
         scene.comes_back().go_key_by_key();
     }
 }
