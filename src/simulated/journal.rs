@@ -16,6 +16,8 @@ pub enum Writer {
     Module,
     /// A command of the server.
     Command,
+    /// A command of the server that puts a key there from elsewhere, whatever was there before.
+    Arrival,
     /// The server, because the key has expired.
     Expiry,
     /// The server, because the slot has left, or another keyspace has come.

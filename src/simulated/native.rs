@@ -120,10 +120,18 @@ fn wrong_type() -> Reply {
 
 /// Changes a key, and tells the module by these events.
 fn write(db: i32, key: &[u8], entry: Option<Entry>, events: &[&'static str]) {
+    put(db, key, entry, Writer::Command);
+    tell(db, key, events);
+}
+
+fn put(db: i32, key: &[u8], entry: Option<Entry>, writer: Writer) {
     world::with(|world| {
         world.keyspace.set(db, key, entry.clone());
-        world.note(Note::Wrote { db, key: Rc::from(key), entry, writer: Writer::Command });
+        world.note(Note::Wrote { db, key: Rc::from(key), entry, writer });
     });
+}
+
+fn tell(db: i32, key: &[u8], events: &[&'static str]) {
     for event in events.iter().filter(|event| HEARD.contains(*event)) {
         doors::tell(|doors| (doors.key_event)(db, event, key));
     }
@@ -250,13 +258,10 @@ fn rename(db: i32, from: &[u8], to: &[u8]) -> Reply {
     expiry::expire(db, to);
     propagate(db, [b"RENAME".as_slice(), from, to]);
     // The server tells of both when both are done.
-    world::with(|world| {
-        world.keyspace.set(db, from, None);
-        world.note(Note::Wrote { db, key: Rc::from(from), entry: None, writer: Writer::Command });
-    });
-    write(db, to, Some(entry), &[]);
-    doors::tell(|doors| (doors.key_event)(db, "rename_from", from));
-    doors::tell(|doors| (doors.key_event)(db, "rename_to", to));
+    put(db, from, None, Writer::Command);
+    put(db, to, Some(entry), Writer::Arrival);
+    tell(db, from, &["rename_from"]);
+    tell(db, to, &["rename_to"]);
     Reply::OK
 }
 
@@ -268,7 +273,8 @@ fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
     let Some(entry) = read(db, from) else { return Reply::Integer(0) };
     expiry::expire(db, to);
     propagate(db, [b"COPY".as_slice(), from, to, b"REPLACE"]);
-    write(db, to, Some(entry), &["copy_to"]);
+    put(db, to, Some(entry), Writer::Arrival);
+    tell(db, to, &["copy_to"]);
     Reply::Integer(1)
 }
 
@@ -283,13 +289,10 @@ fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {
         return Reply::Integer(0);
     }
     propagate(db, [b"MOVE".as_slice(), key, to.to_string().as_bytes()]);
-    world::with(|world| {
-        world.keyspace.set(to, key, Some(entry.clone()));
-        world.note(Note::Wrote { db: to, key: Rc::from(key), entry: Some(entry), writer: Writer::Command });
-    });
-    write(db, key, None, &[]);
-    doors::tell(|doors| (doors.key_event)(db, "move_from", key));
-    doors::tell(|doors| (doors.key_event)(to, "move_to", key));
+    put(to, key, Some(entry), Writer::Arrival);
+    put(db, key, None, Writer::Command);
+    tell(db, key, &["move_from"]);
+    tell(to, key, &["move_to"]);
     Reply::Integer(1)
 }
 

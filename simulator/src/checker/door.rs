@@ -56,6 +56,8 @@ pub struct Session {
     pub holds: i64,
     pub lease: i64,
     pub clients: BTreeSet<ClientId>,
+    /// When its lease is to be renewed, and not before.
+    pub renew_at: Ms,
     /// When its last connection closed.
     pub closed_at: Option<Ms>,
     /// Somebody else has done something to the key by which the session may have ended.
@@ -74,17 +76,19 @@ pub struct Grant {
 }
 
 impl Door {
-    pub fn begin_session(&mut self, who: Who, holds: i64, lease: i64, client: ClientId) {
+    pub fn begin_session(&mut self, who: Who, holds: i64, lease: i64, client: ClientId, now: Ms) {
         match &mut self.session {
             Some(session) if session.who == who => {
                 session.lease = session.lease.max(lease);
+                session.renew_at = session.renew_at.min(now + session.lease / 3);
                 session.holds = holds;
                 session.clients.insert(client);
                 session.closed_at = None;
             }
             _ => {
                 let clients = [client].into();
-                self.session = Some(Session { who, holds, lease, clients, closed_at: None, doubtful: false });
+                let renew_at = now + lease / 3;
+                self.session = Some(Session { who, holds, lease, clients, renew_at, closed_at: None, doubtful: false });
             }
         }
     }
@@ -307,6 +311,12 @@ impl Grant {
 }
 
 impl Session {
+    /// EXTEND has set its lease to so many milliseconds.
+    pub fn extend(&mut self, lease: i64, now: Ms) {
+        self.lease = lease.max(100);
+        self.renew_at = now + lease / 3;
+    }
+
     /// A connection has nothing to do with it any more. Returns whether that was the last one.
     pub fn leave(&mut self, client: ClientId, now: Ms) -> bool {
         let is_last = self.clients.remove(&client) && self.clients.is_empty();

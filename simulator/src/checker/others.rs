@@ -55,16 +55,16 @@ impl Checker {
         }
         for ((db, key), door) in &mut self.doors {
             let entry = keyspace.get(*db, key).cloned();
+            let (was, is) = (door.lock(now), Lock::of(entry.as_ref(), now));
             if door.entry != entry {
                 door.changed_at = now;
                 // Where the same name holds the lock still, nobody can see that it is another grant.
-                let is = Lock::of(entry.as_ref(), now);
                 let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.place.who);
                 door.grants.iter_mut().filter(is_another).for_each(|grant| grant.untold_at = None);
             }
             door.entry = entry;
             if let Some(session) = &mut door.session {
-                session.doubtful = true;
+                session.doubtful |= was != is && !is.is_held_by(&session.who);
             }
         }
     }
@@ -88,13 +88,17 @@ impl Checker {
         if !same_holder {
             door.void_grants();
         }
-        if let Some(session) = &mut door.session {
-            let at_the_end = before.and_then(|entry| entry.expiry).is_some_and(|expiry| now >= expiry);
-            let is_gone = is == Lock::Free && was.is_held_by(&session.who) && !at_the_end;
-            session.doubtful = true;
-            if is_gone && writer == Writer::Command {
-                door.end_session();
-            }
+        let Some(session) = &mut door.session else { return Ok(()) };
+        // Its lease is looked at at once.
+        session.renew_at = now;
+        let at_the_end = before.and_then(|entry| entry.expiry).is_some_and(|expiry| now >= expiry);
+        let is_gone = is == Lock::Free && was.is_held_by(&session.who) && !at_the_end;
+        match writer {
+            Writer::Arrival => door.end_session(),
+            Writer::Command if is_gone => door.end_session(),
+            // It goes on with the lease that its lock has now.
+            _ if is.is_held_by(&session.who) => {}
+            _ => session.doubtful = true,
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ impl Checker {
             (Some(reply), _) if or_lost => Expected::IntegerOrLost(reply),
             (Some(reply), _) => Expected::Integer(reply),
             (None, Outcome::Done { after, reply }) if after == lock => {
-                self.confirmed(&name, client, &request, reply);
+                self.confirmed(&name, client, &request, reply, now);
                 Expected::Integer(reply)
             }
             (None, Outcome::Done { after, .. }) => {
@@ -67,6 +67,9 @@ impl Checker {
                 _ => Expected::Nil,
             },
             (None, Outcome::Refused(code)) => Expected::Error(code),
+            (None, Outcome::Looked) if matches!(request.verb, Verb::Fence) => {
+                return Err(format!("{request} draws nothing"));
+            }
             (None, Outcome::Looked) => Expected::Anything,
         };
         if blocked {
@@ -116,19 +119,19 @@ impl Checker {
     }
 
     /// The holder was told again that it is the holder; the key is as it was.
-    pub(super) fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, reply: i64) {
+    pub(super) fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, reply: i64, now: Ms) {
         let identity = token_of(request.identity);
         let door = self.door(name);
         door.grants.iter_mut().filter(|grant| grant.place.who.name == identity).for_each(Grant::tell);
         match &request.verb {
             Verb::Take(take) => {
                 if let Some(lease) = take.lease.filter(|_| take.session) {
-                    door.begin_session(Who { form: take.form, name: identity }, reply, lease, client);
+                    door.begin_session(Who { form: take.form, name: identity }, reply, lease, client, now);
                 }
             }
             Verb::Extend { .. } => {
                 if let Some(session) = door.session.as_mut().filter(|session| session.who.name == identity) {
-                    session.lease = reply.max(100);
+                    session.extend(reply, now);
                 }
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Entry, Note, Tag};
 
-use super::door::{Grant, Place, Waiting};
+use super::door::{Grant, Place, Session, Waiting};
 use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
 use super::{Checker, Name, Verdict, is_counter, number};
 use crate::request::{Request, Verb, token_of};
@@ -29,7 +29,7 @@ impl Checker {
             (Lock::Free, Lock::Held(held)) if self.is_given_back(name, held, now)? => Ok(()),
             (Lock::Free, Lock::Held(held)) => self.handed_over(name, held, now),
             (Lock::Held(was), Lock::Held(is)) if was.who == is.who && !self.is_regranted(name, is, now) => {
-                self.renewed(name, was, is)
+                self.renewed(name, was, is, now)
             }
             (Lock::Held(was), _) => {
                 self.forfeited(name, &was.who, now)?;
@@ -93,10 +93,13 @@ impl Checker {
         // Its last hold: it waits no more in the other form, and who does gets the lock in the same step.
         let next_waits = door.line.iter().any(|place| place.is_present(now) && place.who.name != identity);
         if due == Lock::Free && (next_waits || *after != Lock::Free) {
+            let Lock::Held(held) = after else { return false };
+            if held.who.name == identity {
+                return false; // It was taken from its holder before, and is another grant.
+            }
             let (withdrawn, _) = door.withdraw(&identity);
             self.release(withdrawn);
             let door = self.door(name);
-            let Lock::Held(held) = after else { return false };
             door.end_session();
             if self.handed_over(name, &held.clone(), now).is_err() {
                 return false;
@@ -132,12 +135,12 @@ impl Checker {
         if let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) {
             session.holds = held.holds;
             if let (Verb::Extend { .. }, Some(remaining)) = (&request.verb, remaining) {
-                session.lease = remaining.max(100);
+                session.extend(remaining, now);
             }
         }
         if let Verb::Take(take) = &request.verb {
             if let Some(lease) = take.lease.filter(|_| take.session) {
-                door.begin_session(held.who.clone(), held.holds, lease, client);
+                door.begin_session(held.who.clone(), held.holds, lease, client, now);
             }
         }
     }
@@ -165,6 +168,7 @@ impl Checker {
         if held.until != Some(now + session.lease) {
             return Err(format!("the lease that is given back ends at {:?}", held.until));
         }
+        session.renew_at = now + session.lease / 3;
         Ok(true)
     }
 
@@ -210,7 +214,7 @@ impl Checker {
         if let Some(place) = door.take_place(&who) {
             let takes_part = |request: &&Waiting| request.session && (with_all || !request.is_over(now));
             for request in place.requests.iter().filter(takes_part) {
-                door.begin_session(who.clone(), 1, request.lease.unwrap_or_default(), request.client);
+                door.begin_session(who.clone(), 1, request.lease.unwrap_or_default(), request.client, now);
             }
             let open = place.requests.clone();
             let place = Place { requests: Vec::new(), ..place };
@@ -221,19 +225,21 @@ impl Checker {
     }
 
     /// The server lengthens the lease of a session.
-    fn renewed(&mut self, name: &Name, was: &Held, is: &Held) -> Verdict {
+    fn renewed(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Verdict {
         let in_timer = self.in_timer;
-        let door = self.door(name);
-        let open = door.session.as_ref().is_some_and(|session| session.who == is.who && !session.clients.is_empty());
-        if !in_timer || !open {
+        let is_open = |session: &&mut Session| session.who == is.who && !session.clients.is_empty();
+        let Some(session) = self.door(name).session.as_mut().filter(is_open).filter(|_| in_timer) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
+        };
+        let is_full = session.doubtful || is.until == Some(now + session.lease);
+        if was.holds != is.holds || is.until <= was.until || !is_full {
+            return Err(format!("{was:?} is renewed to {is:?}, by {} ms", session.lease));
         }
-        if was.holds != is.holds || is.until <= was.until {
-            return Err(format!("{was:?} is renewed to {is:?}"));
+        if now < session.renew_at && !session.doubtful {
+            return Err(format!("renewed at {now}, and that was due at {}", session.renew_at));
         }
-        if let Some(session) = &mut door.session {
-            session.doubtful = false;
-        }
+        session.renew_at = now + session.lease / 3;
+        session.doubtful = false;
         Ok(())
     }
 
