@@ -60,8 +60,18 @@ pub struct Session {
     pub renew_at: Ms,
     /// When its last connection closed.
     pub closed_at: Option<Ms>,
-    /// Somebody else has done something to the key by which the session may have ended.
-    pub doubtful: bool,
+    pub trust: Trust,
+}
+
+/// How sure it is that a session goes on after what somebody else has done to the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// It goes on.
+    Sure,
+    /// It goes on as soon as the module has read when the lease ends now. If that is before, it may take it for lost.
+    Unread,
+    /// It may have ended.
+    Doubtful,
 }
 
 /// A lock that was handed over, until all who waited for it have been let go.
@@ -80,7 +90,7 @@ impl Door {
         match &mut self.session {
             Some(session) if session.who == who => {
                 session.lease = session.lease.max(lease);
-                session.renew_at = session.renew_at.min(now + session.lease / 3);
+                session.renew_at = session.renew_at.min(now + lease / 3);
                 session.holds = holds;
                 session.clients.insert(client);
                 session.closed_at = None;
@@ -88,7 +98,7 @@ impl Door {
             _ => {
                 let clients = [client].into();
                 let renew_at = now + lease / 3;
-                self.session = Some(Session { who, holds, lease, clients, renew_at, closed_at: None, doubtful: false });
+                self.session = Some(Session { who, holds, lease, clients, renew_at, closed_at: None, trust: Trust::Sure });
             }
         }
     }
@@ -256,7 +266,7 @@ impl Door {
     pub fn must_forfeit(&self, who: &Who) -> bool {
         self.session
             .as_ref()
-            .is_some_and(|session| session.who == *who && session.clients.is_empty() && !session.doubtful)
+            .is_some_and(|session| session.who == *who && session.clients.is_empty() && !session.is_doubtful())
     }
 
     /// Whether the lock was granted to this name last, and nobody can know.
@@ -281,7 +291,7 @@ impl Door {
     pub fn drop_dead_session(&mut self) {
         // Whatever the time: the clock may be set back.
         let lock = self.lock(Ms::MIN);
-        let is_dead = |session: &mut Session| session.clients.is_empty() && !session.doubtful;
+        let is_dead = |session: &mut Session| session.clients.is_empty() && !session.is_doubtful();
         self.session.take_if(|session| is_dead(session) && !lock.is_held_by(&session.who));
     }
 
@@ -311,6 +321,21 @@ impl Grant {
 }
 
 impl Session {
+    /// Whether it goes on for sure, with a connection.
+    pub fn is_open(&self) -> bool {
+        self.trust == Trust::Sure && !self.clients.is_empty()
+    }
+
+    /// Whether it may have ended.
+    pub fn is_doubtful(&self) -> bool {
+        self.trust == Trust::Doubtful
+    }
+
+    /// It may have ended from now on.
+    pub fn doubt(&mut self) {
+        self.trust = Trust::Doubtful;
+    }
+
     /// EXTEND has set its lease to so many milliseconds.
     pub fn extend(&mut self, lease: i64, now: Ms) {
         self.lease = lease.max(100);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use redis_lock::server::slot_of;
 
-use super::door::{Door, Session};
+use super::door::{Door, Session, Trust};
 use super::spec::{Held, Lock, Ms};
 use super::{Checker, Name, Verdict, Weather};
 
@@ -24,8 +24,9 @@ impl Checker {
         for (name, door) in doors.iter_mut() {
             door.drop_dead_session();
             if let Some(session) = door.session.as_mut().filter(|_| lost_slots.contains(&slot_of(&name.1))) {
-                session.doubtful = true;
+                session.doubt();
             }
+            door.read_session(weather);
         }
         doors.iter().try_for_each(|(name, door)| {
             check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
@@ -37,6 +38,17 @@ impl Checker {
                 None => Ok(()),
             }
         })
+    }
+}
+
+impl Door {
+    /// The module has read the lease that somebody else has set, if nothing was in its way.
+    fn read_session(&mut self, weather: &Weather) {
+        let lock = self.lock(weather.now);
+        let (Some(session), Some(since)) = (&mut self.session, weather.writable_since) else { return };
+        if session.trust == Trust::Unread && is_renewal_late(session, session.renew_at, since, weather.now) {
+            session.trust = if lock.is_held_by(&session.who) { Trust::Sure } else { Trust::Doubtful };
+        }
     }
 }
 
@@ -93,14 +105,14 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
         if door.first(now).is_some() && is_late(free_since, since, now) {
             return Err(format!("free since {free_since}, and somebody waits for it at {now}"));
         }
-        let open = door.session.as_ref().filter(|session| !session.doubtful && !session.clients.is_empty());
+        let open = door.session.as_ref().filter(|session| session.is_open());
         if open.is_some_and(|session| is_renewal_late(session, free_since, since, now)) {
             return Err(format!("not given back to its session since {free_since}"));
         }
     }
     let Lock::Held(held) = lock else { return Ok(()) };
     check_renewal(door, &held, now, since)?;
-    let closed = door.session.as_ref().filter(|session| session.who == held.who && !session.doubtful);
+    let closed = door.session.as_ref().filter(|session| session.who == held.who && !session.is_doubtful());
     if closed.and_then(|session| session.closed_at).is_some_and(|closed_at| is_late(closed_at, since, now)) {
         return Err("held by a connection that is closed".to_owned());
     }
@@ -113,7 +125,7 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
 
 /// An open session has its lease renewed after a third of it.
 fn check_renewal(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
-    let is_open = |session: &&Session| session.who == held.who && !session.doubtful && !session.clients.is_empty();
+    let is_open = |session: &&Session| session.who == held.who && session.is_open();
     let (Some(session), Some(until)) = (door.session.as_ref().filter(is_open), held.until) else { return Ok(()) };
     let due = session.renew_at;
     if until < now + session.lease / 2 && is_renewal_late(session, due, since, now) {

@@ -17,7 +17,7 @@ use redis_lock::server::{ClientId, Entry, Keyspace, Note, ServerKind, Tag, Value
 
 use crate::request::{Request, Verb, counter_of, key_of};
 use crate::step::SlotFate;
-use door::Door;
+use door::{Door, Trust};
 use replies::Expected;
 use spec::{Held, Ms};
 
@@ -176,14 +176,14 @@ impl Checker {
         }
         for ((_, key), door) in &mut self.doors {
             if let Some(session) = door.session.as_mut().filter(|_| slot_of(key) == slot) {
-                session.doubtful = true;
+                session.doubt();
             }
         }
     }
 
     /// Whether there may be anything to do for the module of its own accord.
     pub fn has_work(&self) -> bool {
-        let has_session = |door: &Door| door.session.as_ref().is_some_and(|session| !session.doubtful);
+        let has_session = |door: &Door| door.session.as_ref().is_some_and(|session| session.trust == Trust::Sure);
         !self.waiting.is_empty() || self.doors.values().any(has_session)
     }
 

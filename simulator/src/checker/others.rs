@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use redis_lock::server::{ClientId, Entry, Keyspace, ServerKind, Tag, Writer};
 
-use super::door::{Door, Grant, Waiting};
+use super::door::{Door, Grant, Trust, Waiting};
 use super::spec::{Lock, Ms};
 use super::{Checker, Name, Verdict};
 
@@ -64,7 +64,9 @@ impl Checker {
             }
             door.entry = entry;
             if let Some(session) = &mut door.session {
-                session.doubtful |= was != is && !is.is_held_by(&session.who);
+                if was != is && !is.is_held_by(&session.who) {
+                    session.doubt();
+                }
             }
         }
     }
@@ -96,9 +98,8 @@ impl Checker {
         match writer {
             Writer::Arrival => door.end_session(),
             Writer::Command if is_gone => door.end_session(),
-            // It goes on with the lease that its lock has now.
-            _ if is.is_held_by(&session.who) => {}
-            _ => session.doubtful = true,
+            _ if is.is_held_by(&session.who) => session.trust = session.trust.max(Trust::Unread),
+            _ => session.doubt(),
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Entry, Note, Tag};
 
-use super::door::{Grant, Place, Session, Waiting};
+use super::door::{Grant, Place, Session, Trust, Waiting};
 use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
 use super::{Checker, Name, Verdict, is_counter, number};
 use crate::request::{Request, Verb, token_of};
@@ -82,7 +82,7 @@ impl Checker {
         let door = self.door(name);
         let someone_is_first = door.first(now).is_some();
         let session_is_first =
-            door.session.as_ref().is_some_and(|session| !session.doubtful && !session.clients.is_empty());
+            door.session.as_ref().is_some_and(Session::is_open);
         if *before == Lock::Free && (someone_is_first || session_is_first) {
             return false; // It is someone else's turn.
         }
@@ -154,11 +154,11 @@ impl Checker {
             return Ok(false);
         }
         // The session may have ended, and its holder may be the first in line now.
-        if session.doubtful && is_next {
+        if session.trust != Trust::Sure && is_next {
             self.undecided = Some((name.clone(), held.clone()));
             return Ok(true);
         }
-        if session.doubtful {
+        if session.is_doubtful() {
             // It may be a later session, with another lease.
             return Ok(held.until.is_some_and(|until| until <= now + session.lease));
         }
@@ -168,7 +168,7 @@ impl Checker {
         if held.until != Some(now + session.lease) {
             return Err(format!("the lease that is given back ends at {:?}", held.until));
         }
-        session.renew_at = now + session.lease / 3;
+        (session.renew_at, session.trust) = (now + session.lease / 3, Trust::Sure);
         Ok(true)
     }
 
@@ -187,10 +187,8 @@ impl Checker {
     /// The lock goes to the first in line.
     fn handed_over(&mut self, name: &Name, held: &Held, now: Ms) -> Verdict {
         let door = self.doors.get_mut(name).ok_or("a lock without a door")?;
-        if let Some(session) = door.session.as_ref().filter(|session| {
-            // The lease ended by itself, and a connection is open.
-            !session.doubtful && !session.clients.is_empty()
-        }) {
+        // The lease ended by itself, and a connection is open.
+        if let Some(session) = door.session.as_ref().filter(|session| session.is_open()) {
             return Err(format!("{:?} gets the lock of an open session of {:?}", held.who, session.who));
         }
         if !door.may_be_next(&held.who, now) {
@@ -231,15 +229,15 @@ impl Checker {
         let Some(session) = self.door(name).session.as_mut().filter(is_open).filter(|_| in_timer) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
         };
-        let is_full = session.doubtful || is.until == Some(now + session.lease);
+        let is_full = session.is_doubtful() || is.until == Some(now + session.lease);
         if was.holds != is.holds || is.until <= was.until || !is_full {
             return Err(format!("{was:?} is renewed to {is:?}, by {} ms", session.lease));
         }
-        if now < session.renew_at && !session.doubtful {
+        if now < session.renew_at && !session.is_doubtful() {
             return Err(format!("renewed at {now}, and that was due at {}", session.renew_at));
         }
         session.renew_at = now + session.lease / 3;
-        session.doubtful = false;
+        session.trust = Trust::Sure;
         Ok(())
     }
 
