@@ -210,7 +210,7 @@ impl Play {
                 self.operate(&format!("CONFIG SET lock.max-waiters {limit}"));
                 return self.turn();
             }
-            Step::Slot { door, fate } => self.move_slot(*door, *fate),
+            Step::Slot { door, fate } => return self.move_slot(*door, *fate),
             Step::ClusterDown(is_down) => {
                 if self.history.setting == Setting::Cluster {
                     self.cluster_is_down = *is_down;

@@ -207,10 +207,10 @@ impl Door {
         Some(request)
     }
 
-    /// Drops places whose time is up. Those of which it was up lately may still be there: the module has to get to it.
-    pub fn drop_expired(&mut self, now: Ms) {
-        const LATELY_MS: Ms = 4000;
-        self.line.retain(|place| place.kept_until.is_none_or(|until| until + LATELY_MS > now));
+    /// Drops places whose time was up before `surely`. Those of which it is up at `now` may still be there: the module has to
+    /// get to it.
+    pub fn drop_expired(&mut self, surely: Ms, now: Ms) {
+        self.line.retain(|place| place.kept_until.is_none_or(|until| until >= surely));
         let over = self.line.iter_mut().filter(|place| place.kept_until.is_some_and(|until| until <= now));
         over.for_each(|place| place.vague = true);
     }

@@ -23,6 +23,7 @@ impl Checker {
         let Self { doors, lost_slots, .. } = self;
         for (name, door) in doors.iter_mut() {
             door.drop_dead_session();
+            door.drop_expired(weather.all_done_before(), weather.now);
             if let Some(session) = door.session.as_mut().filter(|_| lost_slots.contains(&slot_of(&name.1))) {
                 session.doubt();
             }
@@ -38,6 +39,13 @@ impl Checker {
                 None => Ok(()),
             }
         })
+    }
+}
+
+impl Weather {
+    /// What was due before this time has been done.
+    fn all_done_before(&self) -> Ms {
+        if self.now > self.turning_since + AFTER_OBSTACLE_MS { self.now - LATE_MS } else { Ms::MIN }
     }
 }
 

@@ -204,7 +204,7 @@ impl Checker {
                 let Some(request) = self.asked.get(tag).cloned() else { return Ok(()) };
                 let name = (*db, Rc::from(key_of(request.door)));
                 let (client, denies_blocking) = (*client, *denies_blocking);
-                self.door(&name).drop_expired(now);
+                self.door(&name).drop_expired(Ms::MIN, now);
                 self.running = Some(Running {
                     tag: *tag,
                     client,

@@ -11,6 +11,7 @@ impl Play {
     pub(super) fn stall(&mut self, ms: i64, change: Change) -> Verdict {
         self.tally.faults.stalls += 1;
         self.turn()?;
+        let before = self.noticed_at.is_some();
         if ms >= 1000 && self.noticed_at.is_none() && self.checker.has_work() {
             let unnoticed = match change {
                 Change::Nothing => None,
@@ -23,8 +24,8 @@ impl Play {
             }
         }
         self.advance(ms);
-        // What is under way takes as much longer.
-        self.noticed_at = self.noticed_at.map(|at| at.max(self.time));
+        // The server's cron counts its rounds: a longer one counts no more.
+        self.noticed_at = self.noticed_at.map(|at| if before { at + (ms - 100).max(0) } else { at });
         if ms >= STANDSTILL_MS {
             self.unsettled_until = self.time + SETTLED_MS;
         } else if self.unsettled_until > self.time - ms {
@@ -74,6 +75,7 @@ impl Play {
     pub(super) fn restart(&mut self) -> Verdict {
         self.tally.faults.restarts += 1;
         self.turn()?;
+        self.check_copy(self.shadow, "the AOF")?;
         let keyspace = self.shadow.keyspace();
         self.master.restart(keyspace.clone());
         self.begin_anew(self.master, keyspace);
@@ -94,11 +96,13 @@ impl Play {
         self.stalled_at = self.stalled_at.max(self.time);
     }
 
-    pub(super) fn move_slot(&mut self, door: u8, fate: SlotFate) {
+    pub(super) fn move_slot(&mut self, door: u8, fate: SlotFate) -> Verdict {
         if self.history.setting != Setting::Cluster {
-            return;
+            return Ok(());
         }
         self.tally.faults.slots += 1;
+        self.observe()?;
+        self.check_copy(self.shadow, "the AOF")?;
         let slot = slot_of(&key_of(door));
         match fate {
             SlotFate::Leaves => self.master.lose_slot(slot),
@@ -113,5 +117,6 @@ impl Play {
         self.obstructed_at = self.obstructed_at.max(self.time);
         // The keys that went are no effect that an AOF is told of here.
         self.shadow.load(self.master.keyspace());
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ impl Play {
         self.master.set_cluster_down(false);
         self.cluster_is_down = false;
         for door in 0..DOORS {
-            self.move_slot(door, SlotFate::Returns);
+            self.move_slot(door, SlotFate::Returns)?;
         }
         self.step(&Step::Fence(None))?;
         self.operate("CLIENT UNPAUSE");
