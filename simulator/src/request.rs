@@ -37,7 +37,9 @@ pub enum Verb {
     },
     Fence,
     Info,
-    Waiters,
+    Waiters {
+        count: Option<u8>,
+    },
     /// Words that are no request.
     Nonsense(u8),
 }
@@ -85,7 +87,7 @@ impl Request {
             Verb::Extend { .. } => vec![b"LOCK.EXTEND".to_vec(), key, token],
             Verb::Fence => vec![b"LOCK.FENCE".to_vec(), key, token, counter_of(self.door)],
             Verb::Info => vec![b"LOCK.INFO".to_vec(), key],
-            Verb::Waiters => vec![b"LOCK.WAITERS".to_vec(), key],
+            Verb::Waiters { .. } => vec![b"LOCK.WAITERS".to_vec(), key],
             Verb::Nonsense(kind) => return nonsense(*kind, key, token),
         };
         words.extend(self.options().into_iter().flat_map(|(word, number)| {
@@ -113,6 +115,7 @@ impl Request {
                 number("PX", Some(*lease));
                 options.extend(add.then_some(("ADD", None)));
             }
+            Verb::Waiters { count } => number("COUNT", count.map(i64::from)),
             _ => {}
         }
         options

@@ -99,7 +99,10 @@ impl Dice {
             (4, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.within(1, 400)) }),
             (1, |dice| Verb::Extend { lease: dice.within(1, 400), add: dice.percent(50) }),
             (1, |_| Verb::Fence),
-            (1, |dice| dice.one_of(&[Verb::Info, Verb::Waiters])),
+            (1, |dice| {
+                let waiters = |count| Verb::Waiters { count };
+                dice.one_of(&[Verb::Info, waiters(None), waiters(Some(1)), waiters(Some(3))])
+            }),
             (1, |dice| Verb::Nonsense(dice.number() as u8)),
         ]);
         let (client, door) = (self.client(), self.door());

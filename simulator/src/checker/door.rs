@@ -29,6 +29,8 @@ pub struct Door {
 pub struct Place {
     pub who: Who,
     pub turn: u64,
+    /// When somebody first waited here.
+    pub since: Ms,
     /// Those that wait here now.
     pub requests: Vec<Waiting>,
     /// The leases of all copies since somebody waited here without a break.
@@ -47,6 +49,8 @@ pub struct Waiting {
     pub deadline: Option<Ms>,
     pub lease: Option<i64>,
     pub session: bool,
+    /// The module has let it go, and the server has not answered it yet.
+    pub let_go: bool,
 }
 
 /// A lock that belongs to connections.
@@ -165,7 +169,7 @@ impl Door {
     }
 
     /// Lets a request wait: at the place of its claim, or at the end. `grace_ms` is for how long places are kept.
-    pub fn join(&mut self, who: Who, request: Waiting) {
+    pub fn join(&mut self, who: Who, request: Waiting, now: Ms) {
         let index = match self.line.iter().position(|place| place.who == who) {
             Some(index) => index,
             None => {
@@ -174,6 +178,7 @@ impl Door {
                 self.line.push(Place {
                     who,
                     turn,
+                    since: now,
                     requests: Vec::new(),
                     leases: Vec::new(),
                     kept_until: None,
@@ -241,10 +246,11 @@ impl Door {
 
     /// Keeps the turn of a grant that was taken back.
     fn restore(&mut self, grant: Grant, kept_until: Ms) {
-        let Place { who, turn, leases, vague, .. } = grant.place;
+        let Place { who, turn, since, leases, vague, .. } = grant.place;
         let mut place = self.take_place(&who).unwrap_or(Place {
             who,
             turn,
+            since,
             requests: Vec::new(),
             leases,
             kept_until: Some(kept_until),

@@ -8,6 +8,7 @@ mod liveness;
 mod others;
 mod replies;
 mod settle;
+mod shown;
 mod spec;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -231,10 +232,11 @@ impl Checker {
                 return self.changed_by_others(&(*db, Rc::clone(key)), entry.as_ref(), *writer, now);
             }
             Note::KeyspaceChanged { keyspace } => self.reload(keyspace, now),
-            Note::Unblocked { client } => _ = self.unblocked.insert(*client),
+            Note::Unblocked { client } => self.unblocked(*client),
             Note::Inner { tag, reply } => return self.replied(*tag, reply, now),
             Note::Replied { tag, reply, .. } => return self.replied(*tag, reply, now),
-            Note::Sent { .. } | Note::LetGo { .. } => {}
+            Note::LetGo { tag } => self.let_go(|request| request.tag == *tag),
+            Note::Sent { .. } => {}
             Note::Freed { tag } => self.freed(*tag, now),
             Note::Closed { client } => self.closed(*client, now),
             Note::RoleChanged => self.retire(),

@@ -20,6 +20,18 @@ impl Checker {
         door.close_grant(tag, told, now);
     }
 
+    /// Somebody has had the server let a client go.
+    pub(super) fn unblocked(&mut self, client: ClientId) {
+        self.unblocked.insert(client);
+        self.let_go(|request| request.client == client);
+    }
+
+    /// Who waited does not wait any more, though the answer is not there yet.
+    pub(super) fn let_go(&mut self, whom: impl Fn(&Waiting) -> bool) {
+        let requests = self.doors.values_mut().flat_map(|door| &mut door.line).flat_map(|place| &mut place.requests);
+        requests.filter(|request| whom(request)).for_each(|request| request.let_go = true);
+    }
+
     /// A connection is closed.
     pub(super) fn closed(&mut self, client: ClientId, now: Ms) {
         let of_client = |requests: &[Waiting]| {

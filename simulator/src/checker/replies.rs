@@ -3,6 +3,7 @@
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
 use super::door::{Door, Grant, Waiting};
+use super::shown::Shown;
 use super::spec::{Ms, Outcome, Who, outcome};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Request, Verb, token_of};
@@ -14,6 +15,7 @@ pub(super) enum Expected {
     Nil,
     Error(&'static str),
     NilOrError(&'static str),
+    Shown(Shown),
     /// Any reply that is no error.
     Anything,
 }
@@ -55,7 +57,7 @@ impl Checker {
                         let who = Who { form: take.form, name: identity };
                         self.make_room();
                         let door = self.door(&name);
-                        door.join(who, Waiting { tag, client, deadline, lease, session });
+                        door.join(who, Waiting { tag, client, deadline, lease, session, let_go: false }, now);
                         self.waiting.insert(tag, name);
                         return Ok(());
                     }
@@ -70,7 +72,10 @@ impl Checker {
             (None, Outcome::Looked) if matches!(request.verb, Verb::Fence) => {
                 return Err(format!("{request} draws nothing"));
             }
-            (None, Outcome::Looked) => Expected::Anything,
+            (None, Outcome::Looked) => {
+                let shown = self.doors.get(&name).and_then(|door| Shown::of(door, &request.verb, now));
+                shown.map_or(Expected::Anything, Expected::Shown)
+            }
         };
         if blocked {
             return Err(format!("{request} waits for {lock:?}"));
@@ -232,6 +237,7 @@ impl Expected {
             Self::Nil => *reply == Reply::Nil,
             Self::Error(code) => is_error(code),
             Self::NilOrError(code) => *reply == Reply::Nil || is_error(code),
+            Self::Shown(shown) => shown.is(reply),
             Self::Anything => !matches!(reply, Reply::Error(_)),
         }
     }

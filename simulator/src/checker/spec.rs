@@ -116,7 +116,7 @@ pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome 
             Err(code) => Outcome::Refused(code),
             Ok(_) => Outcome::Looked,
         },
-        Verb::Info | Verb::Waiters => match lock {
+        Verb::Info | Verb::Waiters { .. } => match lock {
             Lock::Other => Outcome::Refused("WRONGTYPE"),
             _ => Outcome::Looked,
         },
