@@ -29,6 +29,9 @@ const SETTLED_MS: i64 = 1500;
 /// one.
 const STANDSTILL_MS: i64 = 800;
 
+/// How often the server's cron runs.
+const CRON_MS: i64 = 100;
+
 /// So many rounds at one time, and the loop does not come to its sleep.
 const MAX_ROUNDS: usize = 200;
 
@@ -45,6 +48,8 @@ pub struct Play {
     history: History,
     /// Milliseconds that have passed.
     time: i64,
+    /// When the server's cron runs next.
+    cron_at: i64,
     /// When the node could last not write, or its clock was set.
     obstructed_at: i64,
     /// When its loop did not turn, or its clock was set.
@@ -93,6 +98,7 @@ impl Play {
             checker,
             history: history.clone(),
             time: 0,
+            cron_at: 0,
             obstructed_at: 0,
             stalled_at: 0,
             unsettled_until: 0,
@@ -110,6 +116,7 @@ impl Play {
         play.operate(&format!("CONFIG SET lock.rejoin-grace-ms {GRACE_MS}"));
         master.turn();
         master.journal();
+        master.cron(CRON_MS);
         play
     }
 
@@ -350,7 +357,12 @@ impl Play {
             }
             rounds = 0;
             let noticed = self.noticed_at.or(self.replica_until).map(|at| at - self.time);
-            let next = [wake, noticed, Some(end - self.time)].into_iter().flatten().min().unwrap_or(0).max(1);
+            let next = [wake, noticed, Some(self.cron_at - self.time), Some(end - self.time)]
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap_or(0)
+                .max(1);
             self.advance(next);
             self.cron()?;
         }
@@ -363,6 +375,10 @@ impl Play {
 
     /// What the server does by itself from time to time.
     fn cron(&mut self) -> Verdict {
+        if self.cron_at <= self.time {
+            self.cron_at = self.time + CRON_MS;
+            self.master.cron(CRON_MS);
+        }
         if self.noticed_at.take_if(|at| *at <= self.time).is_some() {
             self.master.notice();
             self.replica_until = Some(self.time + 50);

@@ -23,6 +23,11 @@ impl Inspection for Waiters {
 
     fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
         let now = view.now;
+        planted!(LastIsShownFirst => return {
+            let waiters: Vec<_> = view.waiters.collect();
+            let waiters = waiters.iter().rev().take(self.count);
+            Reply::Array(waiters.map(|(waiter, client)| describe(waiter, *client, now)).collect())
+        });
         Reply::Array(view.waiters.take(self.count).map(|(waiter, client)| describe(&waiter, client, now)).collect())
     }
 }

@@ -20,6 +20,12 @@ impl<T> LockIndex<T> {
         self.0.get(&db)?.get(key).copied()
     }
 
+    /// Returns the number of locks.
+    #[cfg(feature = "simulated")]
+    pub fn len(&self) -> usize {
+        self.0.values().map(HashMap::len).sum()
+    }
+
     /// Sets the handle of a lock.
     pub fn insert(&mut self, db: i32, key: Rc<[u8]>, id: Id<T>) {
         self.0.entry(db).or_default().insert(key, id);

@@ -58,6 +58,12 @@ impl Revocations {
         Self { entries: Arena::new(), by_lock: LockIndex::new(), due: TimerQueue::new() }
     }
 
+    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    #[cfg(feature = "simulated")]
+    pub fn entry_count(&self) -> usize {
+        [self.entries.len(), self.by_lock.len(), self.due.len()].into_iter().sum()
+    }
+
     /// Returns whether there are no revocations.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -107,6 +107,13 @@ impl Sessions {
         self.sessions.len()
     }
 
+    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    #[cfg(feature = "simulated")]
+    pub fn entry_count(&self) -> usize {
+        let tables = [self.sessions.len(), self.by_lock.len(), self.by_client.len(), self.closed.len()];
+        tables.into_iter().chain([self.pairs, self.renewals.len()]).sum()
+    }
+
     /// Returns the number of pairs of a session and a connection.
     pub fn pairs(&self) -> usize {
         self.pairs
@@ -125,7 +132,7 @@ impl Sessions {
     /// Returns the open connections of a session.
     pub fn clients(&self, id: SessionId) -> impl Iterator<Item = ClientId> {
         let all = self.get(id).into_iter().flat_map(|session| &session.clients);
-        all.copied().filter(|client| !self.closed.contains(client))
+        all.copied().filter(|client| !self.closed.contains(client) || planted!(ClosedIsShown))
     }
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
@@ -286,6 +293,7 @@ impl Sessions {
     /// Schedules the next renewal after a third of the lease.
     pub fn schedule_renewal(&mut self, id: SessionId, now: UnixMs) {
         if let Some(lease) = self.get(id).map(|session| session.lock.lease) {
+            planted!(RenewalTooOften => return self.schedule_renewal_at(id, lease.renewal_retry_after(now)));
             planted!(NoRenewal => return self.schedule_renewal_at(id, lease.end_from(now)));
             self.schedule_renewal_at(id, lease.renewal_after(now));
         }

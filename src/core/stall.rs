@@ -14,40 +14,58 @@ const HOLD_OFF_MS: i64 = 1200;
 /// The longest time between two calls of [`StallDetector::tick`], in milliseconds, while the detector is running.
 pub const TICK_MS: i64 = 100;
 
-/// Detects stalls of the event loop while there is work to do. All times are milliseconds of one monotonic clock.
+/// Detects stalls of the event loop. All times are milliseconds of one monotonic clock.
+///
+/// While there is work, the module's own timer ticks. While there is none, only the server's cron is seen, which may be
+/// set to run as rarely as once a second.
 #[derive(Debug)]
 pub struct StallDetector {
-    /// The time of the last tick, or `None` while the detector is stopped.
-    last_tick: Option<i64>,
+    /// Whether the timer ticks.
+    is_running: bool,
+    /// The time when the loop was last seen to turn.
+    last_turn: Option<i64>,
+    /// The time between two runs of the server's cron.
+    cron_interval_ms: i64,
     hold_off_until: i64,
 }
 
 impl StallDetector {
     pub const fn new() -> Self {
-        Self { last_tick: None, hold_off_until: i64::MIN }
+        Self { is_running: false, last_turn: None, cron_interval_ms: 0, hold_off_until: i64::MIN }
     }
 
-    /// Returns whether the detector is running.
+    /// Returns whether the timer is to tick.
     pub fn is_running(&self) -> bool {
-        self.last_tick.is_some()
+        self.is_running
     }
 
-    /// Records that the event loop runs its timers, and starts the detector if it was stopped.
+    /// Records that the event loop runs its timers, and expects the next tick in [`TICK_MS`] or sooner.
     pub fn tick(&mut self, now_ms: i64) {
-        if let Some(last_tick) = self.last_tick.replace(now_ms) {
-            let gap = now_ms.saturating_sub(last_tick);
-            if gap >= STALL_MS {
-                self.hold_off_until = now_ms.saturating_add(HOLD_OFF_MS);
-            } else if self.is_holding_off(last_tick) && !planted!(SettlingIsShort) {
-                // The server's cron counts its rounds: a longer one counts no more.
-                self.hold_off_until = self.hold_off_until.saturating_add(gap.saturating_sub(TICK_MS).max(0));
-            }
-        }
+        self.turn(now_ms);
+        self.is_running = true;
     }
 
-    /// Stops the detector, because there is no work to do.
+    /// Records that the server's cron runs, as it does every `interval_ms`.
+    pub fn cron(&mut self, now_ms: i64, interval_ms: i64) {
+        self.turn(now_ms);
+        self.cron_interval_ms = interval_ms;
+    }
+
+    /// Expects no tick any more, because there is no work to do.
     pub fn stop(&mut self) {
-        self.last_tick = None;
+        self.is_running = false;
+    }
+
+    fn turn(&mut self, now_ms: i64) {
+        let Some(last_turn) = self.last_turn.replace(now_ms) else { return };
+        let gap = now_ms.saturating_sub(last_turn);
+        let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
+        if gap >= without_stall.saturating_mul(2).max(STALL_MS) {
+            self.hold_off_until = now_ms.saturating_add(HOLD_OFF_MS);
+        } else if self.is_holding_off(last_turn) && !planted!(SettlingIsShort) {
+            // The server's cron counts its rounds: a longer one counts no more.
+            self.hold_off_until = self.hold_off_until.saturating_add(gap.saturating_sub(TICK_MS).max(0));
+        }
     }
 
     /// Returns whether a stall has ended only just: what the server knows may be out of date.
@@ -95,13 +113,33 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_watched_is_no_standstill() {
+    fn a_stall_is_seen_while_there_is_nothing_to_do() {
         let mut detector = StallDetector::new();
-        assert!(!detector.is_running());
-        detector.tick(NOW);
+        detector.cron(NOW, 100);
+        detector.tick(NOW + STALL_MS);
         assert!(detector.is_running());
+        assert!(detector.is_holding_off(NOW + STALL_MS));
         detector.stop();
-        detector.tick(NOW + 10 * STALL_MS);
-        assert!(!detector.is_holding_off(NOW + 10 * STALL_MS));
+        assert!(!detector.is_running());
+        detector.cron(NOW + 10 * STALL_MS, 100);
+        assert!(detector.is_holding_off(NOW + 10 * STALL_MS));
+    }
+
+    #[test]
+    fn a_cron_that_runs_rarely_is_no_stall() {
+        let mut detector = StallDetector::new();
+        for run in 0..5 {
+            detector.cron(NOW + run * STALL_MS, STALL_MS);
+            assert!(!detector.is_holding_off(NOW + run * STALL_MS));
+        }
+        detector.tick(NOW + 6 * STALL_MS);
+        assert!(detector.is_holding_off(NOW + 6 * STALL_MS));
+    }
+
+    #[test]
+    fn there_is_no_stall_before_the_first_turn() {
+        let mut detector = StallDetector::new();
+        detector.tick(NOW);
+        assert!(!detector.is_holding_off(NOW));
     }
 }

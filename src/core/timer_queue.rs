@@ -31,6 +31,12 @@ impl<T: Copy + Ord> TimerQueue<T> {
         }
     }
 
+    /// Returns the number of entries.
+    #[cfg(feature = "simulated")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Returns the time of the earliest entry.
     pub fn earliest(&self) -> Option<UnixMs> {
         self.0.first().map(|&(time, _)| time)

@@ -77,6 +77,14 @@ impl WaitQueues {
         self.places.is_empty()
     }
 
+    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    #[cfg(feature = "simulated")]
+    pub fn entry_count(&self) -> usize {
+        let tables = [self.index.len(), self.queues.len(), self.places.len(), self.requests.len(), self.claims.len()];
+        let orders = [self.lines.len(), self.reviews.len(), self.deadlines.len(), self.away.len()];
+        tables.into_iter().chain(orders).sum()
+    }
+
     /// Returns the queue of a lock, if it has places.
     pub fn queue_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
         if self.is_empty() { None } else { self.index.get(db, key) }
@@ -94,6 +102,7 @@ impl WaitQueues {
 
     /// Returns the number of requests that wait for a lock.
     pub fn waiter_count_of(&self, queue: QueueId) -> usize {
+        planted!(AwayIsCounted => return self.queues.get(queue).map_or(0, |queue| queue.places as usize));
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 

@@ -65,6 +65,13 @@ impl BlockedClients {
         }
     }
 
+    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    #[cfg(feature = "simulated")]
+    pub fn entry_count(&self) -> usize {
+        let deliveries = [self.deliveries.len(), self.latest_deliveries.len()];
+        deliveries.into_iter().chain([self.clients.len(), self.session_waiters]).sum()
+    }
+
     /// Adds a client that is about to be blocked.
     pub fn insert(&mut self, client: ClientId, session: Option<Lease>) -> Option<BlockedId> {
         self.clients.insert(ClientEntry { handle: None, client, session, wait_state: WaitState::Over })
@@ -83,6 +90,7 @@ impl BlockedClients {
     /// Removes a client.
     pub fn remove(&mut self, id: BlockedId) {
         self.set_wait_state(id, WaitState::Over);
+        planted!(ClientIsKept => return);
         self.clients.remove(id);
     }
 

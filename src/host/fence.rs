@@ -39,6 +39,7 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);
     let token = request.draw(lock_key::read_integer(&counter)?, server::now_us())?;
+    planted!(FenceDrawsNothing => return Ok(token));
     format_integer(token, |digits| effect::set_counter(&mut counter, OwnedString::new(digits).as_ref()));
     Ok(token)
 }

@@ -33,3 +33,5 @@ mod timer;
 mod waiting;
 
 pub use state::Locks;
+#[cfg(feature = "simulated")]
+pub use state::entry_count;

@@ -65,6 +65,12 @@ impl Module for Locks {
         background::run(ctx);
     }
 
+    /// Stalls are detected while there is nothing to do, too: the first work after one may follow at once.
+    fn cron(interval_ms: i64) {
+        planted!(IdleStallIsUnseen => return);
+        state::with(|state| state.stall.cron(server::monotonic_ms(), interval_ms));
+    }
+
     fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
         planted!(WorkInEvent => server::work_now::<Locks>());
         planted!(WorkBehindEvent => server::work_behind_event::<Locks>());
@@ -142,6 +148,7 @@ impl Module for Locks {
 /// Schedules a check of every lock, since any may have changed. The timer runs it in batches.
 fn check_all_locks() {
     state::with(|state| {
+        planted!(ReloadEndsSessions => state.sessions.end_all());
         state.sessions.check_all();
         planted!(FlushForgetsWaiters => return);
         state.waiting.review_all();
@@ -156,9 +163,9 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
     // Valkey also calls it `expired` when a command has set the lease into the past.
     if event == b"expired" && (session.has_lapsed(now) || planted!(PastIsExpiry)) {
         sessions.lease_expired(id);
-    } else if LEASE_CHANGES.contains(&event) {
+    } else if LEASE_CHANGES.contains(&event) && !planted!(LeaseOfOthersEndsSession) {
         sessions.lease_changed(id);
-    } else if event == b"expired" || REPLACEMENTS.contains(&event) {
+    } else if event == b"expired" || REPLACEMENTS.contains(&event) || planted!(LeaseOfOthersEndsSession) {
         let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
         sessions.end(db, &key);
     }

@@ -75,6 +75,10 @@ fn lock_state(session: &Session, key: &Key<'_, '_>) -> SessionLockState {
 /// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
     let renewed = session.lock.lease.end_from(now);
+    planted!(RenewalIsShort => return {
+        effect::set_lease(key, now.saturating_add(renewed.saturating_sub(now).div_euclid(2)));
+        handover::schedule_renewal(key, id, key.expiry(), now);
+    });
     if lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort)) {
         effect::set_lease(key, renewed);
     }

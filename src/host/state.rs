@@ -39,6 +39,14 @@ pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
     STATE.with(body)
 }
 
+/// Returns how much the module remembers of clients and locks, which is nothing when everybody has left.
+#[cfg(feature = "simulated")]
+pub fn entry_count() -> usize {
+    with(|State { waiting, blocked, sessions, revocations, .. }| {
+        [waiting.entry_count(), blocked.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
+    })
+}
+
 impl State {
     pub const fn new() -> Self {
         Self {

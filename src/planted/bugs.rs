@@ -133,4 +133,17 @@ bugs! {
     92 AnybodyDraws "LOCK.FENCE draws for anybody"
     93 LaterHoldBegins "REENTER with a later HOLD takes a free lock"
     94 FenceIsKept "the stream leaves out the counter of fencing tokens"
+    95 FenceDrawsNothing "LOCK.FENCE replies and leaves the counter as it is"
+    // More about time.
+    96 IdleStallIsUnseen "a stall of a server that had nothing to do is not seen"
+    97 PlaceTooLong "the place of one who left is kept five times as long"
+    98 RenewalIsShort "a renewal sets half of the lease"
+    99 RenewalTooOften "the lease of a session is renewed every tenth of it"
+    100 LeaseOfOthersEndsSession "a session ends when somebody else sets the lease of its lock"
+    101 ReloadEndsSessions "sessions end when the keyspace is reloaded or swapped"
+    // What is shown, and what is left.
+    102 LastIsShownFirst "LOCK.WAITERS begins with the last in line"
+    103 AwayIsCounted "LOCK.INFO counts places that are away"
+    104 ClosedIsShown "LOCK.INFO shows connections that are closed"
+    105 ClientIsKept "what is known of a blocked client is kept when it is freed"
 }

@@ -16,10 +16,15 @@ use super::timer;
 /// Whether the module has subscribed to events.
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
-/// Subscribes to the loading and unloading of other modules. Returns `false` if the server refuses.
-pub(super) fn subscribe_to_modules<M: Module>(ctx: &Context<'_, M>) -> bool {
+/// Subscribes to the loading and unloading of other modules, and to the server's cron. Returns `false` if the server
+/// refuses.
+pub(super) fn subscribe_from_the_start<M: Module>(ctx: &Context<'_, M>) -> bool {
     LISTENS.store(false, Ordering::Relaxed);
-    subscribe_to(ctx.raw(), raw::REDISMODULE_EVENT_MODULE_CHANGE, listeners::on_module_change::<M>)
+    let events: [(u64, ServerEventHandler); 2] = [
+        (raw::REDISMODULE_EVENT_CRON_LOOP, on_cron::<M>),
+        (raw::REDISMODULE_EVENT_MODULE_CHANGE, listeners::on_module_change::<M>),
+    ];
+    events.into_iter().all(|(event, handler)| subscribe_to(ctx.raw(), event, handler))
 }
 
 /// Subscribes to all other events, unless the module has done so.
@@ -105,6 +110,19 @@ unsafe extern "C" fn on_loading<M: Module>(
         if [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED].contains(&step) {
             M::keyspace_changed();
         }
+    });
+}
+
+unsafe extern "C" fn on_cron<M: Module>(
+    _ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _step: u64,
+    data: *mut c_void,
+) {
+    catch_panic("cron", (), || {
+        // SAFETY: with this event comes this structure, valid for this callback.
+        let cron = unsafe { &*data.cast::<raw::RedisModuleCronLoopInfo>() };
+        M::cron(1000_i64.checked_div(cron.hz.into()).unwrap_or_default());
     });
 }
 

@@ -98,7 +98,7 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     step(info::register(ctx), "its part of INFO")?;
     timer::install(ctx).map_err(|error| format!("no timer: {error}"))?;
     // Last, because the server does not end a subscription when loading fails.
-    step(events::subscribe_to_modules(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
+    step(events::subscribe_from_the_start(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
     // The module stays loaded if this panics, because Redis 7.0 would keep the subscriptions of one that is not.
     catch_panic("loaded", (), || M::loaded(ctx));
     Ok(())

@@ -110,6 +110,9 @@ pub trait Module: Sized + 'static {
     /// [`run_timer_soon`](super::run_timer_soon).
     fn timer(_ctx: &mut Context<'_, Self>) {}
 
+    /// Called when the server's cron runs, as it does every `interval_ms` milliseconds.
+    fn cron(_interval_ms: i64) {}
+
     /// Called when something has happened to a key that this module has not done itself.
     ///
     /// Nothing may be written here: it would reach replicas before the command that caused the event.

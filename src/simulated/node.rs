@@ -135,6 +135,18 @@ impl Node {
         (doors.info)()
     }
 
+    /// Lends the module on this node to `body`.
+    pub fn with_module<R>(self, body: impl FnOnce() -> R) -> R {
+        world::switch_to(self.0);
+        body()
+    }
+
+    /// The server's cron runs, as it does every `interval_ms` milliseconds.
+    pub fn cron(self, interval_ms: i64) {
+        let doors = self.here(|world| world.doors);
+        (doors.cron)(interval_ms);
+    }
+
     /// The server's cycle deletes up to `limit` keys that have expired.
     pub fn expire_some(self, limit: usize) {
         world::switch_to(self.0);

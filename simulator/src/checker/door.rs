@@ -102,7 +102,8 @@ impl Door {
             _ => {
                 let clients = [client].into();
                 let renew_at = now + lease / 3;
-                self.session = Some(Session { who, holds, lease, clients, renew_at, closed_at: None, trust: Trust::Sure });
+                self.session =
+                    Some(Session { who, holds, lease, clients, renew_at, closed_at: None, trust: Trust::Sure });
             }
         }
     }

@@ -18,7 +18,7 @@ use redis_lock::server::{ClientId, Entry, Keyspace, Note, ServerKind, Tag, Value
 
 use crate::request::{Request, Verb, counter_of, key_of};
 use crate::step::SlotFate;
-use door::{Door, Trust};
+use door::Door;
 use replies::Expected;
 use spec::{Held, Ms};
 
@@ -180,12 +180,6 @@ impl Checker {
                 session.doubt();
             }
         }
-    }
-
-    /// Whether there may be anything to do for the module of its own accord.
-    pub fn has_work(&self) -> bool {
-        let has_session = |door: &Door| door.session.as_ref().is_some_and(|session| session.trust == Trust::Sure);
-        !self.waiting.is_empty() || self.doors.values().any(has_session)
     }
 
     /// Follows one thing that has happened.

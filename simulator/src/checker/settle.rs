@@ -81,8 +81,7 @@ impl Checker {
         let Outcome::Done { after: due, reply } = outcome(&request, &identity, before, now) else { return false };
         let door = self.door(name);
         let someone_is_first = door.first(now).is_some();
-        let session_is_first =
-            door.session.as_ref().is_some_and(Session::is_open);
+        let session_is_first = door.session.as_ref().is_some_and(Session::is_open);
         if *before == Lock::Free && (someone_is_first || session_is_first) {
             return false; // It is someone else's turn.
         }

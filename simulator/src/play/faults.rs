@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
 
-use super::{CLIENTS, Client, NOTICED_MS, Play, SETTLED_MS, STANDSTILL_MS};
+use super::{CLIENTS, CRON_MS, Client, NOTICED_MS, Play, SETTLED_MS, STANDSTILL_MS};
 use crate::checker::Verdict;
 use crate::request::key_of;
 use crate::step::{Change, Setting, SlotFate};
@@ -12,7 +12,7 @@ impl Play {
         self.tally.faults.stalls += 1;
         self.turn()?;
         let before = self.noticed_at.is_some();
-        if ms >= 1000 && self.noticed_at.is_none() && self.checker.has_work() {
+        if ms >= 1000 && self.noticed_at.is_none() {
             let unnoticed = match change {
                 Change::Nothing => None,
                 Change::NoReplicas => Some(Unnoticed::NoReplicas),
@@ -86,6 +86,7 @@ impl Play {
     pub(super) fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
         self.master = master;
         self.master.journal();
+        self.master.cron(CRON_MS);
         self.clients = vec![Client::default(); usize::from(CLIENTS)];
         self.checker.begin_anew(&keyspace);
         self.shadow.load(keyspace);

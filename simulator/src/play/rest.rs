@@ -1,5 +1,6 @@
 //! The end of a history: what must be true when everybody has left.
 
+use redis_lock::host::entry_count;
 use redis_lock::server::{Keyspace, Node};
 
 use super::{CLIENTS, NOTICED_MS, Play, SETTLED_MS};
@@ -30,9 +31,13 @@ impl Play {
             self.check_copy(replica, "the replica")?;
         }
         self.check_copy(self.shadow, "the AOF")?;
-        let left: Vec<_> = self.master.info().into_iter().filter(|(name, _)| is_now(name)).collect();
-        if left.iter().any(|(_, count)| *count > 0) {
-            return Err(format!("everybody has left, and still: {left:?}"));
+        let left = self.master.with_module(entry_count);
+        if left > 0 {
+            return Err(format!("everybody has left, and the module remembers {left} things"));
+        }
+        let is_now = |name: &str| ["waiters", "sessions"].contains(&name);
+        if let Some((name, count)) = self.master.info().into_iter().find(|(name, count)| is_now(name) && *count > 0) {
+            return Err(format!("everybody has left, and INFO counts {count} {name}"));
         }
         match self.master.next_wake() {
             Some(wake) => Err(format!("everybody has left, and the module wakes at {wake}")),
@@ -50,9 +55,4 @@ impl Play {
         let (master, copy) = (shown(self.master.keyspace()), shown(copy.keyspace()));
         if master == copy { Ok(()) } else { Err(format!("the master has {master:?}, and {what} {copy:?}")) }
     }
-}
-
-/// Whether a field of INFO says how many there are now.
-fn is_now(field: &str) -> bool {
-    ["waiters", "waited_for", "sessions", "locks_with_waiters"].iter().any(|name| field.ends_with(name))
 }

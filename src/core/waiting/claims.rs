@@ -36,6 +36,12 @@ impl ClaimIndex {
         Self { table: HashTable::new(), hasher: None }
     }
 
+    /// Returns the number of places.
+    #[cfg(feature = "simulated")]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
     /// Returns the place of a claim, if it has one.
     pub fn find(&self, key: ClaimKey<'_>, places: &Slab<Place>) -> Option<PlaceId> {
         let hash = self.hasher.as_ref()?.hash_one(key);

@@ -22,6 +22,12 @@ impl Lines {
         Self(BTreeSet::new())
     }
 
+    /// Returns the number of places in all lines.
+    #[cfg(feature = "simulated")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Adds a place to the line, if it is not in it.
     pub fn insert(&mut self, queue: QueueId, turn: Turn, place: PlaceId) {
         self.0.insert(Position { queue: queue.slot(), turn, place });
