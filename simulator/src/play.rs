@@ -9,15 +9,12 @@ use redis_lock::host::Locks;
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict, Weather};
-use crate::request::{Identity, Request, key_of};
-use crate::step::{CLIENTS, History, Meddling, Setting, Slot, Step, Way};
+use crate::request::{Identity, NAMES, Request, key_of};
+use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Slot, Step, Way};
 use crate::tally::Tally;
 
 /// For how long the place of one who left is kept.
 const GRACE_MS: i64 = 200;
-
-/// More names than clients and strangers have.
-const NAMES: Identity = 20;
 
 /// When a server that stood still has seen what happened meanwhile.
 const NOTICED_MS: i64 = 1100;
@@ -113,7 +110,7 @@ impl Play {
             record: None,
             trace,
         };
-        play.operate(&format!("CONFIG SET lock.rejoin-grace-ms {GRACE_MS}"));
+        play.operate(&format!("CONFIG SET {} {GRACE_MS}", Knob::RejoinGraceMs.name()));
         master.turn();
         master.journal();
         master.cron(CRON_MS);
@@ -210,12 +207,13 @@ impl Play {
             Step::Replicate(units) => self.replicate(usize::from(*units)),
             Step::FailOver { planned } => return self.fail_over(*planned),
             Step::Restart => return self.restart(),
-            Step::Limit(limit) => {
-                let limit = if *limit == u8::MAX { 100_000 } else { usize::from(*limit) };
-                self.pass(0)?;
-                self.checker.limit = limit;
-                self.operate(&format!("CONFIG SET lock.max-waiters {limit}"));
-                return self.turn();
+            Step::Configure { knob, value } => return self.configure(*knob, *value),
+            Step::Evict(door) => self.master.evict(0, &key_of(*door)),
+            Step::Demote(ms) => return self.demote(i64::from(*ms)),
+            Step::Together { client, requests: [one, other] } => {
+                // The keys of a transaction are in one slot.
+                let door = if is_cluster { one.door } else { other.door };
+                self.ask_all(*client, &[one.clone(), Request { door, ..other.clone() }]);
             }
             Step::Slot { door, fate } => return self.move_slot(*door, *fate),
             Step::ClusterDown(is_down) => {
@@ -242,28 +240,47 @@ impl Play {
         }
     }
 
+    /// Sends one request in a way.
     fn ask(&mut self, client: Slot, request: &Request, way: Way) {
+        match way {
+            Way::Plain => self.send(client, request, false),
+            Way::Transaction => self.ask_all(client, std::slice::from_ref(request)),
+            Way::Script => self.send(client, request, true),
+        }
+    }
+
+    /// Sends requests in one transaction.
+    fn ask_all(&mut self, client: Slot, requests: &[Request]) {
+        self.say(client, "MULTI");
+        requests.iter().for_each(|request| self.send(client, request, false));
+        self.say(client, "EXEC");
+    }
+
+    fn send(&mut self, client: Slot, request: &Request, in_script: bool) {
         let request = &Request { identity: request.identity + self.names, ..request.clone() };
         let connection = self.connection(client);
         self.tally.requests += 1;
         let db = i32::from(self.clients[usize::from(client)].db);
         self.tally.queued += self.checker.waiting_for(db, &key_of(request.door)) as u64;
         let tag = self.next_tag();
-        match way {
-            Way::Plain => self.master.send(connection, tag, request.words()),
-            Way::Transaction => {
-                self.say(client, "MULTI");
-                self.master.send(connection, tag, request.words());
-                self.say(client, "EXEC");
-            }
-            Way::Script => {
+        match in_script {
+            false => self.master.send(connection, tag, request.words()),
+            true => {
                 let words: Vec<String> =
                     request.words().iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
                 let script = format!("return redis.call('{}')", words.join("', '"));
                 self.master.send(connection, tag, vec![b"EVAL".to_vec(), script.into_bytes(), b"0".to_vec()]);
             }
         }
-        self.checker.asks(tag, connection, request.clone());
+        self.checker.asks(tag, connection, request.clone(), in_script);
+    }
+
+    /// Sets a setting, when all that was sent before has been read.
+    fn configure(&mut self, knob: Knob, value: u32) -> Verdict {
+        self.pass(0)?;
+        self.checker.configure(knob, value);
+        self.operate(&format!("CONFIG SET {} {value}", knob.name()));
+        self.turn()
     }
 
     fn say(&mut self, client: Slot, line: &str) {

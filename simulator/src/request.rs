@@ -8,6 +8,18 @@ pub type Identity = u16;
 /// The number of a lock.
 pub type Door = u8;
 
+/// More names than clients and strangers have.
+pub const NAMES: Identity = 20;
+
+/// A name with bytes of all kinds.
+const ODD_NAME: Identity = 4;
+
+/// The longest name.
+const LONG_NAME: Identity = 9;
+
+/// The most bytes of a token.
+const MAX_TOKEN: usize = 1024;
+
 /// The two forms of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -69,9 +81,19 @@ pub fn counter_of(door: Door) -> Vec<u8> {
     format!("counter{door}").into_bytes()
 }
 
-/// The bytes of an identity.
+/// The bytes of an identity: mostly few and plain, but some have any bytes, or as many as there may be.
 pub fn token_of(identity: Identity) -> Vec<u8> {
-    format!("t{identity}").into_bytes()
+    let name = format!("t{identity}").into_bytes();
+    match identity % NAMES {
+        ODD_NAME => [&name, b"\0\r\n\xff \"'".as_slice()].concat(),
+        LONG_NAME => [name, vec![b'.'; MAX_TOKEN]].concat()[..MAX_TOKEN].to_vec(),
+        _ => name,
+    }
+}
+
+/// Whether a name can be written in a script.
+pub fn is_plain(identity: Identity) -> bool {
+    ![ODD_NAME, LONG_NAME].contains(&(identity % NAMES))
 }
 
 impl Request {
@@ -98,7 +120,12 @@ impl Request {
 
     fn options(&self) -> Vec<(&'static str, Option<i64>)> {
         let mut options = Vec::new();
-        let mut number = |word, value: Option<i64>| options.extend(value.map(|value| (word, Some(value))));
+        let mut number = |word, value: Option<i64>| {
+            options.extend(value.map(|value| match word {
+                "PX" if value % 1000 == 0 => ("EX", Some(value / 1000)),
+                _ => (word, Some(value)),
+            }));
+        };
         match &self.verb {
             Verb::Take(take) => {
                 number("PX", take.lease);
@@ -124,7 +151,12 @@ impl Request {
 
 /// Words that are refused whatever the lock is like.
 fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
-    let tails: [&[&[u8]]; 8] = [
+    let token = match kind % 12 {
+        8 => Vec::new(),
+        9 => vec![b'x'; MAX_TOKEN + 1],
+        _ => token,
+    };
+    let tails: [&[&[u8]]; 12] = [
         &[b"PX", b"0"],
         &[b"PX", b"-1", b"BLOCK", b"0"],
         &[b"PX", b"10", b"EX", b"10"],
@@ -133,6 +165,10 @@ fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
         &[b"PX"],
         &[b"\xff\x00"],
         &[b"PX", b"9223372036854775807"],
+        &[b"PX", b"100"],
+        &[b"PX", b"100"],
+        &[b"HOLD", b"1"],
+        &[b"NX", b"nx"],
     ];
     let tail = tails[usize::from(kind) % tails.len()];
     let head = [b"LOCK.ACQUIRE".to_vec(), key, token];
@@ -142,7 +178,9 @@ fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.words();
-        let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+        const WIDTH: usize = 40;
+        let shown = |word: &Vec<u8>| word[..word.len().min(WIDTH)].escape_ascii().to_string();
+        let words: Vec<_> = words.iter().map(shown).collect();
         f.write_str(&words.join(" "))
     }
 }

@@ -72,12 +72,27 @@ pub enum Step {
     FailOver { planned: bool },
     /// The server ends and begins again with what its AOF says.
     Restart,
-    /// The most waiters there may be.
-    Limit(u8),
+    /// A setting is set.
+    Configure { knob: Knob, value: u32 },
+    /// The server evicts a lock that has a lease.
+    Evict(Door),
+    /// The server is made a replica, and after so many milliseconds a master again.
+    Demote(u16),
+    /// A client sends two LOCK commands in one transaction.
+    Together { client: Slot, requests: [Request; 2] },
     /// What befalls the slot of a lock.
     Slot { door: Door, fate: SlotFate },
     /// The cluster goes down, or up.
     ClusterDown(bool),
+}
+
+/// A setting of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knob {
+    MaxWaiters,
+    MaxBlockMs,
+    RejoinGraceMs,
+    MaxSessions,
 }
 
 /// How a LOCK command comes to the server.
@@ -104,10 +119,43 @@ pub enum SlotFate {
     Returns,
 }
 
+/// What a counter of fencing tokens is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// A number far ahead of the time.
+    Ahead,
+    /// A number that expires after so many milliseconds.
+    Expiring(u16),
+    /// No number.
+    Text,
+}
+
 /// What a client does to a lock's key that is no LOCK command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meddling {
     Delete(Door),
+    Unlink(Door),
+    GetDel(Door),
+    /// Takes the field of an owner out.
+    TakeOut {
+        door: Door,
+        identity: Identity,
+    },
+    /// SET with KEEPTTL.
+    SetKeep {
+        door: Door,
+        identity: Identity,
+    },
+    Restore {
+        door: Door,
+        identity: Identity,
+        lease: u16,
+    },
+    /// Something else in the place of the counter of fencing tokens.
+    SetCounter {
+        door: Door,
+        value: Counter,
+    },
     Set {
         door: Door,
         identity: Identity,
@@ -135,6 +183,18 @@ pub enum Meddling {
     DeleteAll,
 }
 
+impl Knob {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MaxWaiters => "lock.max-waiters",
+            Self::MaxBlockMs => "lock.max-block-ms",
+            Self::RejoinGraceMs => "lock.rejoin-grace-ms",
+            Self::MaxSessions => "lock.max-sessions",
+        }
+    }
+}
+
 impl Meddling {
     /// Whether locks may come to be under other names than they were taken by.
     pub fn moves_locks(&self) -> bool {
@@ -146,6 +206,18 @@ impl Meddling {
         let one = |line: String| vec![line];
         match self {
             Self::Delete(door) => one(format!("DEL door{door}")),
+            Self::Unlink(door) => one(format!("UNLINK door{door}")),
+            Self::GetDel(door) => one(format!("GETDEL door{door}")),
+            Self::TakeOut { door, identity } => one(format!("HDEL door{door} t{identity}")),
+            Self::SetKeep { door, identity } => one(format!("SET door{door} t{identity} KEEPTTL")),
+            Self::Restore { door, identity, lease } => {
+                one(format!("RESTORE door{door} {lease} t{identity} REPLACE"))
+            }
+            Self::SetCounter { door, value } => one(match value {
+                Counter::Ahead => format!("SET counter{door} 2000000000000000"),
+                Counter::Expiring(ms) => format!("SET counter{door} 7 PX {ms}"),
+                Counter::Text => format!("SET counter{door} x"),
+            }),
             Self::Set { door, identity, lease: Some(ms) } => one(format!("SET door{door} t{identity} PX {ms}")),
             Self::Set { door, identity, lease: None } => one(format!("SET door{door} t{identity}")),
             Self::SetHash { door, identity, holds } => one(format!("HSET door{door} t{identity} {holds}")),
@@ -192,6 +264,8 @@ impl fmt::Display for Step {
             Self::Unblock { client, victim, with_error } => {
                 write!(f, "c{client}> CLIENT UNBLOCK c{victim} {}", if *with_error { "ERROR" } else { "TIMEOUT" })
             }
+            Self::Together { client, requests: [one, other] } => write!(f, "c{client}> MULTI; {one}; {other}; EXEC"),
+            Self::Configure { knob, value } => write!(f, "-- CONFIG SET {} {value}", knob.name()),
             Self::Quit(client) => write!(f, "c{client}> QUIT"),
             Self::Select { client, db } => write!(f, "c{client}> SELECT {db}"),
             Self::Turn => write!(f, "-- the loop turns"),

@@ -9,8 +9,8 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 use redis_lock::server::{ServerKind, WriteFence};
 
-use crate::request::{Form, Identity, Request, Take, Verb};
-use crate::step::{CLIENTS, Change, DOORS, History, Meddling, Setting, Slot, SlotFate, Step, Way};
+use crate::request::{Form, Identity, Request, Take, Verb, is_plain};
+use crate::step::{CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Setting, Slot, SlotFate, Step, Way};
 
 /// Histories of up to so many steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
@@ -86,6 +86,7 @@ impl Dice {
             (2, |dice| Step::Pass(dice.within(100, 1500) as u16)),
             (8, |dice| Step::Meddle { client: dice.client(), command: dice.meddling() }),
             (5, |dice| Step::HangUp(dice.client())),
+            (1, Self::together),
             (7, Self::disturbance),
             (4, Self::world),
         ]);
@@ -109,11 +110,37 @@ impl Dice {
         let way = self.weighed(&[(24, Way::Plain), (1, Way::Transaction), (1, Way::Script)]);
         // Mostly a client's own name; sometimes another's, as when a request was sent twice.
         let identity = Identity::from(if self.percent(12) { (client + 1) % CLIENTS } else { client });
-        let mut verb = verb(self);
-        if let (Verb::Take(take), Way::Script) = (&mut verb, way) {
-            take.session = false;
-        }
-        Step::Ask { client, request: Request { door, identity, verb }, way }
+        let request = Request { door, identity, verb: verb(self) };
+        let way = if is_plain(identity) || way != Way::Script { way } else { Way::Plain };
+        Step::Ask { client, request, way }
+    }
+
+    /// Two requests of one client, which may be about one lock.
+    fn together(&mut self) -> Step {
+        let (client, first) = (self.client(), self.door());
+        let identity = Identity::from(client);
+        let lease = Some(self.within(30, 400));
+        let second = if self.percent(70) { first } else { self.door() };
+        let take = Take { form: Form::Mutex, lease, block: None, strict: false, hold: None, session: false };
+        let release = Verb::Release { hold: None, lease: None };
+        let verbs = [Verb::Take(take), release, Verb::Fence, Verb::Extend { lease: 50, add: false }];
+        let (one, other) = (self.one_of(&verbs), self.one_of(&verbs));
+        let request = |door, verb| Request { door, identity, verb };
+        Step::Together { client, requests: [request(first, one), request(second, other)] }
+    }
+
+    fn knob(&mut self) -> Step {
+        let (knob, value) = self.one_of(&[
+            (Knob::MaxWaiters, 100_000),
+            (Knob::MaxWaiters, 4),
+            (Knob::MaxBlockMs, 0),
+            (Knob::MaxBlockMs, 50),
+            (Knob::RejoinGraceMs, 200),
+            (Knob::RejoinGraceMs, 0),
+            (Knob::MaxSessions, 100_000),
+            (Knob::MaxSessions, 2),
+        ]);
+        Step::Configure { knob, value }
     }
 
     fn hold(&mut self) -> Option<i64> {
@@ -128,7 +155,11 @@ impl Dice {
             Form::Reentrant => (false, Some(i64::from(how / 4 % 14)).filter(|hold| (1..4).contains(hold))),
         };
         // No lease where the number is small, and a longer one for a session.
-        let lease = if session { Some(100 + lease) } else { Some(lease).filter(|&lease| lease >= 30) };
+        let lease = match (lease, session) {
+            (398.., _) => Some(1000),
+            (lease, true) => Some(100 + lease),
+            (lease, false) => Some(lease).filter(|&lease| lease >= 30),
+        };
         // A quarter waits for ever, an eighth not at all.
         let block = match block {
             0..300 => None,
@@ -140,7 +171,24 @@ impl Dice {
 
     fn meddling(&mut self) -> Meddling {
         let kind: fn(&mut Self) -> Meddling = self.weighed(&[
-            (8, |dice| Meddling::Delete(dice.door())),
+            (6, |dice| Meddling::Delete(dice.door())),
+            (1, |dice| Meddling::Unlink(dice.door())),
+            (1, |dice| Meddling::GetDel(dice.door())),
+            (1, |dice| Meddling::TakeOut { door: dice.door(), identity: Identity::from(dice.client()) }),
+            (1, |dice| Meddling::SetKeep { door: dice.door(), identity: dice.stranger() }),
+            (1, |dice| Meddling::Restore {
+                door: dice.door(),
+                identity: dice.stranger(),
+                lease: dice.within(0, 200) as u16,
+            }),
+            (1, |dice| Meddling::SetCounter {
+                door: dice.door(),
+                value: match dice.within(0, 4) {
+                    0 => Counter::Text,
+                    1 => Counter::Ahead,
+                    _ => Counter::Expiring(dice.within(1, 300) as u16),
+                },
+            }),
             (3, |dice| Meddling::Set {
                 door: dice.door(),
                 identity: dice.stranger(),
@@ -197,7 +245,9 @@ impl Dice {
             (3, |dice| Step::Replicate(dice.within(1, 20) as u8)),
             (2, |dice| Step::FailOver { planned: dice.percent(50) }),
             (1, |_| Step::Restart),
-            (1, |dice| Step::Limit(dice.one_of(&[u8::MAX, 4]))),
+            (2, Self::knob),
+            (1, |dice| Step::Evict(dice.door())),
+            (1, |dice| Step::Demote(dice.within(1, 300) as u16)),
             (3, |dice| Step::Slot {
                 door: dice.door(),
                 fate: dice.weighed(&[(3, SlotFate::Returns), (2, SlotFate::Leaves), (1, SlotFate::Migrates)]),

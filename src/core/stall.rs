@@ -54,6 +54,7 @@ impl StallDetector {
     /// Expects no tick any more, because there is no work to do.
     pub fn stop(&mut self) {
         self.is_running = false;
+        planted!(IdleStallIsUnseen => self.last_turn = None);
     }
 
     fn turn(&mut self, now_ms: i64) {

@@ -39,6 +39,7 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
         b"PERSIST" => persist(db, key),
         b"RENAME" => rename(db, key, value),
         b"COPY" => copy(db, key, value),
+        b"RESTORE" => restore(db, key, integer(value), word(3)),
         b"MOVE" => move_to(db, key, integer(value)),
         b"DBSIZE" => {
             Reply::Integer(world::with(|world| i64::try_from(world.keyspace.of(db).count()).unwrap_or(i64::MAX)))
@@ -53,7 +54,7 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
 /// Whether the server refuses this command to clients where writes are refused.
 pub(super) fn is_write(name: &[u8]) -> bool {
     const READS: [&[u8]; 4] = [b"GET", b"EXISTS", b"PTTL", b"PEXPIRETIME"];
-    const WRITES: [&[u8]; 17] = [
+    const WRITES: [&[u8]; 18] = [
         b"SET",
         b"HSET",
         b"HDEL",
@@ -66,6 +67,7 @@ pub(super) fn is_write(name: &[u8]) -> bool {
         b"PERSIST",
         b"RENAME",
         b"COPY",
+        b"RESTORE",
         b"MOVE",
         b"FLUSHDB",
         b"FLUSHALL",
@@ -180,11 +182,15 @@ fn set(db: i32, words: &[Vec<u8>]) -> Reply {
     let kept = before.and_then(|entry| entry.expiry).filter(|_| has(b"KEEPTTL"));
     let expiry = number(b"PX").map(|ms| now().saturating_add(ms)).or(number(b"PXAT")).or(kept);
     let entry = Entry { value: Value::String(Rc::from(value.as_slice())), expiry };
-    let digits = expiry.map(|at| at.to_string());
-    let pxat = digits.iter().flat_map(|digits| [b"PXAT".as_slice(), digits.as_bytes()]);
-    propagate(db, [b"SET".as_slice(), key, value].into_iter().chain(pxat));
+    propagate(db, set_words(key, value, expiry).iter().map(Vec::as_slice));
     write(db, key, Some(entry), if has(b"PX") || has(b"PXAT") { &["set", "expire"] } else { &["set"] });
     Reply::OK
+}
+
+/// SET as replicas are told it.
+fn set_words(key: &[u8], value: &[u8], expiry: Option<UnixMs>) -> Vec<Vec<u8>> {
+    let pxat = expiry.into_iter().flat_map(|at| [b"PXAT".to_vec(), at.to_string().into_bytes()]);
+    [b"SET".to_vec(), key.to_vec(), value.to_vec()].into_iter().chain(pxat).collect()
 }
 
 fn hset(db: i32, key: &[u8], field: &[u8], value: &[u8]) -> Reply {
@@ -276,6 +282,23 @@ fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
     put(db, to, Some(entry), Writer::Arrival);
     tell(db, to, &["copy_to"]);
     Reply::Integer(1)
+}
+
+/// `RESTORE key ms value REPLACE`: the value in the place of what DUMP says of it.
+fn restore(db: i32, key: &[u8], ms: Option<i64>, value: &[u8]) -> Reply {
+    let Some(ms) = ms else { return not_an_integer() };
+    expiry::expire(db, key);
+    let expiry = (ms > 0).then(|| now().saturating_add(ms));
+    propagate(db, set_words(key, value, expiry).iter().map(Vec::as_slice));
+    put(db, key, Some(Entry { value: Value::String(Rc::from(value)), expiry }), Writer::Arrival);
+    tell(db, key, &["restore"]);
+    Reply::OK
+}
+
+/// The server makes room by deleting a key.
+pub(super) fn evict(db: i32, key: &[u8]) {
+    propagate(db, [b"DEL".as_slice(), key]);
+    write(db, key, None, &["evicted"]);
 }
 
 fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {

@@ -147,6 +147,18 @@ impl Node {
         (doors.cron)(interval_ms);
     }
 
+    /// The server deletes a key that expires to make room, if it may.
+    pub fn evict(self, db: i32, key: &[u8]) {
+        let is_evicted = self.here(|world| {
+            let is_volatile = world.keyspace.get(db, key).is_some_and(|entry| entry.expiry.is_some());
+            is_volatile && !world.obstacles.replica && !world.obstacles.is_paused(world.now_ms())
+        });
+        if is_evicted {
+            native::evict(db, key);
+            self.here(World::propagate);
+        }
+    }
+
     /// The server's cycle deletes up to `limit` keys that have expired.
     pub fn expire_some(self, limit: usize) {
         world::switch_to(self.0);

@@ -60,6 +60,8 @@ pub struct Session {
     pub holds: i64,
     pub lease: i64,
     pub clients: BTreeSet<ClientId>,
+    /// Those that are closed since, too.
+    pub ever: BTreeSet<ClientId>,
     /// When its lease is to be renewed, and not before.
     pub renew_at: Ms,
     /// When its last connection closed.
@@ -97,13 +99,14 @@ impl Door {
                 session.renew_at = session.renew_at.min(now + lease / 3);
                 session.holds = holds;
                 session.clients.insert(client);
+                session.ever.insert(client);
                 session.closed_at = None;
             }
             _ => {
-                let clients = [client].into();
+                let (clients, ever) = ([client].into(), [client].into());
                 let renew_at = now + lease / 3;
                 self.session =
-                    Some(Session { who, holds, lease, clients, renew_at, closed_at: None, trust: Trust::Sure });
+                    Some(Session { who, holds, lease, clients, ever, renew_at, closed_at: None, trust: Trust::Sure });
             }
         }
     }

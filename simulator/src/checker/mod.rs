@@ -4,6 +4,7 @@
 //! of the node and says what is wrong the moment that it is seen.
 
 mod door;
+mod limits;
 mod liveness;
 mod others;
 mod replies;
@@ -17,8 +18,9 @@ use std::rc::Rc;
 use redis_lock::server::{ClientId, Entry, Keyspace, Note, ServerKind, Tag, Value, Writer, slot_of};
 
 use crate::request::{Request, Verb, counter_of, key_of};
-use crate::step::SlotFate;
+use crate::step::{Knob, SlotFate};
 use door::Door;
+use limits::Limits;
 use replies::Expected;
 use spec::{Held, Ms};
 
@@ -60,10 +62,7 @@ pub struct Checker {
     /// A lock that goes to its session or to a waiter by the same name: it is the waiter's if that is let go next.
     undecided: Option<(Name, Held)>,
     in_timer: bool,
-    /// How long a place is kept.
-    grace_ms: Ms,
-    /// The most waiters there may be.
-    pub limit: usize,
+    limits: Limits,
     /// Slots that are not this node's, or not for sure.
     lost_slots: Vec<u8>,
     /// Those of them that are another node's.
@@ -85,6 +84,10 @@ struct Running {
     or_lost: bool,
     /// It is a RELEASE, and has let somebody go who waited.
     withdrew: bool,
+    /// The most pairs of a session and a connection that there may have been before.
+    pairs_before: usize,
+    /// Its connection has the session already that it asks for.
+    is_repeat: bool,
 }
 
 impl Checker {
@@ -103,8 +106,7 @@ impl Checker {
             running: None,
             undecided: None,
             in_timer: false,
-            grace_ms,
-            limit: usize::MAX,
+            limits: Limits::new(grace_ms),
             lost_slots: Vec::new(),
             gone_slots: Vec::new(),
             grants: 0,
@@ -132,8 +134,17 @@ impl Checker {
         self.in_timer = false;
     }
 
+    /// A setting is set.
+    pub fn configure(&mut self, knob: Knob, value: u32) {
+        self.limits.set(knob, value);
+    }
+
     /// A request is on its way.
-    pub fn asks(&mut self, tag: Tag, client: ClientId, request: Request) {
+    pub fn asks(&mut self, tag: Tag, client: ClientId, mut request: Request, in_script: bool) {
+        // No connection stands behind a script.
+        if in_script && matches!(request.verb, Verb::Take(take) if take.session) {
+            request.verb = Verb::Nonsense(0);
+        }
         self.asked.insert(tag, request);
         self.senders.insert(tag, client);
     }
@@ -200,6 +211,8 @@ impl Checker {
                 let name = (*db, Rc::from(key_of(request.door)));
                 let (client, denies_blocking) = (*client, *denies_blocking);
                 self.door(&name).drop_expired(Ms::MIN, now);
+                let pairs_before = self.most_pairs();
+                let is_repeat = self.has_session(&name, client, &request);
                 self.running = Some(Running {
                     tag: *tag,
                     client,
@@ -209,6 +222,8 @@ impl Checker {
                     reply: None,
                     or_lost: false,
                     withdrew: false,
+                    pairs_before,
+                    is_repeat,
                 });
             }
             Note::Ended { tag, blocked } => {

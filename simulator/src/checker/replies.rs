@@ -4,9 +4,9 @@ use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
 use super::door::{Door, Grant, Waiting};
 use super::shown::Shown;
-use super::spec::{Ms, Outcome, Who, outcome};
-use super::{Checker, Name, Running, Verdict};
-use crate::request::{Request, Verb, token_of};
+use super::spec::{Lock, Ms, Outcome, Who, outcome};
+use super::{Checker, Name, Running, Verdict, number};
+use crate::request::{Request, Take, Verb, counter_of, token_of};
 
 /// A reply that must come.
 pub(super) enum Expected {
@@ -16,6 +16,9 @@ pub(super) enum Expected {
     Error(&'static str),
     NilOrError(&'static str),
     Shown(Shown),
+    /// This is told to one who holds the lock already, or, if its session is one too many, that it is.
+    Confirmed { name: Name, client: ClientId, reply: i64, or_full: bool },
+    OneOf([&'static str; 2]),
     /// Any reply that is no error.
     Anything,
 }
@@ -23,66 +26,102 @@ pub(super) enum Expected {
 impl Checker {
     /// A command has come to its end.
     pub(super) fn end(&mut self, running: Running, blocked: bool, now: Ms) -> Verdict {
-        let Running { tag, client, name, denies_blocking, request, reply, or_lost, withdrew } = running;
-        let waiting = self.waiting.len();
-        let limit = self.limit;
-        let door = self.door(&name);
+        let door = self.door(&running.name);
         if let Some(Some(draft)) = &door.draft {
             return Err(format!("a change that nobody is told of: {draft:?}"));
         }
         let lock = door.lock(now);
-        let identity = token_of(request.identity);
-        let come = outcome(&request, &identity, &lock, now);
-        let expected = match (reply, come) {
-            (Some(_), Outcome::Refused(code)) if matches!(request.verb, Verb::Fence) => {
-                return Err(format!("{request} draws a token, and {code} is due"));
+        let come = outcome(&running.request, &token_of(running.request.identity), &lock, now);
+        let is_contended = running.reply.is_none() && come == Outcome::Contended;
+        if blocked {
+            return if is_contended { self.begin_wait(running, now) } else { Err(running.error("waits", &lock)) };
+        }
+        let expected = match running.reply {
+            Some(reply) => self.after_write(&running, reply, &come)?,
+            None => self.without_write(&running, come, &lock, now)?,
+        };
+        let expected = self.withdrawn(&running.name, &running.request, running.withdrew, expected);
+        self.replies.insert(running.tag, expected);
+        Ok(())
+    }
+
+    /// The reply to a command that has changed the lock, or drawn a token.
+    fn after_write(&self, running: &Running, reply: i64, come: &Outcome) -> Result<Expected, String> {
+        if let (Outcome::Refused(code), Verb::Fence) = (come, running.request.verb) {
+            return Err(format!("{} draws a token, and {code} is due", running.request));
+        }
+        self.check_pairs(running)?;
+        Ok(if running.or_lost { Expected::IntegerOrLost(reply) } else { Expected::Integer(reply) })
+    }
+
+    /// The reply to a command that has changed nothing.
+    fn without_write(
+        &mut self,
+        running: &Running,
+        come: Outcome,
+        lock: &Lock,
+        now: Ms,
+    ) -> Result<Expected, String> {
+        let Running { name, request, client, .. } = running;
+        let may_be_full = self.may_refuse_session(running);
+        Ok(match come {
+            Outcome::Done { after, reply } if after == *lock => {
+                Expected::Confirmed { name: name.clone(), client: *client, reply, or_full: may_be_full }
             }
-            (Some(reply), _) if or_lost => Expected::IntegerOrLost(reply),
-            (Some(reply), _) => Expected::Integer(reply),
-            (None, Outcome::Done { after, reply }) if after == lock => {
-                self.confirmed(&name, client, &request, reply, now);
-                Expected::Integer(reply)
+            Outcome::Done { .. } if may_be_full => Expected::Error("SESSIONFULL"),
+            Outcome::Done { after, .. } => {
+                return Err(running.error(&format!("should have made {after:?}"), lock));
             }
-            (None, Outcome::Done { after, .. }) => {
-                return Err(format!("{request} should have made of {lock:?}: {after:?}"));
-            }
-            (None, Outcome::Contended) => match &request.verb {
-                Verb::Take(take) if take.block.is_some() && !denies_blocking => {
-                    if blocked {
-                        if self.doors.values().map(Door::waiting).sum::<usize>() >= limit {
-                            return Err(format!("{request} waits, and {limit} do already"));
-                        }
-                        let deadline = take.block.filter(|&ms| ms > 0).map(|ms| now + ms);
-                        let (lease, session) = (take.lease, take.session);
-                        let who = Who { form: take.form, name: identity };
-                        self.make_room();
-                        let door = self.door(&name);
-                        door.join(who, Waiting { tag, client, deadline, lease, session, let_go: false }, now);
-                        self.waiting.insert(tag, name);
-                        return Ok(());
-                    }
-                    if waiting < limit {
-                        return Err(format!("{request} does not wait"));
-                    }
-                    Expected::Error("QUEUEFULL")
+            Outcome::Contended if running.may_wait() => {
+                let is_full = self.waiting.len() >= self.limits.waiters;
+                match (may_be_full, is_full) {
+                    (true, true) => Expected::OneOf(["SESSIONFULL", "QUEUEFULL"]),
+                    (true, false) => Expected::Error("SESSIONFULL"),
+                    (false, true) => Expected::Error("QUEUEFULL"),
+                    (false, false) => return Err(running.error("does not wait", lock)),
                 }
-                _ => Expected::Nil,
-            },
-            (None, Outcome::Refused(code)) => Expected::Error(code),
-            (None, Outcome::Looked) if matches!(request.verb, Verb::Fence) => {
-                return Err(format!("{request} draws nothing"));
             }
-            (None, Outcome::Looked) => {
-                let shown = self.doors.get(&name).and_then(|door| Shown::of(door, &request.verb, now));
+            Outcome::Contended => Expected::Nil,
+            Outcome::Refused(code) => Expected::Error(code),
+            Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
+            Outcome::Looked => {
+                let shown = self.doors.get(name).and_then(|door| Shown::of(door, &request.verb, now));
                 shown.map_or(Expected::Anything, Expected::Shown)
             }
-        };
-        if blocked {
-            return Err(format!("{request} waits for {lock:?}"));
+        })
+    }
+
+    /// A holder draws no fencing token: there is none where the counter is no number.
+    fn undrawn(&mut self, running: &Running, now: Ms) -> Result<Expected, String> {
+        let Running { name, request, .. } = running;
+        let counter = (name.0, counter_of(request.door).into());
+        let entry = self.door(&counter).entry.clone().filter(|entry| !entry.is_over(now));
+        if entry.is_none() || number(entry.as_ref()).is_some() {
+            return Err(format!("{request} draws nothing"));
         }
-        let expected = self.withdrawn(&name, &request, withdrew, expected);
-        self.replies.insert(tag, expected);
-        Ok(())
+        // Who draws takes itself for the holder.
+        let identity = token_of(request.identity);
+        self.door(name).grants.iter_mut().filter(|grant| grant.place.who.name == identity).for_each(Grant::tell);
+        Ok(Expected::Error("ERR"))
+    }
+
+    /// A command waits for the lock.
+    fn begin_wait(&mut self, running: Running, now: Ms) -> Verdict {
+        let Running { tag, client, name, request, .. } = &running;
+        let Verb::Take(Take { form, lease, block: Some(block), session, .. }) = request.verb else {
+            return Err(format!("{request} waits"));
+        };
+        let limit = self.limits.waiters;
+        if !running.may_wait() || self.doors.values().map(Door::waiting).sum::<usize>() >= limit {
+            return Err(format!("{request} waits, and must not: {limit} may wait"));
+        }
+        let deadline = self.limits.deadline(block, now);
+        let who = Who { form, name: token_of(request.identity) };
+        self.make_room();
+        let request = Waiting { tag: *tag, client: *client, deadline, lease, session, let_go: false };
+        self.door(name).join(who, request, now);
+        self.waiting.insert(*tag, name.clone());
+        self.check_pairs(&running)
     }
 
     /// RELEASE takes its token out of the line.
@@ -110,7 +149,7 @@ impl Checker {
     /// Where there are as many places as there may be, any that is away may go.
     pub(super) fn make_room(&mut self) {
         let places: usize = self.doors.values().map(|door| door.line.len()).sum();
-        if places >= self.limit {
+        if places >= self.limits.waiters {
             self.doors.values_mut().for_each(Door::make_room);
         }
     }
@@ -150,8 +189,16 @@ impl Checker {
         }
         if let Some(expected) = self.replies.remove(&tag) {
             let request = self.asked.remove(&tag);
-            let said = || request.as_ref().map(Request::to_string).unwrap_or_default();
-            return if expected.is(reply) { Ok(()) } else { Err(format!("{} is answered {reply:?}", said())) };
+            if !expected.is(reply) {
+                let said = request.as_ref().map(Request::to_string).unwrap_or_default();
+                return Err(format!("{said} is answered {reply:?}"));
+            }
+            if let (Expected::Confirmed { name, client, .. }, Some(request), Reply::Integer(value)) =
+                (expected, request, reply)
+            {
+                self.confirmed(&name, client, &request, *value, now);
+            }
+            return Ok(());
         }
         if self.released.remove(&tag) {
             self.asked.remove(&tag);
@@ -172,7 +219,7 @@ impl Checker {
     }
 
     pub(super) fn waiter_replied(&mut self, name: &Name, tag: Tag, reply: &Reply, now: Ms) -> Verdict {
-        let kept_until = now + self.grace_ms;
+        let kept_until = now + self.limits.grace_ms;
         let unblocked = &self.unblocked;
         let releasing = self
             .running
@@ -226,6 +273,17 @@ impl Checker {
     }
 }
 
+impl Running {
+    /// Whether it waits if the lock is not to be had.
+    fn may_wait(&self) -> bool {
+        !self.denies_blocking && matches!(self.request.verb, Verb::Take(take) if take.block.is_some())
+    }
+
+    fn error(&self, what: &str, lock: &Lock) -> String {
+        format!("{} {what}, and the lock is {lock:?}", self.request)
+    }
+}
+
 impl Expected {
     fn is(&self, reply: &Reply) -> bool {
         let is_error = |code: &str| matches!(reply, Reply::Error(text) if text.split(' ').next() == Some(code));
@@ -237,6 +295,10 @@ impl Expected {
             Self::Nil => *reply == Reply::Nil,
             Self::Error(code) => is_error(code),
             Self::NilOrError(code) => *reply == Reply::Nil || is_error(code),
+            Self::Confirmed { reply: value, or_full, .. } => {
+                *reply == Reply::Integer(*value) || *or_full && is_error("SESSIONFULL")
+            }
+            Self::OneOf(codes) => codes.iter().any(|code| is_error(code)),
             Self::Shown(shown) => shown.is(reply),
             Self::Anything => !matches!(reply, Reply::Error(_)),
         }

@@ -47,7 +47,7 @@ impl Checker {
 
     /// Whether the lock is taken from this holder, and a waiter by the same name is the next.
     fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
-        let kept_until = now + self.grace_ms;
+        let kept_until = now + self.limits.grace_ms;
         let door = self.door(name);
         if !door.is_forfeit(&held.who) {
             return false;
@@ -59,8 +59,12 @@ impl Checker {
 
     /// A fencing token was drawn.
     fn drawn(&mut self, name: &Name, earlier: Option<&Entry>, now: Ms) -> Verdict {
-        let is = number(self.door(name).entry.as_ref());
-        let was = number(earlier);
+        let earlier = earlier.filter(|entry| !entry.is_over(now));
+        let entry = self.door(name).entry.as_ref();
+        if earlier.and_then(|entry| entry.expiry) != entry.and_then(|entry| entry.expiry) {
+            return Err(format!("a counter does not keep its expiry: {earlier:?}, then {entry:?}"));
+        }
+        let (was, is) = (number(earlier), number(entry));
         let Some(running) = &mut self.running else { return Ok(()) };
         running.reply = is;
         let (lock, holder) = (running.name.clone(), token_of(running.request.identity));
@@ -242,7 +246,7 @@ impl Checker {
 
     /// A lock is taken from its holder.
     fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
-        let kept_until = now + self.grace_ms;
+        let kept_until = now + self.limits.grace_ms;
         let door = self.door(name);
         if !door.is_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));

@@ -37,6 +37,16 @@ impl Play {
         self.cron()
     }
 
+    /// The server is a replica for a while, and knows it at once.
+    pub(super) fn demote(&mut self, ms: i64) -> Verdict {
+        if self.noticed_at.is_none() && self.replica_until.is_none() {
+            self.turn()?;
+            self.master.become_replica();
+            self.replica_until = Some(self.time + ms);
+        }
+        self.turn()
+    }
+
     pub(super) fn replicate(&mut self, units: usize) {
         let Some(replica) = self.replica else { return };
         for _ in 0..units {

@@ -1,0 +1,90 @@
+//! The settings, and what they limit.
+
+use redis_lock::server::ClientId;
+
+use super::door::{Door, Session};
+use super::spec::{Ms, Who};
+use super::{Checker, Name, Running, Verdict};
+use crate::request::{Request, Verb, token_of};
+use crate::step::Knob;
+
+/// The settings of the module.
+pub(super) struct Limits {
+    /// The most requests that may wait.
+    pub waiters: usize,
+    /// The most pairs of a session and a connection.
+    pub sessions: usize,
+    /// The longest wait, if there is one.
+    pub block_ms: Option<Ms>,
+    /// How long a place is kept.
+    pub grace_ms: Ms,
+}
+
+impl Limits {
+    pub fn new(grace_ms: Ms) -> Self {
+        Self { waiters: usize::MAX, sessions: usize::MAX, block_ms: None, grace_ms }
+    }
+
+    pub fn set(&mut self, knob: Knob, value: u32) {
+        match knob {
+            Knob::MaxWaiters => self.waiters = value as usize,
+            Knob::MaxSessions => self.sessions = value as usize,
+            Knob::MaxBlockMs => self.block_ms = Some(Ms::from(value)).filter(|&ms| ms > 0),
+            Knob::RejoinGraceMs => self.grace_ms = Ms::from(value),
+        }
+    }
+
+    /// When a wait ends that begins now. `block` is 0 for one without end.
+    pub fn deadline(&self, block: Ms, now: Ms) -> Option<Ms> {
+        let asked = Some(block).filter(|&ms| ms > 0);
+        asked.into_iter().chain(self.block_ms).min().map(|ms| now + ms)
+    }
+}
+
+impl Checker {
+    /// The most pairs of a session and a connection that the module may count: it may not know yet of some that have ended.
+    pub(super) fn most_pairs(&self) -> usize {
+        self.pairs(|session| session.ever.len(), true)
+    }
+
+    /// The fewest that it must count.
+    fn fewest_pairs(&self) -> usize {
+        self.pairs(|session| if session.is_doubtful() { 0 } else { session.clients.len() }, false)
+    }
+
+    fn pairs(&self, of_session: impl Fn(&Session) -> usize, with_let_go: bool) -> usize {
+        let waiting = |door: &Door| {
+            let requests = door.line.iter().flat_map(|place| &place.requests);
+            requests.filter(|request| request.session && (with_let_go || !request.let_go)).count()
+        };
+        self.doors.values().map(|door| door.session.as_ref().map_or(0, &of_session) + waiting(door)).sum()
+    }
+
+    /// Whether a connection is in the session already that it asks for.
+    pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> bool {
+        let Verb::Take(take) = request.verb else { return false };
+        let who = Who { form: take.form, name: token_of(request.identity) };
+        let session = self.doors.get(name).and_then(|door| door.session.as_ref());
+        session.is_some_and(|session| session.who == who && session.clients.contains(&client))
+    }
+
+    /// One more pair was counted, or should have been refused.
+    pub(super) fn check_pairs(&self, running: &Running) -> Verdict {
+        let pairs = self.fewest_pairs();
+        if !running.is_repeat && running.asks_for_session() && pairs > self.limits.sessions {
+            return Err(format!("{} makes {pairs} sessions", running.request));
+        }
+        Ok(())
+    }
+
+    /// Whether one more pair may be refused.
+    pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
+        !running.is_repeat && running.asks_for_session() && running.pairs_before >= self.limits.sessions
+    }
+}
+
+impl Running {
+    fn asks_for_session(&self) -> bool {
+        matches!(self.request.verb, Verb::Take(take) if take.session)
+    }
+}
