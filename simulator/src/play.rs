@@ -164,7 +164,10 @@ impl Play {
                     self.master.hang_up(id);
                 }
             }
-            Step::Kill { client, victim } => self.about(*client, *victim, |id| format!("CLIENT KILL ID {id}")),
+            Step::Kill { client, victim } => {
+                let is_there = self.about(*client, *victim, |id| format!("CLIENT KILL ID {id}"));
+                self.tally.closed += u64::from(is_there);
+            }
             Step::Unblock { client, victim, with_error } => {
                 let how = if *with_error { "ERROR" } else { "TIMEOUT" };
                 self.about(*client, *victim, |id| format!("CLIENT UNBLOCK {id} {how}"));
@@ -289,11 +292,10 @@ impl Play {
         self.master.send(connection, tag, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
     }
 
-    fn about(&mut self, client: Slot, victim: Slot, line: impl FnOnce(ClientId) -> String) {
-        if let Some(id) = self.clients[usize::from(victim)].id.filter(|_| client != victim) {
-            self.tally.closed += 1;
-            self.say(client, &line(id));
-        }
+    /// Says something about another client. Returns whether there is one.
+    fn about(&mut self, client: Slot, victim: Slot, line: impl FnOnce(ClientId) -> String) -> bool {
+        let victim = self.clients[usize::from(victim)].id.filter(|_| client != victim);
+        victim.inspect(|&id| self.say(client, &line(id))).is_some()
     }
 
     fn next_tag(&mut self) -> Tag {

@@ -210,9 +210,7 @@ impl Meddling {
             Self::GetDel(door) => one(format!("GETDEL door{door}")),
             Self::TakeOut { door, identity } => one(format!("HDEL door{door} t{identity}")),
             Self::SetKeep { door, identity } => one(format!("SET door{door} t{identity} KEEPTTL")),
-            Self::Restore { door, identity, lease } => {
-                one(format!("RESTORE door{door} {lease} t{identity} REPLACE"))
-            }
+            Self::Restore { door, identity, lease } => one(format!("RESTORE door{door} {lease} t{identity} REPLACE")),
             Self::SetCounter { door, value } => one(match value {
                 Counter::Ahead => format!("SET counter{door} 2000000000000000"),
                 Counter::Expiring(ms) => format!("SET counter{door} 7 PX {ms}"),

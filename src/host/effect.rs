@@ -47,7 +47,7 @@ pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
 
 /// Sets the value of a counter, which is a String, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
-    let expiry = key.expiry();
+    let expiry = key.expiry().filter(|_| !planted!(CounterLosesExpiry));
     planted!(FenceIsKept => return key.set_string(value, expiry));
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);

@@ -56,6 +56,7 @@ fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<
 pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     match key.value_type() {
         ValueType::Empty => Ok(None),
+        ValueType::String if planted!(TextIsCounter) => Ok(parse_integer(key.string())),
         ValueType::String => parse_integer(key.string()).map(Some).ok_or(Error::NotAnInteger),
         ValueType::Hash | ValueType::Other => Err(Error::WrongType),
     }

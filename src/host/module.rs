@@ -75,6 +75,8 @@ impl Module for Locks {
         planted!(WorkInEvent => server::work_now::<Locks>());
         planted!(WorkBehindEvent => server::work_behind_event::<Locks>());
         planted!(DelIsUnheard => if event.bytes() == b"del" { return });
+        planted!(EvictionIsUnheard => if event.bytes() == b"evicted" { return });
+        planted!(RestoreIsUnheard => if event.bytes() == b"restore" { return });
         // The common case first.
         if state::with(|state| state.is_idle()) {
             return;

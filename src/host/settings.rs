@@ -29,5 +29,6 @@ pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
     planted!(PlaceForNobody => return None);
     planted!(PlaceForever => return Some(UnixMs::MAX));
     let grace_ms = if planted!(PlaceTooLong) { REJOIN_GRACE_MS.get().saturating_mul(5) } else { REJOIN_GRACE_MS.get() };
+    planted!(GraceForever => return Some(now.saturating_add(grace_ms.max(200))));
     (grace_ms > 0).then(|| now.saturating_add(grace_ms))
 }

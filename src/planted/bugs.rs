@@ -146,4 +146,13 @@ bugs! {
     103 AwayIsCounted "LOCK.INFO counts places that are away"
     104 ClosedIsShown "LOCK.INFO shows connections that are closed"
     105 ClientIsKept "what is known of a blocked client is kept when it is freed"
+    // Limits, and what is met rarely.
+    106 SessionsWithoutEnd "lock.max-sessions is ignored"
+    107 WaitsWithoutEnd "lock.max-block-ms is ignored"
+    108 GraceForever "places are kept although lock.rejoin-grace-ms is 0"
+    109 CounterLosesExpiry "a counter of fencing tokens loses its expiry"
+    110 TextIsCounter "LOCK.FENCE overwrites what is no number"
+    111 EvictionIsUnheard "the event of an eviction is ignored"
+    112 RestoreIsUnheard "a session outlives what RESTORE puts in the place of its lock"
+    113 SessionInScript "a script begins a session"
 }

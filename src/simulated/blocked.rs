@@ -18,6 +18,8 @@ pub(super) struct Blocked {
     pub key: (i32, Vec<u8>),
     /// The module has let it go.
     let_go: bool,
+    /// The server has let it go by itself, after which it does so no more.
+    is_dismissed: bool,
     /// The client is gone, or the server has answered it by itself.
     has_left: bool,
     /// What the stand-in was told.
@@ -26,7 +28,7 @@ pub(super) struct Blocked {
 
 impl Blocked {
     pub fn new(client: ClientId, tag: Tag, key: (i32, Vec<u8>)) -> Self {
-        Self { client, tag, key, let_go: false, has_left: false, kept: None }
+        Self { client, tag, key, let_go: false, is_dismissed: false, has_left: false, kept: None }
     }
 }
 
@@ -86,6 +88,13 @@ fn give(world: &mut World, id: BlockedClientId, reply: Option<Reply>) {
         let (client, tag) = (blocked.client, blocked.tag);
         world.reply(client, tag, reply);
     }
+}
+
+/// Whether the server lets a client go by itself for the first time.
+pub(super) fn dismiss(id: BlockedClientId) -> bool {
+    world::with(|world| {
+        world.blocked.get_mut(&id).is_some_and(|blocked| !std::mem::replace(&mut blocked.is_dismissed, true))
+    })
 }
 
 /// CLIENT UNBLOCK TIMEOUT: the module answers now.

@@ -82,15 +82,9 @@ fn kill(client: ClientId, killed: Option<i64>) -> Reply {
 }
 
 fn unblock(client: Option<i64>, with_error: bool) -> Reply {
-    let Some(id) = client.and_then(|client| {
-        world::with(|world| {
-            let id = world.clients.get(&client)?.blocked?;
-            world.note(Note::Unblocked { client });
-            Some(id)
-        })
-    }) else {
-        return Reply::Integer(0);
-    };
+    let id = client.and_then(|client| world::with(|world| world.clients.get(&client)?.blocked.zip(Some(client))));
+    let Some((id, client)) = id.filter(|&(id, _)| blocked::dismiss(id)) else { return Reply::Integer(0) };
+    world::with(|world| world.note(Note::Unblocked { client }));
     if with_error {
         blocked::refuse(id, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
     } else {

@@ -204,7 +204,7 @@ impl Node {
     pub fn become_replica(self) {
         let blocked: Vec<_> = self
             .here(|world| world.clients.iter().filter_map(|(&client, entry)| Some((client, entry.blocked?))).collect());
-        for (client, id) in blocked {
+        for (client, id) in blocked.into_iter().filter(|&(_, id)| blocked::dismiss(id)) {
             blocked::refuse(
                 id,
                 "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
@@ -394,5 +394,6 @@ fn redirect() {
         let blocked = world.clients.values().filter_map(|entry| entry.blocked);
         blocked.filter_map(|id| Some((id, error(&world.blocked.get(&id)?.key.1)?))).collect()
     });
-    told.into_iter().for_each(|(id, error)| blocked::refuse(id, error));
+    let told = told.into_iter().filter(|&(id, _)| blocked::dismiss(id));
+    told.for_each(|(id, error)| blocked::refuse(id, error));
 }

@@ -12,7 +12,7 @@ use super::served::Served;
 /// How many milliseconds a reply may take.
 const PATIENCE_MS: u32 = 10_000;
 
-/// How often the server looks for keys that have expired, in milliseconds, and how many it takes.
+/// How often the server's cron runs, and looks for keys that have expired, in milliseconds, and how many it takes.
 const CYCLE_MS: i64 = 100;
 const CYCLE_KEYS: usize = 20;
 
@@ -176,8 +176,11 @@ impl Stage for Simulated {
         for _ in 0..ms {
             Node::pass_us(1000);
             let (node, now) = (self.server.node, self.now_ms());
-            if self.expires && now % CYCLE_MS == 0 {
-                node.expire_some(CYCLE_KEYS);
+            if now % CYCLE_MS == 0 {
+                node.cron(CYCLE_MS);
+                if self.expires {
+                    node.expire_some(CYCLE_KEYS);
+                }
             }
             if now % CRON_MS == 0 {
                 node.notice();

@@ -32,6 +32,7 @@ macro_rules! for_each_fact {
             a_blocked_client_is_unblocked_by_hand
             a_blocked_client_is_unblocked_with_an_error
             a_client_does_not_kill_itself
+            a_client_is_unblocked_by_hand_once
             a_closed_connection_still_has_its_commands_run
             a_cluster_that_is_down
             a_context_says_where_it_is
@@ -86,6 +87,7 @@ macro_rules! for_each_fact {
             others_hear_of_own_writes
             own_writes_tell_the_module_nothing
             redis_7_2_asks_in_the_call
+            the_cron_runs
             the_last_element_takes_its_key_along
             the_question_whether_a_write_is_welcome_writes_nothing
             the_server_expires_keys_by_itself

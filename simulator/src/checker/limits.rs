@@ -49,7 +49,7 @@ impl Checker {
 
     /// The fewest that it must count.
     fn fewest_pairs(&self) -> usize {
-        self.pairs(|session| if session.is_doubtful() { 0 } else { session.clients.len() }, false)
+        self.pairs(|session| if session.is_open() { session.clients.len() } else { 0 }, false)
     }
 
     fn pairs(&self, of_session: impl Fn(&Session) -> usize, with_let_go: bool) -> usize {

@@ -15,7 +15,7 @@ mod spec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use redis_lock::server::{ClientId, Entry, Keyspace, Note, ServerKind, Tag, Value, Writer, slot_of};
+use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag, Value, Writer, slot_of};
 
 use crate::request::{Request, Verb, counter_of, key_of};
 use crate::step::{Knob, SlotFate};
@@ -49,6 +49,8 @@ pub struct Checker {
     asked: HashMap<Tag, Request>,
     /// The connections that sent them.
     senders: HashMap<Tag, ClientId>,
+    /// Those that were answered.
+    answered: HashSet<Tag>,
     /// The reply that must come next, of those that have run.
     replies: HashMap<Tag, Expected>,
     /// Requests that wait, with their lock.
@@ -98,6 +100,7 @@ impl Checker {
             doors: BTreeMap::new(),
             asked: HashMap::new(),
             senders: HashMap::new(),
+            answered: HashSet::new(),
             replies: HashMap::new(),
             waiting: HashMap::new(),
             released: HashSet::new(),
@@ -124,6 +127,7 @@ impl Checker {
         self.doors = keyspace.all().map(entry).collect();
         self.asked.clear();
         self.senders.clear();
+        self.answered.clear();
         self.replies.clear();
         self.waiting.clear();
         self.released.clear();
@@ -243,7 +247,15 @@ impl Checker {
             Note::KeyspaceChanged { keyspace } => self.reload(keyspace, now),
             Note::Unblocked { client } => self.unblocked(*client),
             Note::Inner { tag, reply } => return self.replied(*tag, reply, now),
-            Note::Replied { tag, reply, .. } => return self.replied(*tag, reply, now),
+            Note::Replied { tag, reply, .. } => {
+                let is_whole = *reply != Reply::Status("QUEUED") && self.senders.contains_key(tag);
+                // A server that becomes a replica tells all who are blocked, even those who were just let go.
+                let may_be_second = matches!(reply, Reply::Error(_));
+                if is_whole && !self.answered.insert(*tag) && !may_be_second {
+                    return Err(format!("request {tag} is answered twice, with {reply:?} at last"));
+                }
+                return self.replied(*tag, reply, now);
+            }
             Note::LetGo { tag } => self.let_go(|request| request.tag == *tag),
             Note::Sent { .. } => {}
             Note::Freed { tag } => self.freed(*tag, now),

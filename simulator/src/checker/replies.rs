@@ -17,7 +17,12 @@ pub(super) enum Expected {
     NilOrError(&'static str),
     Shown(Shown),
     /// This is told to one who holds the lock already, or, if its session is one too many, that it is.
-    Confirmed { name: Name, client: ClientId, reply: i64, or_full: bool },
+    Confirmed {
+        name: Name,
+        client: ClientId,
+        reply: i64,
+        or_full: bool,
+    },
     OneOf([&'static str; 2]),
     /// Any reply that is no error.
     Anything,
@@ -55,13 +60,7 @@ impl Checker {
     }
 
     /// The reply to a command that has changed nothing.
-    fn without_write(
-        &mut self,
-        running: &Running,
-        come: Outcome,
-        lock: &Lock,
-        now: Ms,
-    ) -> Result<Expected, String> {
+    fn without_write(&mut self, running: &Running, come: Outcome, lock: &Lock, now: Ms) -> Result<Expected, String> {
         let Running { name, request, client, .. } = running;
         let may_be_full = self.may_refuse_session(running);
         Ok(match come {

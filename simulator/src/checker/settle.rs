@@ -65,6 +65,9 @@ impl Checker {
             return Err(format!("a counter does not keep its expiry: {earlier:?}, then {entry:?}"));
         }
         let (was, is) = (number(earlier), number(entry));
+        if earlier.is_some() && was.is_none() {
+            return Err(format!("a token is drawn from {earlier:?}"));
+        }
         let Some(running) = &mut self.running else { return Ok(()) };
         running.reply = is;
         let (lock, holder) = (running.name.clone(), token_of(running.request.identity));

@@ -127,6 +127,11 @@ pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     done()
 }
 
+/// `CRON`: how often the server's cron runs, if it has since it was last asked.
+pub fn cron(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    Some(with(|state| state.cron.take()).map_or("never".to_owned(), |ms| format!("every {ms} ms")))
+}
+
 /// `FLAGS`: what the context is like.
 pub fn flags(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
     const KNOWN: [(ContextFlags, &str); 6] = [

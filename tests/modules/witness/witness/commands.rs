@@ -39,6 +39,7 @@ macro_rules! acts {
 acts! {
     "block": "", 1 => block,
     "brink": "write", 0 => brink,
+    "cron": "", 0 => cron,
     "del": "write", 0 => del,
     "enter": "", 0 => enter,
     "expire": "write", 0 => expire,

@@ -43,6 +43,10 @@ impl Module for Witness {
         commands::run_errands(ctx);
     }
 
+    fn cron(interval_ms: i64) {
+        with(|state| state.cron = Some(interval_ms));
+    }
+
     fn key_event(ctx: &Context<'_, Self>, event: EventName<'_>, key: StringRef<'_>) {
         let [event, key] = [event.bytes(), key.bytes()].map(String::from_utf8_lossy);
         note(format!("{event} {} {key}", ctx.db()));

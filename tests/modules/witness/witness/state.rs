@@ -18,6 +18,8 @@ pub struct State {
     pub errands: Vec<Errand>,
     /// How many answers have been asked for.
     pub answers: i64,
+    /// In what intervals the server's cron runs, if it has run since that was last asked.
+    pub cron: Option<i64>,
 }
 
 /// A client that is blocked, or was.
@@ -36,7 +38,7 @@ pub struct Errand {
 
 impl State {
     pub const fn new() -> Self {
-        Self { lines: Vec::new(), names: BTreeMap::new(), waits: Vec::new(), errands: Vec::new(), answers: 0 }
+        Self { lines: Vec::new(), names: BTreeMap::new(), waits: Vec::new(), errands: Vec::new(), answers: 0, cron: None }
     }
 
     /// The id of who is blocked next.
