@@ -297,12 +297,17 @@ impl Door {
         }
     }
 
-    /// A session without connections has nothing to give up when the lock is another's or nobody's.
-    pub fn drop_dead_session(&mut self) {
+    /// A session without connections has nothing to give up when the lock is another's or nobody's. It goes when the module
+    /// gets to it.
+    pub fn drop_dead_session(&mut self, is_settled: bool) {
         // Whatever the time: the clock may be set back.
         let lock = self.lock(Ms::MIN);
-        let is_dead = |session: &mut Session| session.clients.is_empty() && !session.is_doubtful();
-        self.session.take_if(|session| is_dead(session) && !lock.is_held_by(&session.who));
+        let is_dead = |session: &Session| session.clients.is_empty() && !lock.is_held_by(&session.who);
+        match &mut self.session {
+            Some(session) if is_dead(session) && is_settled => self.session = None,
+            Some(session) if is_dead(session) => session.doubt(),
+            _ => {}
+        }
     }
 
     /// Ends the session, if there is one.

@@ -2,7 +2,7 @@
 
 use redis_lock::server::ClientId;
 
-use super::door::{Door, Session};
+use super::door::{Door, Session, Trust};
 use super::spec::{Ms, Who};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Request, Verb, token_of};
@@ -60,18 +60,19 @@ impl Checker {
         self.doors.values().map(|door| door.session.as_ref().map_or(0, &of_session) + waiting(door)).sum()
     }
 
-    /// Whether a connection is in the session already that it asks for.
-    pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> bool {
-        let Verb::Take(take) = request.verb else { return false };
+    /// Whether a connection is in the session already that it asks for, and how sure that is.
+    pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> Option<Trust> {
+        let Verb::Take(take) = request.verb else { return None };
         let who = Who { form: take.form, name: token_of(request.identity) };
         let session = self.doors.get(name).and_then(|door| door.session.as_ref());
-        session.is_some_and(|session| session.who == who && session.clients.contains(&client))
+        let session = session.filter(|session| session.who == who && session.clients.contains(&client));
+        session.map(|session| session.trust)
     }
 
     /// One more pair was counted, or should have been refused.
     pub(super) fn check_pairs(&self, running: &Running) -> Verdict {
         let pairs = self.fewest_pairs();
-        if !running.is_repeat && running.asks_for_session() && pairs > self.limits.sessions {
+        if running.had_session.is_none() && running.asks_for_session() && pairs > self.limits.sessions {
             return Err(format!("{} makes {pairs} sessions", running.request));
         }
         Ok(())
@@ -79,7 +80,8 @@ impl Checker {
 
     /// Whether one more pair may be refused.
     pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
-        !running.is_repeat && running.asks_for_session() && running.pairs_before >= self.limits.sessions
+        let is_repeat = running.had_session == Some(Trust::Sure);
+        !is_repeat && running.asks_for_session() && running.pairs_before >= self.limits.sessions
     }
 }
 

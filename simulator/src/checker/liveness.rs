@@ -22,7 +22,7 @@ impl Checker {
         self.end_sessions_elsewhere(weather);
         let Self { doors, lost_slots, .. } = self;
         for (name, door) in doors.iter_mut() {
-            door.drop_dead_session();
+            door.drop_dead_session(weather.is_settled());
             door.drop_expired(weather.all_done_before(), weather.now);
             if let Some(session) = door.session.as_mut().filter(|_| lost_slots.contains(&slot_of(&name.1))) {
                 session.doubt();
@@ -43,6 +43,11 @@ impl Checker {
 }
 
 impl Weather {
+    /// Whether nothing has been in the module's way for a while.
+    fn is_settled(&self) -> bool {
+        self.writable_since.is_some_and(|since| self.now > since + AFTER_OBSTACLE_MS)
+    }
+
     /// What was due before this time has been done.
     fn all_done_before(&self) -> Ms {
         if self.now > self.turning_since + AFTER_OBSTACLE_MS { self.now - LATE_MS } else { Ms::MIN }

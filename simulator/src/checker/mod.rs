@@ -19,7 +19,7 @@ use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag
 
 use crate::request::{Request, Verb, counter_of, key_of};
 use crate::step::{Knob, SlotFate};
-use door::Door;
+use door::{Door, Trust};
 use limits::Limits;
 use replies::Expected;
 use spec::{Held, Ms};
@@ -88,8 +88,8 @@ struct Running {
     withdrew: bool,
     /// The most pairs of a session and a connection that there may have been before.
     pairs_before: usize,
-    /// Its connection has the session already that it asks for.
-    is_repeat: bool,
+    /// Its connection had the session already that it asks for.
+    had_session: Option<Trust>,
 }
 
 impl Checker {
@@ -216,7 +216,7 @@ impl Checker {
                 let (client, denies_blocking) = (*client, *denies_blocking);
                 self.door(&name).drop_expired(Ms::MIN, now);
                 let pairs_before = self.most_pairs();
-                let is_repeat = self.has_session(&name, client, &request);
+                let had_session = self.has_session(&name, client, &request);
                 self.running = Some(Running {
                     tag: *tag,
                     client,
@@ -227,7 +227,7 @@ impl Checker {
                     or_lost: false,
                     withdrew: false,
                     pairs_before,
-                    is_repeat,
+                    had_session,
                 });
             }
             Note::Ended { tag, blocked } => {

@@ -239,7 +239,7 @@ impl Checker {
         if was.holds != is.holds || is.until <= was.until || !is_full {
             return Err(format!("{was:?} is renewed to {is:?}, by {} ms", session.lease));
         }
-        if now < session.renew_at && !session.is_doubtful() {
+        if now < session.renew_at && session.trust == Trust::Sure {
             return Err(format!("renewed at {now}, and that was due at {}", session.renew_at));
         }
         session.renew_at = now + session.lease / 3;
