@@ -51,6 +51,7 @@ pub fn all() -> ExitCode {
 /// Hunts all defects, several at a time, and shows each when it was found.
 fn hunt_all() -> Vec<Hunt> {
     // What a history panics with is one of the things that are found.
+    let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let left = Mutex::new(Bug::ALL.iter());
     let next = || left.lock().ok()?.next().copied();
@@ -64,10 +65,12 @@ fn hunt_all() -> Vec<Hunt> {
         hunts
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
+    let hunts = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a worker")).collect()
-    })
+    });
+    panic::set_hook(hook);
+    hunts
 }
 
 /// Runs seeds with a defect until one fails, the time is over or there were so many.
@@ -80,20 +83,28 @@ fn hunt(bug: Option<Bug>, seeds: u64) -> Hunt {
         let (outcome, one) = super::run_once(seed, STEPS, config.clone());
         tally += one;
         let time = begin.elapsed();
-        let why = match outcome {
-            Ok(()) if bug.is_none() || time < LIMIT => continue,
-            Ok(()) => None,
-            Err(TestError::Fail(why, _) | TestError::Abort(why)) => Some((seed, why.to_string())),
-        };
-        // What fails without the defect, too, has not found it.
-        choose(None);
-        if bug.is_some() && why.is_some() && super::run_once(seed, STEPS, config.clone()).0.is_err() {
-            choose(bug);
-            continue;
+        if let Err(TestError::Fail(why, _) | TestError::Abort(why)) = outcome {
+            let why = why.to_string();
+            if bug.is_none_or(|bug| is_found(bug, seed, &why, &config)) {
+                return Hunt { bug, tally, time, found: Some((seed, why)) };
+            }
         }
-        return Hunt { bug, tally, time, found: why };
+        if bug.is_some() && time > LIMIT {
+            break;
+        }
     }
     Hunt { bug, tally, time: begin.elapsed(), found: None }
+}
+
+/// Whether what a seed fails with is this defect: it looks like it, and is not there without it.
+fn is_found(bug: Bug, seed: u64, why: &str, config: &Config) -> bool {
+    if !why.contains(bug.sign()) {
+        return false;
+    }
+    choose(None);
+    let is_sound = super::run_once(seed, STEPS, config.clone()).0.is_ok();
+    choose(Some(bug));
+    is_sound
 }
 
 impl fmt::Display for Hunt {

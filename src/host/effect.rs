@@ -48,7 +48,10 @@ pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
 /// Sets the value of a counter, which is a String, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
     let expiry = key.expiry().filter(|_| !planted!(CounterLosesExpiry));
-    planted!(FenceIsKept => return key.set_string(value, expiry));
+    planted!(FenceIsKept => {
+        key.set_string(value, expiry);
+        return key.signal(&[Event::SET]);
+    });
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);
 }

@@ -64,8 +64,9 @@ impl<M> Context<'_, M> {
 
     /// Selects a database.
     pub fn select_db(&mut self, db: i32) {
-        if world::with(|world| world.running.command.is_some()) {
-            crash("a command selects another database, and leaves its client there");
+        let (in_command, in_event) = world::with(|world| (world.running.command.is_some(), world.running.callback));
+        if in_command {
+            crash(if in_event { "work is done in an event" } else { "a command selects another database" });
         }
         if world::with(|world| world.keyspace.has_db(db)) {
             self.db = db;

@@ -205,13 +205,17 @@ impl Door {
         self.line.iter().find(|place| place.requests.iter().any(|request| request.tag == tag))
     }
 
-    /// Takes a request out; its place is kept until then.
-    pub fn leave(&mut self, tag: Tag, kept_until: Ms) -> Option<Waiting> {
-        let place = self.line.iter_mut().find(|place| place.requests.iter().any(|request| request.tag == tag))?;
-        let index = place.requests.iter().position(|request| request.tag == tag)?;
-        let request = place.requests.remove(index);
+    /// Takes a request out; its place is kept until then, if at all.
+    pub fn leave(&mut self, tag: Tag, kept_until: Option<Ms>) -> Option<Waiting> {
+        let of = |place: &Place| place.requests.iter().position(|request| request.tag == tag);
+        let at = self.line.iter().position(|place| of(place).is_some())?;
+        let place = &mut self.line[at];
+        let request = place.requests.remove(of(place)?);
         if place.requests.is_empty() {
-            place.kept_until = Some(kept_until);
+            place.kept_until = kept_until;
+            if kept_until.is_none() {
+                self.line.remove(at);
+            }
         }
         Some(request)
     }
@@ -249,7 +253,10 @@ impl Door {
     }
 
     /// Keeps the turn of a grant that was taken back.
-    fn restore(&mut self, grant: Grant, kept_until: Ms) {
+    fn restore(&mut self, grant: Grant, kept_until: Option<Ms>) {
+        if kept_until.is_none() {
+            return;
+        }
         let Place { who, turn, since, leases, vague, .. } = grant.place;
         let mut place = self.take_place(&who).unwrap_or(Place {
             who,
@@ -257,7 +264,7 @@ impl Door {
             since,
             requests: Vec::new(),
             leases,
-            kept_until: Some(kept_until),
+            kept_until,
             vague: false,
         });
         place.turn = turn;
@@ -285,7 +292,7 @@ impl Door {
     }
 
     /// Takes the lock from this holder. The turn of a grant that nobody knew of is kept.
-    pub fn forfeit(&mut self, who: &Who, kept_until: Ms) {
+    pub fn forfeit(&mut self, who: &Who, kept_until: Option<Ms>) {
         // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
         let had_session = self.session.take().is_some();
         let is_untold = |grant: &Grant| grant.place.who == *who && grant.untold_at.is_some();

@@ -34,6 +34,11 @@ impl Limits {
         }
     }
 
+    /// Until when a place is kept that somebody leaves now, if it is.
+    pub fn kept_until(&self, now: Ms) -> Option<Ms> {
+        Some(now + self.grace_ms).filter(|_| self.grace_ms > 0)
+    }
+
     /// When a wait ends that begins now. `block` is 0 for one without end.
     pub fn deadline(&self, block: Ms, now: Ms) -> Option<Ms> {
         let asked = Some(block).filter(|&ms| ms > 0);

@@ -14,7 +14,7 @@ impl Checker {
         self.released.remove(&tag);
         let Some(name) = self.waiting.remove(&tag) else { return };
         let told = self.asked.remove(&tag).is_none();
-        let kept_until = now + self.limits.grace_ms;
+        let kept_until = self.limits.kept_until(now);
         let door = self.doors.entry(name).or_default();
         door.leave(tag, kept_until);
         door.close_grant(tag, told, now);

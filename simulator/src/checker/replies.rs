@@ -218,7 +218,7 @@ impl Checker {
     }
 
     pub(super) fn waiter_replied(&mut self, name: &Name, tag: Tag, reply: &Reply, now: Ms) -> Verdict {
-        let kept_until = now + self.limits.grace_ms;
+        let kept_until = self.limits.kept_until(now);
         let unblocked = &self.unblocked;
         let releasing = self
             .running

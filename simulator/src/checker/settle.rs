@@ -47,7 +47,7 @@ impl Checker {
 
     /// Whether the lock is taken from this holder, and a waiter by the same name is the next.
     fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
-        let kept_until = now + self.limits.grace_ms;
+        let kept_until = self.limits.kept_until(now);
         let door = self.door(name);
         if !door.is_forfeit(&held.who) {
             return false;
@@ -249,7 +249,7 @@ impl Checker {
 
     /// A lock is taken from its holder.
     fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
-        let kept_until = now + self.limits.grace_ms;
+        let kept_until = self.limits.kept_until(now);
         let door = self.door(name);
         if !door.is_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));

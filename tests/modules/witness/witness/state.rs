@@ -38,7 +38,14 @@ pub struct Errand {
 
 impl State {
     pub const fn new() -> Self {
-        Self { lines: Vec::new(), names: BTreeMap::new(), waits: Vec::new(), errands: Vec::new(), answers: 0, cron: None }
+        Self {
+            lines: Vec::new(),
+            names: BTreeMap::new(),
+            waits: Vec::new(),
+            errands: Vec::new(),
+            answers: 0,
+            cron: None,
+        }
     }
 
     /// The id of who is blocked next.
