@@ -40,6 +40,8 @@ impl Listeners {
 
 impl<M> Key<'_, '_, M> {
     /// Reports a change of the key to WATCH and client-side caches, and `events` to listeners.
+    ///
+    /// The key must not have expired: Redis 8.6 would delete it under the open handle.
     #[inline(always)]
     pub fn signal(&mut self, events: &[Event]) {
         // SAFETY: context and name are valid while the key is open.

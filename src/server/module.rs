@@ -142,6 +142,6 @@ pub trait Module: Sized + 'static {
 
     /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] is of no use any more.
     ///
-    /// `told` is as in [`left`](Self::left).
+    /// `told` is as in [`left`](Self::left). Valkey also says `false` of one who was answered after CLIENT UNBLOCK.
     fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, told: bool);
 }
