@@ -22,7 +22,7 @@ impl<T> LockIndex<T> {
 
     /// Returns the number of locks.
     #[cfg(feature = "simulated")]
-    pub fn len(&self) -> usize {
+    pub fn lock_count(&self) -> usize {
         self.0.values().map(HashMap::len).sum()
     }
 

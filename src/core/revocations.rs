@@ -61,7 +61,7 @@ impl Revocations {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        [self.entries.len(), self.by_lock.len(), self.due.len()].into_iter().sum()
+        [self.entries.len(), self.by_lock.lock_count(), self.due.entry_count()].into_iter().sum()
     }
 
     /// Returns whether there are no revocations.

@@ -110,8 +110,8 @@ impl Sessions {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        let tables = [self.sessions.len(), self.by_lock.len(), self.by_client.len(), self.closed.len()];
-        tables.into_iter().chain([self.pairs, self.renewals.len()]).sum()
+        let tables = [self.sessions.len(), self.by_lock.lock_count(), self.by_client.len(), self.closed.len()];
+        tables.into_iter().chain([self.pairs, self.renewals.entry_count()]).sum()
     }
 
     /// Returns the number of pairs of a session and a connection.

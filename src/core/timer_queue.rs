@@ -33,7 +33,7 @@ impl<T: Copy + Ord> TimerQueue<T> {
 
     /// Returns the number of entries.
     #[cfg(feature = "simulated")]
-    pub fn len(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         self.0.len()
     }
 

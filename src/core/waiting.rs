@@ -80,8 +80,19 @@ impl WaitQueues {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        let tables = [self.index.len(), self.queues.len(), self.places.len(), self.requests.len(), self.claims.len()];
-        let orders = [self.lines.len(), self.reviews.len(), self.deadlines.len(), self.away.len()];
+        let tables = [
+            self.index.lock_count(),
+            self.queues.len(),
+            self.places.len(),
+            self.requests.len(),
+            self.claims.place_count(),
+        ];
+        let orders = [
+            self.lines.place_count(),
+            self.reviews.entry_count(),
+            self.deadlines.entry_count(),
+            self.away.entry_count(),
+        ];
         tables.into_iter().chain(orders).sum()
     }
 

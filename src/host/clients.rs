@@ -68,7 +68,7 @@ impl BlockedClients {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        let deliveries = [self.deliveries.len(), self.latest_deliveries.len()];
+        let deliveries = [self.deliveries.len(), self.latest_deliveries.lock_count()];
         deliveries.into_iter().chain([self.clients.len(), self.session_waiters]).sum()
     }
 

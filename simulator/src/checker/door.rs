@@ -89,6 +89,8 @@ pub struct Grant {
     pub told: bool,
     /// Since when it is certain that nobody does.
     pub untold_at: Option<Ms>,
+    /// Somebody else has given the key to another meanwhile. Should the same name hold it again, it may be taken back.
+    pub is_overwritten: bool,
 }
 
 impl Door {
@@ -135,6 +137,11 @@ impl Door {
             index += 1;
             keep
         });
+    }
+
+    /// Somebody else has given the lock to another.
+    pub fn overwrite_grants(&mut self) {
+        self.grants.iter_mut().for_each(|grant| grant.is_overwritten = true);
     }
 
     /// A grant that nobody knows of is not this lock's any more.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use redis_lock::server::slot_of;
 
-use super::door::{Door, Session, Trust};
+use super::door::{Door, Grant, Session, Trust};
 use super::spec::{Held, Lock, Ms};
 use super::{Checker, Name, Verdict, Weather};
 
@@ -129,7 +129,8 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
     if closed.and_then(|session| session.closed_at).is_some_and(|closed_at| is_late(closed_at, since, now)) {
         return Err("held by a connection that is closed".to_owned());
     }
-    let untold = door.grants.last().filter(|grant| grant.place.who == held.who && held.holds == 1);
+    let is_theirs = |grant: &&Grant| grant.place.who == held.who && held.holds == 1 && !grant.is_overwritten;
+    let untold = door.grants.last().filter(is_theirs);
     if untold.and_then(|grant| grant.untold_at).is_some_and(|untold_at| is_late(untold_at, since, now)) {
         return Err("held by one who was never told".to_owned());
     }

@@ -72,7 +72,7 @@ impl Checker {
                 door.changed_at = now;
                 // Where the same name holds the lock still, nobody can see that it is another grant.
                 let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.place.who);
-                door.grants.iter_mut().filter(is_another).for_each(|grant| grant.untold_at = None);
+                door.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             door.entry = entry;
             if let Some(session) = &mut door.session {
@@ -100,7 +100,7 @@ impl Checker {
         let (was, is) = (Lock::of(before.as_ref(), now), Lock::of(entry, now));
         let same_holder = was.holder().is_some_and(|held| is.is_held_by(&held.who));
         if !same_holder {
-            door.void_grants();
+            door.overwrite_grants();
         }
         let Some(session) = &mut door.session else { return Ok(()) };
         // Its lease is looked at at once.

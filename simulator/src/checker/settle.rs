@@ -222,7 +222,7 @@ impl Checker {
             }
             let open = place.requests.clone();
             let place = Place { requests: Vec::new(), ..place };
-            door.grants.push(Grant { place, open, told: false, untold_at: None });
+            door.grants.push(Grant { place, open, told: false, untold_at: None, is_overwritten: false });
         }
         self.grants += 1;
         Ok(())

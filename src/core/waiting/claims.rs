@@ -38,7 +38,7 @@ impl ClaimIndex {
 
     /// Returns the number of places.
     #[cfg(feature = "simulated")]
-    pub fn len(&self) -> usize {
+    pub fn place_count(&self) -> usize {
         self.table.len()
     }
 

@@ -24,7 +24,7 @@ impl Lines {
 
     /// Returns the number of places in all lines.
     #[cfg(feature = "simulated")]
-    pub fn len(&self) -> usize {
+    pub fn place_count(&self) -> usize {
         self.0.len()
     }
 
