@@ -171,9 +171,17 @@ impl Checker {
         self.doors.get(&(db, Rc::from(key))).map_or(0, Door::waiting)
     }
 
-    /// The clock was set: a place whose time was up by the other time may be gone, or not.
+    /// The clock was set: a place whose time was up by the other time may be gone, or not; and a lease that had ended may not
+    /// have ended, so that its session takes the lock for lost.
     pub fn clock_was_set(&mut self) {
-        self.doors.values_mut().for_each(Door::make_room);
+        for door in self.doors.values_mut() {
+            door.make_room();
+            // Whatever the time: a key that is still there is held, or has expired once more.
+            let lock = door.lock(Ms::MIN);
+            if let Some(session) = door.session.as_mut().filter(|session| !lock.is_held_by(&session.who)) {
+                session.doubt();
+            }
+        }
     }
 
     /// A slot comes or goes, and what the module was about to do there may be void.
