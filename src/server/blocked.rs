@@ -39,7 +39,7 @@ impl<M: Module> Key<'_, '_, M> {
     /// Blocks the client that sent this command, until [`unblock`]. The command must not reply then.
     ///
     /// Returns `None` if the client cannot be blocked: outside of a command, a second time in one command, and in a
-    /// transaction or a script. Valkey 9.1 also does not block a client that has subscribed to a channel.
+    /// transaction or a script. Valkey also does not block a client that has subscribed to a channel.
     pub fn block(&mut self, id: BlockedClientId) -> Option<BlockedClient> {
         // In a transaction the server would reply by itself, and keep a handle that nobody frees.
         if !self.ctx().may_block || self.ctx().flags().contains(ContextFlags::DENY_BLOCKING) {

@@ -7,7 +7,7 @@ use redis_module::raw;
 
 use super::command::{Access, Argument, Command, Keys, Shape};
 use super::context::Context;
-use super::handler::CommandHandler;
+use super::handler::{CommandHandler, FindChannel};
 use super::module::Module;
 use super::panics::catch_panic;
 use super::string::Arguments;
@@ -19,13 +19,17 @@ pub trait RunCommand<M: Module> {
     /// The name of the command in lower case.
     const NAME: &'static str;
 
+    /// Finds the shard channel among the arguments of a command that takes one. The server asks before it runs the
+    /// command, and refuses it to a user without the right to the channel.
+    const CHANNEL: Option<FindChannel> = None;
+
     /// Runs the command, and replies unless the client is blocked.
     fn run(ctx: &mut Context<'_, M>, arguments: Arguments<'_>);
 }
 
 /// Returns the function by which the server calls the command `C`.
 pub const fn handler<M: Module, C: RunCommand<M>>() -> CommandHandler {
-    CommandHandler(Some(on_command::<M, C>))
+    CommandHandler { function: Some(on_command::<M, C>), names_channel: C::CHANNEL.is_some() }
 }
 
 unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
@@ -36,8 +40,13 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     let panicked = catch_panic(C::NAME, true, || {
         // SAFETY: the server's own context and arguments, valid while this command runs.
         let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-        ctx.may_block = true;
-        C::run(&mut ctx, arguments);
+        match C::CHANNEL {
+            Some(find) if ctx.is_asked_for_channels() => name_channel(&mut ctx, arguments, find),
+            _ => {
+                ctx.may_block = true;
+                C::run(&mut ctx, arguments);
+            }
+        }
         false
     });
     if panicked {
@@ -46,6 +55,14 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
         ctx.reply_error("ERR internal error of the module, see the server's log");
     }
     OK
+}
+
+#[cold]
+fn name_channel<M>(ctx: &mut Context<'_, M>, arguments: Arguments<'_>, find: FindChannel) {
+    if let Some(number) = find(arguments).filter(|&number| arguments.get(number).is_some()) {
+        // SAFETY: there is such an argument.
+        unsafe { ctx.name_channel(number) };
+    }
 }
 
 /// Registers all commands. Returns `false` if the server refuses one.
@@ -57,13 +74,14 @@ pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
 }
 
 fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
-    let (name, flags) = (CString::new(command.name).ok()?, CString::new(command.flags).ok()?);
+    let CommandHandler { function, names_channel } = command.handler;
+    let flags = [command.flags, if names_channel { "getchannels-api" } else { "" }].join(" ");
+    let (name, flags) = (CString::new(command.name).ok()?, CString::new(flags.trim()).ok()?);
     let Keys { first, last, step, .. } = command.keys;
-    let CommandHandler(handler) = command.handler;
     // SAFETY: called while loading; the server copies name and flags.
     unsafe {
         let created =
-            api!(RedisModule_CreateCommand(ctx.raw(), name.as_ptr(), handler, flags.as_ptr(), first, last, step));
+            api!(RedisModule_CreateCommand(ctx.raw(), name.as_ptr(), function, flags.as_ptr(), first, last, step));
         if created != OK {
             return None;
         }

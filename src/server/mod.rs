@@ -1,5 +1,5 @@
 //! A safe interface to the module API of Redis and Valkey: commands, keys, strings, replies, replication, blocked
-//! clients, a timer, events, settings and INFO.
+//! clients, shard channels, a timer, events, settings and INFO.
 //!
 //! All unsafe code of the module is here, and nothing here knows what a lock is.
 //!
@@ -19,6 +19,7 @@ mod api;
 mod allocator;
 mod blocked;
 mod blocked_client;
+mod channels;
 mod clock;
 mod command;
 mod commands;
@@ -44,13 +45,14 @@ mod timer;
 
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
+pub use channels::publish;
 pub use clock::{monotonic_ms, now_ms, now_us};
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use commands::{RunCommand, handler};
 pub use context::{Context, ContextFlags};
 pub use event::{Event, EventName};
 pub use events::subscribe;
-pub use handler::CommandHandler;
+pub use handler::{CommandHandler, FindChannel};
 pub use key::Key;
 pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use loading::{load, unload};

@@ -1,7 +1,8 @@
 //! Commands about connections and the server itself.
 
 use super::blocked;
-use super::client::Sent;
+use super::channels;
+use super::client::{Client, Sent};
 use super::journal::Note;
 use super::process;
 use super::reply::Reply;
@@ -13,7 +14,8 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
     let words = &sent.words;
     let word = |number: usize| words.get(number).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
     Some(match (word(0).as_slice(), word(1).as_slice()) {
-        (b"PING", _) => Reply::Status("PONG"),
+        (b"PING", _) => ping(client),
+        (b"HELLO", version) => hello(client, number(version)),
         (b"QUIT", _) => {
             world::with(|world| world.clients.get_mut(&client).map(|client| client.closing = true));
             Reply::OK
@@ -39,8 +41,21 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
             doors::tell(|doors| (doors.keyspace_changed)());
             Reply::OK
         }
-        _ => return None,
+        _ => return channels::run(client, sent),
     })
+}
+
+fn ping(client: ClientId) -> Reply {
+    let listens_only = world::with(|world| world.clients.get(&client).is_some_and(Client::listens_only));
+    if listens_only { Reply::Array(vec![Reply::bytes(b"pong"), Reply::bytes(b"")]) } else { Reply::Status("PONG") }
+}
+
+fn hello(client: ClientId, version: Option<i64>) -> Reply {
+    let Some(version) = version.filter(|version| [2, 3].contains(version)) else {
+        return Reply::error("NOPROTO unsupported protocol version");
+    };
+    world::with(|world| world.clients.get_mut(&client).map(|client| client.resp3 = version == 3));
+    Reply::Map(vec![(Reply::bytes(b"proto"), Reply::Integer(version))])
 }
 
 fn number(word: &[u8]) -> Option<i64> {

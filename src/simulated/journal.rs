@@ -77,6 +77,21 @@ pub enum Note {
         tag: Tag,
         reply: Reply,
     },
+    /// The module has published a message on a shard channel, which had so many subscribers.
+    Published {
+        channel: Rc<[u8]>,
+        message: Rc<[u8]>,
+        reached: usize,
+    },
+    /// A message was put into the buffer of a client, which has subscribed to a shard channel.
+    Pushed {
+        client: ClientId,
+        message: Reply,
+    },
+    /// The message before which no other is in the buffer has left the server, and its client is there to read it.
+    PushSent {
+        client: ClientId,
+    },
     /// A reply has left the server, and its client is there to read it.
     Sent {
         client: ClientId,

@@ -190,13 +190,16 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
 impl<M: Module> Key<'_, '_, M> {
     /// Blocks the client whose command this is, until [`unblock`](super::unblock). `None` where nobody can be blocked: outside
-    /// a command, twice in one, in a transaction or a script.
+    /// a command, twice in one, in a transaction or a script, and on Valkey a subscriber.
     pub fn block(&mut self, id: BlockedClientId) -> Option<BlockedClient> {
         if self.ctx.flags().contains(ContextFlags::DENY_BLOCKING) {
             return None;
         }
         let (client, key) = (self.ctx.client_id(), (self.ctx.db(), self.name.0.to_vec()));
         let tag = world::with(|world| {
+            if world.kind.blocks_no_subscriber() && world.clients.get(&client)?.is_subscribed() {
+                return None;
+            }
             let tag = world.running.command.filter(|_| !world.running.blocked);
             world.running.blocked |= tag.is_some();
             tag

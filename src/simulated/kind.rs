@@ -43,6 +43,11 @@ impl ServerKind {
         self == Self::Redis8
     }
 
+    /// Whether a client that has subscribed to a channel cannot be blocked by a module.
+    pub(super) fn blocks_no_subscriber(self) -> bool {
+        matches!(self, Self::Valkey8 | Self::Valkey9)
+    }
+
     /// Whether there are events of the keys that go with their slot.
     pub(super) fn tells_of_lost_slots(self) -> bool {
         self != Self::Redis70

@@ -10,6 +10,7 @@
 mod behind;
 mod blocked;
 mod blocked_client;
+mod channels;
 mod client;
 mod cluster;
 #[path = "../server/command.rs"]
@@ -44,11 +45,12 @@ mod world;
 pub use behind::{work_behind_event, work_now};
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
+pub use channels::publish;
 pub use cluster::slot_of;
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use context::{Context, ContextFlags, Replier, subscribe};
 pub use event::{Event, EventName};
-pub use handler::{CommandHandler, RunCommand, handler};
+pub use handler::{CommandHandler, FindChannel, RunCommand, handler};
 pub use journal::{Note, Tag, Writer};
 pub use key::Key;
 pub use keyspace::{Entry, Keyspace, Value};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::blocked;
-use super::client::{Client, Sent};
+use super::channels;
+use super::client::{Client, Output, Sent};
 use super::cluster::{Cluster, slot_of};
 use super::doors::{self, Doors};
 use super::expiry;
@@ -288,6 +289,7 @@ impl Node {
             let cluster = world.cluster.get_or_insert_default();
             cluster.migrating.remove(&slot);
             cluster.elsewhere.insert(slot);
+            channels::leave(world, slot);
             world.keyspace.of(0).map(|(key, _)| key.clone()).filter(|key| slot_of(key) == slot).collect()
         });
         for key in keys {
@@ -375,9 +377,12 @@ fn resume() {
 fn write_replies(world: &mut World) {
     let mut sent = Vec::new();
     for (&client, entry) in &mut world.clients {
-        let tags = std::mem::take(&mut entry.output);
+        let output = std::mem::take(&mut entry.output);
         if !entry.peer_closed {
-            sent.extend(tags.into_iter().map(|tag| Note::Sent { client, tag }));
+            sent.extend(output.into_iter().map(|output| match output {
+                Output::Reply(tag) => Note::Sent { client, tag },
+                Output::Message => Note::PushSent { client },
+            }));
         }
     }
     world.journal.extend(sent);

@@ -1,7 +1,8 @@
 //! How a command of a client is run: queued, postponed, refused, or done.
 
 use super::blocked;
-use super::client::Sent;
+use super::channels;
+use super::client::{Output, Sent};
 use super::connection;
 use super::journal::{Note, Tag};
 use super::keyspace::Keyspace;
@@ -71,7 +72,9 @@ fn run(client: ClientId, sent: Sent) {
     let name = sent.words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     let is_queued = !matches!(name.as_slice(), b"EXEC" | b"DISCARD" | b"MULTI" | b"QUIT");
     let queued = if is_queued { queue(client, &sent) } else { None };
+    world::with(|world| world.running.client = Some(client));
     let reply = match (queued, name.as_slice()) {
+        _ if !channels::is_allowed(client, &name) => Some(Reply::error("ERR Can't execute this in this context")),
         (Some(reply), _) => Some(reply),
         (None, b"EXEC") => Some(exec(client)),
         (None, b"EVAL") => Some(one(client, &sent, true)),
@@ -82,6 +85,8 @@ fn run(client: ClientId, sent: Sent) {
         if let Some(reply) = reply {
             world.reply(client, tag, reply);
         }
+        world.running.client = None;
+        channels::push_deferred(world, client);
     });
 }
 
@@ -157,7 +162,7 @@ fn fits(arity: i32, len: usize) -> bool {
 }
 
 /// Why the server does not run this command, if it does not.
-fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
+pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     world::with(|world| {
         let keys = keys_of(&world.commands, words);
         if let Some(cluster) = world.cluster.as_ref().filter(|_| !keys.is_empty()) {
@@ -169,7 +174,8 @@ fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
                 return Some(Reply::error("MOVED 0 127.0.0.1:1"));
             }
             let is_missing = |key: &Vec<u8>| is_missing(&world.keyspace, key, world.now_ms());
-            if slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing) {
+            let are_channels = words.first().is_some_and(|name| channels::names_channel(name));
+            if !are_channels && slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing) {
                 return Some(Reply::error("ASK 0 127.0.0.1:1"));
             }
         }
@@ -236,7 +242,7 @@ fn exec(client: ClientId) -> Reply {
         world::with(|world| {
             world.running.transaction = false;
             if let Some(client) = world.clients.get_mut(&client) {
-                client.output.push(sent.tag);
+                client.output.push(Output::Reply(sent.tag));
             }
         });
     }

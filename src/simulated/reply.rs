@@ -12,6 +12,8 @@ pub enum Reply {
     Bytes(Vec<u8>),
     Array(Vec<Self>),
     Map(Vec<(Self, Self)>),
+    /// A message that RESP3 marks as one.
+    Push(Vec<Self>),
 }
 
 /// A part of a reply, as a module makes it.
@@ -28,6 +30,23 @@ impl Reply {
 
     pub(super) fn error(text: &str) -> Self {
         Self::Error(text.to_owned())
+    }
+
+    pub(super) fn bytes(bytes: &[u8]) -> Self {
+        Self::Bytes(bytes.to_vec())
+    }
+
+    /// Whether the pieces are a part of a reply.
+    pub(super) fn is_begun(pieces: &[Piece]) -> bool {
+        let missing = pieces.iter().fold(0_usize, |missing, piece| {
+            let elements = match piece {
+                Piece::Whole(_) => 0,
+                Piece::Array(len) => *len,
+                Piece::Map(len) => len.saturating_mul(2),
+            };
+            missing.saturating_sub(1).saturating_add(elements)
+        });
+        missing > 0
     }
 
     /// The replies that the pieces make.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::blocked::Blocked;
 use super::blocked_client::BlockedClientId;
-use super::client::Client;
+use super::client::{Client, Output};
 use super::cluster::Cluster;
 use super::command::Command;
 use super::doors::Doors;
@@ -84,6 +84,10 @@ pub(super) struct Running {
     pub scan: bool,
     /// The running command has blocked its client.
     pub blocked: bool,
+    /// Whose command, transaction or script runs.
+    pub client: Option<ClientId>,
+    /// What that client is told when its command has ended, after the reply.
+    pub deferred: Vec<Reply>,
 }
 
 impl World {
@@ -132,7 +136,7 @@ impl World {
     /// Puts a reply into the buffer of a client, if it is still there.
     pub fn reply(&mut self, client: ClientId, tag: Tag, reply: Reply) {
         if let Some(entry) = self.clients.get_mut(&client) {
-            entry.output.push(tag);
+            entry.output.push(Output::Reply(tag));
             self.note(Note::Replied { client, tag, reply });
         }
     }

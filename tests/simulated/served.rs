@@ -14,13 +14,16 @@ pub struct Served {
     inboxes: BTreeMap<ClientId, VecDeque<String>>,
     /// Replies that have not left the server yet.
     buffers: BTreeMap<(ClientId, Tag), VecDeque<Reply>>,
+    /// Messages that have not left the server yet.
+    messages: BTreeMap<ClientId, VecDeque<Reply>>,
     last_tag: Tag,
 }
 
 impl Served {
     pub fn start(kind: ServerKind) -> Self {
         let node = Node::new::<Witness>(kind);
-        Self { node, observer: node.connect(), inboxes: BTreeMap::new(), buffers: BTreeMap::new(), last_tag: 0 }
+        let (observer, inboxes, buffers) = (node.connect(), BTreeMap::new(), BTreeMap::new());
+        Self { node, observer, inboxes, buffers, messages: BTreeMap::new(), last_tag: 0 }
     }
 
     /// Sends a command, which is read when the loop turns.
@@ -71,6 +74,11 @@ impl Served {
                     let reply = self.buffers.get_mut(&(client, tag)).and_then(VecDeque::pop_front);
                     self.inboxes.entry(client).or_default().extend(reply.as_ref().map(in_words));
                 }
+                Note::Pushed { client, message } => self.messages.entry(client).or_default().push_back(message),
+                Note::PushSent { client } => {
+                    let message = self.messages.get_mut(&client).and_then(VecDeque::pop_front);
+                    self.inboxes.entry(client).or_default().extend(message.as_ref().map(in_words));
+                }
                 Note::Closed { client } => self.tell(client, "(closed)"),
                 _ => {}
             }
@@ -88,6 +96,7 @@ fn in_words(reply: &Reply) -> String {
         Reply::Error(line) => format!("-{line}"),
         Reply::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Reply::Array(items) => format!("[{}]", list(items.iter().map(in_words).collect())),
+        Reply::Push(items) => format!(">[{}]", list(items.iter().map(in_words).collect())),
         Reply::Map(pairs) => {
             let pair = |(key, value): &(Reply, Reply)| format!("{}: {}", in_words(key), in_words(value));
             format!("{{{}}}", list(pairs.iter().map(pair).collect()))

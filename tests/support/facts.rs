@@ -31,17 +31,30 @@ macro_rules! for_each_fact {
             a_blocked_client_is_killed
             a_blocked_client_is_unblocked_by_hand
             a_blocked_client_is_unblocked_with_an_error
+            a_channel_is_checked_before_the_command
             a_client_does_not_kill_itself
             a_client_is_unblocked_by_hand_once
             a_closed_connection_still_has_its_commands_run
             a_cluster_that_is_down
+            a_cluster_that_is_down_keeps_its_subscribers
+            a_command_that_names_a_channel
             a_context_says_where_it_is
             a_key_is_restored
             a_key_is_there_through_its_last_millisecond
             a_key_is_what_it_holds
             a_kill_behind_an_unblock
             a_master_becomes_a_replica
+            a_message_can_be_published_anywhere
+            a_message_can_be_published_in_a_pause
+            a_message_can_be_published_in_an_event
+            a_message_goes_to_no_replica
+            a_message_in_a_transaction_of_its_subscriber
+            a_message_is_put_off_in_a_transaction
+            a_message_reaches_who_has_subscribed
+            a_message_to_a_blocked_client
+            a_message_to_its_publisher
             a_move_takes_the_client_along_on_valkey_8
+            a_new_role_is_not_told_to_subscribers
             a_pause_forbids_writes
             a_quit_behind_a_blocked_command
             a_refused_command_spoils_its_transaction
@@ -53,10 +66,17 @@ macro_rules! for_each_fact {
             a_replica_that_takes_writes
             a_replica_waits_for_its_master_to_expire
             a_replica_whose_keyspace_changes
+            a_right_to_a_channel_that_is_taken_away
             a_second_unblock_is_harmless
             a_slot_on_its_way
+            a_slot_on_its_way_keeps_its_subscribers
             a_slot_that_leaves
+            a_slot_that_leaves_takes_its_subscribers_along
             a_subscriber_is_not_blocked
+            a_subscriber_over_its_limit_counts
+            a_subscriber_that_closes_counts
+            a_subscriber_that_has_closed_counts
+            a_subscriber_that_is_killed_does_not_count
             a_time_out_by_hand_behind_an_unblock
             a_timer_fires_on_an_idle_server
             a_timer_of_no_length_fires_in_the_round
@@ -86,6 +106,7 @@ macro_rules! for_each_fact {
             opening_an_expired_key_deletes_it
             others_hear_of_own_writes
             own_writes_tell_the_module_nothing
+            patterns_and_plain_channels_are_others
             redis_7_2_asks_in_the_call
             the_cron_runs
             the_last_element_takes_its_key_along

@@ -13,6 +13,8 @@ pub enum Reply {
     Status(String),
     List(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
+    /// A message that RESP3 marks as one, its kind first.
+    Push(Vec<Reply>),
     Other(String),
     Error(String),
     /// The server closed the connection in place of an answer.
@@ -54,6 +56,9 @@ impl Reply {
             Value::Map(pairs) => Self::Map(
                 pairs.into_iter().map(|(key, value)| (Self::from_value(key), Self::from_value(value))).collect(),
             ),
+            Value::Push { kind, data } => {
+                Self::Push([Self::text(&kind.to_string())].into_iter().chain(list(data)).collect())
+            }
             Value::ServerError(error) => Self::Error(line_of(&error)),
             other => Self::Other(format!("{other:?}")),
         }
@@ -162,7 +167,7 @@ impl PartialEq<&str> for Reply {
     }
 }
 
-/// As a scenario writes it: texts without quotes, errors with their minus.
+/// As a scenario writes it: texts without quotes, errors with their minus, messages of RESP3 with their `>`.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: Vec<String>| items.join(", ");
@@ -172,6 +177,7 @@ impl fmt::Display for Reply {
             Self::Text(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
             Self::Status(text) => f.write_str(text),
             Self::List(items) => write!(f, "[{}]", list(items.iter().map(Self::to_string).collect())),
+            Self::Push(items) => write!(f, ">[{}]", list(items.iter().map(Self::to_string).collect())),
             Self::Map(pairs) => write!(f, "{{{}}}", list(pairs.iter().map(|(k, v)| format!("{k}: {v}")).collect())),
             Self::Other(text) => write!(f, "({text})"),
             Self::Error(line) => write!(f, "-{line}"),
@@ -187,7 +193,7 @@ impl fmt::Debug for Reply {
             Self::Int(number) => write!(f, "{number}"),
             Self::Text(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Self::Status(text) => f.write_str(text),
-            Self::List(items) => f.debug_list().entries(items).finish(),
+            Self::List(items) | Self::Push(items) => f.debug_list().entries(items).finish(),
             Self::Map(pairs) => f.debug_map().entries(pairs.iter().map(|(k, v)| (k, v))).finish(),
             Self::Other(text) => write!(f, "<{text}>"),
             Self::Error(line) => write!(f, "(error) {line}"),

@@ -160,7 +160,7 @@ pub fn shown(reply: &Reply) -> Vec<String> {
         Reply::Error(line) => vec![format!("(error) {line}")],
         Reply::List(items) if items.is_empty() => vec!["(empty array)".to_owned()],
         Reply::List(items) => numbered(items),
-        Reply::Map(_) | Reply::Other(_) | Reply::Closed => vec![format!("{reply:?}")],
+        Reply::Map(_) | Reply::Push(_) | Reply::Other(_) | Reply::Closed => vec![format!("{reply:?}")],
     }
 }
 

@@ -119,6 +119,32 @@ pub fn del(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     done()
 }
 
+/// `PUBLISH channel message`: publishes it, and says how many it reached.
+pub fn publish(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    Some(server::publish(name(words).as_ref(), string(words, 1).as_ref()).to_string())
+}
+
+/// `ANNOUNCE key channel`: publishes the name of the key.
+pub fn announce(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    Some(server::publish(string(words, 1).as_ref(), name(words).as_ref()).to_string())
+}
+
+/// `REPORT channel`: publishes from now on, too, what the server calls.
+pub fn report(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    with(|state| state.reported_on = words.first().cloned());
+    done()
+}
+
+/// `MAY-PUBLISH`: whether a message stays out of replies.
+pub fn may_publish(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    yes_or_no(ctx.may_publish())
+}
+
+/// `SUBSCRIBERS channel`: how many there are.
+pub fn subscribers(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    Some(ctx.subscribers(name(words).as_ref()).to_string())
+}
+
 /// `LATER ms [act words...]`: has the timer do it in so many milliseconds, in this database.
 pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (due, db, words) = (end(words, 0)?, ctx.db(), words.get(1..).unwrap_or_default().to_vec());

@@ -14,7 +14,7 @@ use redis_lock::server::{
     BlockedClient, BlockedClientId, ClientId, Command, Context, EventName, MainThread, Module, Replier, StringRef,
 };
 
-use state::{STATE, State, note, with};
+use state::{STATE, State, note, report, with};
 
 pub struct Witness;
 
@@ -49,21 +49,21 @@ impl Module for Witness {
 
     fn key_event(ctx: &Context<'_, Self>, event: EventName<'_>, key: StringRef<'_>) {
         let [event, key] = [event.bytes(), key.bytes()].map(String::from_utf8_lossy);
-        note(format!("{event} {} {key}", ctx.db()));
+        report(format!("{event} {} {key}", ctx.db()));
     }
 
     fn keyspace_changed() {
-        note("keyspace changed".to_owned());
+        report("keyspace changed".to_owned());
     }
 
     fn role_changed() {
-        note("role changed".to_owned());
+        report("role changed".to_owned());
     }
 
     /// Of those who have given no name nothing is said.
     fn client_closed(client: ClientId) {
         if let Some(name) = with(|state| state.names.get(&client).cloned()) {
-            note(format!("closed {name}"));
+            report(format!("closed {name}"));
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::num::NonZeroU64;
 
-use redis_lock::server::{self, BlockedClient, BlockedClientId, ClientId, UnixMs};
+use redis_lock::server::{self, BlockedClient, BlockedClientId, ClientId, OwnedString, UnixMs};
 
 server::module_state!(STATE: State = State::new());
 
@@ -20,6 +20,8 @@ pub struct State {
     pub answers: i64,
     /// In what intervals the server's cron runs, if it has run since that was last asked.
     pub cron: Option<i64>,
+    /// The channel on which everything is published that the server calls.
+    pub reported_on: Option<Vec<u8>>,
 }
 
 /// A client that is blocked, or was.
@@ -45,6 +47,7 @@ impl State {
             errands: Vec::new(),
             answers: 0,
             cron: None,
+            reported_on: None,
         }
     }
 
@@ -98,6 +101,14 @@ pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
 /// Adds a line to the trace.
 pub fn note(line: String) {
     with(|state| state.lines.push(line));
+}
+
+/// Adds a line about something that has happened, and publishes it if it is to be reported.
+pub fn report(line: String) {
+    if let Some(channel) = with(|state| state.reported_on.clone()) {
+        server::publish(OwnedString::new(&channel).as_ref(), OwnedString::new(line.as_bytes()).as_ref());
+    }
+    note(line);
 }
 
 fn id(place: usize) -> BlockedClientId {
