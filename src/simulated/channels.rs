@@ -17,9 +17,9 @@ use super::world::{self, World};
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let (channel, message) = (channel.bytes(), message.bytes());
     world::with(|world| {
-        let reached = give_to_subscribers(world, channel, message);
+        let reached = subscribers(world, channel).len();
         world.note(Note::Published { channel: channel.into(), message: message.into(), reached });
-        reached
+        give_to_subscribers(world, channel, message)
     })
 }
 

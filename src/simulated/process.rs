@@ -166,7 +166,9 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     world::with(|world| {
         let keys = keys_of(&world.commands, words);
         if let Some(cluster) = world.cluster.as_ref().filter(|_| !keys.is_empty()) {
-            if cluster.is_down {
+            // Shard channels work on, as the servers have it by default.
+            let are_channels = words.first().is_some_and(|name| channels::names_channel(name));
+            if cluster.is_down && !are_channels {
                 return Some(Reply::error("CLUSTERDOWN The cluster is down"));
             }
             let slots: Vec<u8> = keys.iter().map(|key| cluster::slot_of(key)).collect();
@@ -174,8 +176,8 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
                 return Some(Reply::error("MOVED 0 127.0.0.1:1"));
             }
             let is_missing = |key: &Vec<u8>| is_missing(&world.keyspace, key, world.now_ms());
-            let are_channels = words.first().is_some_and(|name| channels::names_channel(name));
-            if !are_channels && slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing) {
+            if !are_channels && slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing)
+            {
                 return Some(Reply::error("ASK 0 127.0.0.1:1"));
             }
         }

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "simulated")]
 
+mod channels;
 mod facts;
 mod module;
 mod served;

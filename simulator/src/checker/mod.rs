@@ -266,6 +266,8 @@ impl Checker {
             }
             Note::LetGo { tag } => self.let_go(|request| request.tag == *tag),
             Note::Sent { .. } => {}
+            // Nobody is told anything by message yet.
+            Note::Published { .. } | Note::Pushed { .. } | Note::PushSent { .. } => {}
             Note::Freed { tag } => self.freed(*tag, now),
             Note::Closed { client } => self.closed(*client, now),
             Note::RoleChanged => self.retire(),

@@ -1,0 +1,97 @@
+//! What becomes of messages in the simulated server, note by note.
+
+use redis_lock::server::{ClientId, Node, Note, Reply, ServerKind};
+
+use super::witness::Witness;
+
+/// A server with a subscriber to the channel `news`, which speaks RESP3.
+fn with_subscriber(kind: ServerKind) -> (Node, ClientId) {
+    Node::forget_all();
+    let node = Node::new::<Witness>(kind);
+    let client = node.connect();
+    send(node, client, &["HELLO 3", "SSUBSCRIBE news"]);
+    node.turn();
+    node.journal();
+    (node, client)
+}
+
+fn send(node: Node, client: ClientId, lines: &[&str]) {
+    for line in lines {
+        node.send(client, 0, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+    }
+}
+
+/// The notes of what is published, told and sent.
+fn notes(node: Node) -> Vec<Note> {
+    let is_wanted = |note: &Note| {
+        matches!(note, Note::Published { .. } | Note::Pushed { .. } | Note::PushSent { .. } | Note::Replied { .. })
+    };
+    node.journal().into_iter().filter(is_wanted).collect()
+}
+
+fn published(reached: usize) -> Note {
+    Note::Published { channel: b"news".as_slice().into(), message: b"hello".as_slice().into(), reached }
+}
+
+fn pushed(client: ClientId) -> Note {
+    let words = ["smessage", "news", "hello"].map(|word| Reply::Bytes(word.as_bytes().to_vec()));
+    Note::Pushed { client, message: Reply::Push(words.to_vec()) }
+}
+
+fn replied(client: ClientId, reply: &str) -> Note {
+    Note::Replied { client, tag: 0, reply: Reply::Bytes(reply.as_bytes().to_vec()) }
+}
+
+#[test]
+fn a_message_is_noted_where_it_is_published_put_into_a_buffer_and_sent() {
+    for kind in ServerKind::ALL {
+        let (node, client) = with_subscriber(kind);
+        let other = node.connect();
+        send(node, other, &["WITNESS.PUBLISH news hello"]);
+        node.turn();
+        assert_eq!(notes(node), [published(1), pushed(client), replied(other, "1"), Note::PushSent { client }]);
+    }
+}
+
+#[test]
+fn who_publishes_is_told_behind_the_reply_but_on_redis_7_0() {
+    for kind in ServerKind::ALL {
+        let (node, client) = with_subscriber(kind);
+        send(node, client, &["WITNESS.PUBLISH news hello"]);
+        node.turn();
+        let (message, reply) = (pushed(client), replied(client, "1"));
+        let [first, second] = if kind == ServerKind::Redis70 { [message, reply] } else { [reply, message] };
+        assert_eq!(notes(node), [published(1), first, second, Note::PushSent { client }]);
+    }
+}
+
+#[test]
+fn who_has_closed_counts_in_the_same_round_but_is_sent_nothing() {
+    for kind in ServerKind::ALL {
+        let (node, client) = with_subscriber(kind);
+        let other = node.connect();
+        send(node, other, &["WITNESS.PUBLISH news hello", "WITNESS.LATER 0 PUBLISH news hello"]);
+        node.hang_up(client);
+        node.turn();
+        let expected = [published(1), pushed(client), replied(other, "1"), replied(other, "done"), published(0)];
+        assert_eq!(notes(node), expected);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a message in the middle of a reply")]
+fn on_redis_7_0_a_message_to_who_has_sent_exec_ends_the_server() {
+    let (node, client) = with_subscriber(ServerKind::Redis70);
+    send(node, client, &["MULTI", "WITNESS.PUBLISH news hello", "EXEC"]);
+    node.turn();
+}
+
+#[test]
+fn on_redis_7_0_a_message_to_others_can_be_published_in_a_transaction() {
+    let (node, client) = with_subscriber(ServerKind::Redis70);
+    let other = node.connect();
+    send(node, other, &["MULTI", "WITNESS.PUBLISH news hello", "EXEC"]);
+    node.turn();
+    let notes = notes(node);
+    assert!(notes.contains(&pushed(client)) && notes.contains(&Note::PushSent { client }), "{notes:?}");
+}
