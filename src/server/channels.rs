@@ -11,42 +11,54 @@ use super::context::{Context, ContextFlags};
 use super::string::StringRef;
 use super::timer;
 
-/// Publishes a message on a shard channel. Returns the number of clients of this node that it was given to.
+/// Publishes a message on a shard channel. Returns the number of subscribers on this node that it was given to.
 ///
 /// At 0 nobody was told, and nobody will be. A higher number is no proof that somebody is: it counts subscribers whose
-/// connection has closed, until the server notices, and subscribers whose output limit the message exceeds.
+/// connection has closed, until the server notices, and those whose output limit the message exceeds.
 ///
 /// The message leaves the server with the replies of this round of the loop, and is written neither to the AOF nor to
-/// the replication stream. It can be published anywhere, also in an event, in a pause and on a replica; but where
-/// [`Context::may_publish`] says so, it must be put off, and in a command it must be published before the reply begins.
+/// the replication stream. It can be published anywhere, also in an event, in a pause and on a replica, except where
+/// [`may_publish`] says no. A command publishes before it begins its reply.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let Some(ctx) = timer::own_context() else { return 0 };
+    // In a cluster the other nodes of the shard also get the message, whose subscribers must not be told what nobody
+    // here was.
+    if flags(ctx).contains(ContextFlags::CLUSTER) && subscribers(channel) == 0 {
+        return 0;
+    }
     // SAFETY: the module's own context, and strings that are valid during the call; the server calls nothing back.
     let reached = unsafe { api!(RedisModule_PublishMessageShard(ctx, channel.raw(), message.raw())) };
     usize::try_from(reached).unwrap_or(0)
 }
 
+/// Returns whether a message that is published now stays out of replies.
+///
+/// Redis 7.0 puts it into the reply of a transaction if the client that has sent EXEC is itself a subscriber.
+pub fn may_publish() -> bool {
+    // This function came with the same version as the remedy.
+    has_api!(RedisModule_AddPostNotificationJob)
+        || !timer::own_context().is_some_and(|ctx| flags(ctx).contains(ContextFlags::TRANSACTION))
+}
+
+/// Returns the number of clients that have subscribed to a shard channel on this node.
+pub fn subscribers(channel: StringRef<'_>) -> usize {
+    let Some(ctx) = timer::own_context() else { return 0 };
+    let (pubsub, count) = (c"PUBSUB".as_ptr(), c"SHARDNUMSUB".as_ptr());
+    // SAFETY: the module's own context; "c" takes a C string, "s" a string, which are valid during the call. A reply
+    // that is not null is the module's to read and to free, once.
+    let subscribers = unsafe {
+        let reply = api!(RedisModule_Call(ctx, pubsub, c"cs".as_ptr(), count, channel.raw()));
+        if reply.is_null() { 0 } else { second_of(reply) }
+    };
+    usize::try_from(subscribers).unwrap_or(0)
+}
+
+fn flags(ctx: *mut raw::RedisModuleCtx) -> ContextFlags {
+    // SAFETY: the module's own context.
+    ContextFlags::from_bits_retain(unsafe { api!(RedisModule_GetContextFlags(ctx)) } as u32)
+}
+
 impl<M> Context<'_, M> {
-    /// Returns whether a message that is published now stays out of replies.
-    ///
-    /// Redis 7.0 puts it into the reply of a transaction if the client that has sent EXEC is itself a subscriber.
-    pub fn may_publish(&self) -> bool {
-        // This function came with the same version as the remedy.
-        has_api!(RedisModule_AddPostNotificationJob) || !self.flags().contains(ContextFlags::TRANSACTION)
-    }
-
-    /// Returns the number of clients of this node that have subscribed to a shard channel.
-    pub fn subscribers(&mut self, channel: StringRef<'_>) -> usize {
-        let (pubsub, count) = (c"PUBSUB".as_ptr(), c"SHARDNUMSUB".as_ptr());
-        // SAFETY: context and channel are valid while this callback runs; "c" takes a C string, "s" a string. A reply
-        // that is not null is the module's to read and to free, once; its elements are freed with it.
-        let subscribers = unsafe {
-            let reply = api!(RedisModule_Call(self.raw(), pubsub, c"cs".as_ptr(), count, channel.raw()));
-            if reply.is_null() { 0 } else { second_of(reply) }
-        };
-        usize::try_from(subscribers).unwrap_or(0)
-    }
-
     /// Returns whether the server runs the command only to learn which channels its arguments name.
     pub(super) fn is_asked_for_channels(&self) -> bool {
         // SAFETY: the context is valid (see `Context::new`).

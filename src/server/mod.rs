@@ -45,7 +45,7 @@ mod timer;
 
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
-pub use channels::publish;
+pub use channels::{may_publish, publish, subscribers};
 pub use clock::{monotonic_ms, now_ms, now_us};
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use commands::{RunCommand, handler};

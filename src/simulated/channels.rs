@@ -3,7 +3,6 @@
 use super::ClientId;
 use super::client::{Output, Sent};
 use super::cluster::slot_of;
-use super::context::{Context, ContextFlags};
 use super::crash::crash;
 use super::journal::Note;
 use super::kind::ServerKind;
@@ -17,22 +16,20 @@ use super::world::{self, World};
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let (channel, message) = (channel.bytes(), message.bytes());
     world::with(|world| {
-        let reached = subscribers(world, channel).len();
+        let reached = subscribers_of(world, channel).len();
         world.note(Note::Published { channel: channel.into(), message: message.into(), reached });
         give_to_subscribers(world, channel, message)
     })
 }
 
-impl<M> Context<'_, M> {
-    /// Whether a message that is published now stays out of replies.
-    pub fn may_publish(&self) -> bool {
-        world::with(|world| world.kind != ServerKind::Redis70) || !self.flags().contains(ContextFlags::TRANSACTION)
-    }
+/// Whether a message that is published now stays out of replies.
+pub fn may_publish() -> bool {
+    world::with(|world| world.kind != ServerKind::Redis70 || !world.running.transaction)
+}
 
-    /// How many have subscribed to a shard channel.
-    pub fn subscribers(&mut self, channel: StringRef<'_>) -> usize {
-        world::with(|world| subscribers(world, channel.bytes()).len())
-    }
+/// How many have subscribed to a shard channel.
+pub fn subscribers(channel: StringRef<'_>) -> usize {
+    world::with(|world| subscribers_of(world, channel.bytes()).len())
 }
 
 /// Runs a command about channels. `None`: it is none of those.
@@ -112,18 +109,18 @@ fn drop_channel(world: &mut World, client: ClientId, channel: &[u8]) -> Option<R
 
 /// The reply to PUBSUB SHARDNUMSUB.
 fn count(channel: &[u8]) -> Reply {
-    let count = world::with(|world| subscribers(world, channel).len());
+    let count = world::with(|world| subscribers_of(world, channel).len());
     Reply::Array(vec![Reply::bytes(channel), number(count)])
 }
 
-fn subscribers(world: &World, channel: &[u8]) -> Vec<ClientId> {
+fn subscribers_of(world: &World, channel: &[u8]) -> Vec<ClientId> {
     let subscribed = world.clients.iter().filter(|(_, entry)| entry.channels.contains(channel));
     subscribed.map(|(&client, _)| client).collect()
 }
 
 /// Returns how many there are.
 fn give_to_subscribers(world: &mut World, channel: &[u8], message: &[u8]) -> usize {
-    let subscribers = subscribers(world, channel);
+    let subscribers = subscribers_of(world, channel);
     for &client in &subscribers {
         let Some(entry) = world.clients.get(&client) else { continue };
         let message = entry.message([Reply::bytes(b"smessage"), Reply::bytes(channel), Reply::bytes(message)]);

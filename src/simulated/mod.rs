@@ -45,7 +45,7 @@ mod world;
 pub use behind::{work_behind_event, work_now};
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
-pub use channels::publish;
+pub use channels::{may_publish, publish, subscribers};
 pub use cluster::slot_of;
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use context::{Context, ContextFlags, Replier, subscribe};

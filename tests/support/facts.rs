@@ -39,6 +39,7 @@ macro_rules! for_each_fact {
             a_cluster_that_is_down_keeps_its_subscribers
             a_command_that_names_a_channel
             a_context_says_where_it_is
+            a_failover_ends_subscriptions
             a_key_is_restored
             a_key_is_there_through_its_last_millisecond
             a_key_is_what_it_holds
@@ -53,6 +54,7 @@ macro_rules! for_each_fact {
             a_message_reaches_who_has_subscribed
             a_message_to_a_blocked_client
             a_message_to_its_publisher
+            a_message_without_a_subscriber_here
             a_move_takes_the_client_along_on_valkey_8
             a_new_role_is_not_told_to_subscribers
             a_pause_forbids_writes

@@ -1,7 +1,7 @@
 //! A cluster of two masters, one of which has every slot at first.
 
 use support::one_node::{with_every_slot, without_slots};
-use support::replicas::in_time;
+use support::replicas::{in_step, in_time};
 use support::scenario::Change;
 use support::{Client, Reply, Server, Setup};
 
@@ -29,6 +29,22 @@ pub fn start(setup: &Setup) -> (Server, Other) {
         nodes.iter().all(|nodes| ids.iter().all(|id| nodes.contains(id.as_str())) && !nodes.contains("handshake"))
     });
     (server, Other { _server: other, here, there, ids })
+}
+
+/// Starts one more node with this setup, a replica of the first in step with it.
+#[track_caller]
+pub fn replica_of(server: &Server, setup: &Setup) -> Server {
+    let replica = without_slots(setup);
+    let (mut here, mut there) = (server.client(), replica.client());
+    let (id, bus) = (here.run("CLUSTER MYID").string(), here.run("CONFIG GET cluster-port").items()[1].string());
+    there.ok(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", server.port()));
+    in_time("the replica knows its master", || there.run(&format!("CLUSTER REPLICATE {id}")) == "OK");
+    in_step(&replica);
+    in_time("both know who is whose", || {
+        let is_up = there.run("CLUSTER INFO").string().contains("cluster_state:ok");
+        is_up && here.run("CLUSTER NODES").string().contains(&format!("slave {id}"))
+    });
+    replica
 }
 
 impl Other {

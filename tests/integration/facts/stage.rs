@@ -47,8 +47,10 @@ impl Real {
             false => (setup.start(), None),
         };
         let replica = scenario.replica.then(|| {
-            let replica = setup.config(&format!("replicaof 127.0.0.1 {}", server.port())).start();
-            in_step(&replica);
+            let replica = match scenario.cluster {
+                true => pair::replica_of(&server, &setup),
+                false => replica_of(&server, setup),
+            };
             let observer = observer(&replica);
             (replica, observer)
         });
@@ -59,6 +61,13 @@ impl Real {
     fn client(&mut self, name: &str) -> &mut Client {
         self.clients.get_mut(name).unwrap_or_else(|| panic!("{name} has no connection"))
     }
+}
+
+#[track_caller]
+fn replica_of(server: &Server, setup: Setup) -> Server {
+    let replica = setup.config(&format!("replicaof 127.0.0.1 {}", server.port())).start();
+    in_step(&replica);
+    replica
 }
 
 /// A connection that reads the trace. What happened before leaves none.

@@ -136,13 +136,13 @@ pub fn report(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
 }
 
 /// `MAY-PUBLISH`: whether a message stays out of replies.
-pub fn may_publish(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
-    yes_or_no(ctx.may_publish())
+pub fn may_publish(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    yes_or_no(server::may_publish())
 }
 
 /// `SUBSCRIBERS channel`: how many there are.
-pub fn subscribers(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
-    Some(ctx.subscribers(name(words).as_ref()).to_string())
+pub fn subscribers(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    Some(server::subscribers(name(words).as_ref()).to_string())
 }
 
 /// `LATER ms [act words...]`: has the timer do it in so many milliseconds, in this database.
