@@ -32,6 +32,7 @@ pub fn first_missing() -> Option<&'static str> {
         };
     }
     first_absent![
+        RedisModule_ACLCheckChannelPermissions,
         RedisModule_AvoidReplicaTraffic,
         RedisModule_BlockClientOnKeys,
         RedisModule_Call,
@@ -49,6 +50,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_EventLoopAdd,
         RedisModule_EventLoopDel,
         RedisModule_FreeCallReply,
+        RedisModule_FreeModuleUser,
         RedisModule_FreeServerInfo,
         RedisModule_FreeString,
         RedisModule_FreeThreadSafeContext,
@@ -58,7 +60,9 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_GetClientInfoById,
         RedisModule_GetCommand,
         RedisModule_GetContextFlags,
+        RedisModule_GetCurrentUserName,
         RedisModule_GetDetachedThreadSafeContext,
+        RedisModule_GetModuleUserFromUserName,
         RedisModule_GetNotifyKeyspaceEvents,
         RedisModule_GetSelectedDb,
         RedisModule_GetServerInfo,

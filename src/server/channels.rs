@@ -4,12 +4,16 @@
 //! subscribes to a channel on this node is at the right one, and a channel of another node has no subscribers here.
 
 use std::ffi::c_longlong;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::context::{Context, ContextFlags};
+use super::context::ContextFlags;
 use super::string::StringRef;
 use super::timer;
+
+/// Whether the server is a node of a cluster.
+static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
 
 /// Publishes a message on a shard channel. Returns the number of subscribers on this node that it was given to.
 ///
@@ -23,7 +27,7 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let Some(ctx) = timer::own_context() else { return 0 };
     // In a cluster the other nodes of the shard also get the message, whose subscribers must not be told what nobody
     // here was.
-    if flags(ctx).contains(ContextFlags::CLUSTER) && subscribers(channel) == 0 {
+    if is_in_cluster() && subscribers(channel) == 0 {
         return 0;
     }
     // SAFETY: the module's own context, and strings that are valid during the call; the server calls nothing back.
@@ -36,11 +40,12 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
 /// Redis 7.0 puts it into the reply of a transaction if the client that has sent EXEC is itself a subscriber.
 pub fn may_publish() -> bool {
     // This function came with the same version as the remedy.
-    has_api!(RedisModule_AddPostNotificationJob)
-        || !timer::own_context().is_some_and(|ctx| flags(ctx).contains(ContextFlags::TRANSACTION))
+    has_api!(RedisModule_AddPostNotificationJob) || !timer::own_context().is_some_and(is_in_transaction)
 }
 
 /// Returns the number of clients that have subscribed to a shard channel on this node.
+///
+/// Calls `PUBSUB`, which [`Module::NEEDED_COMMANDS`](super::Module::NEEDED_COMMANDS) has to list.
 pub fn subscribers(channel: StringRef<'_>) -> usize {
     let Some(ctx) = timer::own_context() else { return 0 };
     let (pubsub, count) = (c"PUBSUB".as_ptr(), c"SHARDNUMSUB".as_ptr());
@@ -53,30 +58,19 @@ pub fn subscribers(channel: StringRef<'_>) -> usize {
     usize::try_from(subscribers).unwrap_or(0)
 }
 
-fn flags(ctx: *mut raw::RedisModuleCtx) -> ContextFlags {
-    // SAFETY: the module's own context.
-    ContextFlags::from_bits_retain(unsafe { api!(RedisModule_GetContextFlags(ctx)) } as u32)
+/// Sets whether the server is a node of a cluster. Called when the module is loaded.
+pub(super) fn set_in_cluster(in_cluster: bool) {
+    IN_CLUSTER.store(in_cluster, Ordering::Relaxed);
 }
 
-impl<M> Context<'_, M> {
-    /// Returns whether the server runs the command only to learn which channels its arguments name.
-    pub(super) fn is_asked_for_channels(&self) -> bool {
-        // SAFETY: the context is valid (see `Context::new`).
-        unsafe { api!(RedisModule_IsChannelsPositionRequest(self.raw())) != 0 }
-    }
+pub(super) fn is_in_cluster() -> bool {
+    IN_CLUSTER.load(Ordering::Relaxed)
+}
 
-    /// Names the argument that is a channel to the server, which checks whether the user may publish there.
-    ///
-    /// # Safety
-    ///
-    /// The command has an argument with this number, because the server looks it up unchecked.
-    pub(super) unsafe fn name_channel(&mut self, number: usize) {
-        let flags = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as i32;
-        if let Ok(number) = i32::try_from(number) {
-            // SAFETY: the context is valid (see `Context::new`), and so is the number, by contract.
-            unsafe { api!(RedisModule_ChannelAtPosWithFlags(self.raw(), number, flags)) };
-        }
-    }
+fn is_in_transaction(ctx: *mut raw::RedisModuleCtx) -> bool {
+    // SAFETY: the module's own context.
+    let flags = unsafe { api!(RedisModule_GetContextFlags(ctx)) };
+    ContextFlags::from_bits_retain(flags as u32).contains(ContextFlags::TRANSACTION)
 }
 
 /// Returns the second element of an array, an integer. Frees the reply.

@@ -5,6 +5,7 @@ use std::ptr;
 
 use redis_module::raw;
 
+use super::channel_rights;
 use super::command::{Access, Argument, Command, Keys, Shape};
 use super::context::Context;
 use super::handler::{CommandHandler, FindChannel};
@@ -19,8 +20,8 @@ pub trait RunCommand<M: Module> {
     /// The name of the command in lower case.
     const NAME: &'static str;
 
-    /// Finds the shard channel among the arguments of a command that takes one. The server asks before it runs the
-    /// command, and refuses it to a user without the right to the channel.
+    /// Finds the shard channel among the arguments of a command that takes one. The command does not run for a user
+    /// without the right to the channel. In a cluster it also does not run in a script, or for another module.
     const CHANNEL: Option<FindChannel> = None;
 
     /// Runs the command, and replies unless the client is blocked.
@@ -40,12 +41,9 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     let panicked = catch_panic(C::NAME, true, || {
         // SAFETY: the server's own context and arguments, valid while this command runs.
         let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-        match C::CHANNEL {
-            Some(find) if ctx.is_asked_for_channels() => name_channel(&mut ctx, arguments, find),
-            _ => {
-                ctx.may_block = true;
-                C::run(&mut ctx, arguments);
-            }
+        if C::CHANNEL.is_none_or(|find| ctx.passes_channel(arguments, find)) {
+            ctx.may_block = true;
+            C::run(&mut ctx, arguments);
         }
         false
     });
@@ -55,14 +53,6 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
         ctx.reply_error("ERR internal error of the module, see the server's log");
     }
     OK
-}
-
-#[cold]
-fn name_channel<M>(ctx: &mut Context<'_, M>, arguments: Arguments<'_>, find: FindChannel) {
-    if let Some(number) = find(arguments).filter(|&number| arguments.get(number).is_some()) {
-        // SAFETY: there is such an argument.
-        unsafe { ctx.name_channel(number) };
-    }
 }
 
 /// Registers all commands. Returns `false` if the server refuses one.
@@ -75,7 +65,7 @@ pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
 
 fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
     let CommandHandler { function, names_channel } = command.handler;
-    let flags = [command.flags, if names_channel { "getchannels-api" } else { "" }].join(" ");
+    let flags = [command.flags, if names_channel { channel_rights::flag() } else { "" }].join(" ");
     let (name, flags) = (CString::new(command.name).ok()?, CString::new(flags.trim()).ok()?);
     let Keys { first, last, step, .. } = command.keys;
     // SAFETY: called while loading; the server copies name and flags.

@@ -6,10 +6,10 @@ use std::io;
 use redis_module::raw;
 
 use super::api;
-use super::context::Context;
+use super::context::{Context, ContextFlags};
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
-use super::{blocked, commands, events, info, listeners, replication, settings, timer};
+use super::{blocked, channels, commands, events, info, listeners, replication, settings, timer};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -133,6 +133,7 @@ fn set_options<M>(ctx: &mut Context<'_, M>) {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }
     blocked::set_replies_by_stand_in(is_valkey);
+    channels::set_in_cluster(ctx.flags().contains(ContextFlags::CLUSTER));
     // SAFETY: called while loading.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
 }

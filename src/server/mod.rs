@@ -10,7 +10,8 @@
 //!
 //! The trait [`Module`] lists everything that a server can do to a module. Differences between servers are handled here
 //! and hidden from the layer above: when the reply of a blocked client is made ([`blocked`](BlockedClient)), which
-//! functions there are (`api`), and what a module may write outside of a command ([`Slot`]).
+//! functions there are (`api`), what a module may write outside of a command ([`Slot`]), and where a message would land
+//! inside a reply ([`may_publish`]).
 
 #![allow(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod api;
 mod allocator;
 mod blocked;
 mod blocked_client;
+mod channel_rights;
 mod channels;
 mod clock;
 mod command;

@@ -31,7 +31,10 @@ macro_rules! for_each_fact {
             a_blocked_client_is_killed
             a_blocked_client_is_unblocked_by_hand
             a_blocked_client_is_unblocked_with_an_error
+            a_channel_does_not_keep_its_command_at_a_replica
+            a_channel_does_not_move_its_command
             a_channel_is_checked_before_the_command
+            a_channel_is_checked_in_a_cluster
             a_client_does_not_kill_itself
             a_client_is_unblocked_by_hand_once
             a_closed_connection_still_has_its_commands_run

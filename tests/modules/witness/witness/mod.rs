@@ -21,6 +21,7 @@ pub struct Witness;
 impl Module for Witness {
     const NAME: &'static CStr = c"witness";
     const VERSION: &'static str = "0.1.0";
+    const NEEDED_COMMANDS: &'static [&'static CStr] = &[c"PUBSUB"];
     type State = State;
 
     fn state() -> &'static MainThread<State> {
