@@ -1,10 +1,10 @@
 //! The right of a user to a channel that a command names.
 //!
-//! The server checks it before it runs the command: it calls the command only to ask which arguments are channels (flag
-//! `getchannels-api`). In a cluster that must not be, because Redis 8 takes a command with this flag for one that needs a
-//! channel and no key. It would be run where the key is missing and may be at another node, in a cluster that is down,
-//! and on a replica; Redis 8.6 would even look for the channel's slot instead of the key's. There the right is checked
-//! here, when the command runs.
+//! Outside of a cluster the server checks it before it runs the command, which it first calls only to ask which of its
+//! arguments are channels (flag `getchannels-api`). In a cluster that must not be, because Redis 8 takes a command with
+//! this flag for one that needs a channel and no key. It would run where the key is missing and may be at another node,
+//! in a cluster that is down, and on a replica; Redis 8.6 would even go by the channel's slot instead of the key's. So
+//! there the right is checked here, when the command runs.
 
 use redis_module::raw;
 
@@ -22,8 +22,8 @@ pub(super) fn flag() -> &'static str {
 }
 
 impl<M> Context<'_, M> {
-    /// Sees to the right to the channel that `find` finds among the arguments. Returns whether the command is to run; if
-    /// not, it has replied, or the server wants no reply.
+    /// Sees to the right to the channel that `find` finds among the arguments. Returns whether the command is to run.
+    /// If not, it has replied, or the server wants no reply.
     pub(super) fn passes_channel(&mut self, arguments: Arguments<'_>, find: FindChannel) -> bool {
         if channels::is_in_cluster() {
             let channel = find(arguments).and_then(|number| arguments.get(number));

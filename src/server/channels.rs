@@ -21,8 +21,8 @@ static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
 /// connection has closed, until the server notices, and those whose output limit the message exceeds.
 ///
 /// The message leaves the server with the replies of this round of the loop, and is written neither to the AOF nor to
-/// the replication stream. It can be published anywhere, also in an event, in a pause and on a replica, except where
-/// [`may_publish`] says no. A command publishes before it begins its reply.
+/// the replication stream. It can be published in a command that has not begun its reply, unless [`may_publish`] says
+/// no, and in the timer, also in a pause and on a replica. In an event, Redis 7.0 may put it into the middle of a reply.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let Some(ctx) = timer::own_context() else { return 0 };
     // In a cluster the other nodes of the shard also get the message, whose subscribers must not be told what nobody

@@ -11,8 +11,8 @@ use super::reply::Reply;
 use super::string::StringRef;
 use super::world::{self, World};
 
-/// Publishes a message on a shard channel. Returns how many subscribers it was given to: also one that has closed, until the
-/// server notices.
+/// Publishes a message on a shard channel. Returns how many subscribers it was given to: also those that have closed, until
+/// the server notices.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let (channel, message) = (channel.bytes(), message.bytes());
     world::with(|world| {
@@ -128,8 +128,8 @@ fn give_to_subscribers(world: &mut World, channel: &[u8], message: &[u8]) -> usi
             push(world, client, message);
         } else if world.kind != ServerKind::Redis70 {
             world.running.deferred.push(message);
-        } else if world.running.transaction || Reply::is_begun(&world.pieces) {
-            crash("a message in the middle of a reply");
+        } else if world.running.transaction || world.running.callback || Reply::is_begun(&world.pieces) {
+            crash("a message in the middle of a reply, or perhaps");
         } else {
             push(world, client, message);
         }

@@ -87,6 +87,14 @@ fn on_redis_7_0_a_message_to_who_has_sent_exec_ends_the_server() {
 }
 
 #[test]
+#[should_panic(expected = "a message in the middle of a reply")]
+fn on_redis_7_0_a_message_in_an_event_of_the_subscribers_own_command_ends_the_server() {
+    let (node, client) = with_subscriber(ServerKind::Redis70);
+    send(node, client, &["WITNESS.LISTEN", "WITNESS.REPORT news", "SET door x", "DEL door"]);
+    node.turn();
+}
+
+#[test]
 fn on_redis_7_0_a_message_to_others_can_be_published_in_a_transaction() {
     let (node, client) = with_subscriber(ServerKind::Redis70);
     let other = node.connect();

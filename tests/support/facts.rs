@@ -53,6 +53,7 @@ macro_rules! for_each_fact {
             a_message_can_be_published_in_an_event
             a_message_goes_to_no_replica
             a_message_in_a_transaction_of_its_subscriber
+            a_message_in_an_event_in_a_reply
             a_message_is_put_off_in_a_transaction
             a_message_reaches_who_has_subscribed
             a_message_to_a_blocked_client
