@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::blocked;
 use super::channels;
-use super::client::{Client, Output, Sent};
+use super::client::{Client, Sent};
 use super::cluster::{Cluster, slot_of};
 use super::doors::{self, Doors};
 use super::expiry;
@@ -105,7 +105,7 @@ impl Node {
         resume();
         world::with(|world| {
             world.propagate();
-            write_replies(world);
+            world.send_output();
         });
         let closing: Vec<ClientId> = world::with(|world| {
             let closing = |entry: &Client| entry.closing && entry.output.is_empty();
@@ -372,20 +372,6 @@ fn resume() {
             world::with(|world| world.ready.push_back(client));
         }
     }
-}
-
-fn write_replies(world: &mut World) {
-    let mut sent = Vec::new();
-    for (&client, entry) in &mut world.clients {
-        let output = std::mem::take(&mut entry.output);
-        if !entry.peer_closed {
-            sent.extend(output.into_iter().map(|output| match output {
-                Output::Reply(tag) => Note::Sent { client, tag },
-                Output::Message => Note::PushSent { client },
-            }));
-        }
-    }
-    world.journal.extend(sent);
 }
 
 /// Tells clients that are blocked on keys which are not served here where to go.

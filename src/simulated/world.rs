@@ -141,6 +141,21 @@ impl World {
         }
     }
 
+    /// What is in the buffers leaves the server.
+    pub fn send_output(&mut self) {
+        let mut sent = Vec::new();
+        for (&client, entry) in &mut self.clients {
+            let output = std::mem::take(&mut entry.output);
+            if !entry.peer_closed {
+                sent.extend(output.into_iter().map(|output| match output {
+                    Output::Reply(tag) => Note::Sent { client, tag },
+                    Output::Message => Note::PushSent { client },
+                }));
+            }
+        }
+        self.journal.extend(sent);
+    }
+
     /// What has run is over: its effects go out together.
     pub fn propagate(&mut self) {
         if !self.unit.is_empty() {
