@@ -232,9 +232,12 @@ impl Checker {
             (Some(grant), Reply::Nil) if grant.is_over_for(tag, now) => {
                 let index = grant.open.iter().position(|request| request.tag == tag);
                 let over = index.map(|index| grant.open.remove(index)).filter(|request| request.session);
-                if over.is_some_and(|over| door.session.as_mut().is_some_and(|session| session.leave(over.client, now)))
-                {
-                    door.session = None;
+                if let Some((over, session)) = over.zip(door.session.as_mut()) {
+                    // It had no part in the session, whose lease may be a shorter one.
+                    session.doubt();
+                    if session.leave(over.client, now) {
+                        door.session = None;
+                    }
                 }
                 self.waiting.remove(&tag);
             }
