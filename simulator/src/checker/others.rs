@@ -68,7 +68,8 @@ impl Checker {
         for ((db, key), door) in &mut self.doors {
             let entry = keyspace.get(*db, key).cloned();
             let (was, is) = (door.lock(now), Lock::of(entry.as_ref(), now));
-            if door.entry != entry {
+            let is_changed = door.entry != entry;
+            if is_changed {
                 door.changed_at = now;
                 // Where the same name holds the lock still, nobody can see that it is another grant.
                 let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.place.who);
@@ -78,6 +79,8 @@ impl Checker {
             if let Some(session) = &mut door.session {
                 if was != is && !is.is_held_by(&session.who) {
                     session.doubt();
+                } else if is_changed {
+                    session.trust = session.trust.max(Trust::Unread);
                 }
             }
         }
