@@ -182,6 +182,7 @@ impl Play {
             Step::Stall { ms, change } => return self.stall(i64::from(*ms), *change),
             Step::SetClock(ms) => {
                 self.tally.faults.clock_steps += 1;
+                self.observe()?;
                 self.master.step_clock(i64::from(*ms));
                 self.checker.clock_was_set();
                 // A pause ends by the wall clock.
