@@ -359,6 +359,7 @@ impl Play {
 
     /// Time passes; the loop turns when something is due.
     fn pass(&mut self, ms: i64) -> Verdict {
+        self.observe()?;
         let end = self.time + ms;
         let mut rounds = 0;
         loop {
