@@ -338,9 +338,9 @@ impl Waiting {
 }
 
 impl Grant {
-    /// Whether the time of one of several requests was up when it was made.
-    pub fn is_over_for(&self, tag: Tag, now: Ms) -> bool {
-        self.open.len() > 1 && self.open.iter().any(|request| request.tag == tag && request.is_over(now))
+    /// Whether a request had been let go, because its time was up, when the grant was made.
+    pub fn is_over_for(&self, tag: Tag) -> bool {
+        self.open.iter().any(|request| request.tag == tag && request.let_go)
     }
 
     /// Its holder hears that it is the holder.
@@ -389,15 +389,7 @@ impl Place {
 
     /// The lease that all copies get: the longest, and none is the longest; but with a session there is one.
     pub fn lease(&self) -> Option<i64> {
-        self.lease_for(self.requests.iter().any(|request| request.session))
-    }
-
-    /// The same, without those whose time is up.
-    pub fn lease_in_time(&self, now: Ms) -> Option<i64> {
-        self.lease_for(self.requests.iter().any(|request| request.session && !request.is_over(now)))
-    }
-
-    fn lease_for(&self, in_session: bool) -> Option<i64> {
+        let in_session = self.requests.iter().any(|request| request.session && !request.let_go);
         let longest = self.leases.iter().copied().flatten().max();
         if !in_session && self.leases.contains(&None) { None } else { longest }
     }

@@ -229,16 +229,8 @@ impl Checker {
         match (grant, reply) {
             (Some(grant), Reply::Integer(1)) => grant.told = true,
             // Its time was up just before another one's turn came at the same place.
-            (Some(grant), Reply::Nil) if grant.is_over_for(tag, now) => {
-                let index = grant.open.iter().position(|request| request.tag == tag);
-                let over = index.map(|index| grant.open.remove(index)).filter(|request| request.session);
-                if let Some((over, session)) = over.zip(door.session.as_mut()) {
-                    // It had no part in the session, whose lease may be a shorter one.
-                    session.doubt();
-                    if session.leave(over.client, now) {
-                        door.session = None;
-                    }
-                }
+            (Some(grant), Reply::Nil) if grant.is_over_for(tag) => {
+                grant.open.retain(|request| request.tag != tag);
                 self.waiting.remove(&tag);
             }
             // The server has answered it in the module's place, which Valkey says only when it frees the client.

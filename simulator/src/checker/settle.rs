@@ -205,18 +205,14 @@ impl Checker {
         }
         let who = held.who.clone();
         let first = door.line.iter().find(|place| place.who == who).ok_or("a place that is not there")?;
-        // A copy whose time is up just before may be told so already.
-        let [lease_end, in_time] =
-            [first.lease(), first.lease_in_time(now)].map(|lease| lease.map(|lease| now + lease));
-        let (lease_end, with_all) =
-            if held.until == in_time { (in_time, lease_end == in_time) } else { (lease_end, true) };
+        let lease_end = first.lease().map(|lease| now + lease);
         if held.holds != 1 || held.until != lease_end {
             return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
         }
         door.end_session();
         door.void_grants();
         if let Some(place) = door.take_place(&who) {
-            let takes_part = |request: &&Waiting| request.session && (with_all || !request.is_over(now));
+            let takes_part = |request: &&Waiting| request.session && !request.let_go;
             for request in place.requests.iter().filter(takes_part) {
                 door.begin_session(who.clone(), 1, request.lease.unwrap_or_default(), request.client, now);
             }
