@@ -173,6 +173,9 @@ impl Play {
                 self.about(*client, *victim, |id| format!("CLIENT UNBLOCK {id} {how}"));
             }
             Step::Quit(client) => self.say(*client, "QUIT"),
+            Step::Subscribe(client) => {
+                ["HELLO 3", "SSUBSCRIBE here"].into_iter().for_each(|line| self.say(*client, line))
+            }
             Step::Select { client, db } => {
                 self.say(*client, &format!("SELECT {db}"));
                 self.clients[usize::from(*client)].db = *db;
@@ -315,7 +318,10 @@ impl Play {
     fn turn(&mut self) -> Verdict {
         self.tally.rounds += 1;
         self.master.turn();
-        self.observe()
+        self.observe()?;
+        let info = self.master.info();
+        let find = |name: &str| info.iter().find(|(field, _)| field == name).map_or(0, |&(_, count)| count as usize);
+        self.checker.check_counts(find("waiters"), find("sessions"))
     }
 
     /// Has the checker see what has happened.

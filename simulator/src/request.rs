@@ -87,13 +87,18 @@ pub fn token_of(identity: Identity) -> Vec<u8> {
     match identity % NAMES {
         ODD_NAME => [&name, b"\0\r\n\xff \"'".as_slice()].concat(),
         LONG_NAME => [name, vec![b'.'; MAX_TOKEN]].concat()[..MAX_TOKEN].to_vec(),
+        // Those that are another's but for the case, for what is behind a zero, or for the last byte.
+        6 => format!("T{}", identity - 1).into_bytes(),
+        7 => [&name, b"\0a".as_slice()].concat(),
+        8 => format!("t{}\0b", identity - 1).into_bytes(),
+        10 => [&token_of(identity - 1)[..MAX_TOKEN - 1], b"!".as_slice()].concat(),
         _ => name,
     }
 }
 
 /// Whether a name can be written in a script.
 pub fn is_plain(identity: Identity) -> bool {
-    ![ODD_NAME, LONG_NAME].contains(&(identity % NAMES))
+    ![ODD_NAME, LONG_NAME, 7, 8, 10].contains(&(identity % NAMES))
 }
 
 impl Request {

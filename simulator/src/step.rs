@@ -10,7 +10,7 @@ use crate::request::{Door, Identity, Request};
 pub type Slot = u8;
 
 /// How many clients there are.
-pub const CLIENTS: Slot = 14;
+pub const CLIENTS: Slot = 17;
 
 /// How many locks there are in each database.
 pub const DOORS: Door = 3;
@@ -50,6 +50,8 @@ pub enum Step {
     Unblock { client: Slot, victim: Slot, with_error: bool },
     /// A client sends QUIT behind what it has sent.
     Quit(Slot),
+    /// A client subscribes to a channel, in RESP3, with which it can go on to send commands.
+    Subscribe(Slot),
     /// A client selects a database.
     Select { client: Slot, db: u8 },
     /// The loop turns once.
@@ -124,6 +126,10 @@ pub enum SlotFate {
 pub enum Counter {
     /// A number far ahead of the time.
     Ahead,
+    /// The last number but one that a token may be, so that there is one more.
+    AtItsEnd,
+    /// The last integer.
+    BehindItsEnd,
     /// A number that expires after so many milliseconds.
     Expiring(u16),
     /// No number.
@@ -213,6 +219,8 @@ impl Meddling {
             Self::Restore { door, identity, lease } => one(format!("RESTORE door{door} {lease} t{identity} REPLACE")),
             Self::SetCounter { door, value } => one(match value {
                 Counter::Ahead => format!("SET counter{door} 2000000000000000"),
+                Counter::AtItsEnd => format!("SET counter{door} {}", (1_i64 << 53) - 2),
+                Counter::BehindItsEnd => format!("SET counter{door} {}", i64::MAX),
                 Counter::Expiring(ms) => format!("SET counter{door} 7 PX {ms}"),
                 Counter::Text => format!("SET counter{door} x"),
             }),

@@ -16,10 +16,11 @@ use crate::step::{CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Sett
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let numbers = || uniform9(0u16..);
     (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| {
-        let mut dice = Dice::new(place);
+        let mut dice = Dice::new(place, Crowd::Many);
         let kind = dice.one_of(&ServerKind::ALL);
         let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
-        History { kind, setting, steps: steps.into_iter().map(|numbers| Dice::new(numbers).step()).collect() }
+        let crowd = dice.weighed(&[(6, Crowd::Many), (1, Crowd::Few), (1, Crowd::Alike)]);
+        History { kind, setting, steps: steps.into_iter().map(|numbers| Dice::new(numbers, crowd).step()).collect() }
     })
 }
 
@@ -30,16 +31,30 @@ pub fn parts_of(history: &History) -> impl Strategy<Value = History> + use<> {
     steps.prop_map(move |steps| History { kind, setting, steps: steps.into_iter().flatten().collect() })
 }
 
+/// Who takes part in a history.
+#[derive(Clone, Copy, Debug)]
+enum Crowd {
+    /// All clients, each mostly by a name of its own.
+    Many,
+    /// A few, so that there is often nothing to do.
+    Few,
+    /// A few who share three names, so that a place has many copies of a request.
+    Alike,
+}
+
 /// Numbers that were thrown, and what is read off them. When there are no more, they are zero.
-struct Dice(std::array::IntoIter<u16, 9>);
+struct Dice {
+    numbers: std::array::IntoIter<u16, 9>,
+    crowd: Crowd,
+}
 
 impl Dice {
-    fn new(numbers: [u16; 9]) -> Self {
-        Self(numbers.into_iter())
+    fn new(numbers: [u16; 9], crowd: Crowd) -> Self {
+        Self { numbers: numbers.into_iter(), crowd }
     }
 
     fn number(&mut self) -> u32 {
-        u32::from(self.0.next().unwrap_or_default())
+        u32::from(self.numbers.next().unwrap_or_default())
     }
 
     /// A number from `least` to just below `end`.
@@ -70,7 +85,12 @@ impl Dice {
     }
 
     fn client(&mut self) -> Slot {
-        self.within(0, i64::from(CLIENTS)) as Slot
+        let clients = match self.crowd {
+            Crowd::Many => CLIENTS,
+            Crowd::Few => 3,
+            Crowd::Alike => 6,
+        };
+        self.within(0, clients.into()) as Slot
     }
 
     /// Most clients want the same lock.
@@ -110,6 +130,7 @@ impl Dice {
         let way = self.weighed(&[(24, Way::Plain), (1, Way::Transaction), (1, Way::Script)]);
         // Mostly a client's own name; sometimes another's, as when a request was sent twice.
         let identity = Identity::from(if self.percent(12) { (client + 1) % CLIENTS } else { client });
+        let identity = if matches!(self.crowd, Crowd::Alike) { identity % 3 } else { identity };
         let request = Request { door, identity, verb: verb(self) };
         let way = if is_plain(identity) || way != Way::Script { way } else { Way::Plain };
         Step::Ask { client, request, way }
@@ -183,9 +204,11 @@ impl Dice {
             }),
             (1, |dice| Meddling::SetCounter {
                 door: dice.door(),
-                value: match dice.within(0, 4) {
+                value: match dice.within(0, 6) {
                     0 => Counter::Text,
                     1 => Counter::Ahead,
+                    2 => Counter::AtItsEnd,
+                    3 => Counter::BehindItsEnd,
                     _ => Counter::Expiring(dice.within(1, 300) as u16),
                 },
             }),
@@ -224,6 +247,7 @@ impl Dice {
             (3, |dice| Step::Kill { client: dice.client(), victim: dice.client() }),
             (3, |dice| Step::Unblock { client: dice.client(), victim: dice.client(), with_error: dice.percent(50) }),
             (2, |dice| Step::Quit(dice.client())),
+            (1, |dice| Step::Subscribe(dice.client())),
             (1, |dice| Step::Select { client: dice.client(), db: dice.within(0, 2) as u8 }),
             (3, |dice| Step::Expire(dice.within(1, 4) as u8)),
         ]);

@@ -117,13 +117,18 @@ impl WaitQueues {
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 
+    /// Returns whether there are fewer than `limit` requests.
+    pub fn has_room(&self, limit: usize) -> bool {
+        planted!(QueueStaysFull => return self.next_turn < limit as u64);
+        self.waiter_count() < limit || planted!(QueueWithoutEnd)
+    }
+
     /// Adds a request to the queue of a lock: at the place of its claim if it has one, else at the end of the line.
     ///
     /// Returns `None` if there are `limit` requests already. Places that are away count only as long as there is room:
     /// if all `limit` places are taken, the one that would be dropped next makes way.
     pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
-        planted!(QueueStaysFull => if self.next_turn >= limit as u64 { return None });
-        if self.waiter_count() >= limit && !planted!(QueueWithoutEnd) {
+        if !self.has_room(limit) {
             return None;
         }
         let Join { db, key, claim, waiter, now, deadline } = join;

@@ -1,7 +1,7 @@
 //! Lets a client wait in line.
 
 use super::clients::{WaitState, waiter_id};
-use super::grants::server_id_of;
+use super::grants::{self, server_id_of};
 use super::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use super::state::{self, Key, Locks, State};
 use crate::command::WaitOptions;
@@ -17,37 +17,36 @@ use crate::server;
 /// [`Error::QueueFull`] if `lock.max-waiters` requests wait already.
 pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<bool, Error> {
     server::subscribe::<Locks>();
-    let (client, db, name) = (key.ctx().client_id(), key.ctx().db(), key.name().bytes());
+    let (client, db) = (key.ctx().client_id(), key.ctx().db());
     let deadline = wait.timeout.deadline(now, if planted!(WaitsWithoutEnd) { 0 } else { MAX_BLOCK_MS.get() });
     let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };
     let session = wait.lease.filter(|_| wait.session);
     let limit = settings::limit(&MAX_WAITERS);
-    let (id, joined) = state::with(|State { waiting, blocked, .. }| {
-        let id = blocked.insert(client, session)?;
-        let join = Join { db, key: name, claim, waiter: waiter_id(id), now, deadline };
-        let joined = waiting.join(join, limit);
-        if joined.is_none() {
-            blocked.remove(id);
-        }
-        Some((id, joined?))
-    })
+    let id = state::with(
+        |State { waiting, blocked, .. }| {
+            if waiting.has_room(limit) { blocked.insert(client, session) } else { None }
+        },
+    )
     .ok_or(Error::QueueFull)?;
 
-    let client = key.block(server_id_of(id));
-    Ok(state::with(|State { waiting, blocked, stats, .. }| {
-        if client.is_none() {
-            // A place that the claim had before is kept.
-            waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.rejoined));
-            blocked.remove(id);
-            return false;
-        }
-        if let Some(entry) = blocked.get_mut(id) {
-            entry.handle = client;
-        }
+    // First, because a request that does not wait must leave no trace at a place that it would have shared.
+    let handle = key.block(server_id_of(id));
+    if handle.is_none() {
+        state::with(|state| state.blocked.remove(id));
+        return Ok(false);
+    }
+    let name = key.name().bytes();
+    let joined = state::with(|State { waiting, blocked, stats, .. }| {
+        let joined = waiting.join(Join { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
+        blocked.get_mut(id)?.handle = handle;
         blocked.set_wait_state(id, WaitState::Waiting(joined.request));
         if joined.rejoined {
             increment(&mut stats.resent);
         }
-        true
-    }))
+        Some(())
+    });
+    if joined.is_none() {
+        grants::end_wait(waiter_id(id), WaitState::Over);
+    }
+    Ok(true)
 }

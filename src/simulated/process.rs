@@ -2,7 +2,7 @@
 
 use super::blocked;
 use super::channels;
-use super::client::{Output, Sent};
+use super::client::{Client, Output, Sent};
 use super::connection;
 use super::journal::{Note, Tag};
 use super::keyspace::Keyspace;
@@ -118,7 +118,9 @@ fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
         Some((_, arity)) if !fits(arity, sent.words.len()) => Some(Reply::error("ERR wrong number of arguments")),
         Some((handler, _)) => {
             let doors = world::with(|world| {
-                let denies_blocking = world.running.transaction || world.running.script;
+                let listens = world.clients.get(&client).is_some_and(Client::is_subscribed);
+                let refuses = listens && world.kind.blocks_no_subscriber();
+                let denies_blocking = world.running.transaction || world.running.script || refuses;
                 world.running.command = Some(sent.tag);
                 world.running.blocked = false;
                 world.note(Note::Began { client, tag: sent.tag, db, denies_blocking });

@@ -83,6 +83,23 @@ impl Checker {
         Ok(())
     }
 
+    /// What INFO counts, at the end of a round.
+    ///
+    /// # Errors
+    /// A number that is not right.
+    pub fn check_counts(&self, waiters: usize, sessions: usize) -> Verdict {
+        let requests = self.doors.values().flat_map(|door| &door.line).flat_map(|place| &place.requests);
+        let waiting = requests.filter(|request| !request.let_go).count();
+        if waiters != waiting {
+            return Err(format!("INFO counts {waiters} waiters, and there are {waiting}"));
+        }
+        let open = self.doors.values().filter(|door| door.session.as_ref().is_some_and(Session::is_open)).count();
+        if sessions < open {
+            return Err(format!("INFO counts {sessions} sessions, and there are {open}"));
+        }
+        Ok(())
+    }
+
     /// Whether one more pair may be refused.
     pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
         let is_repeat = running.had_session == Some(Trust::Sure);

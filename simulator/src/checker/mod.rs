@@ -35,6 +35,9 @@ pub struct Weather {
     pub turning_since: Ms,
 }
 
+/// The last fencing token: the numbers stay below 2^53.
+const LAST_TOKEN: i64 = (1 << 53) - 1;
+
 /// What is wrong.
 pub type Verdict = Result<(), String>;
 

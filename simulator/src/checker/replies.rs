@@ -5,7 +5,7 @@ use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 use super::door::{Door, Grant, Waiting};
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who, outcome};
-use super::{Checker, Name, Running, Verdict, number};
+use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
 use crate::request::{Request, Take, Verb, counter_of, token_of};
 
 /// A reply that must come.
@@ -80,6 +80,9 @@ impl Checker {
                     (false, false) => return Err(running.error("does not wait", lock)),
                 }
             }
+            // The server may say only at last that it does not block this client.
+            Outcome::Contended if may_be_full => Expected::NilOrError("SESSIONFULL"),
+            Outcome::Contended if self.waiting.len() >= self.limits.waiters => Expected::NilOrError("QUEUEFULL"),
             Outcome::Contended => Expected::Nil,
             Outcome::Refused(code) => Expected::Error(code),
             Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
@@ -90,12 +93,12 @@ impl Checker {
         })
     }
 
-    /// A holder draws no fencing token: there is none where the counter is no number.
+    /// A holder draws no fencing token: there is none where the counter is no number, or at its end.
     fn undrawn(&mut self, running: &Running, now: Ms) -> Result<Expected, String> {
         let Running { name, request, .. } = running;
         let counter = (name.0, counter_of(request.door).into());
         let entry = self.door(&counter).entry.clone().filter(|entry| !entry.is_over(now));
-        if entry.is_none() || number(entry.as_ref()).is_some() {
+        if entry.is_none() || number(entry.as_ref()).is_some_and(|last| last < LAST_TOKEN) {
             return Err(format!("{request} draws nothing"));
         }
         // Who draws takes itself for the holder.

@@ -4,7 +4,7 @@ use redis_lock::server::{Entry, Note, Tag};
 
 use super::door::{Grant, Place, Session, Trust, Waiting};
 use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
-use super::{Checker, Name, Verdict, is_counter, number};
+use super::{Checker, LAST_TOKEN, Name, Verdict, is_counter, number};
 use crate::request::{Request, Verb, token_of};
 
 impl Checker {
@@ -73,7 +73,10 @@ impl Checker {
         let (lock, holder) = (running.name.clone(), token_of(running.request.identity));
         self.door(&lock).grants.iter_mut().filter(|grant| grant.place.who.name == holder).for_each(Grant::tell);
         // Simulated clocks have no parts of milliseconds.
-        let due = was.map_or(now * 1000, |was| (was + 1).max(now * 1000));
+        let due = was.map_or(now * 1000, |was| was.saturating_add(1).max(now * 1000));
+        if due > LAST_TOKEN {
+            return Err(format!("the token after {was:?} is {is:?}, beyond the last"));
+        }
         if is == Some(due) { Ok(()) } else { Err(format!("the token after {was:?} is {is:?}, not {due}")) }
     }
 

@@ -55,7 +55,9 @@ impl Lock {
             }
             Value::Hash(fields) if fields.len() == 1 => {
                 let (owner, holds) = fields.first_key_value().expect("one field");
-                let holds = std::str::from_utf8(holds).ok().and_then(|holds| holds.parse().ok());
+                let digits =
+                    std::str::from_utf8(holds).ok().filter(|digits| digits.starts_with(|c| ('1'..='9').contains(&c)));
+                let holds = digits.and_then(|digits| digits.parse().ok());
                 match holds.filter(|&holds: &i64| holds >= 1) {
                     Some(holds) => {
                         Self::Held(Held { who: Who { form: Form::Reentrant, name: owner.clone() }, holds, until })
