@@ -122,6 +122,7 @@ impl HoldNumber {
 
 impl<L: LeaseEnd> Holder<'_, L> {
     fn has_identity(&self, caller: &[u8]) -> bool {
+        planted!(CaseIsIgnored => return self.owner.eq_ignore_ascii_case(caller));
         *self.owner == *caller
     }
 

@@ -211,6 +211,7 @@ impl Sessions {
         let id = self.find(db, key).filter(|_| self.has_closed_connections())?;
         let is_closed = |client: &&ClientId| self.closed.contains(client);
         let closed: Vec<_> = self.get(id)?.clients.iter().filter(is_closed).copied().collect();
+        planted!(OneOrphanAtATime => return self.leave(id, *closed.first()?));
         closed.into_iter().filter_map(|client| self.leave(id, client)).last()
     }
 

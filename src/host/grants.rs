@@ -108,7 +108,7 @@ pub fn finish_delivery(id: BlockedId, told: bool) {
         let Some(entry) = blocked.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
         blocked.set_wait_state(id, WaitState::Over);
-        if let Some(grant) = blocked.grant(delivery).filter(|_| !told) {
+        if let Some(grant) = blocked.grant(delivery).filter(|_| !told && !planted!(UntoldStaysInSession)) {
             sessions.detach(grant.db, &grant.key, client);
         }
         if let Some(untold) = blocked.finish_delivery(delivery, told) {

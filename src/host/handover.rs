@@ -33,7 +33,7 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: Un
 #[inline(always)]
 pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
-        if session.is_some() {
+        if session.is_some() && !planted!(ReleaseKeepsSession) {
             end_session(key);
         }
         queue.is_some_and(|queue| !planted!(NobodyIsNext) && grant_to_first_waiter(key, queue, cause, now))

@@ -6,6 +6,7 @@ use crate::core::{Cause, WAIT_BUCKETS_MS};
 /// Returns the names and values of the fields. The server prefixes the names with `lock_`.
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
+    planted!(InfoCountsLocks => return vec![("waiters".to_owned(), state.waiting.waiter_count().min(1) as u64)]);
     let mut fields = vec![
         ("waiters".to_owned(), state.waiting.waiter_count() as u64),
         ("sessions".to_owned(), state.sessions.len() as u64),

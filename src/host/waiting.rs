@@ -32,6 +32,13 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs
     // First, because a request that does not wait must leave no trace at a place that it would have shared.
     let handle = key.block(server_id_of(id));
     if handle.is_none() {
+        planted!(RefusedLeavesTrace => {
+            let name = key.name().bytes();
+            state::with(|State { waiting, .. }| {
+                let joined = waiting.join(Join { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit);
+                joined.map(|joined| waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.rejoined)))
+            })
+        });
         state::with(|state| state.blocked.remove(id));
         return Ok(false);
     }

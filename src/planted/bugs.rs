@@ -76,7 +76,7 @@ bugs! {
     33 LastMillisecond "a lock counts as free in the last millisecond of its lease" seen as "the lock is taken from"
     34 DeadlineEarly "a wait ends a millisecond early" seen as "nil before the time is up"
     35 DeadlineLate "a wait ends five milliseconds late" seen as "the time of request"
-    36 TimedOutInSilence "a client whose time is up is not answered" seen as "the time of request"
+    36 TimedOutInSilence "a client whose time is up is not answered" seen as "INFO counts"
     37 GoneStaysInLine "a client that is gone stays in line" seen as "gets the lock, and nobody waits"
     38 OneCopyHears "of copies of a request one is answered" seen as "was let go, and is not answered"
     39 CopyStandsTwice "a request that is sent again stands in line twice" seen as "the lock is taken from"
@@ -163,4 +163,13 @@ bugs! {
     111 EvictionIsUnheard "the event of an eviction is ignored" seen as "gets the lock, and nobody waits"
     112 RestoreIsUnheard "a session outlives what RESTORE puts in the place of its lock" seen as "gets the lock, and nobody waits"
     113 SessionInScript "a script begins a session" seen as "is answered"
+    // Several copies, several connections, and names that are almost alike.
+    114 RefusedLeavesTrace "a request whose client the server does not block lengthens the lease of those who wait" seen as "is granted, with"
+    115 MiddleCopyCuts "of three copies of a request the second takes the first along when it leaves" seen as "INFO counts"
+    116 OneOrphanAtATime "a LOCK command takes one closed connection at a time out of a session" seen as "the lock"
+    117 UntoldStaysInSession "a copy that was not told of the grant stays in its session" seen as "LOCK.INFO"
+    118 ReleaseKeepsSession "a session outlives RELEASE" seen as "does not wait"
+    119 CaseIsIgnored "a token is another's that differs in case" seen as "the lock"
+    120 FenceWithoutEnd "fencing tokens go on beyond 2^53" seen as "beyond the last"
+    121 InfoCountsLocks "INFO counts one waiter, however many there are" seen as "INFO counts"
 }

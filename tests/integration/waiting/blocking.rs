@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Client, OBSERVATION, Reply, Server, Setup, Waiter, eventually, never_within, remaining_ms, waiters_of};
+use support::{
+    Client, OBSERVATION, Protocol, Reply, Server, Setup, Waiter, eventually, never_within, remaining_ms, waiters_of,
+};
 
 /// How the mutex and the re-entrant lock are taken.
 const TAKE: [&str; 2] = ["LOCK.ACQUIRE", "LOCK.REENTER"];
@@ -280,4 +282,27 @@ fn the_longest_lease_and_the_longest_wait_do_not_overflow() {
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
     assert_eq!(bob.reply(), 1);
     assert!(remaining_ms(&mut alice, "door") > most - 60_000);
+}
+
+/// Redis blocks a client that has subscribed to a channel, and Valkey does not. Either way who waits keeps what it asked
+/// for, or both did.
+#[test]
+fn a_subscriber_that_is_not_blocked_leaves_no_trace_in_line() {
+    let server = Server::start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 30000 BLOCK 0");
+    let mut subscriber = server.client_speaking(Protocol::Resp3);
+    subscriber.send_together(&["SUBSCRIBE news"]);
+    assert!(matches!(subscriber.receive(), Reply::Push(_)));
+    let repeat = ["LOCK.ACQUIRE", "door", "bob", "BLOCK", "0"];
+    if server.flavour().valkey {
+        assert_eq!(subscriber.call(&repeat), Reply::Nil);
+    } else {
+        subscriber.send(&repeat);
+        eventually("both wait", || waiters_of(&mut alice, "door") == 2);
+    }
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(bob.reply(), 1);
+    assert_eq!(alice.run("PTTL door") == -1, !server.flavour().valkey, "the longest lease of all who wait");
 }
