@@ -167,7 +167,7 @@ bugs! {
     114 RefusedLeavesTrace "a request whose client the server does not block lengthens the lease of those who wait" seen as "is granted, with"
     115 MiddleCopyCuts "of three copies of a request the second takes the first along when it leaves" seen as "INFO counts"
     116 OneOrphanAtATime "a LOCK command takes one closed connection at a time out of a session" seen as "the lock"
-    117 UntoldStaysInSession "a copy that was not told of the grant stays in its session" seen as "LOCK.INFO"
+    117 UntoldStaysInSession "a copy that was not told of the grant stays in its session" seen as "nobody asked for it"
     118 ReleaseKeepsSession "a session outlives RELEASE" seen as "does not wait"
     119 CaseIsIgnored "a token is another's that differs in case" seen as "the lock"
     120 FenceWithoutEnd "fencing tokens go on beyond 2^53" seen as "beyond the last"
