@@ -1,5 +1,6 @@
 //! Carries out a history, and has everything checked that comes of it.
 
+mod clients;
 mod faults;
 mod rest;
 
@@ -10,7 +11,7 @@ use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict, Weather};
 use crate::request::{Identity, NAMES, Request, key_of};
-use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Slot, Step, Way};
+use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Step};
 use crate::tally::Tally;
 
 /// For how long the place of one who left is kept.
@@ -232,86 +233,6 @@ impl Play {
             }
         }
         Ok(())
-    }
-
-    /// The connection of a client, which is opened if it has none.
-    fn connection(&mut self, client: Slot) -> ClientId {
-        let entry = &mut self.clients[usize::from(client)];
-        match entry.id.filter(|&id| self.master.has(id)) {
-            Some(id) => id,
-            None => {
-                let id = self.master.connect();
-                *entry = Client { id: Some(id), db: 0 };
-                id
-            }
-        }
-    }
-
-    /// Sends one request in a way.
-    fn ask(&mut self, client: Slot, request: &Request, way: Way) {
-        match way {
-            Way::Plain => self.send(client, request, false),
-            Way::Transaction => self.ask_all(client, std::slice::from_ref(request)),
-            Way::Script => self.send(client, request, true),
-        }
-    }
-
-    /// Sends requests in one transaction.
-    fn ask_all(&mut self, client: Slot, requests: &[Request]) {
-        self.say(client, "MULTI");
-        requests.iter().for_each(|request| self.send(client, request, false));
-        self.say(client, "EXEC");
-    }
-
-    fn send(&mut self, client: Slot, request: &Request, in_script: bool) {
-        let request = &Request { identity: request.identity + self.names, ..request.clone() };
-        let connection = self.connection(client);
-        self.tally.requests += 1;
-        let db = i32::from(self.clients[usize::from(client)].db);
-        self.tally.queued += self.checker.waiting_for(db, &key_of(request.door)) as u64;
-        let tag = self.next_tag();
-        match in_script {
-            false => self.master.send(connection, tag, request.words()),
-            true => {
-                let words: Vec<String> =
-                    request.words().iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
-                let script = format!("return redis.call('{}')", words.join("', '"));
-                self.master.send(connection, tag, vec![b"EVAL".to_vec(), script.into_bytes(), b"0".to_vec()]);
-            }
-        }
-        self.checker.asks(tag, connection, request.clone(), in_script);
-    }
-
-    /// Sets a setting, when all that was sent before has been read.
-    fn configure(&mut self, knob: Knob, value: u32) -> Verdict {
-        self.pass(0)?;
-        self.checker.configure(knob, value);
-        self.operate(&format!("CONFIG SET {} {value}", knob.name()));
-        self.turn()
-    }
-
-    fn say(&mut self, client: Slot, line: &str) {
-        let connection = self.connection(client);
-        let tag = self.next_tag();
-        self.master.send(connection, tag, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
-    }
-
-    /// Says something about another client. Returns whether there is one.
-    fn about(&mut self, client: Slot, victim: Slot, line: impl FnOnce(ClientId) -> String) -> bool {
-        let victim = self.clients[usize::from(victim)].id.filter(|_| client != victim);
-        victim.inspect(|&id| self.say(client, &line(id))).is_some()
-    }
-
-    fn next_tag(&mut self) -> Tag {
-        self.last_tag += 1;
-        self.last_tag
-    }
-
-    /// Says something on a connection of its own.
-    fn operate(&mut self, line: &str) {
-        let connection = self.master.connect();
-        self.master.send(connection, 0, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
-        self.master.hang_up(connection);
     }
 
     /// The loop turns once.
