@@ -44,6 +44,14 @@ pub fn in_step(replica: &Server) {
     in_time("the replica is in step", || follows(&mut client));
 }
 
+/// Waits until a replica has all that was written until now, by whomever. WAIT looks at what its own client wrote last, so
+/// that writes to `mark`.
+#[track_caller]
+pub fn replicated(client: &mut Client, mark: &str) {
+    client.ok(&format!("SET {mark} x"));
+    assert_eq!(client.run("WAIT 1 5000"), 1);
+}
+
 fn follows(client: &mut Client) -> bool {
     client.info("replication", "master_link_status").as_deref() == Some("up")
 }

@@ -24,6 +24,7 @@ pub(super) enum Expected {
         or_full: bool,
     },
     OneOf([&'static str; 2]),
+    NilOrOneOf([&'static str; 2]),
     /// Any reply that is no error.
     Anything,
 }
@@ -81,9 +82,12 @@ impl Checker {
                 }
             }
             // The server may say only at last that it does not block this client.
-            Outcome::Contended if may_be_full => Expected::NilOrError("SESSIONFULL"),
-            Outcome::Contended if self.waiting.len() >= self.limits.waiters => Expected::NilOrError("QUEUEFULL"),
-            Outcome::Contended => Expected::Nil,
+            Outcome::Contended => match (may_be_full, self.waiting.len() >= self.limits.waiters) {
+                (true, true) => Expected::NilOrOneOf(["SESSIONFULL", "QUEUEFULL"]),
+                (true, false) => Expected::NilOrError("SESSIONFULL"),
+                (false, true) => Expected::NilOrError("QUEUEFULL"),
+                (false, false) => Expected::Nil,
+            },
             Outcome::Refused(code) => Expected::Error(code),
             Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
             Outcome::Looked => {
@@ -296,6 +300,7 @@ impl Expected {
                 *reply == Reply::Integer(*value) || *or_full && is_error("SESSIONFULL")
             }
             Self::OneOf(codes) => codes.iter().any(|code| is_error(code)),
+            Self::NilOrOneOf(codes) => *reply == Reply::Nil || codes.iter().any(|code| is_error(code)),
             Self::Shown(shown) => shown.is(reply),
             Self::Anything => !matches!(reply, Reply::Error(_)),
         }

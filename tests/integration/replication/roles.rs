@@ -4,7 +4,7 @@
 use std::fs;
 
 use support::process::Process;
-use support::replicas::{in_step, in_time, is_master, master, replica_of};
+use support::replicas::{in_step, in_time, is_master, master, replica_of, replicated};
 use support::staggered::Staggered;
 use support::{
     Client, OBSERVATION, PATIENCE, Reply, Server, Setup, Waiter, eventually, info_lock, never_within, now_ms, now_us,
@@ -49,7 +49,7 @@ fn master_and_replica_change_places_while_clients_wait() {
     let (mut alice, mut bob) = contended(&old);
     let lease_end = alice.expires_at("door");
     let locks = Staggered::start(&old, "", 20, 15);
-    assert_eq!(alice.run("WAIT 1 5000"), 1);
+    replicated(&mut alice, "mark");
 
     old.client().ok(&format!("REPLICAOF 127.0.0.1 {}", new.port()));
     let granted_before = granted(&mut old.client());
@@ -219,7 +219,7 @@ fn leases_that_ended_during_a_failover_are_handed_over_when_it_is_called_off() {
     assert_eq!(outcomes.granted.len(), 20, "not served: {:?}", outcomes.told);
     replica.resume();
     in_step(&new);
-    assert_eq!(client.run("WAIT 1 5000"), 1);
+    replicated(&mut client, "mark");
     outcomes.hold_at(&mut new.client());
 }
 

@@ -103,19 +103,23 @@ fn the_last_waiter_may_leave_and_come_back() {
     assert_eq!(bob.reply(), 1);
 }
 
-/// A waiter whose time is up in the moment in which the lock comes free: one answer, and the lock is where it says.
+/// A waiter whose time is up in the moment in which the lock comes free, by a command or by the end of its lease: one
+/// answer, and the lock is where it says.
 #[track_caller]
-fn a_time_out_meets(lease: &str, free: Option<&str>) {
+fn a_time_out_meets(free: Option<&str>) {
     let server = Server::start();
     let mut alice = server.client();
     let mut answers = [0, 0];
-    for round in 0..60 {
-        assert_eq!(alice.run(&format!("LOCK.ACQUIRE door alice {lease}")), 1);
+    // They approach each other: after a time-out bob waits longer, after a grant not so long, or the lock is held longer.
+    let (mut held_ms, mut block_ms) = (10, 10);
+    for _ in 0..60 {
+        let lease_ms = if free.is_some() { 30_000 } else { held_ms };
+        assert_eq!(alice.run(&format!("LOCK.ACQUIRE door alice PX {lease_ms}")), 1);
         let asked = Instant::now();
-        let line = format!("LOCK.ACQUIRE door bob BLOCK {}", 4 + round % 9);
-        let mut bob = Waiter::send_on(&server, server.client(), &bytes_of(&line));
+        let mut bob =
+            Waiter::send_on(&server, server.client(), &bytes_of(&format!("LOCK.ACQUIRE door bob BLOCK {block_ms}")));
         if let Some(free) = free {
-            while asked.elapsed().as_millis() < 10 {
+            while asked.elapsed().as_millis() < held_ms {
                 std::hint::spin_loop();
             }
             alice.run(free);
@@ -125,6 +129,11 @@ fn a_time_out_meets(lease: &str, free: Option<&str>) {
             reply => reply == 1,
         };
         answers[usize::from(granted)] += 1;
+        match (granted, block_ms) {
+            (false, _) => block_ms += 1,
+            (true, 1) => held_ms += 5,
+            (true, _) => block_ms -= 1,
+        }
         let mut bob = bob.into_ready();
         assert_eq!(bob.run("PING"), "PONG", "no second answer");
         if granted {
@@ -140,13 +149,13 @@ fn a_time_out_meets(lease: &str, free: Option<&str>) {
 
 #[test]
 fn a_time_out_that_meets_a_release_or_a_delete_is_answered_once() {
-    a_time_out_meets("PX 30000", Some("LOCK.RELEASE door alice"));
-    a_time_out_meets("PX 30000", Some("DEL door"));
+    a_time_out_meets(Some("LOCK.RELEASE door alice"));
+    a_time_out_meets(Some("DEL door"));
 }
 
 #[test]
 fn a_time_out_that_meets_the_end_of_the_lease_is_answered_once() {
-    a_time_out_meets("PX 10", None);
+    a_time_out_meets(None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use support::cluster::Cluster;
 use support::parallel::for_each;
 use support::process::Process;
-use support::replicas::{in_time, is_master, master, replica_of};
+use support::replicas::{in_time, is_master, master, replica_of, replicated};
 use support::sessions::{is_renewed, session_of};
 use support::staggered::Staggered;
 use support::{Client, OBSERVATION, Reply, Server, Waiter, eventually, field, info_lock, never_within};
@@ -96,8 +96,9 @@ fn a_master_of_a_cluster_that_was_replaced_meanwhile_hands_nothing_over() {
     let cluster = Cluster::start(1000, "");
     cluster.let_replicas_take_over();
     let (old, new) = (cluster.master(0), cluster.replica(0));
-    let locks = Staggered::start(old, &cluster.tag_of(0).name, 8, 100);
-    assert_eq!(old.client().run("WAIT 1 5000"), 1);
+    let tag = cluster.tag_of(0);
+    let locks = Staggered::start(old, &tag.name, 8, 100);
+    replicated(&mut old.client(), &tag.key("mark"));
     stand_still(old, STANDSTILL, || {
         in_time("the replica is promoted", || is_master(new));
         locks.outlive();
