@@ -54,11 +54,11 @@ impl StallDetector {
     /// Expects no tick any more, because there is no work to do.
     pub fn stop(&mut self) {
         self.is_running = false;
-        planted!(IdleStallIsUnseen => self.last_turn = None);
     }
 
     fn turn(&mut self, now_ms: i64) {
         let Some(last_turn) = self.last_turn.replace(now_ms) else { return };
+        planted!(IdleStallIsUnseen => if !self.is_running { return });
         let gap = now_ms.saturating_sub(last_turn);
         let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
         if gap >= without_stall.saturating_mul(2).max(STALL_MS) {

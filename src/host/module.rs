@@ -67,7 +67,6 @@ impl Module for Locks {
 
     /// Stalls are detected while there is nothing to do, too: the first work after one may follow at once.
     fn cron(interval_ms: i64) {
-        planted!(IdleStallIsUnseen => return);
         state::with(|state| state.stall.cron(server::monotonic_ms(), interval_ms));
     }
 
@@ -162,12 +161,16 @@ fn check_all_locks() {
 /// back.
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
     let Some(session) = sessions.get(id) else { return };
+    planted!(LeaseOfOthersEndsSession => if LEASE_CHANGES.contains(&event) {
+        let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
+        return sessions.end(db, &key);
+    });
     // Valkey also calls it `expired` when a command has set the lease into the past.
     if event == b"expired" && (session.has_lapsed(now) || planted!(PastIsExpiry)) {
         sessions.lease_expired(id);
-    } else if LEASE_CHANGES.contains(&event) && !planted!(LeaseOfOthersEndsSession) {
+    } else if LEASE_CHANGES.contains(&event) {
         sessions.lease_changed(id);
-    } else if event == b"expired" || REPLACEMENTS.contains(&event) || planted!(LeaseOfOthersEndsSession) {
+    } else if event == b"expired" || REPLACEMENTS.contains(&event) {
         let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
         sessions.end(db, &key);
     }
