@@ -14,7 +14,6 @@ pub(super) enum Expected {
     IntegerOrLost(i64),
     Nil,
     Error(&'static str),
-    NilOrError(&'static str),
     Shown(Shown),
     /// This is told to one who holds the lock already, or, if its session is one too many, that it is.
     Confirmed {
@@ -23,8 +22,11 @@ pub(super) enum Expected {
         reply: i64,
         or_full: bool,
     },
-    OneOf([&'static str; 2]),
-    NilOrOneOf([&'static str; 2]),
+    /// One of these errors, or perhaps nil.
+    OneOf {
+        codes: Vec<&'static str>,
+        or_nil: bool,
+    },
     /// Any reply that is no error.
     Anything,
 }
@@ -72,22 +74,17 @@ impl Checker {
             Outcome::Done { after, .. } => {
                 return Err(running.error(&format!("should have made {after:?}"), lock));
             }
-            Outcome::Contended if running.may_wait() => {
+            Outcome::Contended => {
                 let is_full = self.waiting.len() >= self.limits.waiters;
-                match (may_be_full, is_full) {
-                    (true, true) => Expected::OneOf(["SESSIONFULL", "QUEUEFULL"]),
-                    (true, false) => Expected::Error("SESSIONFULL"),
-                    (false, true) => Expected::Error("QUEUEFULL"),
-                    (false, false) => return Err(running.error("does not wait", lock)),
+                let limits = [(may_be_full, "SESSIONFULL"), (is_full, "QUEUEFULL")];
+                let codes: Vec<_> = limits.into_iter().filter_map(|(is_met, code)| is_met.then_some(code)).collect();
+                // The server may say only at last that it does not block this client.
+                let or_nil = !running.may_wait();
+                if codes.is_empty() && !or_nil {
+                    return Err(running.error("does not wait", lock));
                 }
+                Expected::OneOf { codes, or_nil }
             }
-            // The server may say only at last that it does not block this client.
-            Outcome::Contended => match (may_be_full, self.waiting.len() >= self.limits.waiters) {
-                (true, true) => Expected::NilOrOneOf(["SESSIONFULL", "QUEUEFULL"]),
-                (true, false) => Expected::NilOrError("SESSIONFULL"),
-                (false, true) => Expected::NilOrError("QUEUEFULL"),
-                (false, false) => Expected::Nil,
-            },
             Outcome::Refused(code) => Expected::Error(code),
             Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
             Outcome::Looked => {
@@ -147,7 +144,7 @@ impl Checker {
             None => expected,
             Some(_) if waited => Expected::Nil,
             // A place that is away may have made room for another.
-            Some(code) if had_place => Expected::NilOrError(code),
+            Some(code) if had_place => Expected::OneOf { codes: vec![code], or_nil: true },
             Some(code) => Expected::Error(code),
         }
     }
@@ -295,12 +292,10 @@ impl Expected {
             }
             Self::Nil => *reply == Reply::Nil,
             Self::Error(code) => is_error(code),
-            Self::NilOrError(code) => *reply == Reply::Nil || is_error(code),
             Self::Confirmed { reply: value, or_full, .. } => {
                 *reply == Reply::Integer(*value) || *or_full && is_error("SESSIONFULL")
             }
-            Self::OneOf(codes) => codes.iter().any(|code| is_error(code)),
-            Self::NilOrOneOf(codes) => *reply == Reply::Nil || codes.iter().any(|code| is_error(code)),
+            Self::OneOf { codes, or_nil } => *or_nil && *reply == Reply::Nil || codes.iter().any(|code| is_error(code)),
             Self::Shown(shown) => shown.is(reply),
             Self::Anything => !matches!(reply, Reply::Error(_)),
         }
