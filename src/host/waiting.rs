@@ -44,8 +44,9 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs
     }
     let name = key.name().bytes();
     let joined = state::with(|State { waiting, blocked, stats, .. }| {
-        let joined = waiting.join(Join { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
+        // Whatever follows, the client can be answered.
         blocked.get_mut(id)?.handle = handle;
+        let joined = waiting.join(Join { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
         blocked.set_wait_state(id, WaitState::Waiting(joined.request));
         if joined.rejoined {
             increment(&mut stats.resent);
