@@ -67,7 +67,7 @@ impl Play {
     pub(super) fn say(&mut self, client: Slot, line: &str) {
         let connection = self.connection(client);
         let tag = self.next_tag();
-        self.master.send(connection, tag, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+        self.master.send(connection, tag, words_of(line));
     }
 
     /// Says something about another client. Returns whether there is one.
@@ -84,7 +84,11 @@ impl Play {
     /// Says something on a connection of its own.
     pub(super) fn operate(&mut self, line: &str) {
         let connection = self.master.connect();
-        self.master.send(connection, 0, line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+        self.master.send(connection, 0, words_of(line));
         self.master.hang_up(connection);
     }
+}
+
+fn words_of(line: &str) -> Vec<Vec<u8>> {
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }

@@ -11,21 +11,21 @@ impl Play {
     pub(super) fn stall(&mut self, ms: i64, change: Change) -> Verdict {
         self.tally.faults.stalls += 1;
         self.turn()?;
-        let before = self.noticed_at.is_some();
-        if ms >= 1000 && self.noticed_at.is_none() {
-            let unnoticed = match change {
-                Change::Nothing => None,
-                Change::NoReplicas => Some(Unnoticed::NoReplicas),
-                Change::Replaced => Some(Unnoticed::Replaced),
-            };
-            if let Some(unnoticed) = unnoticed {
+        let unnoticed = match change {
+            Change::Nothing => None,
+            Change::NoReplicas => Some(Unnoticed::NoReplicas),
+            Change::Replaced => Some(Unnoticed::Replaced),
+        };
+        match (&mut self.noticed_at, unnoticed) {
+            // The server's cron counts its rounds: a longer one counts no more.
+            (Some(at), _) => *at += (ms - CRON_MS).max(0),
+            (None, Some(unnoticed)) if ms >= 1000 => {
                 self.master.change_unnoticed(unnoticed);
                 self.noticed_at = Some(self.time + ms + NOTICED_MS);
             }
+            _ => {}
         }
         self.advance(ms);
-        // The server's cron counts its rounds: a longer one counts no more.
-        self.noticed_at = self.noticed_at.map(|at| if before { at + (ms - 100).max(0) } else { at });
         if ms >= STANDSTILL_MS {
             self.unsettled_until = self.time + SETTLED_MS;
         } else if self.unsettled_until > self.time - ms {
