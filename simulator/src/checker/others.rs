@@ -76,10 +76,12 @@ impl Checker {
                 door.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             door.entry = entry;
-            if let Some(session) = &mut door.session {
+            if let Some(session) = door.session.as_mut().filter(|_| is_changed) {
+                // Its lease is looked at at once.
+                session.renew_at = now;
                 if was != is && !is.is_held_by(&session.who) {
                     session.doubt();
-                } else if is_changed {
+                } else {
                     session.trust = session.trust.max(Trust::Unread);
                 }
             }
