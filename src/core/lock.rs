@@ -96,6 +96,11 @@ impl Lease {
         now.saturating_add(self.0.get().div_euclid(3).max(1))
     }
 
+    /// Returns the time to renew a lease of this length that ends at `end`.
+    pub fn renewal_before(self, end: UnixMs) -> UnixMs {
+        self.renewal_after(end.saturating_sub(self.0.get()))
+    }
+
     /// Returns the time to retry a renewal that failed at `now`: after a twelfth of the lease, but 20 ms to 1 s later.
     ///
     /// The bounds keep the load low when many leases wait for the same thing.

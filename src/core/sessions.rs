@@ -236,16 +236,28 @@ impl Sessions {
     pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
         planted!(ExtendedSessionIsOld => return);
         let Some(id) = self.find(db, key) else { return };
+        let renewed = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
         if let Some(session) = self.sessions.get_mut(id) {
-            session.lock.lease = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
+            session.lock.lease = renewed;
         }
-        self.schedule_renewal_at(id, lease.renewal_after(now));
+        self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
     }
 
     /// Sets the end of the lease, or `None` if the lock has no lease any more.
     pub fn set_lease_end(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.lease_end = lease_end.unwrap_or(NEVER);
+        }
+    }
+
+    /// Sets the end of the lease that a check has found. The renewal comes as early as that end calls for: others may
+    /// have put another lease in its place.
+    pub fn lease_found(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
+        self.set_lease_end(id, lease_end);
+        planted!(CheckOnlyLooks => return);
+        if let (Some(end), Some(session)) = (lease_end, self.get(id)) {
+            let due = session.lock.lease.renewal_before(end).min(session.renew_at);
+            self.schedule_renewal_at(id, due);
         }
     }
 

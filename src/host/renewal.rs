@@ -34,10 +34,10 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read));
     match found {
         SessionLockState::Held(lease_end) => {
-            state::with(|state| state.sessions.set_lease_end(id, lease_end));
             if task == SessionTask::Check(id) {
-                return;
+                return state::with(|state| state.sessions.lease_found(id, lease_end));
             }
+            state::with(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(&session),
         SessionLockState::Free => {}

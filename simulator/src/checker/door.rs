@@ -368,7 +368,8 @@ impl Session {
     /// EXTEND has set its lease to so many milliseconds.
     pub fn extend(&mut self, lease: i64, now: Ms) {
         self.lease = lease.max(100);
-        self.renew_at = now + lease / 3;
+        // As if the lease had begun earlier.
+        self.renew_at = now + lease - self.lease + self.lease / 3;
     }
 
     /// A connection has nothing to do with it any more. Returns whether that was the last one.

@@ -141,7 +141,7 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
 fn check_renewal(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
     let is_open = |session: &&Session| session.who == held.who && session.is_open();
     let (Some(session), Some(until)) = (door.session.as_ref().filter(is_open), held.until) else { return Ok(()) };
-    let due = session.renew_at;
+    let due = session.renew_at.max(door.changed_at);
     if until < now + session.lease / 2 && is_renewal_late(session, due, since, now) {
         return Err(format!("a session of {} ms ends at {until}, and was to be renewed at {due}", session.lease));
     }

@@ -76,7 +76,7 @@ impl Checker {
                 door.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             door.entry = entry;
-            if let Some(session) = door.session.as_mut().filter(|_| is_changed) {
+            if let Some(session) = &mut door.session {
                 // Its lease is looked at at once.
                 session.renew_at = now;
                 if was != is && !is.is_held_by(&session.who) {

@@ -112,15 +112,27 @@ fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
 }
 
 #[test]
+fn a_check_that_finds_a_shorter_lease_brings_the_renewal_forward() {
+    let mut sessions = Sessions::new();
+    attach(&mut sessions, "k", "a", 1);
+    let id = sessions.find(0, b"k").unwrap();
+    for (end, due) in
+        [(Some(NOW + 1000), 100), (None, 100), (Some(NOW + 300), 100), (Some(NOW + 290), 90), (Some(NOW), -200)]
+    {
+        sessions.lease_found(id, end);
+        assert_eq!(sessions.next_due(), Some(NOW + due), "{end:?}");
+    }
+}
+
+#[test]
 fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     sessions.set_lease(0, b"k", Lease::from_ms(3).unwrap(), NOW);
-    assert_eq!(sessions.next_due(), Some(NOW + 1), "before the short lease ends");
-    let id = first_due(&mut sessions, NOW + 1);
+    let id = first_due(&mut sessions, NOW);
     assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
-    sessions.schedule_renewal(id, NOW + 1);
-    assert_eq!(sessions.next_due(), Some(NOW + 34));
+    sessions.schedule_renewal(id, NOW);
+    assert_eq!(sessions.next_due(), Some(NOW + 33));
 }
 
 #[test]

@@ -212,6 +212,17 @@ fn the_module_cannot_be_unloaded_while_a_lock_belongs_to_a_connection() {
     assert_eq!(control.run("EXISTS door"), 0, "the session ended with its connection");
 }
 
+/// It would end before the next renewal is due.
+#[test]
+fn a_shorter_lease_that_a_swap_puts_in_its_place_is_renewed() {
+    let server = Server::start();
+    let (mut alice, mut control) = (server.client(), server.client());
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 30000 SESSION"), 1);
+    control.send_together(&["SELECT 1", "LOCK.ACQUIRE door alice PX 2000", "SELECT 0", "SWAPDB 0 1"]);
+    assert!((0..4).all(|_| !control.receive().is_error()));
+    eventually("the lease is the session's", || control.run("PTTL door").int() > 20_000);
+}
+
 /// What empties or exchanges databases and leaves this lock where it was.
 #[test]
 fn a_lock_that_stays_stays_the_sessions() {
