@@ -106,7 +106,9 @@ fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
 
 /// Runs one command on keys. `None`: it has blocked its client.
 fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
-    if let Some(refusal) = refusal(&sent.words) {
+    // A transaction was looked at as a whole, before its first command.
+    let is_looked_at = world::with(|world| world.running.transaction && !world.running.script);
+    if let Some(refusal) = if is_looked_at { None } else { refusal(&sent.words) } {
         return Some(refusal);
     }
     let db = world::with(|world| world.clients.get(&client).map_or(0, |client| client.db));
@@ -235,8 +237,11 @@ fn exec(client: ClientId) -> Reply {
         entry.map(|entry| (entry.transaction.take(), std::mem::take(&mut entry.is_spoiled))).unwrap_or_default()
     });
     let Some(queued) = queued else { return Reply::error("ERR EXEC without MULTI") };
-    if is_spoiled {
-        return Reply::error("EXECABORT Transaction discarded because of previous errors.");
+    if is_spoiled || queued.iter().any(|sent| refusal(&sent.words).is_some()) {
+        let refused = Reply::error("EXECABORT Transaction discarded because of previous errors.");
+        let none_runs = queued.iter().map(|sent| Note::Inner { tag: sent.tag, reply: refused.clone() });
+        world::with(|world| none_runs.for_each(|note| world.note(note)));
+        return refused;
     }
     let mut replies = Vec::new();
     for sent in &queued {
