@@ -174,6 +174,12 @@ impl Door {
         waits && !ahead.into_iter().any(|place| place.is_present(now) && !place.vague)
     }
 
+    /// Whether somebody waits at this place who was not let go.
+    pub fn waits(&self, who: &Who) -> bool {
+        let place = self.line.iter().find(|place| place.who == *who);
+        place.is_some_and(|place| place.requests.iter().any(|request| !request.let_go))
+    }
+
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.line.iter().map(|place| place.requests.len()).sum()

@@ -92,7 +92,9 @@ impl Checker {
         let door = self.door(name);
         let someone_is_first = door.first(now).is_some();
         let session_is_first = door.session.as_ref().is_some_and(Session::is_open);
-        if *before == Lock::Free && (someone_is_first || session_is_first) {
+        // A request by the same name, whose time is up, may be in line until the module gets to it.
+        let same_is_first = due.holder().is_some_and(|held| door.may_be_next(&held.who, now) && door.waits(&held.who));
+        if *before == Lock::Free && (someone_is_first || session_is_first || same_is_first) {
             return false; // It is someone else's turn.
         }
         if before.holder().is_some_and(|held| door.must_forfeit(&held.who)) {
