@@ -66,6 +66,8 @@ pub struct Session {
     pub renew_at: Ms,
     /// When its last connection closed.
     pub closed_at: Option<Ms>,
+    /// A round of the loop has ended since it had nothing to give up.
+    pub was_dead: bool,
     pub trust: Trust,
 }
 
@@ -107,8 +109,17 @@ impl Door {
             _ => {
                 let (clients, ever) = ([client].into(), [client].into());
                 let renew_at = now + lease / 3;
-                self.session =
-                    Some(Session { who, holds, lease, clients, ever, renew_at, closed_at: None, trust: Trust::Sure });
+                self.session = Some(Session {
+                    who,
+                    holds,
+                    lease,
+                    clients,
+                    ever,
+                    renew_at,
+                    closed_at: None,
+                    was_dead: false,
+                    trust: Trust::Sure,
+                });
             }
         }
     }
@@ -324,8 +335,11 @@ impl Door {
         let lock = self.lock(Ms::MIN);
         let is_dead = |session: &Session| session.clients.is_empty() && !lock.is_held_by(&session.who);
         match &mut self.session {
-            Some(session) if is_dead(session) && is_settled => self.session = None,
-            Some(session) if is_dead(session) => session.doubt(),
+            Some(session) if is_dead(session) && is_settled && session.was_dead => self.session = None,
+            Some(session) if is_dead(session) => {
+                session.was_dead = true;
+                session.doubt();
+            }
             _ => {}
         }
     }
