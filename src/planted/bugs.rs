@@ -172,5 +172,4 @@ bugs! {
     119 CaseIsIgnored "a token is another's that differs in case" seen as "the lock"
     120 FenceWithoutEnd "fencing tokens go on beyond 2^53" seen as "beyond the last"
     121 InfoCountsLocks "INFO counts one waiter, however many there are" seen as "INFO counts"
-    122 CheckOnlyLooks "the lease that SWAPDB puts in the place of a session's is not renewed" seen as "was to be renewed at"
 }
