@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis_lock::server::{ClientId, Entry, Tag};
 
-use super::spec::{Lock, Ms, Who};
+use super::spec::{Held, Lock, Ms, Who};
 use crate::request::Form;
 
 /// One lock, as it should be.
@@ -378,6 +378,12 @@ impl Session {
     /// Whether it may have ended.
     pub fn is_doubtful(&self) -> bool {
         self.trust == Trust::Doubtful
+    }
+
+    /// Whether it looks as if it had just taken its lock back.
+    pub fn may_have_taken(&self, held: &Held, now: Ms) -> bool {
+        let is_full = held.until == Some(now + self.lease) && held.holds == self.holds;
+        self.who == held.who && is_full && !self.clients.is_empty()
     }
 
     /// It may have ended from now on.

@@ -137,7 +137,11 @@ impl Checker {
             return;
         };
         if *before == Lock::Free {
-            door.end_session();
+            // A session of the same name may have taken the lock back, so that this is a repeat.
+            match &mut door.session {
+                Some(session) if session.may_have_taken(held, now) => session.doubt(),
+                _ => door.end_session(),
+            }
             door.void_grants();
             door.take_place(&held.who);
         }
