@@ -130,11 +130,14 @@ impl Door {
             let Some(index) = grant.open.iter().position(|request| request.tag == tag) else { continue };
             let request = grant.open.remove(index);
             // One who stays and was not told has no part in the session; without others that were, it is given up.
+            let is_others = grant.told || !grant.open.is_empty();
             let session = self.session.as_mut().filter(|_| !told);
-            if session.is_some_and(|session| session.leave(request.client, now))
-                && (grant.told || !grant.open.is_empty())
-            {
-                self.session = None;
+            if session.is_some_and(|session| session.leave(request.client, now)) && is_others {
+                match &mut self.session {
+                    // Whose connection closed in this round is in it until the module gets to it.
+                    Some(session) if session.ever.len() > 1 => session.doubt(),
+                    session => *session = None,
+                }
             }
             if grant.open.is_empty() && !grant.told {
                 grant.untold_at = Some(now);
