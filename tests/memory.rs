@@ -1,5 +1,5 @@
 //! What a waiter costs in memory, in the core. The host adds 56 bytes (an entry of
-//! `host/clients.rs`), and the server what a client costs it that is blocked.
+//! `host/waiters.rs`), and the server what a client costs it that is blocked.
 
 // With the layer to the server comes the server's allocator, and there can be one only.
 #![cfg(not(feature = "server"))]
@@ -27,7 +27,7 @@ fn in_use(region: &Region<'_, System>) -> usize {
 /// Lets somebody wait as most clients do: with a random token as long as a UUID, a lease, and a time to wait.
 fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
     let owner = format!("{number:036}").into_bytes().into();
-    let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000) };
+    let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000), limit: None };
     let (waiter, deadline) = (WaiterId(number as u64), Some(NOW + 10_000 + number as UnixMs));
     let joined = waiting.join(Join { db: 0, key, claim, waiter, now: NOW, deadline }, WAITERS).expect("a place");
     let queue = waiting.queue_of(0, key).expect("the queue that was joined");

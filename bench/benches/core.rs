@@ -35,7 +35,7 @@ impl Line {
     fn claims(&self, count: usize) -> Vec<Claim> {
         let claim = |number: u64| {
             let owner = format!("{number:032x}").into_bytes().into();
-            Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000) }
+            Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000), limit: None }
         };
         (self.joined..).take(count).map(claim).collect()
     }
@@ -126,6 +126,26 @@ fn grant(criterion: &mut Criterion) {
     });
 }
 
+/// What INFO and LOCK.QUEUES ask, of 100,000 who wait for so many locks.
+fn look(criterion: &mut Criterion) {
+    const WAITERS: usize = 100_000;
+    for locks in [1, 10_000, WAITERS] {
+        let mut line = Line::of(0);
+        for (number, claim) in line.claims(WAITERS).into_iter().enumerate() {
+            let key = format!("door:{}", number % locks).into_bytes();
+            let join = Join { db: 0, key: &key, claim, waiter: WaiterId(0), now: NOW, deadline: None };
+            line.waiting.join(join, usize::MAX).expect("room without end");
+        }
+        let mut group = criterion.benchmark_group("look");
+        group.bench_function(BenchmarkId::new("longest wait", locks), |bencher| {
+            bencher.iter(|| black_box(&line.waiting).contention());
+        });
+        group.bench_function(BenchmarkId::new("ten most contended", locks), |bencher| {
+            bencher.iter(|| black_box(black_box(&line.waiting).most_contended(0, 10)));
+        });
+    }
+}
+
 fn uncontended(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("uncontended");
     let token: &[u8] = b"a-81f3d2c7";
@@ -143,5 +163,5 @@ fn uncontended(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(core, enqueue, cancel, grant, uncontended);
+criterion_group!(core, enqueue, cancel, grant, look, uncontended);
 criterion_main!(core);

@@ -14,11 +14,12 @@ function version(name) {
     return JSON.parse(readFileSync(description)).version
 }
 
-// `connect(port)` gives a function that takes the lock of a key and returns what releases it, or undefined: it gave up.
+// `connect(port, permits)` gives a function that takes the lock of a key, or one of its permits, and returns what releases
+// it, or undefined: it gave up.
 export async function run(name, connect) {
-    const [port, key, holdUs] = process.argv.slice(2)
+    const [port, key, holdUs, permits] = process.argv.slice(2)
     const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
-    const acquire = connect(Number(port))
+    const acquire = connect(Number(port), Number(permits))
     // Connects, and makes the server know the scripts.
     const warm = await acquire(`${key}:warm-up:${now()}`)
     await warm()

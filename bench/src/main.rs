@@ -13,6 +13,7 @@ mod protocols;
 mod report;
 mod section;
 mod sections;
+mod server_memory;
 mod statistics;
 
 use std::panic::catch_unwind;

@@ -53,7 +53,7 @@ struct Options {
     #[cfg(feature = "planted")]
     #[arg(long)]
     list_planted: bool,
-    /// Hunts each defect, and shows how long it took.
+    /// Hunts each defect, or the one that is planted, and shows how long it took.
     #[cfg(feature = "planted")]
     #[arg(long)]
     hunt: bool,
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     #[cfg(feature = "planted")]
     match &options {
         Options { list_planted: true, .. } => return hunt::list(),
-        Options { hunt: true, .. } => return hunt::all(),
+        Options { hunt: true, planted, .. } => return hunt::all(*planted),
         _ => {}
     }
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));

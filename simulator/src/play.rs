@@ -10,8 +10,8 @@ use redis_lock::host::Locks;
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict, Weather};
-use crate::request::{Identity, NAMES, Request, key_of};
-use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Step};
+use crate::request::{Identity, NAMES, Request, channel_of, key_of};
+use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Slot, Step};
 use crate::tally::Tally;
 
 /// For how long the place of one who left is kept.
@@ -26,6 +26,9 @@ const SETTLED_MS: i64 = 1500;
 /// A standstill of this many milliseconds or more may have changed the world. One that is a little shorter may be taken for
 /// one.
 const STANDSTILL_MS: i64 = 800;
+
+/// How long the module takes to see that a slot has left.
+const SLOT_LOOK_MS: i64 = 420;
 
 /// How often the server's cron runs.
 const CRON_MS: i64 = 100;
@@ -157,13 +160,12 @@ impl Play {
                 if command.moves_locks() {
                     self.names += NAMES;
                 }
-                command.lines().iter().for_each(|line| self.say(*client, line));
+                let lines = command.lines(self.master.now_ms());
+                lines.iter().for_each(|line| self.say(*client, line));
             }
-            Step::HangUp(client) => {
-                if let Some(id) = self.clients[usize::from(*client)].id.take() {
-                    self.tally.closed += 1;
-                    self.master.hang_up(id);
-                }
+            Step::HangUp(client) => self.hang_up(*client),
+            Step::CutOff { first, count } => {
+                (*first..CLIENTS.min(first + count)).for_each(|client| self.hang_up(client))
             }
             Step::Kill { client, victim } => {
                 let is_there = self.about(*client, *victim, |id| format!("CLIENT KILL ID {id}"));
@@ -174,8 +176,12 @@ impl Play {
                 self.about(*client, *victim, |id| format!("CLIENT UNBLOCK {id} {how}"));
             }
             Step::Quit(client) => self.say(*client, "QUIT"),
-            Step::Subscribe(client) => {
-                ["HELLO 3", "SSUBSCRIBE here"].into_iter().for_each(|line| self.say(*client, line))
+            Step::Subscribe { client, channel } => {
+                self.say(*client, "HELLO 3");
+                self.tell(*client, vec![b"SSUBSCRIBE".to_vec(), channel_of(*channel)]);
+            }
+            Step::Unsubscribe { client, channel } => {
+                self.tell(*client, vec![b"SUNSUBSCRIBE".to_vec(), channel_of(*channel)]);
             }
             Step::Select { client, db } => {
                 self.say(*client, &format!("SELECT {db}"));
@@ -235,6 +241,13 @@ impl Play {
         Ok(())
     }
 
+    fn hang_up(&mut self, client: Slot) {
+        if let Some(id) = self.clients[usize::from(client)].id.take() {
+            self.tally.closed += 1;
+            self.master.hang_up(id);
+        }
+    }
+
     /// The loop turns once.
     fn turn(&mut self) -> Verdict {
         self.tally.rounds += 1;
@@ -242,7 +255,7 @@ impl Play {
         self.observe()?;
         let info = self.master.info();
         let find = |name: &str| info.iter().find(|(field, _)| field == name).map_or(0, |&(_, count)| count as usize);
-        self.checker.check_counts(find("waiters"), find("sessions"))
+        self.checker.check_counts(find)
     }
 
     /// Has the checker see what has happened.

@@ -8,6 +8,9 @@ pub type Identity = u16;
 /// The number of a lock.
 pub type Door = u8;
 
+/// The number of a shard channel.
+pub type Channel = u8;
+
 /// More names than clients and strangers have.
 pub const NAMES: Identity = 20;
 
@@ -20,11 +23,16 @@ const LONG_NAME: Identity = 9;
 /// The most bytes of a token.
 const MAX_TOKEN: usize = 1024;
 
-/// The two forms of a lock.
+/// The forms of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Mutex,
     Reentrant,
+    Share,
+}
+
+impl Form {
+    pub const ALL: [Self; 3] = [Self::Mutex, Self::Reentrant, Self::Share];
 }
 
 /// A LOCK command about one lock.
@@ -52,11 +60,15 @@ pub enum Verb {
     Waiters {
         count: Option<u8>,
     },
+    /// Of all locks of the database.
+    Queues {
+        count: Option<u8>,
+    },
     /// Words that are no request.
     Nonsense(u8),
 }
 
-/// ACQUIRE and REENTER.
+/// ACQUIRE, REENTER and SHARE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Take {
     pub form: Form,
@@ -67,13 +79,22 @@ pub struct Take {
     pub strict: bool,
     /// REENTER only.
     pub hold: Option<i64>,
+    /// SHARE only.
+    pub limit: Option<i64>,
     /// There is a lease of 100 ms or more.
     pub session: bool,
+    /// Where the end of the wait is told, if not by the reply.
+    pub notify: Option<Channel>,
 }
 
 /// The key of a lock.
 pub fn key_of(door: Door) -> Vec<u8> {
     format!("door{door}").into_bytes()
+}
+
+/// The name of a shard channel, which is in the slot of the lock with the same number.
+pub fn channel_of(channel: Channel) -> Vec<u8> {
+    format!("news{channel}").into_bytes()
 }
 
 /// The counter that a lock's holders draw from.
@@ -101,6 +122,13 @@ pub fn is_plain(identity: Identity) -> bool {
     ![ODD_NAME, LONG_NAME, 7, 8, 10].contains(&(identity % NAMES))
 }
 
+impl Take {
+    /// Whether a request with this token is one: what is told by message needs a lease, a wait and a token of one word.
+    pub fn is_one(&self, token: &[u8]) -> bool {
+        self.notify.is_none() || self.lease.is_some() && self.block.is_some() && !token.contains(&b' ')
+    }
+}
+
 impl Request {
     /// The command as words.
     pub fn words(&self) -> Vec<Vec<u8>> {
@@ -109,17 +137,22 @@ impl Request {
             Verb::Take(take) => match take.form {
                 Form::Mutex => vec![b"LOCK.ACQUIRE".to_vec(), key, token],
                 Form::Reentrant => vec![b"LOCK.REENTER".to_vec(), key, token],
+                Form::Share => vec![b"LOCK.SHARE".to_vec(), key, token],
             },
             Verb::Release { .. } => vec![b"LOCK.RELEASE".to_vec(), key, token],
             Verb::Extend { .. } => vec![b"LOCK.EXTEND".to_vec(), key, token],
             Verb::Fence => vec![b"LOCK.FENCE".to_vec(), key, token, counter_of(self.door)],
             Verb::Info => vec![b"LOCK.INFO".to_vec(), key],
             Verb::Waiters { .. } => vec![b"LOCK.WAITERS".to_vec(), key],
+            Verb::Queues { .. } => vec![b"LOCK.QUEUES".to_vec()],
             Verb::Nonsense(kind) => return nonsense(*kind, key, token),
         };
         words.extend(self.options().into_iter().flat_map(|(word, number)| {
             [Some(word.as_bytes().to_vec()), number.map(|number| number.to_string().into_bytes())].into_iter().flatten()
         }));
+        if let Verb::Take(Take { notify: Some(channel), .. }) = self.verb {
+            words.extend([b"NOTIFY".to_vec(), channel_of(channel)]);
+        }
         words
     }
 
@@ -136,6 +169,7 @@ impl Request {
                 number("PX", take.lease);
                 number("BLOCK", take.block);
                 number("HOLD", take.hold);
+                number("LIMIT", take.limit);
                 options.extend(take.strict.then_some(("NX", None)));
                 options.extend(take.session.then_some(("SESSION", None)));
             }
@@ -147,7 +181,7 @@ impl Request {
                 number("PX", Some(*lease));
                 options.extend(add.then_some(("ADD", None)));
             }
-            Verb::Waiters { count } => number("COUNT", count.map(i64::from)),
+            Verb::Waiters { count } | Verb::Queues { count } => number("COUNT", count.map(i64::from)),
             _ => {}
         }
         options
@@ -156,12 +190,12 @@ impl Request {
 
 /// Words that are refused whatever the lock is like.
 fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
-    let token = match kind % 12 {
+    let token = match kind % 15 {
         8 => Vec::new(),
         9 => vec![b'x'; MAX_TOKEN + 1],
         _ => token,
     };
-    let tails: [&[&[u8]]; 12] = [
+    let tails: [&[&[u8]]; 15] = [
         &[b"PX", b"0"],
         &[b"PX", b"-1", b"BLOCK", b"0"],
         &[b"PX", b"10", b"EX", b"10"],
@@ -174,6 +208,9 @@ fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
         &[b"PX", b"100"],
         &[b"HOLD", b"1"],
         &[b"NX", b"nx"],
+        &[b"PX", b"100", b"NOTIFY", b"news0"],
+        &[b"BLOCK", b"100", b"NOTIFY", b"news0"],
+        &[b"PX", b"100", b"BLOCK", b"100", b"NOTIFY", b""],
     ];
     let tail = tails[usize::from(kind) % tails.len()];
     let head = [b"LOCK.ACQUIRE".to_vec(), key, token];

@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis_lock::server::{ServerKind, WriteFence};
 
-use crate::request::{Door, Identity, Request};
+use crate::request::{Channel, Door, Identity, Request};
 
 /// The number of one of the clients.
 pub type Slot = u8;
@@ -14,6 +14,9 @@ pub const CLIENTS: Slot = 17;
 
 /// How many locks there are in each database.
 pub const DOORS: Door = 3;
+
+/// How many channels there are.
+pub const CHANNELS: Channel = 3;
 
 /// Everything that a seed decides.
 #[derive(Clone)]
@@ -44,14 +47,18 @@ pub enum Step {
     Meddle { client: Slot, command: Meddling },
     /// A client closes its connection.
     HangUp(Slot),
+    /// So many clients from one on lose their connections at once.
+    CutOff { first: Slot, count: u8 },
     /// A client has the server close another one's connection.
-    Kill { client: Slot, victim: Slot },
+    Kill { client: Slot, victim: Victim },
     /// A client has the server let another one go.
-    Unblock { client: Slot, victim: Slot, with_error: bool },
+    Unblock { client: Slot, victim: Victim, with_error: bool },
     /// A client sends QUIT behind what it has sent.
     Quit(Slot),
     /// A client subscribes to a channel, in RESP3, with which it can go on to send commands.
-    Subscribe(Slot),
+    Subscribe { client: Slot, channel: Channel },
+    /// A client does not listen on a channel any more.
+    Unsubscribe { client: Slot, channel: Channel },
     /// A client selects a database.
     Select { client: Slot, db: u8 },
     /// The loop turns once.
@@ -86,6 +93,14 @@ pub enum Step {
     Slot { door: Door, fate: SlotFate },
     /// The cluster goes down, or up.
     ClusterDown(bool),
+}
+
+/// Whom another client has the server do something to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    Client(Slot),
+    /// Who is first in line for the lock that most want.
+    First,
 }
 
 /// A setting of the module.
@@ -136,6 +151,16 @@ pub enum Counter {
     Text,
 }
 
+/// The score of a member of a Sorted Set that somebody else adds. What a fraction of a millisecond means among shares is left
+/// open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Score {
+    /// The time in so many milliseconds.
+    In(i16),
+    /// Infinite.
+    Never,
+}
+
 /// What a client does to a lock's key that is no LOCK command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meddling {
@@ -146,6 +171,19 @@ pub enum Meddling {
     TakeOut {
         door: Door,
         identity: Identity,
+    },
+    /// ZREM.
+    RemoveShare {
+        door: Door,
+        identity: Identity,
+    },
+    /// ZPOPMIN.
+    PopShare(Door),
+    /// ZADD.
+    AddShare {
+        door: Door,
+        identity: Identity,
+        score: Score,
     },
     /// SET with KEEPTTL.
     SetKeep {
@@ -207,14 +245,20 @@ impl Meddling {
         matches!(self, Self::Rename(..) | Self::Copy(..) | Self::Move(..) | Self::SwapDb)
     }
 
-    /// The commands as lines.
-    pub fn lines(&self) -> Vec<String> {
+    /// The commands as lines, by a clock that shows this time.
+    pub fn lines(&self, now: i64) -> Vec<String> {
         let one = |line: String| vec![line];
         match self {
             Self::Delete(door) => one(format!("DEL door{door}")),
             Self::Unlink(door) => one(format!("UNLINK door{door}")),
             Self::GetDel(door) => one(format!("GETDEL door{door}")),
             Self::TakeOut { door, identity } => one(format!("HDEL door{door} t{identity}")),
+            Self::RemoveShare { door, identity } => one(format!("ZREM door{door} t{identity}")),
+            Self::PopShare(door) => one(format!("ZPOPMIN door{door}")),
+            Self::AddShare { door, identity, score } => one(match score {
+                Score::In(ms) => format!("ZADD door{door} {} t{identity}", now + i64::from(*ms)),
+                Score::Never => format!("ZADD door{door} inf t{identity}"),
+            }),
             Self::SetKeep { door, identity } => one(format!("SET door{door} t{identity} KEEPTTL")),
             Self::Restore { door, identity, lease } => one(format!("RESTORE door{door} {lease} t{identity} REPLACE")),
             Self::SetCounter { door, value } => one(match value {
@@ -259,16 +303,26 @@ impl fmt::Debug for History {
     }
 }
 
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(client) => write!(f, "c{client}"),
+            Self::First => write!(f, "who is first in line"),
+        }
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask { client, request, way: Way::Plain } => write!(f, "c{client}> {request}"),
             Self::Ask { client, request, way } => write!(f, "c{client}> {request} ({way:?})"),
-            Self::Meddle { client, command } => write!(f, "c{client}> {}", command.lines().join("; ")),
+            Self::Meddle { client, command } => write!(f, "c{client}> {}", command.lines(0).join("; ")),
             Self::HangUp(client) => write!(f, "c{client} closes"),
-            Self::Kill { client, victim } => write!(f, "c{client}> CLIENT KILL c{victim}"),
+            Self::CutOff { first, count } => write!(f, "c{first} and the next, {count} in all, close"),
+            Self::Kill { client, victim } => write!(f, "c{client}> CLIENT KILL {victim}"),
             Self::Unblock { client, victim, with_error } => {
-                write!(f, "c{client}> CLIENT UNBLOCK c{victim} {}", if *with_error { "ERROR" } else { "TIMEOUT" })
+                write!(f, "c{client}> CLIENT UNBLOCK {victim} {}", if *with_error { "ERROR" } else { "TIMEOUT" })
             }
             Self::Together { client, requests: [one, other] } => write!(f, "c{client}> MULTI; {one}; {other}; EXEC"),
             Self::Configure { knob, value } => write!(f, "-- CONFIG SET {} {value}", knob.name()),

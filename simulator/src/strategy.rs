@@ -3,24 +3,31 @@
 //! A step is made of a few numbers, and of smaller numbers a simpler step. So the library has little to keep for each, which
 //! matters: it would be slower to choose a history by one strategy for each kind of step than to simulate it.
 
-use proptest::array::uniform9;
+use proptest::array::uniform10;
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
 use redis_lock::server::{ServerKind, WriteFence};
 
-use crate::request::{Form, Identity, Request, Take, Verb, is_plain};
-use crate::step::{CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Setting, Slot, SlotFate, Step, Way};
+use crate::request::{Channel, Form, Identity, Request, Take, Verb, is_plain};
+use crate::step::{
+    CHANNELS, CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Score, Setting, Slot, SlotFate, Step, Victim,
+    Way,
+};
 
 /// Histories of up to so many steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
-    let numbers = || uniform9(0u16..);
+    let numbers = || uniform10(0u16..);
     (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| {
-        let mut dice = Dice::new(place, Crowd::Many);
+        let mut dice = Dice::new(place, Crowd::Many, Taste::Exclusive);
         let kind = dice.one_of(&ServerKind::ALL);
         let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
-        let crowd = dice.weighed(&[(6, Crowd::Many), (1, Crowd::Few), (1, Crowd::Alike)]);
-        History { kind, setting, steps: steps.into_iter().map(|numbers| Dice::new(numbers, crowd).step()).collect() }
+        let crowd = dice.weighed(&[(5, Crowd::Many), (1, Crowd::Few), (4, Crowd::Alike)]);
+        let taste = dice.weighed(&[(3, Taste::Exclusive), (2, Taste::Shares)]);
+        let listeners = if dice.percent(60) { CHANNELS } else { 0 };
+        let subscribe = |channel| Step::Subscribe { client: CLIENTS - 1 - channel, channel };
+        let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste).step());
+        History { kind, setting, steps: (0..listeners).map(subscribe).chain(steps).collect() }
     })
 }
 
@@ -38,19 +45,29 @@ enum Crowd {
     Many,
     /// A few, so that there is often nothing to do.
     Few,
-    /// A few who share three names, so that a place has many copies of a request.
+    /// Many who share three names, so that a place has many copies of a request.
     Alike,
+}
+
+/// What most ask for in a history.
+#[derive(Clone, Copy, Debug)]
+enum Taste {
+    /// A lock that is theirs alone.
+    Exclusive,
+    /// A share.
+    Shares,
 }
 
 /// Numbers that were thrown, and what is read off them. When there are no more, they are zero.
 struct Dice {
-    numbers: std::array::IntoIter<u16, 9>,
+    numbers: std::array::IntoIter<u16, 10>,
     crowd: Crowd,
+    taste: Taste,
 }
 
 impl Dice {
-    fn new(numbers: [u16; 9], crowd: Crowd) -> Self {
-        Self { numbers: numbers.into_iter(), crowd }
+    fn new(numbers: [u16; 10], crowd: Crowd, taste: Taste) -> Self {
+        Self { numbers: numbers.into_iter(), crowd, taste }
     }
 
     fn number(&mut self) -> u32 {
@@ -88,26 +105,34 @@ impl Dice {
         let clients = match self.crowd {
             Crowd::Many => CLIENTS,
             Crowd::Few => 3,
-            Crowd::Alike => 6,
+            Crowd::Alike => 9,
         };
         self.within(0, clients.into()) as Slot
     }
 
+    fn victim(&mut self) -> Victim {
+        if self.percent(50) { Victim::First } else { Victim::Client(self.client()) }
+    }
+
+    fn channel(&mut self) -> Channel {
+        self.within(0, CHANNELS.into()) as Channel
+    }
+
     /// Most clients want the same lock.
     fn door(&mut self) -> u8 {
-        self.weighed(&[(8, 0), (1, 1), (1, DOORS - 1)])
+        self.weighed(&[(10, 0), (1, 1), (1, DOORS - 1)])
     }
 
     fn step(&mut self) -> Step {
         let kind: fn(&mut Self) -> Step = self.weighed(&[
-            (75, Self::ask as _),
+            (84, Self::ask as _),
             (9, |_| Step::Turn),
             (9, |dice| Step::Pass(dice.within(1, 60) as u16)),
-            (2, |dice| Step::Pass(dice.within(100, 1500) as u16)),
+            (3, |dice| Step::Pass(dice.within(100, 1500) as u16)),
             (8, |dice| Step::Meddle { client: dice.client(), command: dice.meddling() }),
             (5, |dice| Step::HangUp(dice.client())),
             (1, Self::together),
-            (7, Self::disturbance),
+            (9, Self::disturbance),
             (4, Self::world),
         ]);
         kind(self)
@@ -115,14 +140,14 @@ impl Dice {
 
     fn ask(&mut self) -> Step {
         let verb: fn(&mut Self) -> Verb = self.weighed(&[
-            (14, |dice| dice.take(Form::Mutex)),
-            (6, |dice| dice.take(Form::Reentrant)),
-            (4, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.within(1, 400)) }),
+            (20, Self::take),
+            (3, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.within(1, 400)) }),
             (1, |dice| Verb::Extend { lease: dice.within(1, 400), add: dice.percent(50) }),
             (1, |_| Verb::Fence),
             (1, |dice| {
-                let waiters = |count| Verb::Waiters { count };
-                dice.one_of(&[Verb::Info, waiters(None), waiters(Some(1)), waiters(Some(3))])
+                let (waiters, queues) = (|count| Verb::Waiters { count }, |count| Verb::Queues { count });
+                let [first, some] = [Some(1), Some(3)];
+                dice.one_of(&[Verb::Info, waiters(None), waiters(first), waiters(some), queues(None), queues(first)])
             }),
             (1, |dice| Verb::Nonsense(dice.number() as u8)),
         ]);
@@ -142,7 +167,10 @@ impl Dice {
         let identity = Identity::from(client);
         let lease = Some(self.within(30, 400));
         let second = if self.percent(70) { first } else { self.door() };
-        let take = Take { form: Form::Mutex, lease, block: None, strict: false, hold: None, session: false };
+        let notify = Some(first).filter(|_| self.percent(30));
+        let block = notify.map(|_| 0);
+        let form = if self.percent(20) { Form::Share } else { Form::Mutex };
+        let take = Take { form, lease, block, strict: false, hold: None, limit: None, session: false, notify };
         let release = Verb::Release { hold: None, lease: None };
         let verbs = [Verb::Take(take), release, Verb::Fence, Verb::Extend { lease: 50, add: false }];
         let (one, other) = (self.one_of(&verbs), self.one_of(&verbs));
@@ -168,12 +196,25 @@ impl Dice {
         Some(self.within(0, 14)).filter(|hold| (1..4).contains(hold))
     }
 
-    fn take(&mut self, form: Form) -> Verb {
+    fn form(&mut self) -> Form {
+        match self.taste {
+            Taste::Exclusive => self.weighed(&[(14, Form::Mutex), (6, Form::Reentrant), (1, Form::Share)]),
+            Taste::Shares => self.weighed(&[(14, Form::Share), (5, Form::Mutex), (1, Form::Reentrant)]),
+        }
+    }
+
+    fn take(&mut self) -> Verb {
+        let form = self.form();
         let (how, lease, block) = (self.number(), self.within(0, 400), self.within(0, 2600));
-        let session = how % 4 == 3;
-        let (strict, hold) = match form {
-            Form::Mutex => (how / 4 % 10 == 9, None),
-            Form::Reentrant => (false, Some(i64::from(how / 4 % 14)).filter(|hold| (1..4).contains(hold))),
+        let session = how % 4 == 3 || matches!(self.crowd, Crowd::Alike) && how % 4 > 0;
+        let number = i64::from(how / 4 % 14);
+        let (strict, hold, limit) = match form {
+            Form::Mutex => (how / 4 % 10 == 9, None, None),
+            Form::Reentrant => (false, Some(number).filter(|hold| (1..4).contains(hold)), None),
+            // Often a limit, and a small one.
+            Form::Share => {
+                (false, None, Some(number - 2).filter(|&number| number > 0).map(|number| 1 + number % 7 % 3))
+            }
         };
         // No lease where the number is small, and a longer one for a session.
         let lease = match (lease, session) {
@@ -181,13 +222,17 @@ impl Dice {
             (lease, true) => Some(100 + lease),
             (lease, false) => Some(lease).filter(|&lease| lease >= 30),
         };
-        // A quarter waits for ever, an eighth not at all.
+        // A third waits for ever, a few not at all.
         let block = match block {
-            0..300 => None,
-            300..1000 => Some(0),
+            0..100 => None,
+            100..1000 => Some(0),
             ms => Some(ms - 999),
         };
-        Verb::Take(Take { form, lease, block, strict, hold, session })
+        // One in five is told by message, and of copies two; some of these have no lease, or do not wait.
+        let by_message = how / 560;
+        let least = if matches!(self.crowd, Crowd::Alike) { 3 } else { 4 };
+        let notify = Some((by_message / 5) as u8 % CHANNELS).filter(|_| by_message % 5 >= least);
+        Verb::Take(Take { form, lease, block, strict, hold, limit, session, notify })
     }
 
     fn meddling(&mut self) -> Meddling {
@@ -222,6 +267,13 @@ impl Dice {
                 identity: dice.stranger(),
                 holds: dice.within(0, 3) as u8,
             }),
+            (1, |dice| Meddling::RemoveShare { door: dice.door(), identity: Identity::from(dice.client()) }),
+            (1, |dice| Meddling::PopShare(dice.door())),
+            (1, |dice| Meddling::AddShare {
+                door: dice.door(),
+                identity: if dice.percent(30) { Identity::from(dice.client()) } else { dice.stranger() },
+                score: if dice.percent(30) { Score::Never } else { Score::In(dice.within(-20, 300) as i16) },
+            }),
             (1, |dice| Meddling::Push(dice.door())),
             (3, |dice| Meddling::Expire { door: dice.door(), ms: dice.within(-5, 150) as i16 }),
             (1, |dice| Meddling::Persist(dice.door())),
@@ -244,10 +296,12 @@ impl Dice {
 
     fn disturbance(&mut self) -> Step {
         let kind: fn(&mut Self) -> Step = self.weighed(&[
-            (3, |dice| Step::Kill { client: dice.client(), victim: dice.client() }),
-            (3, |dice| Step::Unblock { client: dice.client(), victim: dice.client(), with_error: dice.percent(50) }),
+            (4, |dice| Step::Kill { client: dice.client(), victim: dice.victim() }),
+            (4, |dice| Step::Unblock { client: dice.client(), victim: dice.victim(), with_error: dice.percent(50) }),
             (2, |dice| Step::Quit(dice.client())),
-            (1, |dice| Step::Subscribe(dice.client())),
+            (1, |dice| Step::CutOff { first: dice.client(), count: dice.within(2, 9) as u8 }),
+            (1, |dice| Step::Subscribe { client: dice.client(), channel: dice.channel() }),
+            (1, |dice| Step::Unsubscribe { client: dice.client(), channel: dice.channel() }),
             (1, |dice| Step::Select { client: dice.client(), db: dice.within(0, 2) as u8 }),
             (3, |dice| Step::Expire(dice.within(1, 4) as u8)),
         ]);
@@ -270,11 +324,11 @@ impl Dice {
             (2, |dice| Step::FailOver { planned: dice.percent(50) }),
             (1, |_| Step::Restart),
             (2, Self::knob),
-            (1, |dice| Step::Evict(dice.door())),
+            (2, |dice| Step::Evict(dice.door())),
             (1, |dice| Step::Demote(dice.within(1, 300) as u16)),
-            (3, |dice| Step::Slot {
+            (5, |dice| Step::Slot {
                 door: dice.door(),
-                fate: dice.weighed(&[(3, SlotFate::Returns), (2, SlotFate::Leaves), (1, SlotFate::Migrates)]),
+                fate: dice.weighed(&[(3, SlotFate::Returns), (4, SlotFate::Leaves), (1, SlotFate::Migrates)]),
             }),
             (1, |dice| Step::ClusterDown(dice.percent(50))),
         ]);

@@ -1,7 +1,7 @@
 //! `LOCK.INFO key`
 
-use super::{Inspection, LockView, Reply};
-use crate::core::{ClientId, Error, Kind, LeaseEnd, Lock, Waiter};
+use super::{Asker, Inspection, LockView, Reply};
+use crate::core::{Error, Kind, LeaseEnd, Lock, Waiter};
 
 /// Shows who holds the lock, for how long, and how many wait.
 pub struct Info;
@@ -13,19 +13,26 @@ impl Inspection for Info {
         if options.next().is_none() { Ok(Self) } else { Err(Error::Arity) }
     }
 
-    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+    fn report<'r>(
+        &self,
+        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>,
+    ) -> Reply<'r> {
         let (state, owner, holds) = match view.lock {
-            Lock::Free => ("free", Reply::Nil, 0),
-            Lock::Held(holder) => (kind_name(holder.kind), Reply::Bytes((&*holder.owner).into()), holder.holds),
+            Lock::Free => ("free", Reply::Nil, Reply::Integer(0)),
+            Lock::Held(holder) => {
+                (kind_name(holder.kind), Reply::Bytes((&*holder.owner).into()), Reply::Integer(holder.holds))
+            }
+            Lock::Shared(shares) => (kind_name(Kind::Shared), Reply::Nil, Reply::count(shares.held)),
         };
         let lease_ms = view.lock.lease_end().map_or(-1, |end| end.saturating_sub(view.now).max(0));
         Reply::Map(vec![
             ("state", Reply::text(state)),
             ("owner", owner),
-            ("holds", Reply::Integer(holds)),
+            ("holds", holds),
             ("lease-ms", Reply::Integer(lease_ms)),
             ("waiters", Reply::count(view.waiting)),
             ("session", Reply::Array(view.session.into_iter().map(Reply::Integer).collect())),
+            ("recovery-ms", Reply::Integer(view.recovery_ms)),
         ])
     }
 }
@@ -35,5 +42,6 @@ pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Mutex => "mutex",
         Kind::Reentrant => "reentrant",
+        Kind::Shared => "shared",
     }
 }

@@ -10,9 +10,11 @@ mod extend;
 mod fence;
 mod info;
 mod options;
+mod queues;
 mod reenter;
 mod release;
 mod reply;
+mod share;
 pub mod table;
 mod waiters;
 
@@ -21,12 +23,16 @@ pub use extend::Extend;
 pub use fence::Fence;
 pub use info::Info;
 pub use options::BlockTimeout;
+pub use queues::Queues;
 pub use reenter::Reenter;
 pub use release::Release;
 pub use reply::Reply;
+pub use share::Share;
 pub use waiters::Waiters;
 
-use crate::core::{ClientId, Decision, Error, Kind, Lease, LeaseEnd, Lock, MAX_IDENTITY_LEN, UnixMs, Waiter};
+use options::Options;
+
+use crate::core::{ClientId, Decision, Error, Kind, Lease, LeaseEnd, Limit, Lock, MAX_IDENTITY_LEN, UnixMs, Waiter};
 
 /// A request to change one lock, on behalf of one caller. Its arguments begin with the key and the caller's token or
 /// owner.
@@ -40,6 +46,13 @@ pub trait Request: Sized {
     ///
     /// The error to reply with if an argument is invalid.
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
+
+    /// Checks the lease that is asked for against the longest one that a lock may have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLimit`] if it is longer, or missing although the request may take the lock.
+    fn check_lease(&self, longest: Lease) -> Result<(), Error>;
 
     /// Decides what happens to the lock.
     ///
@@ -64,10 +77,25 @@ pub trait Request: Sized {
     }
 }
 
+/// Refuses a lease that is longer than `longest`, if one is given.
+fn check_given_lease(lease: Option<Lease>, longest: Lease) -> Result<(), Error> {
+    if lease.is_none_or(|lease| lease <= longest) { Ok(()) } else { Err(Error::LeaseLimit) }
+}
+
+/// Refuses a lease that is longer than `longest`, and to take a lock without one.
+fn check_needed_lease(lease: Option<Lease>, longest: Lease) -> Result<(), Error> {
+    lease.ok_or(Error::LeaseLimit).and_then(|lease| check_given_lease(Some(lease), longest))
+}
+
 /// Refuses a session for a lock that is held without a lease: nothing would free the lock if the server failed.
-fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decision) -> Result<Decision, Error> {
+fn check_session(
+    session: bool,
+    lock: &Lock<'_, impl LeaseEnd>,
+    caller: &[u8],
+    decision: Decision,
+) -> Result<Decision, Error> {
     let granted = matches!(decision, Decision::Done { .. });
-    let without_lease = || matches!(lock, Lock::Held(holder) if holder.lease_end.get().is_none());
+    let without_lease = || lock.held_by(caller).is_ok_and(|holder| holder.lease_end.get().is_none());
     planted!(SessionWithoutLease => return Ok(decision));
     if session && granted && without_lease() { Err(Error::NoLease) } else { Ok(decision) }
 }
@@ -77,9 +105,21 @@ fn check_session(session: bool, lock: &Lock<'_, impl LeaseEnd>, decision: Decisi
 pub struct WaitOptions {
     pub kind: Kind,
     pub lease: Option<Lease>,
+    /// The number of shares up to which a share is granted.
+    pub limit: Option<Limit>,
     /// Whether the lock is to belong to the connection. Then there is a lease.
     pub session: bool,
     pub timeout: BlockTimeout,
+    /// The number of the argument behind the caller's identity that is the channel to be notified on.
+    pub notify: Option<usize>,
+}
+
+impl WaitOptions {
+    /// Returns the options of a request for a lock of this kind, or `None` if it does not wait.
+    fn of(kind: Kind, options: &Options) -> Option<Self> {
+        let Options { lease, limit, session, notify, block, .. } = *options;
+        Some(Self { kind, lease, limit, session, timeout: block?, notify })
+    }
 }
 
 /// A request to look at one lock. Its arguments begin with the key.
@@ -95,7 +135,16 @@ pub trait Inspection: Sized {
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
     /// Returns the reply.
-    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r>;
+    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>)
+    -> Reply<'r>;
+}
+
+/// Who has asked for a lock, and waits.
+#[derive(Clone, Copy)]
+pub struct Asker<'r> {
+    pub client: ClientId,
+    /// The channel on which the end of the wait is told, or `None` if the client is blocked.
+    pub channel: Option<&'r [u8]>,
 }
 
 /// What an [`Inspection`] can show of a lock.
@@ -106,7 +155,9 @@ pub struct LockView<'r, L, W> {
     pub session: Vec<ClientId>,
     /// The number of requests that wait.
     pub waiting: usize,
-    /// The waiters with their clients, first in line first.
+    /// For how long nobody is granted a lock that he does not hold already, in milliseconds.
+    pub recovery_ms: i64,
+    /// The waiters, with who asked, first in line first.
     pub waiters: W,
 }
 

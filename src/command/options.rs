@@ -1,15 +1,19 @@
-//! The option parser of all commands: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION] [HOLD n] [ADD] [COUNT n]`.
+//! The option parser of all commands: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION] [HOLD n] [LIMIT n] [ADD] [COUNT n]
+//! [NOTIFY channel]`.
 //!
 //! Options come in any order and case, each at most once.
 
 use bitflags::bitflags;
 
-use crate::core::{Error, HoldNumber, Kind, Lease, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs, parse_integer};
+use crate::core::{
+    Error, HoldNumber, Kind, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs,
+    parse_integer,
+};
 
 bitflags! {
     /// The options that a command takes. EX and PX are two forms of one of them.
     #[derive(Clone, Copy, PartialEq, Eq)]
-    pub struct Allowed: u8 {
+    pub struct Allowed: u16 {
         const LEASE = 1 << 0;
         const BLOCK = 1 << 1;
         const NX = 1 << 2;
@@ -17,6 +21,8 @@ bitflags! {
         const COUNT = 1 << 4;
         const HOLD = 1 << 5;
         const SESSION = 1 << 6;
+        const NOTIFY = 1 << 7;
+        const LIMIT = 1 << 8;
     }
 }
 
@@ -35,11 +41,14 @@ pub struct Options {
     pub block: Option<BlockTimeout>,
     pub nx: bool,
     pub hold: Option<HoldNumber>,
+    pub limit: Option<Limit>,
     pub add: bool,
     /// Whether SESSION was given. Then there is a lease of at least [`MIN_SESSION_LEASE_MS`].
     pub session: bool,
     /// The value of COUNT, at least 1.
     pub count: Option<usize>,
+    /// The number of the word that is the channel, if NOTIFY was given. Then there are a lease and a BLOCK.
+    pub notify: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +60,9 @@ enum Word {
     Add,
     Count,
     Hold,
+    Limit,
     Session,
+    Notify,
 }
 
 impl BlockTimeout {
@@ -78,28 +89,37 @@ impl Options {
     /// - [`Error::Syntax`] if an option is unknown, repeated, not in `allowed`, or lacks its value.
     /// - [`Error::NotAnInteger`], [`Error::NotPositive`], [`Error::InvalidExpire`] or a time-out error if a value is
     ///   invalid.
+    /// - [`Error::NotifyNeedsWait`] if NOTIFY comes without BLOCK or without a lease, and [`Error::ChannelLength`] if its
+    ///   channel is empty or too long.
     /// - [`Error::SessionNeedsLease`] if SESSION comes without EX or PX, and [`Error::InvalidExpire`] if their lease is
     ///   too short for it.
-    pub fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Error> {
+    pub fn parse<'a>(words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Error> {
         let mut options = Self::default();
         let mut left = allowed;
-        while let Some(text) = words.next() {
+        let mut words = words.enumerate();
+        while let Some((_, text)) = words.next() {
             let word = Word::read(text).ok_or(Error::Syntax)?;
             if !left.contains(word.option()) {
                 return Err(Error::Syntax);
             }
             left.remove(word.option());
-            let mut value = || words.next().ok_or(Error::Syntax);
+            let mut argument = || words.next().ok_or(Error::Syntax);
+            let mut value = || argument().map(|(_, value)| value);
             match word {
                 Word::Ex => options.lease = Some(seconds(value()?)?),
                 Word::Px => options.lease = Some(milliseconds(value()?)?),
                 Word::Block => options.block = Some(timeout(value()?)?),
                 Word::Count => options.count = Some(count(value()?)?),
                 Word::Hold => options.hold = Some(hold_number(value()?)?),
+                Word::Limit => options.limit = Some(limit(value()?)?),
                 Word::Session => options.session = true,
+                Word::Notify => options.notify = Some(channel(argument()?)?),
                 Word::Nx => options.nx = true,
                 Word::Add => options.add = true,
             }
+        }
+        if options.notify.is_some() && (options.block.is_none() || options.lease.is_none()) {
+            return Err(Error::NotifyNeedsWait);
         }
         if options.session {
             let lease = options.lease.ok_or(Error::SessionNeedsLease)?;
@@ -124,7 +144,9 @@ impl Word {
             _ if text.eq_ignore_ascii_case(b"BLOCK") => Self::Block,
             _ if text.eq_ignore_ascii_case(b"NX") => Self::Nx,
             _ if text.eq_ignore_ascii_case(b"HOLD") => Self::Hold,
+            _ if text.eq_ignore_ascii_case(b"LIMIT") => Self::Limit,
             _ if text.eq_ignore_ascii_case(b"SESSION") => Self::Session,
+            _ if text.eq_ignore_ascii_case(b"NOTIFY") => Self::Notify,
             _ if text.eq_ignore_ascii_case(b"ADD") => Self::Add,
             _ if text.eq_ignore_ascii_case(b"COUNT") => Self::Count,
             _ => return None,
@@ -139,7 +161,9 @@ impl Word {
             Self::Add => Allowed::ADD,
             Self::Count => Allowed::COUNT,
             Self::Hold => Allowed::HOLD,
+            Self::Limit => Allowed::LIMIT,
             Self::Session => Allowed::SESSION,
+            Self::Notify => Allowed::NOTIFY,
         }
     }
 }
@@ -162,6 +186,10 @@ fn timeout(text: &[u8]) -> Result<BlockTimeout, Error> {
     }
 }
 
+fn channel((number, name): (usize, &[u8])) -> Result<usize, Error> {
+    if (1..=MAX_CHANNEL_LEN).contains(&name.len()) { Ok(number) } else { Err(Error::ChannelLength) }
+}
+
 fn count(text: &[u8]) -> Result<usize, Error> {
     let count = parse_integer(text).ok_or(Error::NotAnInteger)?;
     usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Error::NotPositive)
@@ -169,6 +197,13 @@ fn count(text: &[u8]) -> Result<usize, Error> {
 
 fn hold_number(text: &[u8]) -> Result<HoldNumber, Error> {
     parse_integer(text).ok_or(Error::NotAnInteger).and_then(|n| HoldNumber::from_number(n).ok_or(Error::NotPositive))
+}
+
+fn limit(text: &[u8]) -> Result<Limit, Error> {
+    match parse_integer(text).ok_or(Error::NotAnInteger)? {
+        ..=0 => Err(Error::NotPositive),
+        number => Limit::from_number(number).ok_or(Error::NotAnInteger),
+    }
 }
 
 #[cfg(test)]
@@ -200,10 +235,14 @@ mod tests {
             "BLOCK 1 BLOCK 2",
             "ADD ADD",
             "HOLD 1 HOLD 1",
+            "LIMIT 1 LIMIT 1",
+            "LIMIT",
             "HOLD",
             "PX 1 SESSION SESSION",
             "PX",
             "NXX",
+            "NOTIFY",
+            "PX 1 BLOCK 1 NOTIFY c NOTIFY c",
         ] {
             assert_eq!(parse(line, Allowed::all()), Err(Error::Syntax), "{line}");
         }
@@ -226,12 +265,33 @@ mod tests {
             ("COUNT -3", Error::NotPositive),
             ("COUNT many", Error::NotAnInteger),
             ("SESSION", Error::SessionNeedsLease),
+            ("NOTIFY c", Error::NotifyNeedsWait),
+            ("PX 1 NOTIFY c", Error::NotifyNeedsWait),
+            ("BLOCK 1 NOTIFY c", Error::NotifyNeedsWait),
             ("HOLD 0", Error::NotPositive),
             ("HOLD -1", Error::NotPositive),
             ("HOLD 1x", Error::NotAnInteger),
+            ("LIMIT 0", Error::NotPositive),
+            ("LIMIT -1", Error::NotPositive),
+            ("LIMIT x", Error::NotAnInteger),
+            ("LIMIT 2147483648", Error::NotAnInteger),
         ] {
             assert_eq!(parse(line, Allowed::all()), Err(error), "{line}");
         }
+    }
+
+    #[test]
+    fn the_channel_is_found_wherever_it_stands() {
+        let find = |line| parse(line, Allowed::all()).unwrap().notify;
+        assert_eq!(find("NOTIFY c PX 1 BLOCK 1"), Some(1));
+        assert_eq!(find("px 1 notify NOTIFY block 1"), Some(3));
+        assert_eq!(find("PX 1 BLOCK 1"), None);
+        let parse = |channel: &[u8]| {
+            Options::parse([b"PX".as_slice(), b"1", b"BLOCK", b"0", b"NOTIFY", channel].into_iter(), Allowed::all())
+        };
+        assert_eq!(parse(b"").err(), Some(Error::ChannelLength));
+        assert_eq!(parse(&[b'x'; MAX_CHANNEL_LEN + 1]).err(), Some(Error::ChannelLength));
+        assert_eq!(parse(&[b'x'; MAX_CHANNEL_LEN]).unwrap().notify, Some(5));
     }
 
     #[test]
@@ -245,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_are_safe(words: Vec<Vec<u8>>, allowed: u8) {
+        fn any_words_are_safe(words: Vec<Vec<u8>>, allowed: u16) {
             let _ = Options::parse(words.iter().map(Vec::as_slice), Allowed::from_bits_truncate(allowed));
         }
     }

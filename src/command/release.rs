@@ -1,8 +1,8 @@
 //! `LOCK.RELEASE key token [HOLD n] [EX s | PX ms]`
 
-use super::Request;
 use super::options::{Allowed, Options};
-use crate::core::{self, Decision, Error, LeaseEnd, Lock, UnixMs, Write};
+use super::{Request, check_given_lease};
+use crate::core::{self, Decision, Error, Lease, LeaseEnd, Lock, UnixMs, Write};
 
 /// Gives up one hold. The reply is the number of holds that remain, or nil if the caller only waited.
 pub struct Release(Options);
@@ -14,6 +14,10 @@ impl Request for Release {
         Options::parse(options, Allowed::LEASE | Allowed::HOLD).map(Self)
     }
 
+    fn check_lease(&self, longest: Lease) -> Result<(), Error> {
+        check_given_lease(self.0.lease, longest)
+    }
+
     fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
         core::release(lock, caller, self.0.lease, self.0.hold, now)
     }
@@ -21,7 +25,7 @@ impl Request for Release {
     /// A token neither holds nor waits after its last release, so a client can always clean up with it.
     fn withdraws(&self, outcome: &Result<Decision, Error>) -> bool {
         match outcome {
-            Ok(Decision::Done { write, .. }) => *write == Write::Free,
+            Ok(Decision::Done { write, .. }) => matches!(write, Write::Free | Write::Leave),
             Ok(Decision::Contended) => false,
             Err(Error::NotOwner) if planted!(ReleaseLetsWait) => false,
             Err(error) => [Error::NotHeld, Error::NotOwner, Error::WrongType].contains(error),

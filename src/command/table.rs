@@ -1,6 +1,6 @@
 //! The table of all commands, with everything that the server is told about them.
 
-use super::{Acquire, Extend, Fence, Info, Inspection, Reenter, Release, Request, Waiters};
+use super::{Acquire, Extend, Fence, Info, Inspection, Queues, Reenter, Release, Request, Share, Waiters};
 
 /// The description of one command.
 pub struct Command {
@@ -25,16 +25,19 @@ pub struct Command {
 pub enum CommandId {
     Acquire,
     Reenter,
+    Share,
     Release,
     Extend,
     Fence,
     Info,
     Waiters,
+    Queues,
 }
 
 /// The keys among the arguments, of which the command name is number 0.
 ///
-/// There is one range for all of them, which cluster clients understand without asking the server on each call.
+/// There is one range for all of them, which cluster clients understand without asking the server on each call. A command
+/// without keys has zeroes.
 pub struct Keys {
     pub first: i32,
     pub last: i32,
@@ -83,6 +86,9 @@ const fn lock(access: Access) -> Keys {
     Keys { first: 1, last: 1, step: 1, access }
 }
 
+/// The keys of a command that has none.
+const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0, access: Access::Read };
+
 const KEY: Argument = Argument { name: "key", token: None, shape: Shape::Key, optional: false };
 const TOKEN: Argument = Argument { name: "token", token: None, shape: Shape::Text, optional: false };
 const OWNER: Argument = Argument { name: "owner", token: None, shape: Shape::Text, optional: false };
@@ -94,6 +100,9 @@ const LEASE: Argument = Argument { name: "lease", token: None, shape: Shape::One
 const BLOCK: Argument = Argument { name: "timeout", token: Some("BLOCK"), shape: Shape::Integer, optional: true };
 const HOLD: Argument = Argument { name: "hold", token: Some("HOLD"), shape: Shape::Integer, optional: true };
 const SESSION: Argument = Argument { name: "session", token: Some("SESSION"), shape: Shape::Word, optional: true };
+
+const COUNT: Argument = Argument { name: "count", token: Some("COUNT"), shape: Shape::Integer, optional: true };
+const NOTIFY: Argument = Argument { name: "channel", token: Some("NOTIFY"), shape: Shape::Text, optional: true };
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
@@ -113,6 +122,7 @@ pub const COMMANDS: &[Command] = &[
             BLOCK,
             Argument { name: "condition", token: Some("NX"), shape: Shape::Word, optional: true },
             SESSION,
+            NOTIFY,
         ],
     },
     Command {
@@ -124,7 +134,26 @@ pub const COMMANDS: &[Command] = &[
         keys: lock(Access::Update),
         summary: "Takes a re-entrant lock or one more hold of it, or waits in line for it.",
         complexity: "O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION],
+        arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION, NOTIFY],
+    },
+    Command {
+        name: Share::NAME,
+        id: CommandId::Share,
+        arity: -3,
+        flags: "write deny-oom fast blocking",
+        acl_categories: "write fast blocking",
+        keys: lock(Access::Update),
+        summary: "Takes a share of a lock, as a reader or one of a limited number, or waits in line for it.",
+        complexity: "O(log(N)), where N is the number of shares of the lock and of requests that wait on the server",
+        arguments: &[
+            KEY,
+            TOKEN,
+            LEASE,
+            Argument { name: "limit", token: Some("LIMIT"), shape: Shape::Integer, optional: true },
+            BLOCK,
+            SESSION,
+            NOTIFY,
+        ],
     },
     Command {
         name: Release::NAME,
@@ -133,8 +162,8 @@ pub const COMMANDS: &[Command] = &[
         flags: "write fast",
         acl_categories: "write fast",
         keys: lock(Access::Delete),
-        summary: "Gives up one hold of a lock and hands a free lock to the next waiter.",
-        complexity: "O(1); O(log(N)) to hand over, where N is the number of requests that wait on the server",
+        summary: "Gives up one hold of a lock, or a share, and hands a free lock to the next waiter.",
+        complexity: "O(1); O(log(N)) to hand over or to give up a share, where N is the number of shares of the lock and of requests that wait on the server",
         arguments: &[KEY, TOKEN, HOLD, LEASE],
     },
     Command {
@@ -184,6 +213,17 @@ pub const COMMANDS: &[Command] = &[
         keys: lock(Access::Read),
         summary: "Lists who waits for a lock, first in line first.",
         complexity: "O(N), where N is the number of waiters listed",
-        arguments: &[KEY, Argument { name: "count", token: Some("COUNT"), shape: Shape::Integer, optional: true }],
+        arguments: &[KEY, COUNT],
+    },
+    Command {
+        name: Queues::NAME,
+        id: CommandId::Queues,
+        arity: -1,
+        flags: "readonly admin",
+        acl_categories: "read admin dangerous slow",
+        keys: NO_KEYS,
+        summary: "Lists the most contended locks of the selected database.",
+        complexity: "O(N), where N is the number of locks that are waited for on the server",
+        arguments: &[COUNT],
     },
 ];

@@ -2,8 +2,8 @@
 
 use super::info::kind_name;
 use super::options::{Allowed, Options};
-use super::{Inspection, LockView, Reply};
-use crate::core::{ClientId, Error, LeaseEnd, UnixMs, Waiter};
+use super::{Asker, Inspection, LockView, Reply};
+use crate::core::{Error, LeaseEnd, UnixMs, Waiter};
 
 /// The number of waiters that are listed without COUNT.
 const DEFAULT_COUNT: usize = 100;
@@ -21,25 +21,30 @@ impl Inspection for Waiters {
         Ok(Self { count })
     }
 
-    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, ClientId)>>) -> Reply<'r> {
+    fn report<'r>(
+        &self,
+        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>,
+    ) -> Reply<'r> {
         let now = view.now;
         planted!(LastIsShownFirst => return {
             let waiters: Vec<_> = view.waiters.collect();
             let waiters = waiters.iter().rev().take(self.count);
-            Reply::Array(waiters.map(|(waiter, client)| describe(waiter, *client, now)).collect())
+            Reply::Array(waiters.map(|(waiter, asker)| describe(waiter, *asker, now)).collect())
         });
-        Reply::Array(view.waiters.take(self.count).map(|(waiter, client)| describe(&waiter, client, now)).collect())
+        Reply::Array(view.waiters.take(self.count).map(|(waiter, asker)| describe(&waiter, asker, now)).collect())
     }
 }
 
-fn describe<'r>(waiter: &Waiter<'r>, client: ClientId, now: UnixMs) -> Reply<'r> {
+fn describe<'r>(waiter: &Waiter<'r>, asker: Asker<'r>, now: UnixMs) -> Reply<'r> {
     // -1: without end, like the TTL of a key that does not expire.
     let remaining_ms = waiter.deadline.map_or(-1, |deadline| deadline.saturating_sub(now).max(0));
     Reply::Map(vec![
         ("token", Reply::Bytes((&*waiter.claim.owner).into())),
         ("kind", Reply::text(kind_name(waiter.claim.kind))),
+        ("limit", Reply::Integer(waiter.claim.limit.map_or(0, |limit| limit.number().into()))),
         ("waited-ms", Reply::Integer(now.saturating_sub(waiter.since).max(0))),
         ("remaining-ms", Reply::Integer(remaining_ms)),
-        ("client-id", Reply::Integer(client)),
+        ("client-id", Reply::Integer(asker.client)),
+        ("channel", asker.channel.map_or(Reply::Nil, |channel| Reply::Bytes(channel.into()))),
     ])
 }

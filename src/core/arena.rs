@@ -90,6 +90,11 @@ impl<T> Arena<T> {
         (found.serial == id.serial).then_some(&found.entry)
     }
 
+    /// Returns the entry in a slot, if there is one.
+    pub(super) fn at(&self, slot: Slot) -> Option<&T> {
+        self.entries.get(slot).map(|found| &found.entry)
+    }
+
     /// Returns an entry for modification, if it still exists.
     pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
         let found = self.entries.get_mut(id.slot)?;

@@ -9,8 +9,14 @@ pub enum Error {
     NotHeld,
     /// Somebody else holds the lock.
     NotOwner,
+    /// The caller holds the lock alone and asks for a share of it, or holds a share and asks for the lock alone.
+    OtherForm,
     /// The lock never expires, so it has no lease to set.
     NoLease,
+    /// The lease exceeds `lock.max-lease-ms`, or is missing while that is set.
+    LeaseLimit,
+    /// The lease would be lengthened shortly after a standstill, in which the server may have been replaced.
+    StoodStill,
     /// The number of waiting requests has reached `lock.max-waiters`.
     QueueFull,
     /// The value of the key is not a lock.
@@ -31,12 +37,26 @@ pub enum Error {
     SessionOnReplica,
     /// The number of sessions has reached `lock.max-sessions`.
     SessionFull,
+    /// NOTIFY was given without BLOCK or without a lease.
+    NotifyNeedsWait,
+    /// NOTIFY was given in a script or in a call by another module, where the client has no connection.
+    NotifyInScript,
+    /// NOTIFY was given for a token with a space in it, which messages could not be told apart from the key.
+    TokenWithSpace,
+    /// The channel of NOTIFY is empty or longer than [`MAX_CHANNEL_LEN`](super::MAX_CHANNEL_LEN).
+    ChannelLength,
+    /// The user has no right to the channel of NOTIFY.
+    NoRightToChannel,
+    /// Nobody on this server listens on the channel of NOTIFY.
+    NoSubscriber,
     /// An option is unknown, repeated or missing, or contradicts another one.
     Syntax,
     /// An argument is not an integer.
     NotAnInteger,
-    /// A COUNT or HOLD is less than 1.
+    /// A COUNT, HOLD or LIMIT is less than 1.
     NotPositive,
+    /// The COUNT of LOCK.QUEUES exceeds [`MAX_QUEUES_SHOWN`](super::MAX_QUEUES_SHOWN).
+    TooManyQueues,
     /// A lease is zero, negative, too long to add to the clock, or too short for a session.
     InvalidExpire,
     /// A BLOCK is not an integer.
@@ -58,7 +78,10 @@ impl Error {
         Cow::Borrowed(match self {
             Self::NotHeld => "NOTHELD Nobody holds this lock",
             Self::NotOwner => "NOTOWNER Somebody else holds this lock",
+            Self::OtherForm => "OTHERFORM This token holds the lock in another form",
             Self::NoLease => "NOLEASE This lock has no lease: it is held until it is released",
+            Self::LeaseLimit => "LEASELIMIT A lease of at most lock.max-lease-ms milliseconds is needed",
+            Self::StoodStill => "TRYAGAIN The server stood still a moment ago, see lock.recovery-ms",
             Self::QueueFull => "QUEUEFULL Too many requests wait already, see lock.max-waiters",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::HoldMismatch => "HOLDMISMATCH This is not the hold that comes next",
@@ -68,9 +91,16 @@ impl Error {
             Self::SessionInScript => "ERR a session is not allowed in scripts and calls by other modules",
             Self::SessionOnReplica => "ERR a session is not allowed on a replica",
             Self::SessionFull => "SESSIONFULL Too many sessions already, see lock.max-sessions",
+            Self::NotifyNeedsWait => "ERR NOTIFY needs BLOCK and a lease, EX or PX",
+            Self::NotifyInScript => "ERR NOTIFY is not allowed in scripts and calls by other modules",
+            Self::TokenWithSpace => "ERR with NOTIFY a token must have no space",
+            Self::ChannelLength => "ERR a channel must be 1 to 1024 bytes long",
+            Self::NoRightToChannel => "NOPERM No permissions to access a channel",
+            Self::NoSubscriber => "NOSUBSCRIBER Nobody on this server listens on this channel",
             Self::Syntax => "ERR syntax error",
             Self::NotAnInteger => "ERR value is not an integer or out of range",
             Self::NotPositive => "ERR value is out of range, must be positive",
+            Self::TooManyQueues => "ERR value is out of range, must be at most 1000",
             Self::TimeoutNotAnInteger => "ERR timeout is not an integer or out of range",
             Self::TimeoutNegative => "ERR timeout is negative",
             Self::TimeoutOutOfRange => "ERR timeout is out of range",
@@ -88,5 +118,10 @@ mod tests {
     #[test]
     fn the_stated_length_of_a_token_is_the_enforced_one() {
         assert!(Error::IdentityLength.text("").contains(&crate::core::MAX_IDENTITY_LEN.to_string()));
+    }
+
+    #[test]
+    fn the_stated_number_of_locks_to_show_is_the_enforced_one() {
+        assert!(Error::TooManyQueues.text("").contains(&crate::core::MAX_QUEUES_SHOWN.to_string()));
     }
 }

@@ -4,7 +4,7 @@
 //! shortens the present one, and never gives one to a lock that has none; only EXTEND sets a lease exactly.
 
 use std::borrow::Cow;
-use std::num::NonZeroI64;
+use std::num::{NonZeroI64, NonZeroU32};
 
 use super::{Error, MAX_DURATION_MS, UnixMs};
 
@@ -15,22 +15,38 @@ pub enum Kind {
     Mutex,
     /// A Hash with one field: its name is the owner, its value the number of holds.
     Reentrant,
+    /// A Sorted Set of the holders' tokens, each with the end of its lease as score.
+    Shared,
 }
 
 /// The state of a lock, as read from its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock<'k, L = Option<UnixMs>> {
     Free,
+    /// Held by one holder alone.
     Held(Holder<'k, L>),
+    /// Held by one or more shares.
+    Shared(Shares<'k, L>),
 }
 
-/// The present holder of a lock.
+/// The shares of a lock, as one caller sees them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares<'k, L = Option<UnixMs>> {
+    /// The caller's own share, if it holds one.
+    pub own: Option<Holder<'k, L>>,
+    /// The number of shares that are held.
+    pub held: usize,
+    /// The end of the last lease.
+    pub lease_end: L,
+}
+
+/// The present holder of a lock, or of a share of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder<'k, L = Option<UnixMs>> {
     pub kind: Kind,
-    /// The token of a mutex, or the owner of a re-entrant lock.
+    /// The token of a mutex or a share, or the owner of a re-entrant lock.
     pub owner: Cow<'k, [u8]>,
-    /// The number of holds, at least 1; always 1 for a mutex.
+    /// The number of holds, at least 1; always 1 for a mutex or a share.
     pub holds: i64,
     /// The end of the lease.
     pub lease_end: L,
@@ -52,6 +68,13 @@ impl LeaseEnd for Option<UnixMs> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lease(NonZeroI64);
 
+/// The number of shares up to which one more is granted, from 1 to 2^31 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Limit(NonZeroU32);
+
+/// The largest number of shares that a request can name as its limit.
+pub const MAX_LIMIT: u32 = i32::MAX as u32;
+
 /// The number of a hold, at least 1, as its owner counts. It makes a request safe to send twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldNumber(NonZeroI64);
@@ -61,7 +84,7 @@ pub struct HoldNumber(NonZeroI64);
 pub enum Write {
     /// Nothing but, if given, a new end of the lease: the same request was granted before.
     Confirm { lease_end: Option<UnixMs> },
-    /// Make the caller the holder, with one hold. The key is free.
+    /// Make the caller the holder, with one hold. The key is free, or has shares if the kind is [`Kind::Shared`].
     Take { kind: Kind, lease_end: Option<UnixMs> },
     /// Set the caller's number of holds and, if given, a new end of the lease. The caller stays the holder.
     SetHolds { holds: i64, lease_end: Option<UnixMs> },
@@ -69,6 +92,8 @@ pub enum Write {
     SetLease(UnixMs),
     /// Grant the lock to the next waiter, or delete the key: the caller has given up its last hold.
     Free,
+    /// Remove the caller's share, and grant what that makes room for.
+    Leave,
 }
 
 /// The decision on a request.
@@ -112,6 +137,28 @@ impl Lease {
     pub fn end_from(self, now: UnixMs) -> UnixMs {
         now.saturating_add(self.0.get())
     }
+
+    /// Returns the end of a share's lease that begins at `now`, at most [`LATEST_SHARE_END`].
+    pub fn share_end_from(self, now: UnixMs) -> UnixMs {
+        self.end_from(now).min(LATEST_SHARE_END)
+    }
+}
+
+impl Limit {
+    /// Creates a limit. Returns `None` if `number` is not in 1 to 2^31 - 1.
+    pub fn from_number(number: i64) -> Option<Self> {
+        u32::try_from(number).ok().filter(|&number| number <= MAX_LIMIT).and_then(NonZeroU32::new).map(Self)
+    }
+
+    /// Returns the number of shares.
+    pub fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// Returns whether one more share may be held beside `held` others.
+    pub fn has_room(self, held: usize) -> bool {
+        u32::try_from(held).is_ok_and(|held| held < self.number() || planted!(PermitTooMany) && held == self.number())
+    }
 }
 
 impl HoldNumber {
@@ -150,8 +197,16 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
         match self {
             Self::Free => Err(Error::NotHeld),
             Self::Held(holder) if holder.has_identity(caller) => Ok(holder),
-            Self::Held(_) => Err(Error::NotOwner),
+            Self::Shared(Shares { own: Some(own), .. }) => Ok(own),
+            Self::Held(_) | Self::Shared(_) => Err(Error::NotOwner),
         }
+    }
+
+    /// Checks that `caller` does not hold the lock in the other form, a share or alone: it would wait for itself.
+    fn check_form(&self, caller: &[u8], wanted: Kind) -> Result<(), Error> {
+        let held = self.held_by(caller).map(|holder| holder.kind);
+        let is_other = held.is_ok_and(|kind| (kind == Kind::Shared) != (wanted == Kind::Shared));
+        if is_other && !planted!(FormIsTurned) { Err(Error::OtherForm) } else { Ok(()) }
     }
 
     /// Returns the end of the lease, or `None` if the lock is free or has no lease.
@@ -159,6 +214,7 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
         match self {
             Self::Free => None,
             Self::Held(holder) => holder.lease_end.get(),
+            Self::Shared(shares) => shares.lease_end.get(),
         }
     }
 }
@@ -166,24 +222,61 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
 /// Decides LOCK.ACQUIRE: takes the mutex, or confirms that `token` holds it already.
 ///
 /// With `strict` (option NX) a lock that `token` holds already is contended as well.
+///
+/// # Errors
+///
+/// [`Error::OtherForm`] if `token` holds a share.
 pub fn acquire(
     lock: &Lock<'_, impl LeaseEnd>,
     token: &[u8],
     lease: Option<Lease>,
     strict: bool,
     now: UnixMs,
-) -> Decision {
+) -> Result<Decision, Error> {
     planted!(FormsAreOne => if let (Ok(holder), false) = (lock.held_by(token), strict) {
-        return confirm(holder, lease, now);
+        return Ok(confirm(holder, lease, now));
     });
     planted!(StrictIsLax => if strict { return acquire(lock, token, lease, false, now) });
     match lock {
-        Lock::Free => take(Kind::Mutex, lease, now),
+        Lock::Free => Ok(take(Kind::Mutex, lease, now)),
         Lock::Held(holder) if holder.kind == Kind::Mutex && holder.has_identity(token) && !strict => {
-            confirm(holder, lease, now)
+            Ok(confirm(holder, lease, now))
         }
-        Lock::Held(_) => Decision::Contended,
+        Lock::Held(_) | Lock::Shared(_) => lock.check_form(token, Kind::Mutex).map(|()| Decision::Contended),
     }
+}
+
+/// Decides LOCK.SHARE: takes a share of the lock, or confirms that `token` has one already.
+///
+/// With `limit` a share is granted only while fewer are held.
+///
+/// # Errors
+///
+/// [`Error::OtherForm`] if `token` holds the lock alone, and [`Error::InvalidExpire`] if the lease would end after
+/// [`LATEST_SHARE_END`].
+pub fn share(
+    lock: &Lock<'_, impl LeaseEnd>,
+    token: &[u8],
+    lease: Option<Lease>,
+    limit: Option<Limit>,
+    now: UnixMs,
+) -> Result<Decision, Error> {
+    lease.map_or(Ok(now), |lease| share_end(lease, now))?;
+    match lock {
+        Lock::Free => Ok(take(Kind::Shared, lease, now)),
+        Lock::Shared(Shares { own: Some(own), .. }) => Ok(confirm(own, lease, now)),
+        Lock::Shared(Shares { held, .. }) if limit.is_none_or(|limit| limit.has_room(*held)) => {
+            Ok(take(Kind::Shared, lease, now))
+        }
+        Lock::Held(_) | Lock::Shared(_) => lock.check_form(token, Kind::Shared).map(|()| Decision::Contended),
+    }
+}
+
+/// The latest end of a share's lease: a score of a Sorted Set holds integers up to 2^53 exactly.
+pub const LATEST_SHARE_END: UnixMs = (1 << 53) - 1;
+
+fn share_end(lease: Lease, start: UnixMs) -> Result<UnixMs, Error> {
+    lease.checked_end_from(start).filter(|&end| end <= LATEST_SHARE_END).ok_or(Error::InvalidExpire)
 }
 
 /// Decides LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's number of holds.
@@ -194,6 +287,7 @@ pub fn acquire(
 ///
 /// - [`Error::HoldMismatch`] if `hold` is neither the present number of holds nor the next one.
 /// - [`Error::NotHeld`] or [`Error::NotOwner`] if `hold` is greater than 1 and the caller holds nothing.
+/// - [`Error::OtherForm`] if `owner` holds a share.
 /// - [`Error::Overflow`] if the number of holds is at its maximum.
 pub fn reenter(
     lock: &Lock<'_, impl LeaseEnd>,
@@ -217,10 +311,11 @@ pub fn reenter(
                 Ok(set_holds(holder, holds, lease, now))
             }
         },
-        Lock::Held(_) if first => Ok(Decision::Contended),
+        Lock::Held(_) | Lock::Shared(_) if lock.check_form(owner, Kind::Reentrant).is_err() => Err(Error::OtherForm),
+        Lock::Held(_) | Lock::Shared(_) if first => Ok(Decision::Contended),
         // A later hold makes no sense without the earlier ones, and those were lost.
         Lock::Free => Err(Error::NotHeld),
-        Lock::Held(_) => Err(Error::NotOwner),
+        Lock::Held(_) | Lock::Shared(_) => Err(Error::NotOwner),
     }
 }
 
@@ -252,6 +347,7 @@ pub fn release(
         _ => {}
     }
     Ok(match holder.holds {
+        _ if holder.kind == Kind::Shared => Decision::Done { write: Write::Leave, reply: 0 },
         ..=1 => Decision::Done { write: Write::Free, reply: 0 },
         _ if planted!(AllHoldsGo) => Decision::Done { write: Write::Free, reply: 0 },
         more => set_holds(holder, more.saturating_sub(1), lease, now),
@@ -265,7 +361,8 @@ pub fn release(
 ///
 /// - [`Error::NotHeld`] or [`Error::NotOwner`] if the caller does not hold the lock.
 /// - [`Error::NoLease`] if the lock has no lease.
-/// - [`Error::InvalidExpire`] if the end of the lease would overflow.
+/// - [`Error::InvalidExpire`] if the end of the lease would overflow, or that of a share would come after
+///   [`LATEST_SHARE_END`].
 pub fn extend(
     lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],
@@ -273,10 +370,14 @@ pub fn extend(
     add: bool,
     now: UnixMs,
 ) -> Result<Decision, Error> {
-    let present = lock.held_by(caller)?.lease_end.get().ok_or(Error::NoLease)?;
+    let holder = lock.held_by(caller)?;
+    let present = holder.lease_end.get().ok_or(Error::NoLease)?;
     // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
     let start = if add && !planted!(ExtendAddsToNow) { present.max(now) } else { now };
-    let end = lease.checked_end_from(start).ok_or(Error::InvalidExpire)?;
+    let end = match holder.kind {
+        Kind::Shared => share_end(lease, start)?,
+        Kind::Mutex | Kind::Reentrant => lease.checked_end_from(start).ok_or(Error::InvalidExpire)?,
+    };
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
 }
 

@@ -8,11 +8,15 @@
 #![allow(clippy::new_without_default, reason = "what is made in a static needs a const function")]
 
 mod arena;
+mod connections;
+mod episode;
 mod error;
 mod fence;
+mod handle_table;
 mod integer;
 mod lock;
 mod lock_index;
+mod recovery;
 mod revocations;
 mod sessions;
 mod slab;
@@ -22,16 +26,25 @@ mod timer_queue;
 mod waiting;
 
 pub use arena::{Arena, Cursor, Id};
+pub use connections::Connections;
+pub use episode::Episode;
 pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
 pub use integer::{format_integer, parse_integer};
-pub use lock::{Decision, HoldNumber, Holder, Kind, Lease, LeaseEnd, Lock, Write, acquire, extend, reenter, release};
-pub use lock_index::LockIndex;
+pub use lock::{
+    Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, Shares, Write, acquire, extend,
+    reenter, release, share,
+};
+pub use lock_index::{LockIndex, Seat};
+pub use recovery::{Change as RecoveryChange, Recovery};
 pub use revocations::{Revocation, RevocationId, Revocations};
 pub use sessions::{MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions};
-pub use stall::{StallDetector, TICK_MS};
+pub use stall::{HOLD_OFF_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
-pub use waiting::{Claim, Due, DueFilter, Grant, Join, Joined, QueueId, RequestId, Turn, WaitQueues, Waiter, WaiterId};
+pub use waiting::{
+    Claim, Contended, Contention, Due, DueFilter, Grant, Join, Joined, QueueId, RequestId, Turn, WaitQueues, Waiter,
+    WaiterId,
+};
 
 /// A point in time on the server's wall clock, in milliseconds since the Unix epoch. Redis stores expiry times in this
 /// unit.
@@ -42,6 +55,12 @@ pub type ClientId = i64;
 
 /// The maximum length of a token or owner, in bytes. The minimum is 1.
 pub const MAX_IDENTITY_LEN: usize = 1024;
+
+/// The maximum length of a channel, in bytes. The minimum is 1.
+pub const MAX_CHANNEL_LEN: usize = 1024;
+
+/// The maximum number of locks that LOCK.QUEUES lists.
+pub const MAX_QUEUES_SHOWN: usize = 1000;
 
 /// The longest lease or wait, in milliseconds (146 million years).
 ///

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Grant, Holder, Id, Kind, Session, SessionLock, UnixMs};
+use super::{Arena, Grant, Holder, Id, Kind, Seat, Session, SessionLock, UnixMs};
 
 /// A handle to a revocation.
 pub type RevocationId = Id<Revocation>;
@@ -27,7 +27,7 @@ pub struct Revocation {
     due: UnixMs,
 }
 
-/// All pending revocations, at most one for each lock.
+/// All pending revocations, at most one for each lock that was held alone, and for each share.
 pub struct Revocations {
     entries: Arena<Revocation>,
     by_lock: LockIndex<Revocation>,
@@ -47,6 +47,11 @@ impl Revocation {
         Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
     }
 
+    /// Returns what is to be taken back.
+    pub fn seat(&self) -> Seat<'_> {
+        Seat::of(self.db, &self.key, self.kind, &self.owner)
+    }
+
     /// Returns whether `holder` still holds the lock as it was granted.
     pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
         *holder.owner == *self.owner && holder.kind == self.kind && (self.all_holds || holder.holds == 1)
@@ -61,7 +66,7 @@ impl Revocations {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        [self.entries.len(), self.by_lock.lock_count(), self.due.entry_count()].into_iter().sum()
+        [self.entries.len(), self.by_lock.seat_count(), self.due.entry_count()].into_iter().sum()
     }
 
     /// Returns whether there are no revocations.
@@ -69,9 +74,9 @@ impl Revocations {
         self.entries.is_empty()
     }
 
-    /// Returns the revocation of a lock, if it has one.
-    pub fn find(&self, db: i32, key: &[u8]) -> Option<RevocationId> {
-        if self.is_empty() { None } else { self.by_lock.get(db, key) }
+    /// Returns the revocation of a lock or a share, if it has one.
+    pub fn find(&self, seat: Seat<'_>) -> Option<RevocationId> {
+        if self.is_empty() { None } else { self.by_lock.get(seat) }
     }
 
     /// Returns a revocation, if it still exists.
@@ -79,19 +84,21 @@ impl Revocations {
         self.entries.get(id)
     }
 
-    /// Adds a revocation, which is due at once. It replaces an earlier one of the same lock.
+    /// Adds a revocation, which is due at once. It replaces an earlier one of the same lock or share.
     ///
     /// If the earlier one is about the same holder, whose grant and session ended together, the two are merged.
     pub fn add(&mut self, mut revocation: Revocation) {
-        if let Some(earlier) = self.find(revocation.db, &revocation.key).and_then(|id| self.remove(id)) {
+        if let Some(earlier) = self.find(revocation.seat()).and_then(|id| self.remove(id)) {
             if earlier.kind == revocation.kind && earlier.owner == revocation.owner {
                 revocation.grant = revocation.grant.or(earlier.grant);
                 revocation.all_holds |= earlier.all_holds;
             }
         }
-        let (db, key, due) = (revocation.db, Rc::clone(&revocation.key), revocation.due);
-        if let Some(id) = self.entries.insert(revocation) {
-            self.by_lock.insert(db, key, id);
+        let due = revocation.due;
+        let Some(id) = self.entries.insert(revocation) else { return };
+        if let Some(revocation) = self.entries.get(id) {
+            let Revocation { db, key, .. } = revocation;
+            self.by_lock.insert(*db, Rc::clone(key), revocation.seat().share, id);
             self.due.reschedule(id, NEVER, due);
         }
     }
@@ -100,13 +107,15 @@ impl Revocations {
     pub fn remove(&mut self, id: RevocationId) -> Option<Revocation> {
         let revocation = self.entries.remove(id)?;
         self.due.reschedule(id, revocation.due, NEVER);
-        self.by_lock.remove(revocation.db, &revocation.key);
+        if self.by_lock.get(revocation.seat()) == Some(id) {
+            self.by_lock.remove(revocation.seat());
+        }
         Some(revocation)
     }
 
-    /// Removes the revocation of a lock, because the lock is granted anew.
-    pub fn cancel(&mut self, db: i32, key: &[u8]) {
-        if let Some(id) = self.find(db, key) {
+    /// Removes the revocation of a lock or a share, because it is granted anew.
+    pub fn cancel(&mut self, seat: Seat<'_>) {
+        if let Some(id) = self.find(seat) {
             self.remove(id);
         }
     }
@@ -143,7 +152,7 @@ mod tests {
     use crate::core::{Claim, Turn};
 
     fn undelivered(owner: &str) -> Revocation {
-        let claim = Claim { kind: Kind::Reentrant, owner: owner.as_bytes().into(), lease: None };
+        let claim = Claim { kind: Kind::Reentrant, owner: owner.as_bytes().into(), lease: None, limit: None };
         let key = b"k"[..].into();
         let grant = Grant { db: 0, key, claim, longest_lease: None, turn: Turn(7), since: 0, waiters: Vec::new() };
         Revocation::of_grant(grant)
@@ -167,7 +176,7 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(undelivered("b"));
-        let id = revocations.find(0, b"k").unwrap();
+        let id = revocations.find(Seat::whole(0, b"k")).unwrap();
         assert_eq!(&*revocations.get(id).unwrap().owner, b"b");
         assert!(revocations.remove(id).is_some());
         assert!(revocations.is_empty() && revocations.next_due().is_none());
@@ -178,7 +187,7 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
-        let both = revocations.find(0, b"k").and_then(|id| revocations.get(id)).unwrap();
+        let both = revocations.find(Seat::whole(0, b"k")).and_then(|id| revocations.get(id)).unwrap();
         assert!(both.grant.is_some() && both.matches(&holder("a", 3)));
     }
 

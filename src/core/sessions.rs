@@ -5,15 +5,20 @@
 //! the lease. With these it takes the lock back if the lease ends while a connection is open, and tells that case from
 //! every other loss.
 //!
+//! A share has a session of its own. When a lock goes as a whole, the sessions of its shares end at once, and are forgotten
+//! one by one.
+//!
 //! A connection may have very many sessions. So its close is only recorded, and the sessions are processed one by one.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod shares;
+
+use std::collections::BTreeSet;
 use std::mem;
 use std::rc::Rc;
 
-use super::lock_index::LockIndex;
+use super::lock_index::{LockIndex, Seat};
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, ClientId, Cursor, Holder, Id, Kind, Lease, UnixMs};
+use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, UnixMs};
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
@@ -32,7 +37,7 @@ pub struct Session {
     renew_at: UnixMs,
 }
 
-/// The lock of a session, and the lease to renew.
+/// The lock of a session, or the share, and the lease to renew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLock {
     pub db: i32,
@@ -49,14 +54,16 @@ pub struct SessionLock {
 pub struct Sessions {
     sessions: Arena<Session>,
     by_lock: LockIndex<Session>,
-    by_client: BTreeMap<ClientId, BTreeSet<SessionId>>,
-    /// Closed connections that still have sessions.
-    closed: BTreeSet<ClientId>,
-    /// The number of pairs of a session and a connection.
+    connections: Connections<SessionId>,
+    /// The number of pairs of a session and a connection, but for sessions that have ended.
     pairs: usize,
     renewals: TimerQueue<SessionId>,
     /// The position of a running check of all sessions.
     check_cursor: Cursor,
+    /// Locks of whose shares with sessions others may have removed some.
+    doubtful: BTreeSet<(i32, Rc<[u8]>)>,
+    /// Sessions of shares that have ended together, to be forgotten one by one. Some may be gone already.
+    ended: Vec<SessionId>,
 }
 
 /// A task that is due for a session.
@@ -84,16 +91,24 @@ impl Session {
     }
 }
 
+impl SessionLock {
+    /// Returns what the session holds.
+    pub fn seat(&self) -> Seat<'_> {
+        Seat::of(self.db, &self.key, self.kind, &self.owner)
+    }
+}
+
 impl Sessions {
     pub const fn new() -> Self {
         Self {
             sessions: Arena::new(),
             by_lock: LockIndex::new(),
-            by_client: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            connections: Connections::new(),
             pairs: 0,
             renewals: TimerQueue::new(),
             check_cursor: Cursor::END,
+            doubtful: BTreeSet::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -110,7 +125,13 @@ impl Sessions {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        let tables = [self.sessions.len(), self.by_lock.lock_count(), self.by_client.len(), self.closed.len()];
+        let tables = [
+            self.ended.len(),
+            self.doubtful.len(),
+            self.sessions.len(),
+            self.by_lock.seat_count(),
+            self.connections.entries().count(),
+        ];
         tables.into_iter().chain([self.pairs, self.renewals.entry_count()]).sum()
     }
 
@@ -124,15 +145,20 @@ impl Sessions {
         self.sessions.get(id)
     }
 
-    /// Returns the session of a lock, if it has one.
-    pub fn find(&self, db: i32, key: &[u8]) -> Option<SessionId> {
-        if self.is_empty() { None } else { self.by_lock.get(db, key) }
+    /// Returns the session of a lock or a share, if it has one.
+    pub fn find(&self, seat: Seat<'_>) -> Option<SessionId> {
+        if self.is_empty() { None } else { self.by_lock.get(seat) }
+    }
+
+    /// Returns whether a session goes on, and is not one of those that have ended together.
+    pub fn is_current(&self, id: SessionId) -> bool {
+        self.get(id).is_some_and(|session| self.by_lock.get(session.lock.seat()) == Some(id))
     }
 
     /// Returns the open connections of a session.
     pub fn clients(&self, id: SessionId) -> impl Iterator<Item = ClientId> {
         let all = self.get(id).into_iter().flat_map(|session| &session.clients);
-        all.copied().filter(|client| !self.closed.contains(client) || planted!(ClosedIsShown))
+        all.copied().filter(|client| !self.connections.is_closed(*client) || planted!(ClosedIsShown))
     }
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
@@ -141,20 +167,26 @@ impl Sessions {
     /// session's, it is the session's from now on.
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
         let SessionLock { db, lease, .. } = lock;
-        let known = self.find(db, &lock.key);
+        if lock.kind == Kind::Shared {
+            self.end(Seat::whole(db, &lock.key));
+        } else {
+            self.end_shares(db, &lock.key);
+        }
+        let known = self.find(lock.seat());
         let same = |session: &Session| (session.lock.kind, &session.lock.owner) == (lock.kind, &lock.owner);
         let id = match known.filter(|&id| self.get(id).is_some_and(same)) {
             Some(id) => id,
             None => {
-                self.end(db, &lock.key);
-                let key = Rc::clone(&lock.key);
+                self.end(lock.seat());
                 let session = Session { lock, clients: BTreeSet::new(), lease_end: NEVER, renew_at: NEVER };
                 let Some(id) = self.sessions.insert(session) else { return };
-                self.by_lock.insert(db, key, id);
+                if let Some(Session { lock, .. }) = self.sessions.get(id) {
+                    self.by_lock.insert(db, Rc::clone(&lock.key), lock.seat().share, id);
+                }
                 id
             }
         };
-        self.by_client.entry(client).or_default().insert(id);
+        self.connections.add(client, id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.lock.lease = session.lock.lease.max(lease);
         if session.clients.insert(client) {
@@ -166,9 +198,9 @@ impl Sessions {
         self.schedule_renewal_at(id, renew_at);
     }
 
-    /// Ends the session of a lock, if it has one.
-    pub fn end(&mut self, db: i32, key: &[u8]) {
-        if let Some(id) = self.find(db, key) {
+    /// Ends the session of a lock or a share, if it has one.
+    pub fn end(&mut self, seat: Seat<'_>) {
+        if let Some(id) = self.find(seat) {
             self.remove(id);
         }
     }
@@ -180,67 +212,66 @@ impl Sessions {
 
     /// Records that a connection has closed. [`pop_orphan`](Self::pop_orphan) processes its sessions.
     pub fn connection_closed(&mut self, client: ClientId) {
-        if self.by_client.contains_key(&client) {
-            self.closed.insert(client);
-        }
+        self.connections.close(client);
     }
 
     /// Returns whether closed connections still have sessions.
     pub fn has_closed_connections(&self) -> bool {
-        !self.closed.is_empty()
+        self.connections.has_closed()
     }
 
     /// Detaches one closed connection from one of its sessions.
     ///
     /// Returns the session if that was its last connection: it has ended, and its lock is to be released.
     pub fn pop_orphan(&mut self) -> Option<Session> {
-        let client = *self.closed.first()?;
-        let id = self.by_client.get(&client).and_then(|of_client| of_client.first().copied());
-        match id {
-            Some(id) => self.leave(id, client),
-            None => {
-                self.closed.remove(&client);
-                None
-            }
-        }
+        let (client, id) = self.connections.first_of_closed()?;
+        let is_current = self.is_current(id);
+        self.leave(id, client).filter(|_| is_current)
     }
 
-    /// Detaches all closed connections from the session of a lock. Returns the session if it had no others, like
+    /// Detaches all closed connections from the session of a lock or a share. Returns the session if it had no others, like
     /// [`pop_orphan`](Self::pop_orphan).
-    pub fn take_orphan(&mut self, db: i32, key: &[u8]) -> Option<Session> {
-        let id = self.find(db, key).filter(|_| self.has_closed_connections())?;
-        let is_closed = |client: &&ClientId| self.closed.contains(client);
+    pub fn take_orphan(&mut self, seat: Seat<'_>) -> Option<Session> {
+        let id = self.find(seat).filter(|_| self.has_closed_connections())?;
+        let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
         let closed: Vec<_> = self.get(id)?.clients.iter().filter(is_closed).copied().collect();
         planted!(OneOrphanAtATime => return self.leave(id, *closed.first()?));
         closed.into_iter().filter_map(|client| self.leave(id, client)).last()
     }
 
-    /// Detaches an open connection from the session of a lock. The session ends with its last connection.
+    /// Detaches an open connection from the session of a lock or a share. The session ends with its last connection.
     ///
     /// A closed connection stays attached until [`pop_orphan`](Self::pop_orphan) processes it.
-    pub fn detach(&mut self, db: i32, key: &[u8], client: ClientId) {
-        if let Some(id) = self.find(db, key).filter(|_| !self.closed.contains(&client)) {
+    pub fn detach(&mut self, seat: Seat<'_>, client: ClientId) {
+        if let Some(id) = self.find(seat).filter(|_| !self.connections.is_closed(client)) {
             self.leave(id, client);
         }
     }
 
     /// Sets the number of holds of a session's lock.
-    pub fn set_holds(&mut self, db: i32, key: &[u8], holds: i64) {
+    pub fn set_holds(&mut self, seat: Seat<'_>, holds: i64) {
         planted!(HoldsOfSessionAreOld => return);
-        if let Some(session) = self.find(db, key).and_then(|id| self.sessions.get_mut(id)) {
+        if let Some(session) = self.find(seat).and_then(|id| self.sessions.get_mut(id)) {
             session.lock.holds = holds;
         }
     }
 
     /// Sets the length of the lease that is renewed from `now` on, at least [`MIN_SESSION_LEASE_MS`].
-    pub fn set_lease(&mut self, db: i32, key: &[u8], lease: Lease, now: UnixMs) {
+    pub fn set_lease(&mut self, seat: Seat<'_>, lease: Lease, now: UnixMs) {
         planted!(ExtendedSessionIsOld => return);
-        let Some(id) = self.find(db, key) else { return };
+        let Some(id) = self.find(seat) else { return };
         let renewed = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
         if let Some(session) = self.sessions.get_mut(id) {
             session.lock.lease = renewed;
         }
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
+    }
+
+    /// Cuts the lease that is renewed to at most `longest`.
+    pub fn cut_lease(&mut self, id: SessionId, longest: Lease) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.lock.lease = session.lock.lease.min(longest);
+        }
     }
 
     /// Sets the end of the lease, or `None` if the lock has no lease any more.
@@ -285,7 +316,11 @@ impl Sessions {
 
     /// Returns the time when the next task is due.
     pub fn next_due(&self) -> Option<UnixMs> {
-        if self.check_cursor.has_more() || self.has_closed_connections() {
+        if self.check_cursor.has_more()
+            || self.has_closed_connections()
+            || !self.ended.is_empty()
+            || !self.doubtful.is_empty()
+        {
             Some(UnixMs::MIN)
         } else {
             self.renewals.earliest()
@@ -300,6 +335,12 @@ impl Sessions {
         let id = self.renewals.pop_due(now)?;
         self.sessions.get_mut(id)?.renew_at = NEVER;
         Some(SessionTask::Renew(id))
+    }
+
+    /// Records that a lease was renewed at `now`, or taken back, and schedules the next renewal.
+    pub fn renewed(&mut self, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
+        self.schedule_renewal(id, now);
+        self.set_lease_end(id, lease_end);
     }
 
     /// Schedules the next renewal after a third of the lease.
@@ -320,10 +361,11 @@ impl Sessions {
 
     /// Detaches a connection from a session. Returns the session if that was its last connection.
     fn leave(&mut self, id: SessionId, client: ClientId) -> Option<Session> {
+        let is_current = self.is_current(id);
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {
-            self.pairs = self.pairs.saturating_sub(1);
-            self.forget_pair(id, client);
+            self.pairs = self.pairs.saturating_sub(is_current.into());
+            self.connections.remove(client, id);
         }
         if self.get(id)?.clients.is_empty() || planted!(FirstCloseReleases) { self.remove(id) } else { None }
     }
@@ -331,19 +373,12 @@ impl Sessions {
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, session.renew_at, NEVER);
-        self.by_lock.remove(session.lock.db, &session.lock.key);
-        self.pairs = self.pairs.saturating_sub(session.clients.len());
-        session.clients.iter().for_each(|&client| self.forget_pair(id, client));
-        Some(session)
-    }
-
-    fn forget_pair(&mut self, id: SessionId, client: ClientId) {
-        let Some(of_client) = self.by_client.get_mut(&client) else { return };
-        of_client.remove(&id);
-        if of_client.is_empty() {
-            self.by_client.remove(&client);
-            self.closed.remove(&client);
+        if self.by_lock.get(session.lock.seat()) == Some(id) {
+            self.by_lock.remove(session.lock.seat());
+            self.pairs = self.pairs.saturating_sub(session.clients.len());
         }
+        session.clients.iter().for_each(|&client| self.connections.remove(client, id));
+        Some(session)
     }
 }
 

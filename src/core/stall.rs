@@ -7,9 +7,9 @@
 /// The shortest gap between two rounds of the loop, in milliseconds, that counts as a stall.
 const STALL_MS: i64 = 1000;
 
-/// How long writes are held off after a stall, in milliseconds. The server checks its replicas and cluster once a
-/// second, which is every ten rounds of a cron that runs ten times a second, and may be 100 ms late.
-const HOLD_OFF_MS: i64 = 1200;
+/// How long writes are held off after a stall at least, in milliseconds. The server checks its replicas and cluster once
+/// a second, which is every ten rounds of a cron that runs ten times a second, and may be 100 ms late.
+pub const HOLD_OFF_MS: i64 = 1200;
 
 /// The longest time between two calls of [`StallDetector::tick`], in milliseconds, while the detector is running.
 pub const TICK_MS: i64 = 100;
@@ -26,12 +26,25 @@ pub struct StallDetector {
     last_turn: Option<i64>,
     /// The time between two runs of the server's cron.
     cron_interval_ms: i64,
-    hold_off_until: i64,
+    /// When the loop turned again after the latest stall, or later by what does not count of the time since then.
+    turned_again_at: i64,
+    hold_off_ms: i64,
 }
 
 impl StallDetector {
     pub const fn new() -> Self {
-        Self { is_running: false, last_turn: None, cron_interval_ms: 0, hold_off_until: i64::MIN }
+        Self {
+            is_running: false,
+            last_turn: None,
+            cron_interval_ms: 0,
+            turned_again_at: i64::MIN,
+            hold_off_ms: HOLD_OFF_MS,
+        }
+    }
+
+    /// Sets how long writes are held off after a stall, in milliseconds.
+    pub fn set_hold_off(&mut self, ms: i64) {
+        self.hold_off_ms = ms;
     }
 
     /// Returns whether the timer is to tick.
@@ -60,18 +73,37 @@ impl StallDetector {
         let Some(last_turn) = self.last_turn.replace(now_ms) else { return };
         planted!(IdleStallIsUnseen => if !self.is_running { return });
         let gap = now_ms.saturating_sub(last_turn);
-        let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
-        if gap >= without_stall.saturating_mul(2).max(STALL_MS) {
-            self.hold_off_until = now_ms.saturating_add(HOLD_OFF_MS);
+        if self.is_stall(gap) {
+            self.turned_again_at = now_ms;
         } else if self.is_holding_off(last_turn) && !planted!(SettlingIsShort) {
             // The server's cron counts its rounds: a longer one counts no more.
-            self.hold_off_until = self.hold_off_until.saturating_add(gap.saturating_sub(TICK_MS).max(0));
+            self.turned_again_at = self.turned_again_at.saturating_add(gap.saturating_sub(TICK_MS).max(0));
         }
+    }
+
+    /// Returns whether a gap between two rounds of the loop is a stall.
+    fn is_stall(&self, gap_ms: i64) -> bool {
+        let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
+        gap_ms >= without_stall.saturating_mul(2).max(STALL_MS)
     }
 
     /// Returns whether a stall has ended only just: what the server knows may be out of date.
     pub fn is_holding_off(&self, now_ms: i64) -> bool {
-        now_ms < self.hold_off_until
+        self.remaining_ms(now_ms) > 0
+    }
+
+    fn remaining_ms(&self, now_ms: i64) -> i64 {
+        self.turned_again_at.saturating_add(self.hold_off_ms).saturating_sub(now_ms).max(0)
+    }
+
+    /// Returns for how long writes are held off from `now_ms` on, in milliseconds, or 0.
+    ///
+    /// The first command after a stall may come before the first turn: then the stall is seen here.
+    pub fn held_off_ms(&self, now_ms: i64) -> i64 {
+        if self.last_turn.is_some_and(|last_turn| self.is_stall(now_ms.saturating_sub(last_turn))) {
+            return self.hold_off_ms;
+        }
+        self.remaining_ms(now_ms)
     }
 }
 
@@ -124,6 +156,23 @@ mod tests {
         assert!(!detector.is_running());
         detector.cron(NOW + 10 * STALL_MS, 100);
         assert!(detector.is_holding_off(NOW + 10 * STALL_MS));
+    }
+
+    #[test]
+    fn the_first_command_after_a_stall_sees_it_before_the_first_turn() {
+        let mut detector = StallDetector::new();
+        assert_eq!(detector.held_off_ms(NOW), 0);
+        detector.tick(NOW);
+        assert_eq!(detector.held_off_ms(NOW + STALL_MS - 1), 0);
+        detector.set_hold_off(5000);
+        assert_eq!(detector.held_off_ms(NOW + STALL_MS), 5000);
+        detector.tick(NOW + STALL_MS);
+        assert_eq!(detector.held_off_ms(NOW + STALL_MS + 100), 4900);
+        detector.tick(NOW + STALL_MS + 100);
+        assert!(detector.is_holding_off(NOW + STALL_MS + 4999));
+        assert!(!detector.is_holding_off(NOW + STALL_MS + 5000));
+        detector.set_hold_off(HOLD_OFF_MS);
+        assert_eq!(detector.held_off_ms(NOW + STALL_MS + 200), HOLD_OFF_MS - 200);
     }
 
     #[test]

@@ -9,39 +9,58 @@
 //! Invariants: a place is in exactly one queue. It is in the line exactly while it has requests, and has a time to be
 //! dropped exactly while it has none. A request is answered at most once, because the answer removes it.
 
-mod claims;
+mod contention;
+mod due;
 mod line;
+mod names;
 mod places;
+mod round;
 mod types;
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use super::lock_index::LockIndex;
+use super::handle_table::HandleTable;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Cause, Cursor, Kind, UnixMs};
-use claims::ClaimIndex;
+use super::{Arena, Cause, Kind, UnixMs};
 use line::Lines;
+use names::LockName;
+use round::Round;
 pub use types::{
-    Claim, Due, DueFilter, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Turn, Waiter, WaiterId,
+    Claim, Contended, Contention, Due, DueFilter, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Turn,
+    Waiter, WaiterId,
 };
 use types::{Place, PlaceId};
 
 /// All queues of the server.
 pub struct WaitQueues {
-    index: LockIndex<Queue>,
+    by_lock: HandleTable<QueueId>,
+    /// The queue that was looked up last: the steps of one command ask for the same again and again.
+    latest_found: Cell<Option<QueueId>>,
     queues: Arena<Queue>,
     places: Slab<Place>,
+    /// The number of places for shares.
+    share_places: usize,
     requests: Arena<Request>,
-    claims: ClaimIndex,
+    claims: HandleTable<PlaceId>,
     lines: Lines,
     next_turn: u64,
     reviews: TimerQueue<QueueId>,
     deadlines: TimerQueue<RequestId>,
     /// Places that are away, by the time when they are dropped.
     away: TimerQueue<PlaceId>,
-    /// The position of a running review of all queues.
-    review_cursor: Cursor,
+    /// A running review of all queues.
+    review: Round,
+    /// A running round over all queues.
+    round: Round,
+    /// Whether the last thing that was due came from the review of all queues. Then it is the turn of what is due by its
+    /// time.
+    has_reviewed: bool,
+    /// The request whose time is up and whose lock was reviewed for it.
+    reviewed_for: Option<RequestId>,
+    /// Whether all places that are away are to be dropped.
+    drops_away: bool,
 }
 
 /// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
@@ -53,17 +72,23 @@ fn passed(time: UnixMs) -> UnixMs {
 impl WaitQueues {
     pub const fn new() -> Self {
         Self {
-            index: LockIndex::new(),
+            by_lock: HandleTable::new(),
+            latest_found: Cell::new(None),
             queues: Arena::new(),
             places: Slab::new(),
+            share_places: 0,
             requests: Arena::new(),
-            claims: ClaimIndex::new(),
+            claims: HandleTable::new(),
             lines: Lines::new(),
             next_turn: 0,
             reviews: TimerQueue::new(),
             deadlines: TimerQueue::new(),
             away: TimerQueue::new(),
-            review_cursor: Cursor::END,
+            review: Round::END,
+            round: Round::END,
+            has_reviewed: false,
+            reviewed_for: None,
+            drops_away: false,
         }
     }
 
@@ -80,13 +105,7 @@ impl WaitQueues {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
-        let tables = [
-            self.index.lock_count(),
-            self.queues.len(),
-            self.places.len(),
-            self.requests.len(),
-            self.claims.place_count(),
-        ];
+        let tables = [self.by_lock.len(), self.queues.len(), self.places.len(), self.requests.len(), self.claims.len()];
         let orders = [
             self.lines.place_count(),
             self.reviews.entry_count(),
@@ -98,7 +117,14 @@ impl WaitQueues {
 
     /// Returns the queue of a lock, if it has places.
     pub fn queue_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
-        if self.is_empty() { None } else { self.index.get(db, key) }
+        if self.is_empty() {
+            return None;
+        }
+        let name = LockName { db, key };
+        let has_name = |id| self.queues.get(id).is_some_and(|queue| queue.lock_name() == name);
+        let found = self.latest_found.get().filter(|&id| has_name(id)).or_else(|| self.by_lock.find(name, has_name))?;
+        self.latest_found.set(Some(found));
+        Some(found)
     }
 
     /// Returns the database and the key of a queue's lock.
@@ -123,6 +149,18 @@ impl WaitQueues {
         self.waiter_count() < limit || planted!(QueueWithoutEnd)
     }
 
+    /// Returns what a request waits for, if it still does: the lock, and the claim of its place.
+    pub fn origin_of(&self, request: RequestId) -> Option<(&Queue, &Claim)> {
+        let place = self.places.get(self.requests.get(request)?.place)?;
+        Some((self.queues.get(place.queue)?, &place.claim))
+    }
+
+    /// Returns the waiters that share the place of a claim, the latest first.
+    pub fn waiters_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> impl Iterator<Item = WaiterId> {
+        let place = self.place_of(db, key, kind, owner).and_then(|place| self.places.get(place));
+        place.into_iter().flat_map(|place| self.requests_of(place)).map(|(_, request)| request.waiter)
+    }
+
     /// Adds a request to the queue of a lock: at the place of its claim if it has one, else at the end of the line.
     ///
     /// Returns `None` if there are `limit` requests already. Places that are away count only as long as there is room:
@@ -135,12 +173,12 @@ impl WaitQueues {
         let known = self.place_of(db, key, claim.kind, &claim.owner).filter(|_| !planted!(CopyStandsTwice));
         let place = match known {
             Some(place) => {
-                self.merge_lease(place, claim.lease);
+                self.merge(place, claim.lease, claim.limit);
                 place
             }
             None => {
                 self.make_room(limit);
-                let queue = self.index.get(db, key).or_else(|| self.add_queue(db, key))?;
+                let queue = self.queue_of(db, key).or_else(|| self.add_queue(db, key))?;
                 self.add_place(queue, claim, now)?
             }
         };
@@ -148,10 +186,15 @@ impl WaitQueues {
         Some(Joined { request, rejoined: known.is_some() })
     }
 
+    /// Returns the first claim in line.
+    pub fn first(&self, queue: QueueId) -> Option<&Claim> {
+        self.first_place(queue).and_then(|place| self.places.get(place)).map(|place| &place.claim)
+    }
+
     /// Removes and returns the first claim in line, to which the lock is now granted. Returns `None` if nobody is in
     /// line.
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
-        let place = if planted!(LastIsFirst) { self.lines.of(queue).last() } else { self.lines.of(queue).next() }?;
+        let place = self.first_place(queue)?;
         let (db, key) = self.lock_of(queue)?;
         let waiters = self.remove_requests(place);
         let Place { claim, longest_lease, turn, since, .. } = self.remove_place(place)?;
@@ -174,16 +217,14 @@ impl WaitQueues {
         Some(request.waiter)
     }
 
-    /// Removes the places of an owner in the queue of a lock, of both kinds.
+    /// Removes the places of an owner in the queue of a lock, of all kinds but `kept`.
     ///
-    /// Returns the requests that waited there, or `None` if the owner had no place.
-    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8]) -> Option<Vec<WaiterId>> {
+    /// Returns the requests that waited there, or `None` if the owner had no such place.
+    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
         let mut waiters = None;
-        for kind in [Kind::Mutex, Kind::Reentrant] {
-            if let Some(place) = self.place_of(db, key, kind, owner) {
-                waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(place));
-                self.remove_place(place);
-            }
+        while let Some(place) = self.any_place_of(db, key, owner, kept) {
+            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(place));
+            self.remove_place(place);
         }
         waiters
     }
@@ -204,7 +245,7 @@ impl WaitQueues {
         let Grant { db, key, claim, longest_lease, turn, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
             Some(place) => Some(place),
-            None => self.index.get(db, &key).or_else(|| self.add_queue(db, &key)).and_then(|queue| {
+            None => self.queue_of(db, &key).or_else(|| self.add_queue(db, &key)).and_then(|queue| {
                 let place = self.add_place(queue, claim, since)?;
                 self.places.get_mut(place)?.longest_lease = longest_lease;
                 self.mark_away(place, until);
@@ -216,11 +257,9 @@ impl WaitQueues {
         }
     }
 
-    /// Drops every place that is away.
+    /// Drops every place that is away, one after the other.
     pub fn drop_away_places(&mut self) {
-        while let Some(place) = self.away.first() {
-            self.remove_place(place);
-        }
+        self.drops_away = self.away.first().is_some();
     }
 
     /// Schedules a review of the lock for the end of its lease, or none if `lease_end` is `None`.
@@ -241,58 +280,22 @@ impl WaitQueues {
 
     /// Begins a review of all locks, one after the other.
     pub fn review_all(&mut self) {
-        self.review_cursor = Cursor::start();
+        self.review.begin();
     }
 
-    /// Returns the time when something is due next.
-    pub fn next_due(&self, filter: DueFilter) -> Option<UnixMs> {
-        let reviews = match filter {
-            DueFilter::All if self.review_cursor.has_more() => Some(UnixMs::MIN),
-            DueFilter::All => self.reviews.earliest(),
-            DueFilter::ReadOnly => None,
-        };
-        [reviews, self.deadlines.earliest(), self.away.earliest()].into_iter().flatten().min()
+    /// Begins a round over all queues, in which [`next_in_round`](Self::next_in_round) returns one after the other.
+    pub fn begin_round(&mut self) {
+        self.round.begin();
     }
 
-    /// Removes and returns the earliest thing that is due at `now`. So a lock that came free before a deadline is still
-    /// granted.
-    ///
-    /// The place of a request that timed out is kept until `keep_until`, or dropped if that is `None`.
-    pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter, keep_until: Option<UnixMs>) -> Option<Due> {
-        if let Some(queue) = self.next_in_review_of_all(filter) {
-            return Some(Due::Review(queue));
-        }
-        let review = self.reviews.earliest().filter(|_| filter == DueFilter::All);
-        let [deadline, away] = [self.deadlines.earliest(), self.away.earliest()];
-        let before =
-            |one: Option<UnixMs>, other: Option<UnixMs>| one.is_some() && other.is_none_or(|at| one <= Some(at));
-        if before(review, deadline) && before(review, away) {
-            let queue = self.reviews.pop_due(now)?;
-            if let Some(queue) = self.queues.get_mut(queue) {
-                queue.review_at = NEVER;
-            }
-            return Some(Due::Review(queue));
-        }
-        if before(deadline, away) {
-            let request = self.deadlines.pop_due(now)?;
-            return self.leave(request, keep_until.filter(|_| !planted!(TimedOutLosesTurn))).map(Due::TimedOut);
-        }
-        let place = self.away.pop_due(now)?;
-        self.remove_place(place).map(|_| Due::Dropped)
+    /// Returns whether a round is under way.
+    pub fn is_in_round(&self) -> bool {
+        self.round.has_more()
     }
 
-    /// Returns the next queue with requests in a review of all queues.
-    fn next_in_review_of_all(&mut self, filter: DueFilter) -> Option<QueueId> {
-        if filter == DueFilter::ReadOnly {
-            return None;
-        }
-        while let Some(id) = self.queues.next(&mut self.review_cursor) {
-            if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) {
-                queue.cause = Cause::Other;
-                return Some(id);
-            }
-        }
-        None
+    /// Returns the next queue of the round, or `None` at its end.
+    pub fn next_in_round(&mut self) -> Option<QueueId> {
+        self.round.next(&self.queues)
     }
 
     /// Returns the waiters of a lock, first in line first.
@@ -307,10 +310,14 @@ impl WaitQueues {
         })
     }
 
+    fn first_place(&self, queue: QueueId) -> Option<PlaceId> {
+        planted!(LastIsFirst => return self.lines.of(queue).last());
+        self.lines.of(queue).next()
+    }
+
     fn add_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
-        let key: Rc<[u8]> = key.into();
-        let id = self.queues.insert(Queue::new(db, Rc::clone(&key)))?;
-        self.index.insert(db, key, id);
+        let id = self.queues.insert(Queue::new(db, key.into()))?;
+        self.by_lock.insert(LockName { db, key }, id, |id| self.queues.get(id).map(Queue::lock_name));
         Some(id)
     }
 

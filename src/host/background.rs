@@ -5,26 +5,48 @@
 //! instance, the one over keys that expire), which break when keys are added or removed. The work is idempotent: it
 //! looks at the key and does what that calls for, so an event too many costs one look.
 
-use super::clients::WaitState;
+use std::ffi::CStr;
+use std::mem;
+
 use super::grants;
-use super::handover;
+use super::notify;
+use super::overdue::process_overdue;
 use super::permission;
+use super::recovery;
 use super::renewal;
+use super::reviews;
 use super::revocation::{self, RETRY_MS};
-use super::settings;
-use super::state::{self, Context, State};
+use super::shares;
+use super::slots;
+use super::state::{self, Context, Locks, State};
 use super::timer;
-use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs, increment};
-use crate::server::{self, ContextFlags, Mode, OwnedString, Slot};
+use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs};
+use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
 const BATCH: usize = 1000;
 
+/// The name of a run in the latency monitor.
+const LATENCY_EVENT: &CStr = c"lock-background";
+
 /// Does what is due, and sets the timer for the rest.
 pub fn run(ctx: &mut Context<'_>) {
-    if ctx.flags().contains(ContextFlags::REPLICA) {
+    let stopwatch = Stopwatch::start();
+    work(ctx);
+    stopwatch.stop(LATENCY_EVENT);
+}
+
+fn work(ctx: &mut Context<'_>) {
+    let is_replica = ctx.flags().contains(ContextFlags::REPLICA);
+    if is_replica {
         state::with(State::clear_master_state);
     }
+    recovery::follow(ctx, is_replica);
+    if notify::publish_postponed(BATCH) {
+        return timer::set();
+    }
+    slots::look(ctx);
+    state::with(|state| (state.unheard, state.ended, state.must_yield) = (0, 0, false));
     let mut writable = permission::may_write(ctx);
     let mut filter = DueFilter::All;
     let mut left = BATCH;
@@ -34,11 +56,14 @@ pub fn run(ctx: &mut Context<'_>) {
         let now = server::now_ms();
         planted!(TimeOutsWait => if !writable { break });
         let written = if writable { process_writes(ctx, now) } else { 0 };
-        let done = written.saturating_add(usize::from(process_one(ctx, filter, now)));
-        if done == 0 {
+        let others =
+            [process_left(), process_doubtful(ctx, now), slots::look_at_next(ctx), process_one(ctx, filter, now)];
+        let done = written.saturating_add(others.into_iter().filter(|&done| done).count());
+        if done == 0 || state::with(|state| state.must_yield) {
             break;
         }
-        left = left.saturating_sub(done);
+        let unheard = state::with(|state| mem::take(&mut state.unheard));
+        left = left.saturating_sub(done.saturating_add(unheard));
     }
     if writable {
         timer::set();
@@ -50,6 +75,9 @@ pub fn run(ctx: &mut Context<'_>) {
             if !must_tick {
                 state.stall.stop();
             }
+            if state.waiters.has_left() || state.waiting.is_in_round() {
+                return Some(UnixMs::MIN); // Those who are lost are told so at once, however many they are.
+            }
             (must_tick || !state.is_idle())
                 .then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
         }));
@@ -60,7 +88,7 @@ pub fn run(ctx: &mut Context<'_>) {
 /// many of them there were.
 fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     let (closed, revocation, task) = state::with(|state| {
-        let closed = state.sessions.has_closed_connections();
+        let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
         if let Some(session) = state.sessions.pop_orphan() {
             state.revocations.add(Revocation::of_session(session));
         }
@@ -75,16 +103,52 @@ fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
+/// Ends the waits of connections that have closed, of those that are told by message: the first stretch of them, however
+/// many connections close in a round of the loop.
+pub fn end_closed() {
+    while state::with(|state| state.ended) < BATCH && end_one_closed() {
+        state::with(|state| state.ended = state.ended.saturating_add(1));
+    }
+}
+
+/// Ends the wait of one request that is told by message, whose connection has closed or which is lost. Returns whether
+/// there was one.
+fn process_left() -> bool {
+    if let Some(lost) = state::with(|state| state.waiters.pop_lost()) {
+        grants::lose(lost);
+        return true;
+    }
+    end_one_closed()
+}
+
+fn end_one_closed() -> bool {
+    let closed = state::with(|state| state.waiters.first_of_closed());
+    if let Some(closed) = closed {
+        grants::leave(closed);
+        state::with(|state| state.waiters.remove(closed));
+    }
+    closed.is_some()
+}
+
+/// Looks at one lock of which others may have removed shares with sessions. Returns whether there was one.
+fn process_doubtful(ctx: &mut Context<'_>, now: UnixMs) -> bool {
+    let Some((db, key)) = state::with(|state| state.sessions.first_doubtful()) else { return false };
+    ctx.select_db(db);
+    let name = OwnedString::new(&key);
+    let key = ctx.open(name.as_ref(), Mode::Read);
+    if key.is_empty() {
+        shares::end_sessions(&key); // Which of them were taken away cannot be known any more.
+    } else {
+        shares::end_removed(&key, now);
+    }
+    true
+}
+
 /// Processes one review or time-out. Returns whether any was due.
 fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
-    let keep_until = settings::kept_until(now);
-    match state::with(|state| state.waiting.pop_due(now, filter, keep_until)) {
+    match state::with(|state| state.waiting.pop_due(now, filter)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
-        Some(Due::TimedOut(waiter)) => {
-            state::with(|state| increment(&mut state.stats.timed_out));
-            planted!(TimedOutInSilence => return true);
-            grants::end_wait(waiter, WaitState::Over);
-        }
+        Some(Due::TimedOut(request)) => grants::time_out(request, now),
         Some(Due::Dropped) => {}
         None => return false,
     }
@@ -97,21 +161,34 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     ctx.select_db(if planted!(WrongDatabase) { 0 } else { db });
     let name = OwnedString::new(&key);
     let later = now.saturating_add(RETRY_MS);
-    if ctx.slot_of(name.as_ref()) != Slot::Ours {
-        // The server tells the waiters itself if the slot is gone for good.
-        return state::with(|state| state.waiting.review_at(queue, later));
+    match ctx.slot_of(name.as_ref()) {
+        Slot::Ours => {}
+        slot => {
+            // The server tells blocked clients itself if the slot is gone for good.
+            if slot == Slot::Elsewhere {
+                slots::lose_waiters(queue);
+            }
+            return state::with(|state| state.waiting.review_at(queue, later));
+        }
     }
     let looked = ctx.open(name.as_ref(), Mode::Write);
-    if !looked.is_empty() {
-        // An expired key that the server still shows is looked at again a millisecond later.
-        let end = looked.expiry().map(|end| end.max(now));
+    if looked.value_type() == ValueType::SortedSet {
+        // It may have come under those who wait.
+        server::subscribe_to_sorted_sets::<Locks>();
+    }
+    let held_as = if looked.is_empty() { Kind::Mutex } else { Kind::Shared };
+    if held_as == Kind::Shared && !shares::has_work(&looked, queue, now) {
         planted!(LookedAtOnce => return);
-        return state::with(|state| state.waiting.review_at_lease_end(queue, end));
+        return reviews::schedule(&looked, queue, now);
     }
     drop(looked);
-    if !permission::accepts_write_to(ctx, name.as_ref(), Kind::Mutex) {
+    if !permission::accepts_write_to(ctx, name.as_ref(), held_as) {
         planted!(RefusedReviewIsOver => return);
         return state::with(|state| state.waiting.review_at(queue, later));
     }
-    handover::grant_free_lock(&mut ctx.open(name.as_ref(), Mode::Write), now);
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    process_overdue(&mut key, None, now);
+    if !key.is_empty() {
+        reviews::schedule(&key, queue, now);
+    }
 }

@@ -3,9 +3,10 @@
 use super::execute::Execute;
 use super::fence::Draw;
 use super::inspect::Inspect;
+use super::queues::ListQueues;
 use super::state::Locks;
 use crate::command::table::{self, ACL_CATEGORY, COMMANDS, CommandId, SINCE};
-use crate::command::{Acquire, Extend, Info, Reenter, Release, Waiters};
+use crate::command::{Acquire, Extend, Info, Reenter, Release, Share, Waiters};
 use crate::server::{self, CommandHandler, handler};
 
 /// Returns the descriptions of all commands.
@@ -17,11 +18,13 @@ fn handler_of(id: CommandId) -> CommandHandler {
     match id {
         CommandId::Acquire => handler::<Locks, Execute<Acquire>>(),
         CommandId::Reenter => handler::<Locks, Execute<Reenter>>(),
+        CommandId::Share => handler::<Locks, Execute<Share>>(),
         CommandId::Release => handler::<Locks, Execute<Release>>(),
         CommandId::Extend => handler::<Locks, Execute<Extend>>(),
         CommandId::Fence => handler::<Locks, Draw>(),
         CommandId::Info => handler::<Locks, Inspect<Info>>(),
         CommandId::Waiters => handler::<Locks, Inspect<Waiters>>(),
+        CommandId::Queues => handler::<Locks, ListQueues>(),
     }
 }
 

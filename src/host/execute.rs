@@ -8,17 +8,25 @@ use std::marker::PhantomData;
 use super::effect;
 use super::grants::{self, mark_holder_told};
 use super::handover;
-use super::lock_handles::LockHandles;
+use super::lock_handles::{LockHandles, seat_of, share_seat};
 use super::lock_key;
+use super::notify::Subject;
 use super::overdue::process_overdue;
+use super::recovery;
 use super::reply;
+use super::reviews;
 use super::settings::{self, MAX_SESSIONS};
+use super::share_key;
+use super::shares;
 use super::state::{self, Context, Key, Locks, State};
 use super::timer;
-use super::waiting;
+use super::waiters::entry_id;
+use super::waiting::{self, Waits};
 use crate::command::{Request, WaitOptions, check_identity};
-use crate::core::{Cause, Decision, Error, Kind, Lease, Session, SessionLock, UnixMs, WaiterId, Write, increment};
-use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef};
+use crate::core::{
+    Cause, Decision, Error, Kind, Lease, Lock, Seat, Session, SessionLock, UnixMs, WaiterId, Write, increment,
+};
+use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef, ValueType};
 
 /// The command for requests of type `R`.
 pub struct Execute<R>(PhantomData<R>);
@@ -31,6 +39,7 @@ impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
         match execute::<R>(ctx, arguments) {
             Ok(Outcome::Integer(value)) => ctx.reply_integer(value),
             Ok(Outcome::Nil) => ctx.reply_nil(),
+            Ok(Outcome::Noted) => ctx.reply_simple(c"WAITING"),
             Ok(Outcome::Waiting) => {}
             Err(error) => reply::error(ctx, R::NAME, error),
         }
@@ -43,51 +52,82 @@ enum Outcome {
     Nil,
     /// No reply now: the client waits in line.
     Waiting,
+    /// The request waits in line, and its client does not.
+    Noted,
 }
+
+/// The number of the first argument behind the caller's identity.
+const FIRST_OPTION: usize = 3;
 
 #[inline(always)]
 fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Outcome, Error> {
     let argument = |number| arguments.get(number).ok_or(Error::Arity);
     let (name, identity) = (argument(1)?, argument(2)?);
     let caller = check_identity(identity.bytes())?;
-    let request = R::parse(arguments.arguments_from(3))?;
+    let request = R::parse(arguments.arguments_from(FIRST_OPTION))?;
+    let is_restricted = settings::restrict_requests();
+    if is_restricted {
+        check_lease(&request)?;
+    }
     if request.session().is_some() {
         check_session_here(ctx)?;
+    }
+    let notify = request.wait().and_then(|wait| wait.notify);
+    let channel = notify.and_then(|number| arguments.get(FIRST_OPTION.saturating_add(number)));
+    if let Some(channel) = channel {
+        check_notify_here(ctx, caller, channel)?;
     }
 
     let mut key = ctx.open(name, Mode::Write);
     let now = server::now_ms();
-    let handles = process_overdue(&mut key, now);
-    let mut outcome = match lock_key::read_for(&key, Some(identity)) {
-        Ok(lock) => request.decide(&lock, caller, now),
-        Err(error) => Err(error),
+    let handles = process_overdue(&mut key, Some(identity), now);
+    let (mut outcome, is_shared) = match lock_key::read_for(&key, Some(identity), now) {
+        Ok(lock) => (request.decide(&lock, caller, now), matches!(lock, Lock::Shared(_))),
+        Err(error) => (Err(error), false),
     };
-    if let Some((kind, _)) = request.session() {
-        outcome = outcome.and_then(|decision| check_session_limit(&key, kind, caller, decision, request.wait()));
-    }
     let waited_for = handles.is_some_and(|handles| handles.queue.is_some());
-    let withdrawn = if waited_for && request.withdraws(&outcome) { withdraw(&key, caller) } else { None };
+    if waited_for && matches!(outcome, Ok(Decision::Done { write: Write::Take { .. }, .. })) && is_someones_turn(&key) {
+        outcome = Ok(Decision::Contended);
+    }
+    if is_restricted {
+        outcome = restrict(outcome, now);
+    }
+    if let Some((kind, _)) = request.session() {
+        outcome =
+            outcome.and_then(|decision| check_session_limit(&key, kind, caller, decision, request.wait(), channel));
+    }
+    let withdrawn = if waited_for { withdraw(&key, caller, &request, &outcome) } else { None };
     planted!(ErrorWrites => if outcome == Err(Error::NotOwner) { effect::set_lease(&mut key, now.saturating_add(1)) });
     let answer = match outcome {
         Ok(Decision::Done { write, reply }) => {
-            let has_session = handles.is_some_and(|handles| handles.session.is_some());
+            if is_shared {
+                // Before a session begins, which is not one of a share by the same token whose time has passed.
+                shares::tidy(&mut key, now);
+            }
+            let has_session = handles.is_some_and(|handles| handles.session.is_some() || handles.has_share_sessions);
             if has_session || request.session().is_some() {
                 update_session(&key, caller, request.session(), write, reply, now);
             }
             carry_out(&mut key, write, identity, handles, now);
             Ok(Outcome::Integer(reply))
         }
-        Ok(Decision::Contended) => wait_or_nil(&mut key, caller, request.wait(), now),
+        Ok(Decision::Contended) => {
+            if is_shared && share_key::is_crowded(&key) {
+                shares::tidy(&mut key, now); // Or nobody might, who does not wait.
+            }
+            wait_or_nil(&mut key, caller, request.wait(), channel, now)
+        }
         Err(_) if withdrawn.is_some() => Ok(Outcome::Nil), // Its wait was all there was to give up.
         Err(error) => Err(error),
     };
     // Only a request that waits, or begins a session, adds handles.
-    let adds = matches!(answer, Ok(Outcome::Waiting)) || request.session().is_some();
+    let adds = matches!(answer, Ok(Outcome::Waiting | Outcome::Noted)) || request.session().is_some();
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
-        watch_lease(&key, handles);
+        watch_lease(&key, identity, handles, now);
     }
     if let Some(withdrawn) = withdrawn.filter(|_| !planted!(WithdrawnInSilence)) {
-        grants::reply_withdrawn(withdrawn);
+        let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
+        grants::reply_withdrawn(withdrawn, subject);
     }
     answer
 }
@@ -104,49 +144,119 @@ fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
     if ctx.flags().contains(ContextFlags::REPLICA) { Err(Error::SessionOnReplica) } else { Ok(()) }
 }
 
+/// Checks that a request can wait for a message: there is a connection that it belongs to, its token is one word, and its
+/// user has the right to the channel.
+#[cold]
+fn check_notify_here(ctx: &Context<'_>, caller: &[u8], channel: StringRef<'_>) -> Result<(), Error> {
+    if !ctx.has_connection() {
+        return Err(Error::NotifyInScript);
+    }
+    if caller.contains(&b' ') {
+        return Err(Error::TokenWithSpace);
+    }
+    if ctx.may_publish_on(channel) { Ok(()) } else { Err(Error::NoRightToChannel) }
+}
+
+/// Refuses a lease that is longer than `lock.max-lease-ms`, or missing.
+#[cold]
+fn check_lease(request: &impl Request) -> Result<(), Error> {
+    settings::longest_lease().map_or(Ok(()), |longest| request.check_lease(longest))
+}
+
+/// Returns what is left of a decision under `lock.recovery-ms` and `lock.max-lease-ms`: EXTEND can add to a lease.
+#[cold]
+fn restrict(decided: Result<Decision, Error>, now: UnixMs) -> Result<Decision, Error> {
+    let longest = settings::longest_lease();
+    let is_too_long = |end| longest.is_some_and(|longest| end > longest.end_from(now));
+    match recovery::restrict(decided)? {
+        Decision::Done { write: Write::SetLease(end), .. } if is_too_long(end) => Err(Error::LeaseLimit),
+        decision => Ok(decision),
+    }
+}
+
+/// Returns whether somebody waits for the lock, which is free, and could not be granted it just now.
+#[cold]
+fn is_someones_turn(key: &Key<'_, '_>) -> bool {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    planted!(FreeIsAnyones => return false);
+    planted!(ReadersOvertake => return key.is_empty());
+    state::with(|State { waiting, .. }| waiting.queue_of(db, name).is_some_and(|id| waiting.waiter_count_of(id) > 0))
+}
+
 /// Refuses a request that would exceed `lock.max-sessions`, before anything is changed.
 ///
-/// A request that is answered nil begins no session. A request whose connection is in the lock's session already adds
-/// none.
+/// A request that is answered nil begins no session. A request whose connection is in the lock's session already, or
+/// waits to be, adds none; nor does one that takes the place of another.
 fn check_session_limit(
     key: &Key<'_, '_>,
     kind: Kind,
     caller: &[u8],
     decision: Decision,
     wait: Option<WaitOptions>,
+    channel: Option<StringRef<'_>>,
 ) -> Result<Decision, Error> {
-    if decision == Decision::Contended && (wait.is_none() || !may_wait(key)) {
+    if decision == Decision::Contended && !wait.is_some_and(|wait| may_wait(key, wait)) {
         return Ok(decision);
     }
     let limit = settings::limit(&MAX_SESSIONS);
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
-    state::with(|State { sessions, blocked, .. }| {
+    state::with(|State { sessions, waiting, waiters, .. }| {
+        if sessions.pairs().saturating_add(waiters.session_waiters()) < limit || planted!(SessionsWithoutEnd) {
+            return Ok(decision);
+        }
         let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *caller;
-        let known = sessions.find(db, name).filter(|&id| sessions.get(id).is_some_and(is_same));
-        let repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client));
-        let full = sessions.pairs().saturating_add(blocked.session_waiters()) >= limit;
-        if full && !repeated && !planted!(SessionsWithoutEnd) { Err(Error::SessionFull) } else { Ok(decision) }
+        let known = sessions.find(Seat::of(db, name, kind, caller)).filter(|&id| sessions.get(id).is_some_and(is_same));
+        let channel = channel.filter(|_| decision == Decision::Contended).map(StringRef::bytes);
+        let asked = |waiter| waiters.get(entry_id(waiter)).is_some_and(|entry| entry.asks_for_session(client, channel));
+        let is_repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client))
+            || waiting.waiters_of(db, name, kind, caller).any(asked);
+        if is_repeated { Ok(decision) } else { Err(Error::SessionFull) }
     })
 }
 
-/// Returns whether the client can be blocked here. A replica, even one that accepts its clients' writes, never grants a
-/// lock to a waiter.
-fn may_wait(key: &Key<'_, '_>) -> bool {
-    !key.ctx().flags().intersects(ContextFlags::DENY_BLOCKING | ContextFlags::REPLICA)
+/// Returns whether a request can wait here. A replica, even one that accepts its clients' writes, never grants a lock to
+/// a waiter.
+fn may_wait(key: &Key<'_, '_>, wait: WaitOptions) -> bool {
+    let obstacles = if wait.notify.is_some() && !planted!(NoWaitInTransaction) {
+        ContextFlags::empty()
+    } else {
+        ContextFlags::DENY_BLOCKING
+    };
+    !key.ctx().flags().intersects(obstacles | ContextFlags::REPLICA)
 }
 
-fn wait_or_nil(key: &mut Key<'_, '_>, caller: &[u8], wait: Option<WaitOptions>, now: UnixMs) -> Result<Outcome, Error> {
-    let Some(wait) = wait.filter(|_| may_wait(key)) else {
+fn wait_or_nil(
+    key: &mut Key<'_, '_>,
+    caller: &[u8],
+    wait: Option<WaitOptions>,
+    channel: Option<StringRef<'_>>,
+    now: UnixMs,
+) -> Result<Outcome, Error> {
+    let Some(wait) = wait.filter(|&wait| may_wait(key, wait)) else {
         return Ok(Outcome::Nil);
     };
-    waiting::wait(key, caller, wait, now).map(|waits| if waits { Outcome::Waiting } else { Outcome::Nil })
+    waiting::wait(key, caller, wait, channel, now).map(|waits| match waits {
+        Waits::Blocked => Outcome::Waiting,
+        Waits::Notified => Outcome::Noted,
+        Waits::Not => Outcome::Nil,
+    })
 }
 
-/// Removes the caller from the queue of the lock. Returns the requests that waited there, to be answered last, or
-/// `None` if the caller had no place.
-fn withdraw(key: &Key<'_, '_>, caller: &[u8]) -> Option<Vec<WaiterId>> {
+/// Removes the caller from the queue of the lock, if it gives up its place; or only its places for other forms of the lock,
+/// if it is granted one. Returns the requests that waited there, to be answered last, or `None` if the caller had none.
+fn withdraw<R: Request>(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    request: &R,
+    outcome: &Result<Decision, Error>,
+) -> Option<Vec<WaiterId>> {
+    let granted = match outcome {
+        Ok(Decision::Done { write: Write::Take { kind, .. }, .. }) => Some(*kind),
+        _ if request.withdraws(outcome) => None,
+        _ => return None,
+    };
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.waiting.withdraw(db, name, caller))
+    state::with(|state| state.waiting.withdraw(db, name, caller, granted))
 }
 
 /// Updates the lock's session with what is about to be written, and begins a session if `wanted`.
@@ -159,12 +269,19 @@ fn update_session(
     now: UnixMs,
 ) {
     server::subscribe::<Locks>();
+    if wanted.is_some_and(|(kind, _)| kind == Kind::Shared) {
+        server::subscribe_to_sorted_sets::<Locks>();
+    }
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
+    let seat = match write {
+        Write::Take { kind, .. } => Seat::of(db, name, kind, caller),
+        _ => seat_of(key, caller),
+    };
     state::with(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {
-            (Write::Take { .. }, _) => sessions.end(db, name),
-            (Write::SetHolds { holds, .. }, _) => sessions.set_holds(db, name, holds),
-            (Write::SetLease(_), Some(remaining)) => sessions.set_lease(db, name, remaining, now),
+            (Write::Take { .. }, _) => sessions.end(seat),
+            (Write::SetHolds { holds, .. }, _) => sessions.set_holds(seat, holds),
+            (Write::SetLease(_), Some(remaining)) => sessions.set_lease(seat, remaining, now),
             _ => {}
         }
         if let Some((kind, lease)) = wanted {
@@ -176,9 +293,6 @@ fn update_session(
 
 #[inline(always)]
 fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles: Option<LockHandles>, now: UnixMs) {
-    if write != Write::Free {
-        mark_holder_told(key);
-    }
     match write {
         Write::Take { kind, lease_end } => {
             effect::grant(key, kind, caller, lease_end);
@@ -190,27 +304,48 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
         }
         Write::Confirm { lease_end } => {
             if let Some(end) = lease_end {
-                effect::set_lease(key, end);
+                set_lease(key, caller, end);
             }
             state::with(|state| increment(&mut state.stats.resent));
         }
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
-        Write::SetLease(end) => effect::set_lease(key, end),
+        Write::SetLease(end) => set_lease(key, caller, end),
         Write::Free => handover::release(key, handles, Cause::Release, now),
+        Write::Leave => handover::leave(key, caller, handles, Cause::Release, now),
+    }
+    if ![Write::Free, Write::Leave].contains(&write) {
+        mark_holder_told(key, caller);
+    }
+}
+
+fn set_lease(key: &mut Key<'_, '_>, holder: StringRef<'_>, end: UnixMs) {
+    match key.value_type() {
+        ValueType::SortedSet => effect::set_share(key, holder, Some(end)),
+        _ => effect::set_lease(key, end),
     }
 }
 
 /// Follows the lease with the timer, if the lock has a queue or a session.
-fn watch_lease(key: &Key<'_, '_>, handles: LockHandles) {
-    let lease_end = key.expiry();
+fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, now: UnixMs) {
     planted!(LeaseIsUnwatched => return timer::set());
-    state::with(|state| {
-        if let Some(queue) = handles.queue {
-            state.waiting.review_at_lease_end(queue, lease_end);
+    // A lock that is free and waited for could not be granted just now, and is reviewed in the next round.
+    if let Some(queue) = handles.queue.filter(|_| !key.is_empty()) {
+        reviews::schedule(key, queue, now);
+    }
+    // A session whose lock is free is to get it back, and could not just now.
+    if let Some(session) = handles.session.filter(|_| !key.is_empty()) {
+        let lease_end = key.expiry();
+        state::with(|state| state.sessions.set_lease_end(session, lease_end));
+    }
+    if handles.has_share_sessions {
+        if let Some(end) = share_key::end_of(key, caller) {
+            let seat = share_seat(key, caller.bytes());
+            state::with(|state| {
+                if let Some(session) = state.sessions.find(seat) {
+                    state.sessions.set_lease_end(session, end.time());
+                }
+            });
         }
-        if let Some(session) = handles.session {
-            state.sessions.set_lease_end(session, lease_end);
-        }
-    });
+    }
     timer::set();
 }

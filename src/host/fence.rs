@@ -30,12 +30,13 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    process_overdue(&mut lock, server::now_ms());
+    let now = server::now_ms();
+    process_overdue(&mut lock, Some(caller), now);
     timer::set();
     if !planted!(AnybodyDraws) {
-        request.check_holder(&lock_key::read(&lock)?)?;
+        request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
     }
-    mark_holder_told(&lock);
+    mark_holder_told(&lock, caller);
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);
     let token = request.draw(lock_key::read_integer(&counter)?, server::now_us())?;

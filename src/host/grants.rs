@@ -1,117 +1,212 @@
-//! How waiting clients are answered, and what happens to a grant that no client was told of.
+//! How waiters are told, and what happens to a grant that nobody was told of.
 
 use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use super::clients::{BlockedId, WaitState, blocked_id};
+use super::lock_handles::seat_of;
+use super::notify::{self, Event, Subject};
 use super::settings;
 use super::state::{self, Key, Locks, State};
-use crate::core::{Grant, Revocation, SessionLock, UnixMs, WaiterId, increment};
-use crate::server::{self, BlockedClientId};
+use super::timer;
+use super::waiters::{EntryId, WaitState, entry_id};
+use crate::core::{Grant, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
+use crate::server::{self, BlockedClientId, StringRef};
 
 /// Returns the server's number for a blocked client.
-pub fn server_id_of(id: BlockedId) -> BlockedClientId {
+pub fn server_id_of(id: EntryId) -> BlockedClientId {
     // A handle is never 0.
     BlockedClientId(NonZeroU64::new(id.to_bits()).unwrap_or(NonZeroU64::MIN))
 }
 
 /// Returns the blocked client for the server's number.
-pub fn blocked_id_of(client: BlockedClientId) -> BlockedId {
-    blocked_id(WaiterId(client.0.get()))
+pub fn entry_id_of(client: BlockedClientId) -> EntryId {
+    entry_id(WaiterId(client.0.get()))
 }
 
-/// Returns whether a client that waits for this grant asked for a session.
-pub fn asks_for_session(grant: &Grant) -> bool {
-    state::with(|State { blocked, .. }| {
-        let find = |waiter: &WaiterId| blocked.get(blocked_id(*waiter));
-        grant.waiters.iter().filter_map(find).any(|entry| entry.session.is_some())
+/// Returns whether the grant needs a lease, because a copy of the request asked for a session or is told by message.
+pub fn needs_lease(grant: &Grant) -> bool {
+    state::with(|State { waiters, .. }| {
+        let find = |waiter: &WaiterId| waiters.get(entry_id(*waiter));
+        grant.waiters.iter().filter_map(find).any(|entry| entry.session.is_some() || entry.channel().is_some())
     })
 }
 
-/// Answers the clients of a grant, and begins a session with those that asked for one.
+/// Tells those of a grant that are told by message, and drops those that nobody listens for. Returns whether anybody is
+/// left, to whom the lock can be granted.
+///
+/// It comes before the lock is written: what nobody hears is not granted, and need not be taken back.
+pub fn announce(grant: &mut Grant, lease_end: Option<UnixMs>) -> bool {
+    if state::with(|state| state.waiters.has_messages()) {
+        let waiters = mem::take(&mut grant.waiters);
+        grant.waiters = waiters.into_iter().filter(|waiter| is_heard(grant, *waiter, lease_end)).collect();
+    }
+    !grant.waiters.is_empty()
+}
+
+/// Tells a waiter of its grant, if it is told by message. Returns whether it is still to be granted the lock.
+fn is_heard(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool {
+    let id = entry_id(waiter);
+    let Some((channel, is_closed)) = state::with(|state| state.waiters.channel_of(id)) else {
+        return true;
+    };
+    let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
+    let heard = !is_closed && notify::tell_granted(&channel, lease_end.unwrap_or_default(), subject)
+        || planted!(UnheardIsGranted);
+    if !heard {
+        state::with(|state| {
+            state.waiters.remove(id);
+            state.unheard = state.unheard.saturating_add(1);
+            increment(&mut state.stats.cancelled);
+        });
+    }
+    heard
+}
+
+/// Answers the blocked clients of a grant, and begins a session with those that asked for one.
 ///
 /// It is called last, after all effects of the command.
 pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters = mem::take(&mut grant.waiters);
-    let delivery = state::with(|state| {
+    let (blocked, delivery) = state::with(|state| {
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
-        if let Some(session) = state.sessions.find(grant.db, &grant.key) {
+        if let Some(session) = state.sessions.find(grant.seat()) {
             state.sessions.set_lease_end(session, lease_end);
         }
-        state.blocked.begin_delivery(grant, waiters.len())
+        let is_told = |waiter: &WaiterId| state.waiters.get(entry_id(*waiter)).is_some_and(|it| it.channel().is_some());
+        let (told, blocked): (Vec<_>, Vec<_>) = waiters.into_iter().partition(is_told);
+        let clients = told.iter().filter_map(|waiter| state.waiters.get(entry_id(*waiter))).map(|entry| entry.client);
+        let notified: Vec<_> = clients.collect();
+        told.iter().for_each(|waiter| state.waiters.remove(entry_id(*waiter)));
+        if blocked.is_empty() {
+            state.waiters.supersede_delivery(grant.seat());
+            return (blocked, None);
+        }
+        let delivery = state.waiters.begin_delivery(grant, blocked.len(), notified);
+        (blocked, delivery)
     });
     let Some(delivery) = delivery else { return };
-    planted!(OneCopyHears => if let Some(&one) = waiters.first() {
+    planted!(OneCopyHears => if let Some(&one) = blocked.first() {
         return end_wait(one, WaitState::Granted(delivery));
     });
-    for waiter in waiters {
+    for waiter in blocked {
         end_wait(waiter, WaitState::Granted(delivery));
     }
 }
 
 fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
     planted!(NobodyOwns => return);
-    planted!(OneCopyOwns => if state.sessions.find(grant.db, &grant.key).is_some() { return });
-    let Some(entry) = state.blocked.get(blocked_id(waiter)) else { return };
+    planted!(OneCopyOwns => if state.sessions.find(grant.seat()).is_some() { return });
+    let Some(entry) = state.waiters.get(entry_id(waiter)) else { return };
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
-        state.sessions.attach(SessionLock { db, key, kind, owner, holds: 1, lease }, client, now);
+        state.sessions.attach(SessionLock { db, key, kind, owner, holds: 1, lease: settings::cut(lease) }, client, now);
     }
 }
 
-/// Replies with nil to clients whose place was given up.
-pub fn reply_withdrawn(waiters: Vec<WaiterId>) {
+/// Tells those whose place was given up: blocked clients by nil, the others by message.
+pub fn reply_withdrawn(waiters: Vec<WaiterId>, subject: Subject<'_>) {
     for waiter in waiters {
         state::with(|state| increment(&mut state.stats.cancelled));
-        end_wait(waiter, WaitState::Over);
+        end_without_lock(waiter, Event::Withdrawn, subject);
     }
 }
 
-/// Ends the wait of a client that is in no queue any more. The server then asks for the reply, which depends on
+/// Ends the wait of a request whose time is up. Its place is kept for the grace time.
+pub fn time_out(request: RequestId, now: UnixMs) {
+    let keep_until = settings::kept_until(now).filter(|_| !planted!(TimedOutLosesTurn));
+    state::with(|state| increment(&mut state.stats.timed_out));
+    end_request(request, Event::TimedOut, keep_until);
+}
+
+/// Ends the wait of a request that is told by message, because the server cannot go on with it.
+pub fn lose(id: EntryId) {
+    let wait_state = state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state()));
+    if let Some(WaitState::Waiting(request)) = wait_state {
+        state::with(|state| increment(&mut state.stats.cancelled));
+        // Who asks again while the slot is still here, or back again, has lost no turn.
+        let keep_until = settings::kept_until(server::now_ms());
+        end_request(request, Event::Lost, keep_until);
+    }
+}
+
+/// Takes a request out of its queue and tells its waiter.
+fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
+    let Some((waiter, db, key, owner)) = state::with(|State { waiting, .. }| {
+        let (queue, claim) = waiting.origin_of(request)?;
+        let origin = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
+        waiting.leave(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
+    }) else {
+        return;
+    };
+    planted!(TimedOutInSilence => return);
+    end_without_lock(waiter, event, Subject { db, key: &key, owner: &owner });
+}
+
+/// Tells a waiter that is in no queue any more that it does not get the lock.
+fn end_without_lock(waiter: WaiterId, event: Event, subject: Subject<'_>) {
+    let id = entry_id(waiter);
+    let Some((channel, is_closed)) = state::with(|state| state.waiters.channel_of(id)) else {
+        return end_wait(waiter, WaitState::Over);
+    };
+    state::with(|state| state.waiters.remove(id));
+    if !is_closed {
+        notify::tell(&channel, event, subject);
+    }
+}
+
+/// Ends the wait of a blocked client that is in no queue any more. The server then asks for the reply, which depends on
 /// `wait_state`.
 ///
 /// It is called last, after all effects of the command, because the server may call back at once.
 pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
-    let id = blocked_id(waiter);
-    state::with(|state| state.blocked.set_wait_state(id, wait_state));
+    let id = entry_id(waiter);
+    state::with(|state| state.waiters.set_wait_state(id, wait_state));
     server::unblock::<Locks>(server_id_of(id));
 }
 
 /// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.
-pub fn mark_holder_told(key: &Key<'_, '_>) {
-    if state::with(|state| state.blocked.has_deliveries()) {
+pub fn mark_holder_told(key: &Key<'_, '_>, holder: StringRef<'_>) {
+    if state::with(|state| state.waiters.has_deliveries()) {
         planted!(ToldElsewhereIsForgotten => return);
-        let (db, name) = (key.ctx().db(), key.name().bytes());
-        state::with(|state| state.blocked.mark_holder_told(db, name));
+        let seat = seat_of(key, holder.bytes());
+        state::with(|state| state.waiters.mark_holder_told(seat));
     }
 }
 
-/// Removes a client from its queue, if it still waits. Its place is kept for the grace time.
-pub fn leave(id: BlockedId) {
+/// Removes a request from its queue, if it still waits. Its place is kept for the grace time.
+pub fn leave(id: EntryId) {
     planted!(GoneStaysInLine => return);
     let keep_until = settings::kept_until(server::now_ms());
-    state::with(|state| {
-        let Some(WaitState::Waiting(request)) = state.blocked.get(id).map(|entry| entry.wait_state()) else { return };
-        state.blocked.set_wait_state(id, WaitState::Over);
+    let has_left = state::with(|state| {
+        let Some(WaitState::Waiting(request)) = state.waiters.get(id).map(|entry| entry.wait_state()) else {
+            return false;
+        };
+        state.waiters.set_wait_state(id, WaitState::Over);
         state.waiting.leave(request, keep_until);
         increment(&mut state.stats.cancelled);
+        true
     });
+    if has_left {
+        timer::set(); // The next in line may have room beside the shares that are held.
+    }
 }
 
 /// Finishes the delivery of a grant to a client, if it has one.
 ///
 /// If no client was told, the lock is revoked. If others were, the lock does not belong to this client's connection.
-pub fn finish_delivery(id: BlockedId, told: bool) {
-    state::with(|State { blocked, sessions, revocations, .. }| {
-        let Some(entry) = blocked.get(id) else { return };
+pub fn finish_delivery(id: EntryId, told: bool) {
+    state::with(|State { waiters, sessions, revocations, .. }| {
+        let Some(entry) = waiters.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
-        blocked.set_wait_state(id, WaitState::Over);
-        if let Some(grant) = blocked.grant(delivery).filter(|_| !told && !planted!(UntoldStaysInSession)) {
-            sessions.detach(grant.db, &grant.key, client);
+        waiters.set_wait_state(id, WaitState::Over);
+        if let Some(grant) =
+            waiters.grant_unknown_to(client, delivery).filter(|_| !told && !planted!(UntoldStaysInSession))
+        {
+            sessions.detach(grant.seat(), client);
         }
-        if let Some(untold) = blocked.finish_delivery(delivery, told) {
+        if let Some(untold) = waiters.finish_delivery(delivery, told) {
             planted!(UntoldIsTold => return);
             revocations.add(Revocation::of_grant(untold));
         }

@@ -1,13 +1,20 @@
-//! Grants a free lock: to the session that lost it, or else to the first in line, in the same step.
+//! Grants a lock that has room: to the session that lost it, or else to the first in line, in the same step.
+
+use std::ffi::CStr;
 
 use super::effect;
 use super::grants;
-use super::lock_handles::LockHandles;
+use super::lock_handles::{LockHandles, share_seat};
+use super::notify::Subject;
+use super::recovery;
+use super::reviews;
+use super::settings;
+use super::shares;
 use super::state::{self, Key};
-use crate::core::{Cause, Kind, QueueId, SessionId, SessionLock, UnixMs};
-use crate::server::OwnedString;
+use crate::core::{Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, SessionId, SessionLock, UnixMs};
+use crate::server::{self, OwnedString, Stopwatch, StringRef};
 
-/// Grants a lock that is free to its session or to the first in line, if there is either.
+/// Grants a lock that is free to its sessions or to the first in line, if there are either.
 pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
     if let Some(handles) = LockHandles::of(key) {
         grant_free_lock_with(key, handles, now);
@@ -19,54 +26,161 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: Un
     if let Some(session) = handles.session {
         planted!(WaiterBeforeSession => end_session(key));
         if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
-            return return_to_session(key, session, now);
+            if !recovery::holds_back_grant() {
+                return_to_session(key, session, now);
+            }
+            return;
         }
         end_session(key); // The lock was taken away, and no event has told of it yet.
     }
+    if handles.has_share_sessions {
+        shares::return_to_sessions(key, now);
+    }
     if let Some(queue) = handles.queue {
         let cause = state::with(|state| state.waiting.cause_of(queue));
-        grant_to_first_waiter(key, queue, cause, now);
+        serve(key, queue, cause, now);
     }
 }
 
-/// Frees a lock that is held: grants it to the first in line, or deletes the key.
+/// Frees a lock that is held alone: grants it to the first in line, or deletes the key.
 #[inline(always)]
 pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
         if session.is_some() && !planted!(ReleaseKeepsSession) {
             end_session(key);
         }
-        queue.is_some_and(|queue| !planted!(NobodyIsNext) && grant_to_first_waiter(key, queue, cause, now))
+        queue.is_some_and(|queue| !planted!(NobodyIsNext) && hand_on(key, queue, Room::All, cause, now))
     });
     if !granted {
         effect::free(key);
     }
 }
 
-/// Ends the session of a lock, if it has one.
-pub fn end_session(key: &Key<'_, '_>) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.sessions.end(db, name));
+/// Removes a share, and serves those for whom that makes room. The lock is tidy: shares whose time has passed would go with the
+/// last that has not, and some may have an open session.
+pub fn leave(key: &mut Key<'_, '_>, token: StringRef<'_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
+    let db = key.ctx().db();
+    effect::remove_share(key, token, now);
+    let Some(handles) = handles else { return };
+    state::with(|state| {
+        planted!(ReleasedShareKeepsSession => return);
+        state.sessions.end(share_seat(key, token.bytes()));
+        if key.is_empty() && state.held_back_ms() == 0 {
+            // Those that are left were removed by others.
+            state.sessions.end_shares(db, key.name().bytes());
+        }
+    });
+    if let Some(queue) = handles.queue {
+        serve(key, queue, cause, now);
+    }
 }
 
-/// Grants the lock to the first in line, even if the key still names another holder, and answers its clients.
+/// Ends the session of a lock that is held alone, if it has one.
+pub fn end_session(key: &Key<'_, '_>) {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    state::with(|state| state.sessions.end(Seat::whole(db, name)));
+}
+
+/// Grants the lock to those at the head of the line for whom there is room now.
+pub fn serve(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) {
+    hand_on(key, queue, Room::AsTheKeyTells, cause, now);
+}
+
+/// For whom there is room in a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// For anybody: its only holder is giving it up.
+    All,
+    AsTheKeyTells,
+}
+
+/// The number of places in a row that are served, or for which nobody may listen. After that, the server serves its clients.
+const BATCH: usize = 100;
+
+/// The name of a hand-over in the latency monitor.
+const LATENCY_EVENT: &CStr = c"lock-handover";
+
+/// Grants the lock to those at the head of the line who hear of it, even if the key still names another holder, and answers
+/// their clients.
 ///
-/// Returns `false`, without any effect, if nobody is in line.
-fn grant_to_first_waiter(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) -> bool {
-    let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else { return false };
-    let now = if planted!(LeaseFromTheAsking) { grant.since } else { now };
-    let lease_end = grant.lease(grants::asks_for_session(&grant)).map(|lease| lease.end_from(now));
-    planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));
+/// Returns `false`, and leaves the key as it is, if there is nobody, or grants are held back. If there is room for somebody
+/// in line all the same, the lock is reviewed in the next round of the loop.
+fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, now: UnixMs) -> bool {
+    if recovery::holds_back_grant() {
+        return false;
+    }
+    let may_publish = server::may_publish() || planted!(MessageInReply);
+    if state::with(|state| state.waiters.has_messages()) && !may_publish {
+        reviews::soon(key, cause);
+        return false;
+    }
+    let mut granted = Vec::new();
+    let mut stopwatch = None;
+    for tried in 0.. {
+        if room == Room::AsTheKeyTells && !reviews::has_room_for_first(key, queue, now) {
+            break;
+        }
+        if tried >= if planted!(BatchIsShort) { 1 } else { BATCH } {
+            reviews::soon(key, cause);
+            state::with(|state| state.must_yield = true);
+            break;
+        }
+        let Some(mut grant) = state::with(|state| state.waiting.grant_first(queue)) else { break };
+        stopwatch.get_or_insert_with(Stopwatch::start);
+        let now = if planted!(LeaseFromTheAsking) { grant.since } else { now };
+        let announced = lease_end_of(&grant, now);
+        planted!(WriteBeforeMessage => {
+            let owner = OwnedString::new(&grant.claim.owner);
+            effect::grant(key, grant.claim.kind, owner.as_ref(), announced);
+        });
+        if grants::announce(&mut grant, announced) {
+            // Without those that nobody listens for, it may have none.
+            let lease_end = lease_end_of(&grant, now);
+            planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));
+            write_grant(key, &grant, lease_end, cause, now);
+            room = Room::AsTheKeyTells;
+            granted.push((grant, lease_end));
+        } else if let Some(until) = settings::kept_until(now).filter(|_| !planted!(UnheardLosesTurn)) {
+            state::with(|state| state.waiting.restore(grant, until));
+        }
+    }
+    let is_granted = !granted.is_empty();
+    if is_granted {
+        reviews::schedule(key, queue, now);
+    }
+    for (grant, lease_end) in granted {
+        give_up_other_places(&grant);
+        grants::reply_granted(grant, lease_end, now);
+    }
+    if let Some(stopwatch) = stopwatch {
+        stopwatch.stop(LATENCY_EVENT);
+    }
+    is_granted
+}
+
+/// Gives up the places that the token of a grant has for other forms of the lock.
+fn give_up_other_places(grant: &Grant) {
+    let Grant { db, key, claim, .. } = grant;
+    let withdrawn = state::with(|state| state.waiting.withdraw(*db, key, &claim.owner, Some(claim.kind)));
+    if let Some(withdrawn) = withdrawn.filter(|_| !planted!(OtherPlacesStay)) {
+        grants::reply_withdrawn(withdrawn, Subject { db: *db, key, owner: &claim.owner });
+    }
+}
+
+fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {
+    let latest = if grant.claim.kind == Kind::Shared { LATEST_SHARE_END } else { UnixMs::MAX };
+    let lease = grant.lease(grants::needs_lease(grant)).map(settings::cut).or_else(settings::longest_lease);
+    lease.map(|lease| lease.end_from(now).min(latest))
+}
+
+fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, cause: Cause, now: UnixMs) {
     effect::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     state::with(|state| {
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
-        state.waiting.review_at_lease_end(queue, lease_end);
         // What is left of the previous grant is void, even if it was to the same token.
-        state.sessions.end(grant.db, &grant.key);
-        state.revocations.cancel(grant.db, &grant.key);
+        state.sessions.end(grant.seat());
+        state.revocations.cancel(grant.seat());
     });
-    grants::reply_granted(grant, lease_end, now);
-    true
 }
 
 /// Grants the lock to its session again, whose lease has ended although a connection is open.
@@ -74,23 +188,11 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
     let SessionLock { kind, owner, holds, lease, .. } = session.lock;
     let owner = OwnedString::new(&owner);
-    let lease_end = Some(lease.end_from(now));
+    let lease_end = Some(settings::cut(lease).end_from(now));
     let holds = if planted!(OneHoldComesBack) { 1 } else { holds };
     match kind {
-        Kind::Mutex => effect::grant(key, kind, owner.as_ref(), lease_end),
         Kind::Reentrant => effect::set_holds(key, owner.as_ref(), holds, lease_end),
+        Kind::Mutex | Kind::Shared => effect::grant(key, kind, owner.as_ref(), lease_end),
     }
-    schedule_renewal(key, id, lease_end, now);
-}
-
-/// Records the new end of a session's lease, and schedules the next renewal and, if clients wait, a review.
-pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
-    let queue = LockHandles::of(key).and_then(|handles| handles.queue);
-    state::with(|state| {
-        state.sessions.schedule_renewal(id, now);
-        state.sessions.set_lease_end(id, lease_end);
-        if let Some(queue) = queue {
-            state.waiting.review_at_lease_end(queue, lease_end);
-        }
-    });
+    reviews::schedule_renewal(key, id, lease_end, now);
 }

@@ -1,15 +1,25 @@
 //! `INFO lock`.
 
 use super::state::State;
-use crate::core::{Cause, WAIT_BUCKETS_MS};
+use crate::core::{Cause, Contention, WAIT_BUCKETS_MS};
+use crate::server;
 
 /// Returns the names and values of the fields. The server prefixes the names with `lock_`.
+///
+/// O(N) in the number of locks that are waited for.
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
-    planted!(InfoCountsLocks => return vec![("waiters".to_owned(), state.waiting.waiter_count().min(1) as u64)]);
+    let waiters = state.waiting.waiter_count();
+    let waiters = if planted!(InfoCountsLocks) { waiters.min(1) } else { waiters };
+    let Contention { locks, since } = state.waiting.contention();
+    let longest_wait = since.map_or(0, |since| server::now_ms().saturating_sub(since));
     let mut fields = vec![
-        ("waiters".to_owned(), state.waiting.waiter_count() as u64),
+        ("waiters".to_owned(), waiters as u64),
+        ("waiters_notified".to_owned(), state.waiters.notified() as u64),
+        ("contended_locks".to_owned(), locks as u64),
+        ("longest_wait_ms".to_owned(), u64::try_from(longest_wait).unwrap_or(0)),
         ("sessions".to_owned(), state.sessions.len() as u64),
+        ("recovery_ms".to_owned(), u64::try_from(state.held_back_ms()).unwrap_or_default()),
         ("granted_at_once".to_owned(), stats.granted_at_once),
         ("granted_after_waiting".to_owned(), stats.granted_after_waiting()),
         ("timed_out".to_owned(), stats.timed_out),

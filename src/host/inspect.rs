@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use super::lock_key;
 use super::reply;
 use super::state::{self, Context, Locks, State};
-use crate::command::{Inspection, LockView, Reply};
-use crate::core::{Error, Lock, SessionId};
+use super::waiters::entry_id;
+use crate::command::{Asker, Inspection, LockView, Reply};
+use crate::core::{Error, Lock, Seat, SessionId};
 use crate::server::{self, Arguments, Mode, RunCommand};
 
 /// The command for inspections of type `I`.
@@ -28,23 +29,31 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     let inspection = I::parse(arguments.arguments_from(2))?;
 
     let key = ctx.open(name, Mode::Read);
-    let (lock, now, db) = (lock_key::read(&key)?, server::now_ms(), key.ctx().db());
-    Ok(state::with(|State { waiting, blocked, sessions, .. }| {
+    let (now, db) = (server::now_ms(), key.ctx().db());
+    let lock = lock_key::read(&key, now)?;
+    Ok(state::with(|state| {
+        let recovery_ms = state.held_back_ms();
+        let State { waiting, waiters: entries, sessions, .. } = state;
         let queue = waiting.queue_of(db, name.bytes());
         let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
             (Lock::Held(holder), Some(session)) => session.matches(holder),
             _ => false,
         };
-        let session = sessions.find(db, name.bytes()).filter(is_of);
+        let session = sessions.find(Seat::whole(db, name.bytes())).filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
         let view = LockView {
             lock: &lock,
             now,
             session: session.map_or_else(Vec::new, |id| sessions.clients(id).collect()),
+            recovery_ms,
             waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {
-                let client = blocked.client_id(waiter.id);
-                (waiter, client)
+                let entry = entries.get(entry_id(waiter.id));
+                let asker = Asker {
+                    client: entry.map_or(-1, |entry| entry.client),
+                    channel: entry.and_then(|entry| entry.channel()).map(|channel| &**channel),
+                };
+                (waiter, asker)
             }),
         };
         // The reply borrows from the state, and sending it may call back, so it is copied.

@@ -1,14 +1,33 @@
 //! Handles to what the module remembers of one lock.
 
 use super::state::{self, Key};
-use crate::core::{QueueId, Revocation, RevocationId, SessionId};
+use crate::core::{Kind, QueueId, Revocation, RevocationId, Seat, SessionId};
+use crate::server::ValueType;
 
 /// The queue, the session and the revocation of a lock, as far as there are any.
 #[derive(Clone, Copy)]
 pub struct LockHandles {
     pub queue: Option<QueueId>,
+    /// The session of a lock that is held alone.
     pub session: Option<SessionId>,
+    /// The revocation of a lock that is held alone.
     pub revocation: Option<RevocationId>,
+    /// Whether shares of the lock have sessions.
+    pub has_share_sessions: bool,
+}
+
+/// Returns the seat of a token's share of a lock.
+pub fn share_seat<'n>(key: &Key<'n, '_>, token: &'n [u8]) -> Seat<'n> {
+    Seat::of(key.ctx().db(), key.name().bytes(), Kind::Shared, token)
+}
+
+/// Returns the seat of a holder of the lock as it is, alone or of a share.
+pub fn seat_of<'n>(key: &Key<'n, '_>, holder: &'n [u8]) -> Seat<'n> {
+    if key.value_type() == ValueType::SortedSet {
+        share_seat(key, holder)
+    } else {
+        Seat::whole(key.ctx().db(), key.name().bytes())
+    }
 }
 
 impl LockHandles {
@@ -23,16 +42,19 @@ impl LockHandles {
 
     fn find(key: &Key<'_, '_>) -> Option<Self> {
         let (db, name) = (key.ctx().db(), key.name().bytes());
+        let seat = Seat::whole(db, name);
         let found = state::with(|state| {
-            if let Some(session) = state.sessions.take_orphan(db, name) {
+            if let Some(session) = state.sessions.take_orphan(seat) {
                 state.revocations.add(Revocation::of_session(session));
             }
             Self {
                 queue: state.waiting.queue_of(db, name),
-                session: state.sessions.find(db, name),
-                revocation: state.revocations.find(db, name),
+                session: state.sessions.find(seat),
+                revocation: state.revocations.find(seat),
+                has_share_sessions: state.sessions.has_shares(db, name),
             }
         });
-        (found.queue.is_some() || found.session.is_some() || found.revocation.is_some()).then_some(found)
+        let Self { queue, session, revocation, has_share_sessions } = found;
+        (queue.is_some() || session.is_some() || revocation.is_some() || has_share_sessions).then_some(found)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::share_key;
 use super::state::Key;
-use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, UnixMs, parse_integer};
+use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, Shares, UnixMs, parse_integer};
 use crate::server::{StringRef, ValueType};
 
 /// Reads the state of the lock. It borrows from the value, so it ends before the next write.
@@ -11,17 +12,21 @@ use crate::server::{StringRef, ValueType};
 /// # Errors
 ///
 /// [`Error::WrongType`] if the value is not a lock.
-pub fn read<'k>(key: &'k Key<'_, '_>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
-    read_for(key, None)
+pub fn read<'k>(key: &'k Key<'_, '_>, now: UnixMs) -> Result<Lock<'k, impl LeaseEnd>, Error> {
+    read_for(key, None, now)
 }
 
-/// Like [`read`], but faster if the holder is `caller`.
+/// Like [`read`], as `caller` sees it: with its own share, and faster if it is the holder.
 ///
 /// # Errors
 ///
 /// As for [`read`].
 #[inline(always)]
-pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Result<Lock<'k, impl LeaseEnd>, Error> {
+pub fn read_for<'k>(
+    key: &'k Key<'_, '_>,
+    caller: Option<StringRef<'k>>,
+    now: UnixMs,
+) -> Result<Lock<'k, impl LeaseEnd>, Error> {
     let (kind, owner, holds) = match key.value_type() {
         ValueType::Other if planted!(DataIsFree) => return Ok(Lock::Free),
         ValueType::Empty => return Ok(Lock::Free),
@@ -30,9 +35,28 @@ pub fn read_for<'k>(key: &'k Key<'_, '_>, caller: Option<StringRef<'k>>) -> Resu
             let (owner, holds) = reentrant(key, caller).ok_or(Error::WrongType)?;
             (Kind::Reentrant, owner, holds)
         }
+        ValueType::SortedSet => return shared(key, caller, now).ok_or(Error::WrongType),
         ValueType::Other => return Err(Error::WrongType),
     };
-    Ok(Lock::Held(Holder { kind, owner, holds, lease_end: Expiry(key) }))
+    Ok(Lock::Held(Holder { kind, owner, holds, lease_end: End::OfKey(key) }))
+}
+
+/// Returns the shares, if the Sorted Set is a lock.
+#[cold]
+fn shared<'k, 's, 'c>(
+    key: &'k Key<'s, 'c>,
+    caller: Option<StringRef<'k>>,
+    now: UnixMs,
+) -> Option<Lock<'k, End<'k, 's, 'c>>> {
+    // First, because one who holds the only share has told the rest with it.
+    let own_end = caller.and_then(|caller| share_key::end_of(key, caller));
+    let view = share_key::view(key, now)?;
+    let own = caller.and_then(|caller| {
+        let end = own_end.filter(|end| !end.has_passed(view.now))?;
+        let lease_end = End::Known([end.time(), view.expiry].into_iter().flatten().min());
+        Some(Holder { kind: Kind::Shared, owner: Cow::Borrowed(caller.bytes()), holds: 1, lease_end })
+    });
+    Some(Lock::Shared(Shares { own, held: view.held, lease_end: End::Known(view.ends_at()) }))
 }
 
 /// Returns the owner and the number of holds, if the Hash has one field whose value is a number of holds.
@@ -58,15 +82,23 @@ pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
         ValueType::Empty => Ok(None),
         ValueType::String if planted!(TextIsCounter) => Ok(parse_integer(key.string())),
         ValueType::String => parse_integer(key.string()).map(Some).ok_or(Error::NotAnInteger),
-        ValueType::Hash | ValueType::Other => Err(Error::WrongType),
+        ValueType::Hash | ValueType::SortedSet | ValueType::Other => Err(Error::WrongType),
     }
 }
 
-/// The expiry time of a key that holds a lock, looked up when it is needed.
-struct Expiry<'k, 's, 'c>(&'k Key<'s, 'c>);
+/// The end of a lease.
+enum End<'k, 's, 'c> {
+    /// The expiry time of the key, looked up when it is needed.
+    OfKey(&'k Key<'s, 'c>),
+    /// The end of a share's lease.
+    Known(Option<UnixMs>),
+}
 
-impl LeaseEnd for Expiry<'_, '_, '_> {
+impl LeaseEnd for End<'_, '_, '_> {
     fn get(&self) -> Option<UnixMs> {
-        self.0.expiry_of_value()
+        match self {
+            Self::OfKey(key) => key.expiry_of_value(),
+            Self::Known(end) => *end,
+        }
     }
 }

@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 mod background;
-mod clients;
 mod commands;
 mod effect;
 mod execute;
@@ -19,17 +18,28 @@ mod grants;
 mod handover;
 mod info;
 mod inspect;
+mod loaded;
 mod lock_handles;
 mod lock_key;
 mod module;
+mod notify;
 mod overdue;
 mod permission;
+mod queues;
+mod recovery;
+mod refusals;
 mod renewal;
 mod reply;
+mod reviews;
 mod revocation;
 mod settings;
+mod share_key;
+mod shares;
+mod slot_watch;
+mod slots;
 mod state;
 mod timer;
+mod waiters;
 mod waiting;
 
 pub use state::Locks;

@@ -4,14 +4,16 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 use super::background;
-use super::clients::WaitState;
 use super::commands;
 use super::grants;
 use super::info;
+use super::loaded;
+use super::recovery;
 use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
 use super::timer;
-use crate::core::{Cause, ClientId, SessionId, Sessions, UnixMs};
+use super::waiters::WaitState;
+use crate::core::{Cause, ClientId, Seat, SessionId, Sessions, UnixMs};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, EventName, MainThread, Module, Replier, Setting, StringRef,
 };
@@ -19,9 +21,22 @@ use crate::server::{
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    // SET, HSET, PEXPIREAT and DEL are replicated; EXISTS, SETRANGE and HDEL are probes.
-    const NEEDED_COMMANDS: &'static [&'static CStr] =
-        &[c"SET", c"HSET", c"PEXPIREAT", c"DEL", c"EXISTS", c"SETRANGE", c"HDEL"];
+    // The first are replicated, the others are probes.
+    const NEEDED_COMMANDS: &'static [&'static CStr] = &[
+        c"SET",
+        c"HSET",
+        c"ZADD",
+        c"ZREM",
+        c"PEXPIREAT",
+        c"PERSIST",
+        c"DEL",
+        c"EXISTS",
+        c"SETRANGE",
+        c"HDEL",
+        c"ZREMRANGEBYRANK",
+        c"PUBSUB",
+    ];
+    const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[c"CLUSTER"];
     const SETTINGS: &'static [&'static Setting] = SETTINGS;
 
     type State = State;
@@ -36,7 +51,7 @@ impl Module for Locks {
     }
 
     fn blocked_client(state: &mut State, client: BlockedClientId) -> Option<&mut BlockedClient> {
-        state.blocked.get_mut(grants::blocked_id_of(client))?.handle.as_mut()
+        state.waiters.get_mut(grants::entry_id_of(client))?.handle()
     }
 
     fn commands() -> Vec<Command> {
@@ -47,18 +62,28 @@ impl Module for Locks {
         info::fields(state)
     }
 
-    /// Warns of an eviction policy that may evict locks, which are keys with an expiry time.
+    /// Begins a recovery period if the server starts.
     fn loaded(ctx: &mut Context<'_>) {
-        let policy = ctx.server_info(c"memory", c"maxmemory_policy");
-        if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
-            let line =
-                format!("maxmemory-policy is {policy}: the server may evict a lock that is held; use noeviction");
-            ctx.warn(&line);
+        if ctx.is_starting() {
+            recovery::begin();
         }
+        recovery::follow_soon();
+        loaded::log(ctx);
     }
 
     fn may_unload(state: &mut State) -> Result<(), &'static str> {
-        if state.has_owners() { Err("locks belong to connections (lock_sessions in INFO lock)") } else { Ok(()) }
+        if state.has_owners() {
+            return Err("locks belong to connections (lock_sessions in INFO lock)");
+        }
+        if state.held_back_ms() > 0 {
+            return Err("nobody is granted a lock now, which the module would forget (lock_recovery_ms in INFO lock)");
+        }
+        if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
+    }
+
+    /// What a setting held back may be due now.
+    fn setting_changed() {
+        recovery::follow_soon();
     }
 
     fn timer(ctx: &mut Context<'_>) {
@@ -75,20 +100,26 @@ impl Module for Locks {
         planted!(WorkBehindEvent => server::work_behind_event::<Locks>());
         planted!(DelIsUnheard => if event.bytes() == b"del" { return });
         planted!(EvictionIsUnheard => if event.bytes() == b"evicted" { return });
+        planted!(ZremIsUnheard => if event.bytes().starts_with(b"z") { return });
         planted!(RestoreIsUnheard => if event.bytes() == b"restore" { return });
         // The common case first.
         if state::with(|state| state.is_idle()) {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
-        let (queue, session) = state::with(|state| (state.waiting.queue_of(db, key), state.sessions.find(db, key)));
-        if queue.is_none() && session.is_none() {
+        let (queue, session, shares) = state::with(|State { waiting, sessions, .. }| {
+            (waiting.queue_of(db, key), sessions.find(Seat::whole(db, key)), sessions.has_shares(db, key))
+        });
+        if queue.is_none() && session.is_none() && !shares {
             return; // No lock with a queue or a session, like most keys.
         }
         let (event, now) = (event.bytes(), server::now_ms());
         state::with(|state| {
             if let Some(session) = session {
                 update_session_on_event(&mut state.sessions, session, event, now);
+            }
+            if shares {
+                update_shares_on_event(&mut state.sessions, db, key, event, now);
             }
             if let Some(queue) = queue {
                 state.waiting.review_soon(queue, cause_of(event));
@@ -102,22 +133,34 @@ impl Module for Locks {
         check_all_locks();
     }
 
-    fn role_changed() {
-        state::with(State::clear_master_state);
+    fn role_changed(is_master: bool) {
+        if is_master {
+            recovery::begin();
+        }
+        state::with(|state| {
+            state.clear_master_state();
+            planted!(DemotionIsNotTold => return);
+            state.waiters.lose_all();
+        });
         check_all_locks();
     }
 
     fn client_closed(client: ClientId) {
         planted!(CloseIsUnheard => return);
-        state::with(|state| state.sessions.connection_closed(client));
+        state::with(|state| {
+            state.sessions.connection_closed(client);
+            planted!(AskerMayClose => return);
+            state.waiters.connection_closed(client);
+        });
+        background::end_closed();
         timer::set();
     }
 
     fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
-        let id = grants::blocked_id_of(client);
+        let id = grants::entry_id_of(client);
         planted!(ToldTwice => reply.nil());
         grants::leave(id);
-        let wait_state = state::with(|state| state.blocked.get(id).map(|entry| entry.wait_state()));
+        let wait_state = state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state()));
         match wait_state {
             // A waiter is granted its first hold.
             Some(WaitState::Granted(_)) if !planted!(GrantedNil) => reply.integer(1),
@@ -126,18 +169,18 @@ impl Module for Locks {
     }
 
     fn left(_ctx: &Context<'_>, client: BlockedClientId, told: bool) {
-        let id = grants::blocked_id_of(client);
+        let id = grants::entry_id_of(client);
         grants::leave(id);
         grants::finish_delivery(id, told);
         timer::set();
     }
 
     fn freed(_ctx: &Context<'_>, client: BlockedClientId, told: bool) {
-        let id = grants::blocked_id_of(client);
+        let id = grants::entry_id_of(client);
         grants::leave(id);
         grants::finish_delivery(id, told);
         let overdue = state::with(|state| {
-            state.blocked.remove(id);
+            state.waiters.remove(id);
             !state.revocations.is_empty()
         });
         if overdue {
@@ -163,7 +206,7 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
     let Some(session) = sessions.get(id) else { return };
     planted!(LeaseOfOthersEndsSession => if LEASE_CHANGES.contains(&event) {
         let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
-        return sessions.end(db, &key);
+        return sessions.end(Seat::whole(db, &key));
     });
     // Valkey also calls it `expired` when a command has set the lease into the past.
     if event == b"expired" && (session.has_lapsed(now) || planted!(PastIsExpiry)) {
@@ -172,7 +215,21 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
         sessions.lease_changed(id);
     } else if event == b"expired" || REPLACEMENTS.contains(&event) {
         let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
-        sessions.end(db, &key);
+        sessions.end(Seat::whole(db, &key));
+    }
+}
+
+/// Updates the sessions of a lock's shares after an event of its key. If the lock is gone, so are all of them, but for those
+/// whose leases have ended by themselves. What else happens to shares is found when the key is looked at next.
+fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8], now: UnixMs) {
+    let is_lapsed = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_lapsed(now));
+    let lapsed = sessions.shares(db, key).find(is_lapsed).filter(|_| event == b"expired");
+    if let Some(one) = lapsed {
+        sessions.lease_expired(one); // All of them are given back together.
+    } else if event == b"expired" || REPLACEMENTS.contains(&event) {
+        sessions.end_shares(db, key);
+    } else {
+        sessions.doubt_shares(db, key);
     }
 }
 

@@ -3,16 +3,25 @@
 use super::handover;
 use super::lock_handles::LockHandles;
 use super::lock_key;
+use super::reviews;
 use super::revocation;
+use super::shares;
 use super::state::{self, Key};
 use crate::core::{Lock, SessionId, UnixMs};
+use crate::server::{StringRef, ValueType};
 
-/// Processes what is overdue for a lock, and returns its handles afterwards.
+/// Processes what is overdue for a lock and for the share of `caller`, and returns the lock's handles afterwards.
 ///
 /// A holder that is gone loses the lock, and a free lock is granted to its session or to the first in line. So nobody
 /// overtakes, and nobody is told that it holds a lock that is about to be revoked.
 #[inline(always)]
-pub fn process_overdue(key: &mut Key<'_, '_>, now: UnixMs) -> Option<LockHandles> {
+pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now: UnixMs) -> Option<LockHandles> {
+    if state::with(|state| state.is_idle()) {
+        return None;
+    }
+    if let Some(caller) = caller {
+        revocation::carry_out_for_share(key, caller, now);
+    }
     let handles = LockHandles::of(key)?;
     process_known(key, handles, now)
 }
@@ -22,21 +31,40 @@ fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -
         revocation::carry_out_on(key, revocation, now);
         handles = LockHandles::of(key)?;
     }
-    planted!(Overtaking => return Some(handles));
-    if key.is_empty() || planted!(LastMillisecond) && key.expiry() == Some(now) {
+    planted!(Overtaking => if key.is_empty() {
+        return None;
+    });
+    if reviews::counts_as_free(key, now) {
         handover::grant_free_lock_with(key, handles, now);
         return LockHandles::of(key);
     }
-    if handles.session.is_some_and(|session| !is_of_session(key, session)) {
+    if handles.session.is_some_and(|session| !is_of_session(key, session, now)) {
         handover::end_session(key);
         return LockHandles::of(key);
     }
-    Some(handles)
+    match key.value_type() {
+        ValueType::SortedSet => {
+            shares::end_removed(key, now);
+            shares::tidy(key, now);
+            if key.is_empty() {
+                handover::grant_free_lock(key, now);
+            } else if let Some(queue) = handles.queue {
+                let cause = state::with(|state| state.waiting.cause_of(queue));
+                handover::serve(key, queue, cause, now);
+            }
+            LockHandles::of(key)
+        }
+        _ if handles.has_share_sessions => {
+            shares::end_sessions(key); // Somebody has overwritten the lock.
+            LockHandles::of(key)
+        }
+        _ => Some(handles),
+    }
 }
 
 /// Returns whether a key, which is not empty, still holds the lock of this session. Somebody may have overwritten it.
-fn is_of_session(key: &Key<'_, '_>, id: SessionId) -> bool {
-    let lock = lock_key::read(key);
+fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
+    let lock = lock_key::read(key, now);
     state::with(|state| {
         let session = state.sessions.get(id);
         session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))

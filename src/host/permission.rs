@@ -27,6 +27,7 @@ pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
     let probe = match kind {
         Kind::Mutex => Probe::String,
         Kind::Reentrant => Probe::Hash,
+        Kind::Shared => Probe::SortedSet,
     };
     let welcome = ctx.accepts_write_to(key, probe);
     state::with(|state| state.write_refused |= !welcome);

@@ -4,8 +4,13 @@ use super::effect;
 use super::handover;
 use super::lock_key;
 use super::permission;
+use super::recovery;
+use super::reviews;
+use super::settings;
+use super::share_key;
+use super::shares;
 use super::state::{self, Context, Key, State};
-use crate::core::{LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
+use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::server::{Mode, OwnedString, Slot};
 
 /// The state of a session's lock.
@@ -14,6 +19,8 @@ enum SessionLockState {
     Held(Option<UnixMs>),
     /// The key is empty: the lease has ended although a connection is open, or the lock was taken away.
     Free,
+    /// The time of the share has passed, and it is still there.
+    Passed,
     /// Somebody else holds the lock, or the key is not a lock.
     Lost,
 }
@@ -24,14 +31,17 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = state::with(|State { sessions, .. }| {
         // A session whose connections are all closed is about to lose the lock.
-        let is_open = sessions.clients(id).next().is_some();
+        let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
+        if let Some(longest) = settings::longest_lease() {
+            sessions.cut_lease(id, longest);
+        }
         sessions.get(id).filter(|_| is_open).cloned()
     }) else {
         return;
     };
     ctx.select_db(session.lock.db);
     let name = OwnedString::new(&session.lock.key);
-    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read));
+    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read), now);
     match found {
         SessionLockState::Held(lease_end) => {
             if task == SessionTask::Check(id) {
@@ -40,47 +50,66 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
             state::with(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(&session),
-        SessionLockState::Free => {}
+        SessionLockState::Free | SessionLockState::Passed => {}
     }
     let slot = ctx.slot_of(name.as_ref());
     if slot == Slot::Elsewhere && !planted!(SessionOutlivesSlot) {
         return end(&session);
     }
-    if slot != Slot::Ours || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
+    let is_held = matches!(found, SessionLockState::Held(_));
+    let must_wait = !is_held && recovery::holds_back_grant();
+    if slot != Slot::Ours || must_wait || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         planted!(RefusedRenewalIsOver => return);
         let later = session.lock.lease.renewal_retry_after(now);
         return state::with(|state| state.sessions.schedule_renewal_at(id, later));
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
-    match lock_state(&session, &key) {
+    match lock_state(&session, &key, now) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
         SessionLockState::Free => handover::grant_free_lock(&mut key, now),
+        SessionLockState::Passed => shares::tidy(&mut key, now),
         SessionLockState::Lost => end(&session),
     }
 }
 
 fn end(session: &Session) {
-    state::with(|state| state.sessions.end(session.lock.db, &session.lock.key));
+    state::with(|state| state.sessions.end(session.lock.seat()));
 }
 
-fn lock_state(session: &Session, key: &Key<'_, '_>) -> SessionLockState {
-    match lock_key::read(key) {
-        Ok(Lock::Free) => SessionLockState::Free,
-        Ok(Lock::Held(holder)) if session.matches(&holder) => SessionLockState::Held(holder.lease_end.get()),
-        Ok(Lock::Held(holder)) if planted!(AnyHolderIsMine) => SessionLockState::Held(holder.lease_end.get()),
+fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
+    let owner = OwnedString::new(&session.lock.owner);
+    let Ok(lock) = lock_key::read_for(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
+    match (lock.held_by(&session.lock.owner), &lock) {
+        (_, Lock::Free) => SessionLockState::Free,
+        (Ok(holder), _) if session.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
+        (_, Lock::Held(holder)) if planted!(AnyHolderIsMine) => SessionLockState::Held(holder.lease_end.get()),
+        (_, Lock::Shared(_)) if is_of_share(session, key) => SessionLockState::Passed,
         _ => SessionLockState::Lost,
     }
 }
 
+/// Returns whether the share of a session is still there, held or not.
+fn is_of_share(session: &Session, key: &Key<'_, '_>) -> bool {
+    let owner = OwnedString::new(&session.lock.owner);
+    session.lock.kind == Kind::Shared && share_key::end_of(key, owner.as_ref()).is_some()
+}
+
 /// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
-    let renewed = session.lock.lease.end_from(now);
+    let is_share = session.lock.kind == Kind::Shared;
+    let lease = session.lock.lease;
+    let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
     planted!(RenewalIsShort => return {
         effect::set_lease(key, now.saturating_add(renewed.saturating_sub(now).div_euclid(2)));
-        handover::schedule_renewal(key, id, key.expiry(), now);
+        reviews::schedule_renewal(key, id, key.expiry(), now);
     });
-    if lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort)) {
+    let is_shorter = lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort));
+    if is_share {
+        shares::tidy(key, now);
+        let owner = OwnedString::new(&session.lock.owner);
+        effect::renew_share(key, owner.as_ref(), is_shorter.then_some(renewed));
+    } else if is_shorter {
         effect::set_lease(key, renewed);
     }
-    handover::schedule_renewal(key, id, key.expiry(), now);
+    reviews::schedule_renewal(key, id, if is_shorter { Some(renewed) } else { lease_end }, now);
 }

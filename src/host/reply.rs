@@ -3,13 +3,26 @@
 use super::state::{self, Context};
 use crate::command::Reply;
 use crate::core::{Error, increment};
+use crate::server;
 
 /// Replies to a request of `command` with an error, and counts it.
 pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
         state::with(|state| increment(&mut state.stats.not_owner));
     }
+    if matches!(error, Error::QueueFull | Error::SessionFull) {
+        warn(ctx, error);
+    }
     ctx.reply_error(&error.text(command));
+}
+
+/// Logs that a limit is reached, if it is the first time in a while.
+#[cold]
+fn warn(ctx: &Context<'_>, error: Error) {
+    let now = server::monotonic_ms();
+    if let Some(line) = state::with(|state| state.refusals.record(error, now)) {
+        ctx.warn(&line);
+    }
 }
 
 /// Sends a reply of any shape.

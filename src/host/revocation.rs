@@ -1,13 +1,15 @@
 //! Takes locks back from connections that are gone.
 
 use super::handover;
-use super::lock_handles::LockHandles;
+use super::lock_handles::{LockHandles, share_seat};
 use super::lock_key;
 use super::permission;
+use super::reviews;
 use super::settings;
+use super::shares;
 use super::state::{self, Context, Key};
-use crate::core::{Cause, Lock, Revocation, RevocationId, UnixMs};
-use crate::server::{Mode, OwnedString, Slot};
+use crate::core::{Cause, Kind, Revocation, RevocationId, UnixMs};
+use crate::server::{Mode, OwnedString, Slot, StringRef};
 
 /// The time after which a write that the server does not accept now is tried again, in milliseconds.
 pub const RETRY_MS: i64 = 20;
@@ -17,7 +19,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     let Some(revocation) = state::with(|state| state.revocations.get(id).cloned()) else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
-    if !is_theirs(&revocation, &ctx.open(name.as_ref(), Mode::Read)) {
+    if !is_theirs(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
         return state::with(|state| _ = state.revocations.remove(id));
     }
     let slot = ctx.slot_of(name.as_ref());
@@ -35,16 +37,42 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     let Some(revocation) = state::with(|state| state.revocations.remove(id)) else { return };
-    if !is_theirs(&revocation, key) {
+    if !is_theirs(&revocation, key, now) {
         return;
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
         state::with(|state| state.waiting.restore(grant, until));
     }
     let handles = LockHandles::of(key);
-    handover::release(key, handles, Cause::Disconnect, now);
+    if revocation.kind == Kind::Shared {
+        let token = OwnedString::new(&revocation.owner);
+        shares::tidy(key, now);
+        handover::leave(key, token.as_ref(), handles, Cause::Disconnect, now);
+        if !key.is_empty() && !planted!(EndOfOthersIsUnseen) {
+            reviews::follow(key, now); // It may have been the last of the shares that ends.
+        }
+    } else {
+        handover::release(key, handles, Cause::Disconnect, now);
+    }
 }
 
-fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>) -> bool {
-    lock_key::read(key).is_ok_and(|lock| matches!(lock, Lock::Held(holder) if revocation.matches(&holder)))
+/// Carries out the revocation of this token's share, if there is one.
+pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
+    planted!(OrphanIsConfirmed => return);
+    let seat = share_seat(key, token.bytes());
+    let revocation = state::with(|state| {
+        if let Some(session) = state.sessions.take_orphan(seat) {
+            state.revocations.add(Revocation::of_session(session));
+        }
+        state.revocations.find(seat)
+    });
+    if let Some(revocation) = revocation {
+        carry_out_on(key, revocation, now);
+    }
+}
+
+fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
+    let owner = OwnedString::new(&revocation.owner);
+    let lock = lock_key::read_for(key, Some(owner.as_ref()), now);
+    lock.is_ok_and(|lock| lock.held_by(&revocation.owner).is_ok_and(|holder| revocation.matches(holder)))
 }

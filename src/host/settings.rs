@@ -1,6 +1,6 @@
 //! The settings: `lock.*` in the configuration file and in CONFIG SET.
 
-use crate::core::{MAX_DURATION_MS, UnixMs};
+use crate::core::{Lease, MAX_DURATION_MS, UnixMs};
 use crate::server::Setting;
 
 /// The maximum number of requests that wait, over all locks. Each costs the server memory, see docs/operations.md.
@@ -16,12 +16,35 @@ pub static REJOIN_GRACE_MS: Setting = Setting::new(c"rejoin-grace-ms", 10_000, 0
 /// The maximum number of pairs of a connection and a lock in its session, including those that wait for the lock.
 pub static MAX_SESSIONS: Setting = Setting::new(c"max-sessions", 100_000, 0, 10_000_000);
 
+/// The longest lease, in milliseconds, and every lock needs one. 0 means no limit.
+pub static MAX_LEASE_MS: Setting = Setting::new(c"max-lease-ms", 0, 0, MAX_DURATION_MS);
+
+/// The length of the recovery period, in milliseconds. 0 means that there is none.
+pub static RECOVERY_MS: Setting = Setting::new(c"recovery-ms", 0, 0, MAX_DURATION_MS);
+
 /// All settings.
-pub const SETTINGS: &[&Setting] = &[&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS];
+pub const SETTINGS: &[&Setting] =
+    &[&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS, &MAX_LEASE_MS, &RECOVERY_MS];
 
 /// Returns the value of a setting that limits a number of things.
 pub fn limit(setting: &Setting) -> usize {
     usize::try_from(setting.get()).unwrap_or(usize::MAX)
+}
+
+/// Returns whether a setting is in force by which requests are refused, or answered otherwise.
+#[inline(always)]
+pub fn restrict_requests() -> bool {
+    MAX_LEASE_MS.get() | RECOVERY_MS.get() != 0
+}
+
+/// Returns the longest lease that a lock may have, or `None` if there is no limit.
+pub fn longest_lease() -> Option<Lease> {
+    Lease::from_ms(MAX_LEASE_MS.get())
+}
+
+/// Cuts a lease to the longest one that a lock may have now. It may have been asked for under another limit.
+pub fn cut(lease: Lease) -> Lease {
+    longest_lease().map_or(lease, |longest| lease.min(longest))
 }
 
 /// Returns the time until which the place of a client that leaves at `now` is kept, or `None` if it is not kept.

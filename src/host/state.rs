@@ -1,7 +1,13 @@
 //! All that the module remembers between two calls.
 
-use super::clients::BlockedClients;
-use crate::core::{Revocations, Sessions, StallDetector, Stats, WaitQueues};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::refusals::Refusals;
+use super::settings::RECOVERY_MS;
+use super::slot_watch::SlotWatch;
+use super::waiters::Waiters;
+use crate::core::{Recovery, Revocations, Sessions, StallDetector, Stats, WaitQueues};
 use crate::server;
 
 /// The module: locks.
@@ -16,15 +22,31 @@ pub type Key<'k, 'c> = server::Key<'k, 'c, Locks>;
 /// The module's state. It has no entry for a lock without waiters and without a session.
 pub struct State {
     pub waiting: WaitQueues,
-    pub blocked: BlockedClients,
+    pub waiters: Waiters,
     pub sessions: Sessions,
     /// Locks to be taken back from connections that are gone.
     pub revocations: Revocations,
     /// Runs while there may be something to write.
     pub stall: StallDetector,
+    pub recovery: Recovery,
+    /// Whether a standstill matters although there is nothing to do: grants are held back after it.
+    pub watches_standstill: bool,
+    /// The server's `min-replicas-max-lag`, in seconds, as far as is known, and when it was asked for.
+    pub max_lag_s: Option<i64>,
+    pub lag_asked_at: Option<i64>,
+    pub slots: SlotWatch,
+    /// Messages that are published in the next run of the background work, in this order.
+    pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
+    /// How many waiters nobody has listened for since this run of the background work began.
+    pub unheard: usize,
+    /// How many waiters have ended with their connections since the last run of the background work.
+    pub ended: usize,
+    /// Whether the server is to serve its clients before the background work goes on.
+    pub must_yield: bool,
     /// Whether the server has refused a write since this run of the background work began.
     pub write_refused: bool,
     pub stats: Stats,
+    pub refusals: Refusals,
 }
 
 server::module_state!(STATE: State = State::new());
@@ -42,8 +64,8 @@ pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
 /// Returns how much the module remembers of clients and locks, which is nothing when everybody has left.
 #[cfg(feature = "simulated")]
 pub fn entry_count() -> usize {
-    with(|State { waiting, blocked, sessions, revocations, .. }| {
-        [waiting.entry_count(), blocked.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
+    with(|State { waiting, waiters, sessions, revocations, .. }| {
+        [waiting.entry_count(), waiters.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
     })
 }
 
@@ -51,12 +73,22 @@ impl State {
     pub const fn new() -> Self {
         Self {
             waiting: WaitQueues::new(),
-            blocked: BlockedClients::new(),
+            waiters: Waiters::new(),
             sessions: Sessions::new(),
             revocations: Revocations::new(),
             stall: StallDetector::new(),
+            recovery: Recovery::new(),
+            watches_standstill: false,
+            max_lag_s: None,
+            lag_asked_at: None,
+            slots: SlotWatch::new(),
+            postponed: VecDeque::new(),
+            unheard: 0,
+            ended: 0,
+            must_yield: false,
             write_refused: false,
             stats: Stats::new(),
+            refusals: Refusals::new(),
         }
     }
 
@@ -77,13 +109,25 @@ impl State {
     /// Returns whether there may be something to write in the background: a client waits, a grant is on its way to one, or a
     /// connection owns a lock.
     pub fn has_work(&self) -> bool {
-        self.waiting.waiter_count() > 0 || self.blocked.has_deliveries() || self.has_owners()
+        self.waiting.waiter_count() > 0 || self.waiters.has_deliveries() || self.has_owners()
     }
 
     /// Returns whether stalls of the event loop matter: there is work, or one stall has ended only just and another may follow
     /// before there is work again.
     pub fn must_tick(&self) -> bool {
-        self.has_work() || self.stall.is_running() && self.stall.is_holding_off(server::monotonic_ms())
+        self.has_work()
+            || self.watches_standstill
+            || self.stall.is_running() && self.stall.is_holding_off(server::monotonic_ms())
+    }
+
+    /// Returns for how long nobody is granted a lock that he does not hold already, in milliseconds, or 0.
+    pub fn held_back_ms(&self) -> i64 {
+        let length_ms = RECOVERY_MS.get();
+        if length_ms == 0 {
+            return 0;
+        }
+        let now = server::monotonic_ms();
+        self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now))
     }
 
     /// Returns whether there is no queue, no session and no revocation.

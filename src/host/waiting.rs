@@ -1,30 +1,58 @@
-//! Lets a client wait in line.
+//! Lets a request wait in line.
 
-use super::clients::{WaitState, waiter_id};
+use std::rc::Rc;
+
 use super::grants::{self, server_id_of};
+use super::notify;
 use super::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
+use super::slots;
 use super::state::{self, Key, Locks, State};
+use super::waiters::{EntryId, WaitState, WaiterEntry, entry_id, waiter_id};
 use crate::command::WaitOptions;
-use crate::core::{Claim, Error, Join, UnixMs, increment};
-use crate::server;
+use crate::core::{Claim, Error, Join, Joined, Kind, UnixMs, increment};
+use crate::server::{self, StringRef, ValueType};
 
-/// Blocks the client of this command until it gets the lock or times out.
-///
-/// Returns `false` if the server does not block this client. Otherwise the caller sends no reply.
+/// How a request waits.
+pub enum Waits {
+    /// The client is blocked.
+    Blocked,
+    /// A message will come.
+    Notified,
+    /// Not at all: the server does not block this client.
+    Not,
+}
+
+/// Lets the request of this command wait until it gets the lock or times out: with its client blocked, or for a message
+/// on `channel`.
 ///
 /// # Errors
 ///
-/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already.
-pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<bool, Error> {
+/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, and [`Error::NoSubscriber`] if nobody listens on the
+/// channel.
+pub fn wait(
+    key: &mut Key<'_, '_>,
+    caller: &[u8],
+    wait: WaitOptions,
+    channel: Option<StringRef<'_>>,
+    now: UnixMs,
+) -> Result<Waits, Error> {
     server::subscribe::<Locks>();
-    let (client, db) = (key.ctx().client_id(), key.ctx().db());
-    let deadline = wait.timeout.deadline(now, if planted!(WaitsWithoutEnd) { 0 } else { MAX_BLOCK_MS.get() });
-    let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease };
+    if wait.kind == Kind::Shared || key.value_type() == ValueType::SortedSet {
+        server::subscribe_to_sorted_sets::<Locks>();
+    }
+    match channel {
+        None => block(key, caller, wait, now),
+        Some(channel) => be_notified(key, caller, wait, channel, now),
+    }
+}
+
+fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<Waits, Error> {
+    let client = key.ctx().client_id();
     let session = wait.lease.filter(|_| wait.session);
     let limit = settings::limit(&MAX_WAITERS);
     let id = state::with(
-        |State { waiting, blocked, .. }| {
-            if waiting.has_room(limit) { blocked.insert(client, session) } else { None }
+        |State { waiting, waiters, .. }| {
+            if waiting.has_room(limit) { waiters.insert_blocked(client, session) } else { None }
         },
     )
     .ok_or(Error::QueueFull)?;
@@ -32,29 +60,92 @@ pub fn wait(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs
     // First, because a request that does not wait must leave no trace at a place that it would have shared.
     let handle = key.block(server_id_of(id));
     if handle.is_none() {
-        planted!(RefusedLeavesTrace => {
-            let name = key.name().bytes();
-            state::with(|State { waiting, .. }| {
-                let joined = waiting.join(Join { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit);
-                joined.map(|joined| waiting.leave(joined.request, settings::kept_until(now).filter(|_| joined.rejoined)))
-            })
+        planted!(RefusedLeavesTrace => if let Ok(joined) = join(key, caller, wait, id, limit, now) {
+            let keep_until = settings::kept_until(now).filter(|_| joined.rejoined);
+            state::with(|state| state.waiting.leave(joined.request, keep_until));
         });
-        state::with(|state| state.blocked.remove(id));
-        return Ok(false);
+        state::with(|state| state.waiters.remove(id));
+        return Ok(Waits::Not);
     }
-    let name = key.name().bytes();
-    let joined = state::with(|State { waiting, blocked, stats, .. }| {
-        // Whatever follows, the client can be answered.
-        blocked.get_mut(id)?.handle = handle;
-        let joined = waiting.join(Join { db, key: name, claim, waiter: waiter_id(id), now, deadline }, limit)?;
-        blocked.set_wait_state(id, WaitState::Waiting(joined.request));
+    state::with(|state| state.waiters.get_mut(id).map(|entry| entry.set_handle(handle)));
+    match join(key, caller, wait, id, limit, now) {
+        Ok(joined) => begin_wait(id, joined),
+        Err(_) => grants::end_wait(waiter_id(id), WaitState::Over),
+    }
+    Ok(Waits::Blocked)
+}
+
+/// Records that a request waits.
+fn begin_wait(id: EntryId, joined: Joined) {
+    state::with(|State { waiters, stats, .. }| {
+        waiters.set_wait_state(id, WaitState::Waiting(joined.request));
         if joined.rejoined {
             increment(&mut stats.resent);
         }
-        Some(())
     });
-    if joined.is_none() {
-        grants::end_wait(waiter_id(id), WaitState::Over);
+}
+
+fn be_notified(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    wait: WaitOptions,
+    channel: StringRef<'_>,
+    now: UnixMs,
+) -> Result<Waits, Error> {
+    if !notify::has_listener(channel) {
+        return Err(Error::NoSubscriber);
     }
-    Ok(true)
+    let channel = channel.bytes();
+    let client = key.ctx().client_id();
+    let replaced = earlier_request(key, caller, wait.kind, channel).filter(|_| !planted!(RepeatIsAnother));
+    // A repeat without SESSION does not take the session away.
+    let wished =
+        |entry: &WaiterEntry| entry.session.filter(|_| entry.client == client && !planted!(RepeatTakesSession));
+    let earlier = state::with(|state| state.waiters.get(replaced?).and_then(wished));
+    let session = wait.lease.filter(|_| wait.session).or(earlier);
+    // The earlier one makes room for this one, even where there are more than may wait.
+    let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
+    let id = state::with(|state| state.waiters.insert_notified(client, session, channel)).ok_or(Error::QueueFull)?;
+    let joined =
+        join(key, caller, wait, id, limit, now).inspect_err(|_| state::with(|state| state.waiters.remove(id)))?;
+    begin_wait(id, joined);
+    slots::add_waiter(key.name().bytes());
+    state::with(|State { waiting, waiters, .. }| {
+        if let Some(replaced) = replaced {
+            if let Some(WaitState::Waiting(request)) = waiters.get(replaced).map(|entry| entry.wait_state()) {
+                waiting.leave(request, None);
+            }
+            waiters.remove(replaced);
+        }
+    });
+    Ok(Waits::Notified)
+}
+
+/// Adds a request to the queue.
+fn join(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    wait: WaitOptions,
+    id: EntryId,
+    limit: usize,
+    now: UnixMs,
+) -> Result<Joined, Error> {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    let deadline = wait.timeout.deadline(now, if planted!(WaitsWithoutEnd) { 0 } else { MAX_BLOCK_MS.get() });
+    let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease, limit: wait.limit };
+    let join = Join { db, key: name, claim, waiter: waiter_id(id), now, deadline };
+    state::with(|state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)
+}
+
+/// Returns the request with the same claim that waits for a message on the same channel, if there is one. A request that
+/// waits for a message there takes its place.
+pub fn earlier_request(key: &Key<'_, '_>, caller: &[u8], kind: Kind, channel: &[u8]) -> Option<EntryId> {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    state::with(|State { waiting, waiters, .. }| {
+        let is_told_there = |id: &EntryId| {
+            let told = waiters.get(*id).and_then(|entry| entry.channel());
+            told.is_some_and(|own: &Rc<[u8]>| **own == *channel)
+        };
+        waiting.waiters_of(db, name, kind, caller).map(entry_id).find(is_told_there)
+    })
 }

@@ -1,5 +1,7 @@
 //! Access to the server's functions, which are pointers that are set when the module is loaded.
 
+use std::ffi::{CStr, CString};
+
 use redis_module::raw;
 
 /// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, in an unsafe block.
@@ -41,7 +43,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_CallReplyInteger,
         RedisModule_CallReplyStringPtr,
         RedisModule_CallReplyType,
-        RedisModule_ChannelAtPosWithFlags,
+        RedisModule_ACLAddLogEntry,
         RedisModule_CloseKey,
         RedisModule_CreateCommand,
         RedisModule_CreateString,
@@ -70,7 +72,6 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_HashSet,
         RedisModule_InfoAddFieldULongLong,
         RedisModule_InfoAddSection,
-        RedisModule_IsChannelsPositionRequest,
         RedisModule_KeyType,
         RedisModule_LoadConfigs,
         RedisModule_Log,
@@ -86,6 +87,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_ReplyWithLongLong,
         RedisModule_ReplyWithMap,
         RedisModule_ReplyWithNull,
+        RedisModule_ReplyWithSimpleString,
         RedisModule_ReplyWithStringBuffer,
         RedisModule_ScanCursorCreate,
         RedisModule_ScanCursorDestroy,
@@ -105,6 +107,15 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_SubscribeToServerEvent,
         RedisModule_UnblockClient,
         RedisModule_ValueLength,
+        RedisModule_ZsetAdd,
+        RedisModule_ZsetFirstInScoreRange,
+        RedisModule_ZsetLastInScoreRange,
+        RedisModule_ZsetRangeCurrentElement,
+        RedisModule_ZsetRangeEndReached,
+        RedisModule_ZsetRangeNext,
+        RedisModule_ZsetRangeStop,
+        RedisModule_ZsetRem,
+        RedisModule_ZsetScore,
     ]
 }
 
@@ -123,8 +134,17 @@ pub fn missing_function(function: &'static str) -> ! {
 
 /// Writes a warning into the server's log. `ctx` may be null.
 pub fn warn(ctx: *mut raw::RedisModuleCtx, line: &str) {
+    log(ctx, c"warning", line);
+}
+
+/// Writes a line into the server's log that tells of no trouble. `ctx` may be null.
+pub fn notice(ctx: *mut raw::RedisModuleCtx, line: &str) {
+    log(ctx, c"notice", line);
+}
+
+fn log(ctx: *mut raw::RedisModuleCtx, level: &'static CStr, line: &str) {
     // A NUL would end the line early; ours have none.
-    let Ok(line) = std::ffi::CString::new(line) else { return };
+    let Ok(line) = CString::new(line) else { return };
     // SAFETY: the API was loaded before anything is logged; "%s" takes exactly the one C string that follows it.
-    unsafe { api!(RedisModule_Log(ctx, c"warning".as_ptr(), c"%s".as_ptr(), line.as_ptr())) }
+    unsafe { api!(RedisModule_Log(ctx, level.as_ptr(), c"%s".as_ptr(), line.as_ptr())) }
 }

@@ -8,9 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw;
 
-use super::context::ContextFlags;
+use super::context::{Context, ContextFlags};
+use super::events;
+use super::heard;
 use super::string::StringRef;
 use super::timer;
+
+/// Whether a command of the module runs inside another command.
+static IS_CALLED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the server is a node of a cluster.
 static IN_CLUSTER: AtomicBool = AtomicBool::new(false);
@@ -37,10 +42,48 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
 
 /// Returns whether a message that is published now stays out of replies.
 ///
-/// Redis 7.0 puts it into the reply of a transaction if the client that has sent EXEC is itself a subscriber.
+/// Redis 7.0 puts it into the reply of a transaction, or of a command by which another module calls one of this module, if
+/// the client that has sent it is itself a subscriber.
 pub fn may_publish() -> bool {
+    is_always_whole() || !IS_CALLED.load(Ordering::Relaxed) && !timer::own_context().is_some_and(is_in_transaction)
+}
+
+/// Returns whether the server never puts a message into a reply: all but Redis 7.0.
+fn is_always_whole() -> bool {
     // This function came with the same version as the remedy.
-    has_api!(RedisModule_AddPostNotificationJob) || !timer::own_context().is_some_and(is_in_transaction)
+    has_api!(RedisModule_AddPostNotificationJob)
+}
+
+/// Records whether the command that begins may be a part of another one: its client must not be blocked, and is not that of
+/// a script, whose reply is made when it has ended.
+#[inline(always)]
+pub(super) fn command_begins<M>(ctx: &Context<'_, M>) {
+    if !is_always_whole() {
+        let flags = ctx.flags();
+        let is_called = flags.contains(ContextFlags::DENY_BLOCKING) && !flags.contains(ContextFlags::SCRIPT);
+        IS_CALLED.store(is_called, Ordering::Relaxed);
+    }
+}
+
+/// Records that no command runs.
+#[inline(always)]
+pub(super) fn command_ends() {
+    IS_CALLED.store(false, Ordering::Relaxed);
+}
+
+/// Returns whether a client has subscribed to a shard channel on this node.
+///
+/// One that leaves the channel in the same round of the loop may still count: nobody has been told of that yet. To ask
+/// the server for each of many commands would take a third of its time.
+pub fn has_subscriber(channel: StringRef<'_>) -> bool {
+    if heard::is_heard(channel.bytes()) {
+        return true;
+    }
+    let is_heard = subscribers(channel) > 0;
+    if is_heard && events::subscribe_to_rounds() {
+        heard::remember(channel.bytes());
+    }
+    is_heard
 }
 
 /// Returns the number of clients that have subscribed to a shard channel on this node.
@@ -63,7 +106,8 @@ pub(super) fn set_in_cluster(in_cluster: bool) {
     IN_CLUSTER.store(in_cluster, Ordering::Relaxed);
 }
 
-pub(super) fn is_in_cluster() -> bool {
+/// Returns whether the server is a node of a cluster.
+pub fn is_in_cluster() -> bool {
     IN_CLUSTER.load(Ordering::Relaxed)
 }
 

@@ -5,10 +5,10 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::channel_rights;
+use super::channels;
 use super::command::{Access, Argument, Command, Keys, Shape};
 use super::context::Context;
-use super::handler::{CommandHandler, FindChannel};
+use super::handler::CommandHandler;
 use super::module::Module;
 use super::panics::catch_panic;
 use super::string::Arguments;
@@ -20,17 +20,13 @@ pub trait RunCommand<M: Module> {
     /// The name of the command in lower case.
     const NAME: &'static str;
 
-    /// Finds the shard channel among the arguments of a command that takes one. The command does not run for a user
-    /// without the right to the channel. In a cluster it also does not run in a script, or for another module.
-    const CHANNEL: Option<FindChannel> = None;
-
     /// Runs the command, and replies unless the client is blocked.
     fn run(ctx: &mut Context<'_, M>, arguments: Arguments<'_>);
 }
 
 /// Returns the function by which the server calls the command `C`.
 pub const fn handler<M: Module, C: RunCommand<M>>() -> CommandHandler {
-    CommandHandler { function: Some(on_command::<M, C>), names_channel: C::CHANNEL.is_some() }
+    CommandHandler(Some(on_command::<M, C>))
 }
 
 unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
@@ -41,12 +37,12 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     let panicked = catch_panic(C::NAME, true, || {
         // SAFETY: the server's own context and arguments, valid while this command runs.
         let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-        if C::CHANNEL.is_none_or(|find| ctx.passes_channel(arguments, find)) {
-            ctx.may_block = true;
-            C::run(&mut ctx, arguments);
-        }
+        ctx.may_block = true;
+        channels::command_begins(&ctx);
+        C::run(&mut ctx, arguments);
         false
     });
+    channels::command_ends();
     if panicked {
         // SAFETY: as above.
         let mut ctx = unsafe { Context::<M>::new(ctx) };
@@ -64,9 +60,8 @@ pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
 }
 
 fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisModuleCommand> {
-    let CommandHandler { function, names_channel } = command.handler;
-    let flags = [command.flags, if names_channel { channel_rights::flag() } else { "" }].join(" ");
-    let (name, flags) = (CString::new(command.name).ok()?, CString::new(flags.trim()).ok()?);
+    let (name, flags) = (CString::new(command.name).ok()?, CString::new(command.flags).ok()?);
+    let CommandHandler(function) = command.handler;
     let Keys { first, last, step, .. } = command.keys;
     // SAFETY: called while loading; the server copies name and flags.
     unsafe {
@@ -98,7 +93,7 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
     };
     // SAFETY: the server copies all of it before this function ends; lists end with a zeroed element.
     let described = unsafe { api!(RedisModule_SetCommandInfo(registered, &raw const info)) } == OK;
-    let own_category = if has_api!(RedisModule_AddACLCategory) { command.own_category } else { "" };
+    let own_category = if has_own_acl_categories() { command.own_category } else { "" };
     let categories = format!("{} {own_category}", command.acl_categories);
     described && set_acl_categories(registered, strings.keep(categories.trim_end()))
 }
@@ -203,10 +198,15 @@ fn describe_argument(
     }
 }
 
-/// Adds an ACL category, on servers that let a module add one (Redis 7.4, Valkey 8).
+/// Returns whether a module can add an ACL category (Redis 7.4, Valkey 8).
+pub fn has_own_acl_categories() -> bool {
+    has_api!(RedisModule_AddACLCategory)
+}
+
+/// Adds an ACL category, on servers that let a module add one.
 fn add_acl_category<M>(ctx: &Context<'_, M>, name: &str) {
     let name = CString::new(name).ok().filter(|name| !name.is_empty());
-    if let Some(name) = name.filter(|_| has_api!(RedisModule_AddACLCategory)) {
+    if let Some(name) = name.filter(|_| has_own_acl_categories()) {
         // SAFETY: called while loading; the server copies the name. Refused if it is there already.
         unsafe { api!(RedisModule_AddACLCategory(ctx.raw(), name.as_ptr())) };
     }

@@ -13,6 +13,9 @@ impl Event {
     pub const SET: Self = Self(raw::REDISMODULE_NOTIFY_STRING, c"set");
     pub const HSET: Self = Self(raw::REDISMODULE_NOTIFY_HASH, c"hset");
     pub const EXPIRE: Self = Self(raw::REDISMODULE_NOTIFY_GENERIC, c"expire");
+    pub const ZADD: Self = Self(raw::REDISMODULE_NOTIFY_ZSET, c"zadd");
+    pub const ZREM: Self = Self(raw::REDISMODULE_NOTIFY_ZSET, c"zrem");
+    pub const PERSIST: Self = Self(raw::REDISMODULE_NOTIFY_GENERIC, c"persist");
     pub const DEL: Self = Self(raw::REDISMODULE_NOTIFY_GENERIC, c"del");
 }
 

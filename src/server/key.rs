@@ -8,6 +8,7 @@ use redis_module::raw;
 use super::UnixMs;
 use super::context::Context;
 use super::kinds::{Mode, ValueType};
+use super::known::Known;
 use super::panics::catch_panic;
 use super::string::{NO_STRING, OwnedString, StringRef};
 
@@ -23,6 +24,7 @@ pub struct Key<'k, 'c, M> {
     mode: Mode,
     ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
+    known: Known,
 }
 
 impl<'c, M> Context<'c, M> {
@@ -34,7 +36,7 @@ impl<'c, M> Context<'c, M> {
         };
         // SAFETY: context and name are valid while this callback runs.
         let raw = unsafe { api!(RedisModule_OpenKey(self.raw(), name.raw(), flags as i32)) };
-        Key { raw: raw.cast(), mode, ctx: self, name }
+        Key { raw: raw.cast(), mode, ctx: self, name, known: Known::default() }
     }
 }
 
@@ -44,8 +46,16 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.ctx
     }
 
+    pub(super) fn raw(&self) -> *mut raw::RedisModuleKey {
+        self.raw
+    }
+
     pub(super) fn ctx_mut(&mut self) -> &mut Context<'c, M> {
         self.ctx
+    }
+
+    pub(super) fn known(&self) -> &Known {
+        &self.known
     }
 
     /// Returns the name of the key.
@@ -65,6 +75,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
             raw::REDISMODULE_KEYTYPE_EMPTY => ValueType::Empty,
             raw::REDISMODULE_KEYTYPE_STRING => ValueType::String,
             raw::REDISMODULE_KEYTYPE_HASH => ValueType::Hash,
+            raw::REDISMODULE_KEYTYPE_ZSET => ValueType::SortedSet,
             _ => ValueType::Other,
         }
     }
@@ -82,9 +93,14 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if self.raw.is_null() {
             return None;
         }
+        if let Some(known) = self.known.expiry.get() {
+            return known;
+        }
         // SAFETY: the key is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw)) };
-        (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
+        let expiry = (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at);
+        self.known.expiry.set(Some(expiry));
+        expiry
     }
 
     /// Returns the bytes of a String, or no bytes for any other value.
@@ -111,6 +127,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if bytes.len() > LONGEST_PACKED {
             // SAFETY: the key is open for writing; the server copies or counts `value`.
             unsafe { api!(RedisModule_StringSet(self.raw, value.raw())) };
+            self.known.forget();
         } else {
             self.write_unpacked(bytes);
         }
@@ -155,7 +172,13 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if self.is_writable() {
             // SAFETY: the key is open for writing.
             unsafe { api!(RedisModule_SetAbsExpire(self.raw, at)) };
+            self.known.expiry.set(None);
         }
+    }
+
+    /// Removes the expiry time of an existing key.
+    pub fn remove_expiry(&mut self) {
+        self.set_expiry(raw::REDISMODULE_NO_EXPIRE.into());
     }
 
     /// Deletes the key.
@@ -163,11 +186,12 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if self.is_writable() {
             // SAFETY: the key is open for writing.
             unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+            self.known.forget();
         }
     }
 
     /// Returns whether the key is open for writing. Then `raw` is not null, even if the key is empty.
-    fn is_writable(&self) -> bool {
+    pub(super) fn is_writable(&self) -> bool {
         matches!(self.mode, Mode::Write) && !self.raw.is_null()
     }
 

@@ -14,6 +14,7 @@ pub enum ValueType {
     Empty,
     String,
     Hash,
+    SortedSet,
     Other,
 }
 
@@ -35,4 +36,6 @@ pub enum Probe {
     String,
     /// `HDEL key ""`: removes a field that no Hash of the module has.
     Hash,
+    /// `ZREMRANGEBYRANK key 1 0`: removes an empty range.
+    SortedSet,
 }

@@ -6,6 +6,7 @@
 //! modules listen to, so any other module counts as a listener.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{ptr, slice};
 
 use redis_module::raw;
@@ -21,6 +22,12 @@ use super::panics::catch_panic;
 /// The other classes bring new values.
 pub(super) const SUBSCRIBED: c_int =
     raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_EXPIRED | raw::REDISMODULE_NOTIFY_EVICTED;
+
+/// The class that a module may subscribe to later: events by which members of Sorted Sets come and go.
+pub(super) const SORTED_SETS: c_int = raw::REDISMODULE_NOTIFY_ZSET as c_int;
+
+/// Whether the module has subscribed to it.
+pub(super) static HEARS_SORTED_SETS: AtomicBool = AtomicBool::new(false);
 
 /// Modules that are part of a server (Redis 8, Valkey 9) and do not listen to keys.
 const BUNDLED: [&[u8]; 2] = [b"vectorset", b"lua"];
@@ -56,11 +63,13 @@ impl<M> Key<'_, '_, M> {
         let key = self.name().raw();
         // The event also reaches the module's own handler, if it subscribes to the class, and would pass for a foreign
         // one.
-        let comes_back = class & SUBSCRIBED != 0;
+        let comes_back =
+            class & SUBSCRIBED != 0 || class & SORTED_SETS != 0 && HEARS_SORTED_SETS.load(Ordering::Relaxed);
         LISTENERS.with(|listeners| listeners.own_event = if comes_back { key } else { ptr::null_mut() });
         // SAFETY: as in `signal`; the name of the event is a static C string.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.ctx().raw(), class, name.as_ptr(), key)) };
         LISTENERS.with(|listeners| listeners.own_event = ptr::null());
+        self.known().forget(); // Another module may have heard of it, and written the key.
     }
 }
 

@@ -1,7 +1,6 @@
 //! Loads and unloads a module.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::io;
 
 use redis_module::raw;
 
@@ -110,12 +109,9 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
 ///
 /// A text with the name of the first missing command, which the configuration has renamed.
 fn check_needed_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
-    let is_absent = |name: &&&CStr| {
-        // SAFETY: a context while loading; the format takes nothing. Each of them wants arguments, so none is run.
-        let reply = unsafe { api!(RedisModule_Call(ctx.raw(), name.as_ptr(), c"".as_ptr())) };
-        reply.is_null() && io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
-    };
-    match M::NEEDED_COMMANDS.iter().find(is_absent) {
+    let is_absent = |name: &&&'static CStr| !ctx.has_command(name);
+    let in_cluster = if ctx.flags().contains(ContextFlags::CLUSTER) { M::NEEDED_IN_CLUSTER } else { &[] };
+    match M::NEEDED_COMMANDS.iter().chain(in_cluster).find(is_absent) {
         None => Ok(()),
         Some(name) => Err(format!(
             "it needs the command {} under its own name, and rename-command has changed that",

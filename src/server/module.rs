@@ -71,6 +71,9 @@ pub trait Module: Sized + 'static {
     /// renamed.
     const NEEDED_COMMANDS: &'static [&'static CStr] = &[];
 
+    /// The same, of commands that the module needs in a cluster only.
+    const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[];
+
     /// The settings of the module, for `CONFIG SET` and the configuration file.
     const SETTINGS: &'static [&'static Setting] = &[];
 
@@ -106,6 +109,9 @@ pub trait Module: Sized + 'static {
         Ok(())
     }
 
+    /// Called when a setting may have another value.
+    fn setting_changed() {}
+
     /// Called at the time that was given to [`set_timer`](super::set_timer), or earlier, and after
     /// [`run_timer_soon`](super::run_timer_soon).
     fn timer(_ctx: &mut Context<'_, Self>) {}
@@ -123,7 +129,7 @@ pub trait Module: Sized + 'static {
     fn keyspace_changed() {}
 
     /// Called when the server has become a master or a replica.
-    fn role_changed() {}
+    fn role_changed(_is_master: bool) {}
 
     /// Called when a connection has closed.
     fn client_closed(_client: ClientId) {}

@@ -5,9 +5,11 @@
 //! to a client would let an isolated old master go on writing.
 
 use std::io;
+use std::slice::from_raw_parts;
 
 use redis_module::raw;
 
+use super::cluster_slots::ClusterSlots;
 use super::context::{Context, ContextFlags};
 use super::kinds::{Probe, Slot};
 use super::string::StringRef;
@@ -37,6 +39,24 @@ impl<M> Context<'_, M> {
         }
     }
 
+    /// Returns the slots of this node, or `None` where the server does not say.
+    pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
+        let (cluster, nodes) = (c"CLUSTER".as_ptr(), c"NODES".as_ptr());
+        // SAFETY: the context is valid while this callback runs; "c" takes a C string. A reply that is not null is the
+        // module's to read and to free, once; its text, which is null if it is none, is copied before that.
+        unsafe {
+            let reply = api!(RedisModule_Call(self.raw(), cluster, c"c".as_ptr(), nodes));
+            if reply.is_null() {
+                return None;
+            }
+            let mut len = 0;
+            let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
+            let slots = if text.is_null() { None } else { ClusterSlots::parse(from_raw_parts(text.cast(), len)) };
+            api!(RedisModule_FreeCallReply(reply));
+            slots
+        }
+    }
+
     /// Returns whether the server would accept a client's write to this key now: it has enough replicas, the disk works
     /// and the slot is served.
     ///
@@ -49,6 +69,10 @@ impl<M> Context<'_, M> {
             match probe {
                 Probe::Hash => {
                     api!(RedisModule_Call(self.raw(), c"HDEL".as_ptr(), c"ESsc".as_ptr(), key.raw(), nothing))
+                }
+                Probe::SortedSet => {
+                    let (remove, from, to) = (c"ZREMRANGEBYRANK".as_ptr(), c"1".as_ptr(), c"0".as_ptr());
+                    api!(RedisModule_Call(self.raw(), remove, c"ESscc".as_ptr(), key.raw(), from, to))
                 }
                 Probe::String => {
                     let (setrange, offset) = (c"SETRANGE".as_ptr(), c"0".as_ptr());

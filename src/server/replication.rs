@@ -44,6 +44,28 @@ impl<M> Key<'_, '_, M> {
         unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sb".as_ptr(), name, start, len)) };
     }
 
+    /// Replicates `PERSIST key`.
+    pub fn replicate_persist(&mut self) {
+        let (ctx, name) = (self.ctx().raw(), self.name().raw());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"PERSIST".as_ptr(), c"s".as_ptr(), name)) };
+    }
+
+    /// Replicates `ZADD key score member`. `score` is decimal, or `inf`.
+    pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) {
+        let (ctx, name, member) = (self.ctx().raw(), self.name().raw(), member.raw());
+        let (start, len) = (score.as_ptr(), score.len());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"ZADD".as_ptr(), c"sbs".as_ptr(), name, start, len, member)) };
+    }
+
+    /// Replicates `ZREM key member`.
+    pub fn replicate_zrem(&mut self, member: StringRef<'_>) {
+        let (ctx, name, member) = (self.ctx().raw(), self.name().raw(), member.raw());
+        // SAFETY: as in `replicate_set`.
+        unsafe { api!(RedisModule_Replicate(ctx, c"ZREM".as_ptr(), c"ss".as_ptr(), name, member)) };
+    }
+
     /// Replicates `DEL key`.
     pub fn replicate_del(&mut self) {
         let (ctx, name) = (self.ctx().raw(), self.name().raw());

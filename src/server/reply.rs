@@ -1,6 +1,6 @@
 //! Replies. An array or map must be followed by exactly as many elements as it announces.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use super::context::Context;
 
@@ -22,6 +22,12 @@ impl<M> Context<'_, M> {
         let text = CString::new(text).unwrap_or_default();
         // SAFETY: as in `reply_integer`; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw(), text.as_ptr())) };
+    }
+
+    /// Replies with a simple string.
+    pub fn reply_simple(&mut self, text: &CStr) {
+        // SAFETY: as in `reply_integer`; the server copies the text.
+        unsafe { api!(RedisModule_ReplyWithSimpleString(self.raw(), text.as_ptr())) };
     }
 
     /// Replies with a bulk string.

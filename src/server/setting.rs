@@ -20,6 +20,7 @@ impl Setting {
     }
 
     /// Returns the present value.
+    #[inline(always)]
     pub fn get(&self) -> i64 {
         self.value.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@ use redis_module::raw;
 
 use super::context::Context;
 use super::module::Module;
+use super::panics::catch_panic;
 use super::setting::Setting;
 
 /// Registers the settings and reads their values from the server's configuration. Returns `false` if the server
@@ -23,7 +24,7 @@ pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
                 setting.min,
                 setting.max,
                 Some(get),
-                Some(set),
+                Some(set::<M>),
                 None,
                 ptr::from_ref::<Setting>(setting).cast_mut().cast(),
             ))
@@ -39,7 +40,7 @@ unsafe extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlo
     unsafe { &*setting.cast::<Setting>() }.get()
 }
 
-unsafe extern "C" fn set(
+unsafe extern "C" fn set<M: Module>(
     _name: *const c_char,
     value: c_longlong,
     setting: *mut c_void,
@@ -47,5 +48,6 @@ unsafe extern "C" fn set(
 ) -> c_int {
     // SAFETY: the private data that `register` gave.
     unsafe { &*setting.cast::<Setting>() }.set(value);
+    catch_panic("setting", (), M::setting_changed);
     raw::REDISMODULE_OK as c_int
 }

@@ -27,7 +27,12 @@ pub fn may_publish() -> bool {
     world::with(|world| world.kind != ServerKind::Redis70 || !world.running.transaction)
 }
 
-/// How many have subscribed to a shard channel.
+/// Returns whether a client has subscribed to a channel.
+pub fn has_subscriber(channel: StringRef<'_>) -> bool {
+    subscribers(channel) > 0
+}
+
+/// Returns how many clients have subscribed to a channel.
 pub fn subscribers(channel: StringRef<'_>) -> usize {
     world::with(|world| subscribers_of(world, channel.bytes()).len())
 }

@@ -6,12 +6,14 @@ use std::marker::PhantomData;
 use bitflags::bitflags;
 
 use super::ClientId;
+use super::cluster_slots::ClusterSlots;
 use super::crash::crash;
 use super::expiry;
 use super::keyspace::Value;
 use super::kinds::{Probe, Slot};
 use super::module::Module;
 use super::reply::{Piece, Reply};
+use super::setting::{self, Setting};
 use super::string::StringRef;
 use super::world;
 
@@ -57,6 +59,11 @@ impl<M> Context<'_, M> {
         })
     }
 
+    /// Every user has the right to every channel.
+    pub fn may_publish_on(&self, _channel: StringRef<'_>) -> bool {
+        true
+    }
+
     /// The number of the selected database.
     pub fn db(&self) -> i32 {
         self.db
@@ -88,8 +95,21 @@ impl<M> Context<'_, M> {
         None
     }
 
+    /// Whether the server is starting, and nobody is connected.
+    pub fn is_starting(&mut self) -> bool {
+        world::with(|world| world.clients.is_empty())
+    }
+
     /// Writes a warning into the server's log, which nobody reads.
     pub fn warn(&self, _line: &str) {}
+
+    /// The same for a line that tells of no trouble.
+    pub fn notice(&self, _line: &str) {}
+
+    /// Whether the server has this command under its own name.
+    pub fn has_command(&self, _name: &'static CStr) -> bool {
+        true
+    }
 
     /// Whether anything may be written: not while paused, and not by a replica.
     pub fn accepts_writes(&self) -> bool {
@@ -97,6 +117,11 @@ impl<M> Context<'_, M> {
     }
 
     /// Whether the key is this node's to read. It can expire the key.
+    /// The slots of this node.
+    pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
+        world::with(|world| ClusterSlots::parse(world.cluster.as_ref()?.own_line().as_bytes()))
+    }
+
     pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
         let (served, owned, migrating) = world::with(|world| match &world.cluster {
             None => (true, true, false),
@@ -134,6 +159,7 @@ impl<M> Context<'_, M> {
             None => true,
             Some(Value::String(_)) => probe == Probe::String,
             Some(Value::Hash(_)) => probe == Probe::Hash,
+            Some(Value::SortedSet(_)) => probe == Probe::SortedSet,
             Some(Value::Other(_)) => false,
         })
     }
@@ -148,6 +174,10 @@ impl<M> Context<'_, M> {
 
     pub fn reply_error(&mut self, text: &str) {
         reply(Piece::Whole(Reply::error(text)));
+    }
+
+    pub fn reply_simple(&mut self, text: &'static CStr) {
+        reply(Piece::Whole(Reply::Status(text.to_str().unwrap_or_default())));
     }
 
     pub fn reply_bytes(&mut self, bytes: &[u8]) {
@@ -182,6 +212,23 @@ impl Replier<'_> {
     pub fn nil(&mut self) {
         reply(Piece::Whole(Reply::Nil));
     }
+}
+
+/// The value of a setting of the server that is a number.
+pub fn server_setting(name: &'static CStr) -> Option<i64> {
+    setting::of_server(name.to_bytes()).map(Setting::get)
+}
+
+/// Here a module hears of changes of the role from the start.
+pub fn subscribe_to_roles<M: Module>() {}
+/// Whether a module can add an ACL category. There are no users here whom that could matter to.
+pub fn has_own_acl_categories() -> bool {
+    true
+}
+
+/// Begins to hear of events of Sorted Sets.
+pub fn subscribe_to_sorted_sets<M: Module>() {
+    world::with(|world| world.hears_sorted_sets = true);
 }
 
 /// Begins to hear of events.

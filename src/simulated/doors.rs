@@ -16,12 +16,14 @@ pub(super) struct Doors {
     pub name: &'static [u8],
     pub settings: &'static [&'static Setting],
     pub commands: fn() -> Vec<Command>,
+    pub loaded: fn(),
+    pub setting_changed: fn(),
     pub run: fn(CommandHandler, ClientId, i32, &[Vec<u8>]),
     pub timer: fn(),
     pub cron: fn(i64),
     pub key_event: fn(i32, &str, &[u8]),
     pub keyspace_changed: fn(),
-    pub role_changed: fn(),
+    pub role_changed: fn(bool),
     pub client_closed: fn(ClientId),
     /// Has the module make a reply, unless it has made it before.
     pub answer: fn(BlockedClientId),
@@ -39,6 +41,8 @@ impl Doors {
             name: M::NAME.to_bytes(),
             settings: M::SETTINGS,
             commands: M::commands,
+            loaded: || M::loaded(&mut Context::new(0, 0)),
+            setting_changed: M::setting_changed,
             run: |handler, client, db, words| handler.run::<M>(Context::new(client, db), Arguments(words)),
             timer: || M::timer(&mut Context::new(0, 0)),
             cron: M::cron,
@@ -78,10 +82,14 @@ fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
 
 /// Tells the module something in which it may write nothing, if it listens.
 pub(super) fn tell(body: impl FnOnce(Doors)) {
-    let outer =
-        world::with(|world| world.listens.then(|| (world.doors, std::mem::replace(&mut world.running.callback, true))));
-    if let Some((doors, before)) = outer {
-        body(doors);
-        world::with(|world| world.running.callback = before);
+    if world::with(|world| world.listens) {
+        tell_always(body);
     }
+}
+
+/// The same, also if it does not listen.
+pub(super) fn tell_always(body: impl FnOnce(Doors)) {
+    let (doors, before) = world::with(|world| (world.doors, std::mem::replace(&mut world.running.callback, true)));
+    body(doors);
+    world::with(|world| world.running.callback = before);
 }

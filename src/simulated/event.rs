@@ -8,6 +8,9 @@ impl Event {
     pub const SET: Self = Self("set");
     pub const HSET: Self = Self("hset");
     pub const EXPIRE: Self = Self("expire");
+    pub const ZADD: Self = Self("zadd");
+    pub const ZREM: Self = Self("zrem");
+    pub const PERSIST: Self = Self("persist");
     pub const DEL: Self = Self("del");
 }
 

@@ -10,17 +10,10 @@ use super::string::Arguments;
 #[derive(Clone, Copy)]
 pub struct CommandHandler(fn(&mut dyn Any, Arguments<'_>));
 
-/// Finds the number of the argument that is a channel, if there is one.
-pub type FindChannel = fn(Arguments<'_>) -> Option<usize>;
-
 /// What runs when a client sends a command.
 pub trait RunCommand<M: Module> {
     /// The command in lower case.
     const NAME: &'static str;
-
-    /// Finds the shard channel among the arguments of a command that takes one. Here nobody asks: every client has the right
-    /// to every channel.
-    const CHANNEL: Option<FindChannel> = None;
 
     /// Runs it, and replies unless the client is blocked.
     fn run(ctx: &mut Context<'_, M>, arguments: Arguments<'_>);

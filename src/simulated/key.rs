@@ -1,4 +1,4 @@
-//! Keys of the keyspace: Strings, and Hashes of one field.
+//! Keys of the keyspace: Strings, and Hashes of one field. Sorted Sets are in a file of their own.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -62,6 +62,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
             None => ValueType::Empty,
             Some(Value::String(_)) => ValueType::String,
             Some(Value::Hash(_)) => ValueType::Hash,
+            Some(Value::SortedSet(_)) => ValueType::SortedSet,
             Some(Value::Other(_)) => ValueType::Other,
         }
     }
@@ -106,6 +107,13 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
+    /// Takes the expiry of an existing key away.
+    pub fn remove_expiry(&mut self) {
+        if let Some(entry) = self.entry.clone() {
+            self.write(Some(Entry { expiry: None, ..entry }));
+        }
+    }
+
     /// Empties the key.
     pub fn delete(&mut self) {
         if self.entry.is_some() {
@@ -113,7 +121,11 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    fn write(&mut self, entry: Option<Entry>) {
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        self.entry.as_ref()
+    }
+
+    pub(super) fn write(&mut self, entry: Option<Entry>) {
         if matches!(self.mode, Mode::Read) {
             return;
         }
@@ -157,7 +169,12 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     /// Tells WATCH and client-side caches that the key has changed, and listeners how: there are none.
     pub fn signal(&mut self, _events: &[Event]) {
         let (db, key) = (self.ctx.db(), Rc::from(self.name.0));
-        world::with(|world| world.note(Note::Signalled { db, key }));
+        world::with(|world| {
+            if self.entry.as_ref().is_some_and(|entry| entry.is_over(world.now_ms())) {
+                crash("an event of a key that has expired, which would delete it while it is open");
+            }
+            world.note(Note::Signalled { db, key });
+        });
     }
 
     /// `SET key value [PXAT expiry]`, the expiry as digits.
@@ -174,6 +191,21 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     /// `PEXPIREAT key expiry`, the expiry as digits.
     pub fn replicate_pexpireat(&mut self, expiry: &[u8]) {
         self.replicate("PEXPIREAT", [expiry].into_iter());
+    }
+
+    /// `PERSIST key`.
+    pub fn replicate_persist(&mut self) {
+        self.replicate("PERSIST", [].into_iter());
+    }
+
+    /// `ZADD key score member`, the score as digits, or `inf`.
+    pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) {
+        self.replicate("ZADD", [score, member.bytes()].into_iter());
+    }
+
+    /// `ZREM key member`.
+    pub fn replicate_zrem(&mut self, member: StringRef<'_>) {
+        self.replicate("ZREM", [member.bytes()].into_iter());
     }
 
     /// `DEL key`.

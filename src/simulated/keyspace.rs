@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::UnixMs;
+use super::sorted_set::Members;
 
 /// As many databases as a server has by default.
 const DATABASES: usize = 16;
@@ -13,6 +14,7 @@ const DATABASES: usize = 16;
 pub enum Value {
     String(Rc<[u8]>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    SortedSet(Members),
     /// A List, or whatever is no lock.
     Other(usize),
 }

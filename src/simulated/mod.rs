@@ -13,6 +13,8 @@ mod blocked_client;
 mod channels;
 mod client;
 mod cluster;
+#[path = "../server/cluster_slots.rs"]
+mod cluster_slots;
 #[path = "../server/command.rs"]
 mod command;
 mod connection;
@@ -22,12 +24,16 @@ mod doors;
 mod event;
 mod expiry;
 mod handler;
+#[cfg(test)]
+#[path = "../server/hash_slot.rs"]
+mod hash_slot;
 mod journal;
 mod key;
 mod keyspace;
 mod kind;
 #[path = "../server/kinds.rs"]
 mod kinds;
+mod latency;
 mod main_thread;
 #[path = "../server/module.rs"]
 mod module;
@@ -37,6 +43,7 @@ mod obstacle;
 mod process;
 mod reply;
 mod setting;
+mod sorted_set;
 mod stream;
 mod string;
 mod world;
@@ -45,23 +52,29 @@ mod world;
 pub use behind::{work_behind_event, work_now};
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
-pub use channels::{may_publish, publish, subscribers};
-pub use cluster::slot_of;
+pub use channels::{has_subscriber, may_publish, publish, subscribers};
+pub use cluster::{hash_slot, is_in_cluster, slot_of};
+pub use cluster_slots::{ClusterSlots, Whereabouts};
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use context::{Context, ContextFlags, Replier, subscribe};
+pub use context::{
+    Context, ContextFlags, Replier, has_own_acl_categories, server_setting, subscribe, subscribe_to_roles,
+    subscribe_to_sorted_sets,
+};
 pub use event::{Event, EventName};
-pub use handler::{CommandHandler, FindChannel, RunCommand, handler};
+pub use handler::{CommandHandler, RunCommand, handler};
 pub use journal::{Note, Tag, Writer};
 pub use key::Key;
 pub use keyspace::{Entry, Keyspace, Value};
 pub use kind::ServerKind;
 pub use kinds::{Mode, Probe, Slot, ValueType};
+pub use latency::Stopwatch;
 pub use main_thread::MainThread;
 pub use module::Module;
 pub use node::Node;
 pub use obstacle::{Unnoticed, WriteFence};
 pub use reply::Reply;
 pub use setting::Setting;
+pub use sorted_set::{Members, Score};
 pub use stream::{Effect, Unit};
 pub use string::{Arguments, OwnedString, StringRef};
 pub use world::{monotonic_ms, now_ms, now_us, run_timer_soon, set_timer};

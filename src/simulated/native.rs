@@ -1,5 +1,7 @@
 //! The server's own commands on keys: as many as the module meets in the field, and as much of each.
 
+mod sorted_sets;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -27,6 +29,10 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
         b"SET" => set(db, words),
         b"HSET" => hset(db, key, value, word(3)),
         b"HDEL" => hdel(db, key, value),
+        b"ZADD" => sorted_sets::add(db, key, value, word(3)),
+        b"ZREM" => sorted_sets::remove(db, key, value),
+        b"ZPOPMIN" => sorted_sets::pop_min(db, key),
+        b"ZRANGE" => sorted_sets::range(db, key),
         b"LPUSH" => lpush(db, key),
         b"DEL" | b"UNLINK" => Reply::Integer(words.iter().skip(1).map(|key| i64::from(delete(db, key))).sum()),
         b"GETDEL" => {
@@ -53,11 +59,14 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
 
 /// Whether the server refuses this command to clients where writes are refused.
 pub(super) fn is_write(name: &[u8]) -> bool {
-    const READS: [&[u8]; 4] = [b"GET", b"EXISTS", b"PTTL", b"PEXPIRETIME"];
-    const WRITES: [&[u8]; 18] = [
+    const READS: [&[u8]; 5] = [b"GET", b"EXISTS", b"PTTL", b"PEXPIRETIME", b"ZRANGE"];
+    const WRITES: [&[u8]; 21] = [
         b"SET",
         b"HSET",
         b"HDEL",
+        b"ZADD",
+        b"ZREM",
+        b"ZPOPMIN",
         b"LPUSH",
         b"DEL",
         b"UNLINK",
@@ -134,7 +143,9 @@ fn put(db: i32, key: &[u8], entry: Option<Entry>, writer: Writer) {
 }
 
 fn tell(db: i32, key: &[u8], events: &[&'static str]) {
-    for event in events.iter().filter(|event| HEARD.contains(*event)) {
+    let hears_sorted_sets = world::with(|world| world.hears_sorted_sets);
+    let is_heard = |event: &&&str| HEARD.contains(*event) || hears_sorted_sets && OF_SORTED_SETS.contains(*event);
+    for event in events.iter().filter(is_heard) {
         doors::tell(|doors| (doors.key_event)(db, event, key));
     }
 }
@@ -153,6 +164,9 @@ const HEARD: [&str; 11] = [
     "restore",
     "evicted",
 ];
+
+/// The events of Sorted Sets, which modules hear if they have asked for that.
+const OF_SORTED_SETS: [&str; 3] = ["zadd", "zrem", "zpopmin"];
 
 fn propagate<'w>(db: i32, words: impl IntoIterator<Item = &'w [u8]>) {
     let effect = Effect::new(db, words);

@@ -24,9 +24,17 @@ use super::{ClientId, UnixMs};
 pub struct Node(usize);
 
 impl Node {
-    /// A server with nothing in it, beside those there are.
+    /// A server with nothing in it, beside those there are, which has started with the module.
     pub fn new<M: Module>(kind: ServerKind) -> Self {
-        Self(world::add(World::new(kind, Doors::of::<M>())))
+        let node = Self(world::add(World::new(kind, Doors::of::<M>())));
+        node.start();
+        node
+    }
+
+    /// The server loads the module, before anybody is connected.
+    fn start(self) {
+        world::switch_to(self.0);
+        doors::tell_always(|doors| (doors.loaded)());
     }
 
     /// Forgets all servers of this thread, and begins a new time.
@@ -229,7 +237,7 @@ impl Node {
             world.note(Note::RoleChanged);
         });
         if self.here(|world| world.obstacles.shows_role()) {
-            doors::tell(|doors| (doors.role_changed)());
+            doors::tell_always(|doors| (doors.role_changed)(!replica));
         }
     }
 
@@ -263,9 +271,11 @@ impl Node {
             let (offset, cluster) = (world.clock_offset_ms, world.cluster.clone());
             let (replica, journal) = (world.obstacles.replica, std::mem::take(&mut world.journal));
             *world = World { last_client, cluster, clock_offset_ms: offset, ..World::new(kind, doors) };
-            (world.obstacles.replica, world.keyspace, world.journal) = (replica, keyspace, journal);
+            (world.obstacles.replica, world.journal) = (replica, journal);
             world.note(Note::Restarted);
         });
+        self.start();
+        self.here(|world| world.keyspace = keyspace);
     }
 
     /// The server is a node of a cluster from now on.

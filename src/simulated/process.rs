@@ -8,9 +8,9 @@ use super::journal::{Note, Tag};
 use super::keyspace::Keyspace;
 use super::native;
 use super::reply::Reply;
-use super::setting::Setting;
+use super::setting::{self, Setting};
 use super::world;
-use super::{ClientId, UnixMs, cluster};
+use super::{ClientId, UnixMs, cluster, doors};
 
 /// The client that the server makes up for a script.
 const STAND_IN: ClientId = ClientId::MAX;
@@ -258,15 +258,19 @@ fn exec(client: ClientId) -> Reply {
     Reply::Array(replies)
 }
 
-/// `CONFIG SET module.setting value`. Settings are the module's, so all nodes share them.
+/// `CONFIG SET name value`, as an operator sends it to each node. The modules are told of their own settings.
 pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
     let [_, _, name, value] = words else { return Reply::error("ERR wrong number of arguments") };
     let (own_name, settings) = world::with(|world| ([world.doors.name, b"."].concat(), world.doors.settings));
-    let is_named = |setting: &&&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
+    let is_named = |setting: &&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
+    let of_module = settings.iter().copied().find(is_named);
     let value = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
-    match settings.iter().find(is_named).zip(value) {
+    match of_module.or_else(|| setting::of_server(name)).zip(value) {
         Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
             setting.set(value);
+            if of_module.is_some() {
+                world::on_each(|| doors::tell_always(|doors| (doors.setting_changed)()));
+            }
             Reply::OK
         }
         _ => Reply::error("ERR CONFIG SET failed"),

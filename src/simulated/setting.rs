@@ -30,6 +30,14 @@ impl Setting {
     }
 }
 
+/// The settings of the server that the module asks for.
+static OF_SERVER: [Setting; 1] = [Setting::new(c"min-replicas-max-lag", 10, 0, 2_147_483_647)];
+
+/// The setting of the server with this name.
+pub(super) fn of_server(name: &[u8]) -> Option<&'static Setting> {
+    OF_SERVER.iter().find(|setting| setting.name.to_bytes() == name)
+}
+
 /// Has every setting at its default again.
 pub(super) fn forget() {
     VALUES.with_borrow_mut(BTreeMap::clear);

@@ -48,6 +48,8 @@ pub(super) struct World {
     pub running: Running,
     /// The module hears events.
     pub listens: bool,
+    /// It hears those of Sorted Sets, too.
+    pub hears_sorted_sets: bool,
     pub obstacles: Obstacles,
     pub cluster: Option<Cluster>,
     /// What the wall clock shows beyond the time that has passed, in milliseconds.
@@ -108,6 +110,7 @@ impl World {
             timer: Timer::default(),
             running: Running::default(),
             listens: false,
+            hears_sorted_sets: false,
             obstacles: Obstacles::default(),
             cluster: None,
             clock_offset_ms: 0,
@@ -181,6 +184,16 @@ pub(super) fn current() -> usize {
 /// Has another node run.
 pub(super) fn switch_to(node: usize) {
     CURRENT.set(node);
+}
+
+/// Has `body` run on each node.
+pub(super) fn on_each(body: impl Fn()) {
+    let here = current();
+    for node in 0..WORLDS.with_borrow(Vec::len) {
+        switch_to(node);
+        body();
+    }
+    switch_to(here);
 }
 
 /// Lends the node that runs to `body`, which calls nobody.

@@ -1,5 +1,5 @@
-//! Ten thousand clients that wait: in line for one lock, and each for a lock of its own. A hand-over costs the same as
-//! among a hundred, the order holds, and nothing is left behind when all are gone.
+//! Ten thousand clients that wait: in line for one lock or permit, and each for a lock of its own. A hand-over costs the
+//! same as among a hundred, the order holds, and nothing is left behind when all are gone.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -75,12 +75,14 @@ struct Crowd {
 enum Scene {
     OneLock,
     OneLockEach,
+    /// A lock with one permit.
+    Permit,
 }
 
 impl Scene {
     fn key(self, number: usize) -> String {
         match self {
-            Self::OneLock => "door".to_owned(),
+            Self::OneLock | Self::Permit => "door".to_owned(),
             Self::OneLockEach => format!("door{number}"),
         }
     }
@@ -88,8 +90,15 @@ impl Scene {
     /// Who holds the lock for which this member is the next.
     fn holder(self, number: usize) -> String {
         match (self, number.checked_sub(1)) {
-            (Self::OneLock, Some(before)) => format!("t{before}"),
+            (Self::OneLock | Self::Permit, Some(before)) => format!("t{before}"),
             _ => "holder".to_owned(),
+        }
+    }
+
+    fn take(self, key: &str, token: &str, options: &str) -> String {
+        match self {
+            Self::OneLock | Self::OneLockEach => format!("LOCK.ACQUIRE {key} {token} {options}"),
+            Self::Permit => format!("LOCK.SHARE {key} {token} LIMIT 1 {options}"),
         }
     }
 }
@@ -105,9 +114,9 @@ impl Crowd {
         for (number, member) in self.members.iter_mut().take(count).enumerate() {
             let key = scene.key(number);
             if number == 0 || matches!(scene, Scene::OneLockEach) {
-                self.holder.ask(&format!("LOCK.ACQUIRE {key} holder {lease}"), ":1\r\n");
+                self.holder.ask(&scene.take(&key, "holder", lease), ":1\r\n");
             }
-            member.send(&format!("LOCK.ACQUIRE {key} t{number} BLOCK 0"));
+            member.send(&scene.take(&key, &format!("t{number}"), "BLOCK 0"));
             // When this is answered the server has read what was sent before.
             self.holder.ask("PING", "+PONG\r\n");
         }
@@ -133,7 +142,7 @@ impl Crowd {
     #[track_caller]
     fn clear(&mut self, scene: Scene, count: usize) {
         let owned = match scene {
-            Scene::OneLock => count - 1..count,
+            Scene::OneLock | Scene::Permit => count - 1..count,
             Scene::OneLockEach => 0..count,
         };
         for number in owned {
@@ -200,6 +209,11 @@ fn is_flat(scene: Scene) {
 #[test]
 fn ten_thousand_in_line_for_one_lock_are_served_in_order_and_as_fast_as_a_hundred() {
     is_flat(Scene::OneLock);
+}
+
+#[test]
+fn ten_thousand_in_line_for_one_permit_are_served_in_order_and_as_fast_as_a_hundred() {
+    is_flat(Scene::Permit);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use support::{Client, Reply, Server, Waiter, now_us};
+use support::{Client, Reply, Server, Waiter, Way, now_us};
 
 use super::alone;
 
@@ -77,10 +77,10 @@ fn a_wait_ends_on_time_on_a_lock_that_has_a_lease() {
 }
 
 /// A hand-over at the end of a lease: microseconds between the key's end and the waiter's answer.
-fn lease_ends_once(server: &Server, client: &mut Client, take: &str, lease_ms: u64) -> i64 {
+fn lease_ends_once(way: Way, server: &Server, client: &mut Client, take: &str, lease_ms: u64) -> i64 {
     assert_eq!(client.run(&format!("{take} door holder PX {lease_ms}")), 1);
     let end_ms = client.expires_at("door");
-    let mut waiter = Waiter::send_on(server, server.client(), &[take, "door", "waiter", "BLOCK", "0"]);
+    let mut waiter = way.send(server, &format!("{take} door waiter BLOCK 0"));
     assert_eq!(waiter.reply(), 1);
     let granted_us = now_us();
     assert_eq!(client.run("LOCK.RELEASE door waiter"), 0);
@@ -92,9 +92,10 @@ fn the_end_of_a_lease_serves_the_next_within_two_milliseconds() {
     let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
-    for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
+    for (take, way) in [("LOCK.ACQUIRE", Way::Blocked), ("LOCK.REENTER", Way::Blocked), ("LOCK.ACQUIRE", Way::Notified)]
+    {
         is_punctual(take, 0, 2000, || {
-            (0..20).map(|round| lease_ends_once(&server, &mut client, take, 15 + round % 11)).collect()
+            (0..20).map(|round| lease_ends_once(way, &server, &mut client, take, 15 + round % 11)).collect()
         });
     }
 }
@@ -107,8 +108,33 @@ fn many_other_keys_with_a_lease_do_not_delay_the_hand_over() {
     let script = "for i = 1, 100000 do redis.call('SET', 'other:' .. i, 'x', 'PX', 3600000 + i) end return 1";
     assert_eq!(client.call(&["EVAL", script, "0"]), 1);
     is_punctual("among 100,000 volatile keys", 0, 2000, || {
-        (0..20).map(|round| lease_ends_once(&server, &mut client, "LOCK.ACQUIRE", 15 + round % 11)).collect()
+        let mut once =
+            |round: u64| lease_ends_once(Way::Blocked, &server, &mut client, "LOCK.ACQUIRE", 15 + round % 11);
+        (0..20).map(&mut once).collect()
     });
+}
+
+#[test]
+fn a_share_that_ends_among_ten_thousand_makes_room_on_time() {
+    let _alone = alone();
+    let server = Server::start();
+    let mut client = server.client();
+    let script = "for i = 1, 10000 do redis.call('LOCK.SHARE', KEYS[1], 'other:' .. i, 'PX', 3600000 + i) end return 1";
+    assert_eq!(client.call(&["EVAL", script, "1", "door"]), 1);
+    is_punctual("a share among 10,000", 0, 2000, || (0..20).map(|_| share_ends_once(&server, &mut client)).collect());
+}
+
+/// How late the next permit is granted when the lease of one share ends.
+fn share_ends_once(server: &Server, client: &mut Client) -> i64 {
+    let waiting = server.client();
+    assert_eq!(client.run("LOCK.SHARE door short PX 25"), 1);
+    let end_ms: i64 = client.run("ZSCORE door short").string().parse().expect("the end of a lease");
+    let line = "LOCK.SHARE door waiter LIMIT 10001 BLOCK 0";
+    let mut waiter = Waiter::send_on(server, waiting, &support::bytes_of(line));
+    assert_eq!(waiter.reply_within(Duration::from_secs(5)), 1);
+    let granted_us = now_us();
+    assert_eq!(client.run("LOCK.RELEASE door waiter"), 0);
+    granted_us - end_ms * 1000
 }
 
 #[test]
@@ -127,7 +153,7 @@ fn second_lease_ends_once(server: &Server, client: &mut Client) -> i64 {
     let mut waiters = [("door", end_ms), ("gate", end_ms + 1)].map(|(key, end_ms)| {
         client.ok(&format!("SET {key} holder PXAT {end_ms}"));
         let line = format!("LOCK.ACQUIRE {key} waiter BLOCK 0");
-        Waiter::send_on(server, server.client(), &support::bytes_of(&line))
+        Waiter::send(server, &line)
     });
     waiters.iter_mut().for_each(|waiter| assert_eq!(waiter.reply_within(Duration::from_secs(5)), 1));
     let granted_us = now_us();
@@ -146,10 +172,11 @@ fn a_renewed_lease_ends_when_it_then_ends() {
 }
 
 fn renewed_lease_ends_once(server: &Server, client: &mut Client, shorten: bool) -> i64 {
-    let (first, then) = if shorten { (60_000, 15) } else { (10, 25) };
+    let (first, then) = if shorten { (60_000, 15) } else { (100, 115) };
+    let waiting = server.client();
     assert_eq!(client.run(&format!("LOCK.ACQUIRE door holder PX {first}")), 1);
     let line = "LOCK.ACQUIRE door waiter BLOCK 0";
-    let mut waiter = Waiter::send_on(server, server.client(), &support::bytes_of(line));
+    let mut waiter = Waiter::send_on(server, waiting, &support::bytes_of(line));
     let renewed = if shorten {
         client.run(&format!("PEXPIRE door {then}"))
     } else {
@@ -168,20 +195,19 @@ fn a_release_serves_the_next_at_once() {
     let _alone = alone();
     let server = Server::start();
     let mut client = server.client();
-    is_punctual("RELEASE", 0, 1000, || {
-        (0..20)
-            .map(|_| {
-                assert_eq!(client.run("LOCK.ACQUIRE door holder"), 1);
-                let mut waiter = Waiter::start(&server, "LOCK.ACQUIRE door waiter BLOCK 0");
-                let released_us = now_us();
-                assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
-                assert_eq!(waiter.reply(), 1);
-                let granted_us = now_us();
-                assert_eq!(client.run("LOCK.RELEASE door waiter"), 0);
-                granted_us - released_us
-            })
-            .collect()
-    });
+    let mut once = |way: Way| {
+        assert_eq!(client.run("LOCK.ACQUIRE door holder"), 1);
+        let mut waiter = way.start(&server, "LOCK.ACQUIRE door waiter BLOCK 0");
+        let released_us = now_us();
+        assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(waiter.reply(), 1);
+        let granted_us = now_us();
+        assert_eq!(client.run("LOCK.RELEASE door waiter"), 0);
+        granted_us - released_us
+    };
+    for way in Way::ALL {
+        is_punctual(&format!("RELEASE, {way:?}"), 0, 1000, || (0..20).map(|_| once(way)).collect());
+    }
 }
 
 /// Pipelined behind the end of another wait, where Redis 7.0 has already decided how long to sleep.

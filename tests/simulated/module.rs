@@ -105,6 +105,47 @@ fn a_session_goes_with_its_connection() {
     });
 }
 
+/// Who is let go may have been in the way of a share for which there is room.
+#[test]
+fn who_is_unblocked_holds_up_no_share() {
+    on_every_kind(|stage, alice, bob| {
+        let carol = stage.0.connect();
+        assert_eq!(stage.run(alice, "LOCK.SHARE door alice"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
+        assert_eq!(stage.run(carol, "LOCK.SHARE door carol BLOCK 0"), []);
+        let mut replies = stage.run(alice, &format!("CLIENT UNBLOCK {bob}"));
+        replies.sort_by_key(|(client, _)| *client);
+        assert_eq!(replies, [told(alice, 1), vec![(bob, Reply::Nil)], told(carol, 1)].concat());
+    });
+}
+
+/// The lock is free when the shares that are left have ended, however long the one would have lasted that has gone.
+#[test]
+fn a_share_that_goes_with_its_connection_brings_the_end_forward() {
+    on_every_kind(|stage, alice, bob| {
+        let carol = stage.0.connect();
+        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 1000 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 500"), told(bob, 1));
+        assert_eq!(stage.run(carol, "LOCK.ACQUIRE door carol BLOCK 0"), []);
+        stage.0.hang_up(alice);
+        assert_eq!(stage.pass(500), []);
+        assert_eq!(stage.pass(1), told(carol, 1));
+    });
+}
+
+/// A share whose lease has ended in a pause is given back, also if another one is taken back first.
+#[test]
+fn a_share_that_goes_takes_no_lapsed_one_along() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 100 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 300 SESSION"), told(bob, 1));
+        stage.run(bob, "CLIENT PAUSE 120 WRITE");
+        stage.0.hang_up(bob);
+        stage.pass(200);
+        assert_eq!(stage.run(alice, "LOCK.EXTEND door alice PX 100"), told(alice, 100));
+    });
+}
+
 #[test]
 fn each_node_has_a_state_of_its_own() {
     let one = Stage::on(ServerKind::Redis70);

@@ -75,14 +75,19 @@ impl Cluster {
     /// A tag whose slot is the master's.
     #[track_caller]
     pub fn tag_of(&self, number: usize) -> Tag {
+        self.tags_of(number).next().expect("a tag for every slot")
+    }
+
+    /// Tags whose slots are the master's, without end.
+    pub fn tags_of(&self, number: usize) -> impl Iterator<Item = Tag> {
         let mut client = self.master(number).client();
-        let mut tags = (0..).map(|attempt| {
+        let (first, last) = slots_of(number);
+        let tags = (0..).map(move |attempt| {
             let name = format!("{{{attempt}}}");
             let slot = client.run(&format!("CLUSTER KEYSLOT {name}")).int();
             Tag { name, slot }
         });
-        let (first, last) = slots_of(number);
-        tags.find(|tag| (first..=last).contains(&tag.slot)).expect("a tag for every slot")
+        tags.filter(move |tag| (first..=last).contains(&tag.slot))
     }
 
     fn share_slots_out(&self) {

@@ -31,16 +31,11 @@ macro_rules! for_each_fact {
             a_blocked_client_is_killed
             a_blocked_client_is_unblocked_by_hand
             a_blocked_client_is_unblocked_with_an_error
-            a_channel_does_not_keep_its_command_at_a_replica
-            a_channel_does_not_move_its_command
-            a_channel_is_checked_before_the_command
-            a_channel_is_checked_in_a_cluster
             a_client_does_not_kill_itself
             a_client_is_unblocked_by_hand_once
             a_closed_connection_still_has_its_commands_run
             a_cluster_that_is_down
             a_cluster_that_is_down_keeps_its_subscribers
-            a_command_that_names_a_channel
             a_context_says_where_it_is
             a_failover_ends_subscriptions
             a_key_is_restored
@@ -62,6 +57,7 @@ macro_rules! for_each_fact {
             a_move_takes_the_client_along_on_valkey_8
             a_new_role_is_not_told_to_subscribers
             a_pause_forbids_writes
+            a_pop_that_waits_takes_what_the_module_adds
             a_quit_behind_a_blocked_command
             a_refused_command_spoils_its_transaction
             a_replica_becomes_a_master
@@ -72,12 +68,16 @@ macro_rules! for_each_fact {
             a_replica_that_takes_writes
             a_replica_waits_for_its_master_to_expire
             a_replica_whose_keyspace_changes
+            a_right_to_a_channel
+            a_right_to_a_channel_in_a_cluster
             a_right_to_a_channel_that_is_taken_away
             a_second_unblock_is_harmless
             a_slot_on_its_way
             a_slot_on_its_way_keeps_its_subscribers
             a_slot_that_leaves
             a_slot_that_leaves_takes_its_subscribers_along
+            a_sorted_set_is_replicated_member_by_member
+            a_sorted_set_is_what_it_holds
             a_subscriber_is_not_blocked
             a_subscriber_over_its_limit_counts
             a_subscriber_that_closes_counts
@@ -103,14 +103,18 @@ macro_rules! for_each_fact {
             events_by_which_a_key_comes
             events_by_which_a_key_goes
             events_by_which_an_expiry_moves
+            events_by_which_members_of_sorted_sets_go
             events_name_their_database
+            events_of_sorted_sets_come_when_asked_for
             getex_moves_an_expiry
+            members_of_a_sorted_set_leave_in_the_transaction_of_their_command
             nobody_is_blocked_in_a_function
             nobody_is_blocked_in_a_transaction_or_a_script
             nobody_is_blocked_in_the_timer
             nobody_is_blocked_twice
             opening_an_expired_key_deletes_it
             others_hear_of_own_writes
+            others_hear_of_own_writes_to_sorted_sets
             own_writes_tell_the_module_nothing
             patterns_and_plain_channels_are_others
             redis_7_2_asks_in_the_call

@@ -1,6 +1,6 @@
 //! Looking at a lock and at the module's counters.
 
-use super::{Client, Reply, Server, Setup, Waiter};
+use super::{Client, Reply, Server, Setup, Waiter, Waiting, Way};
 
 /// One field of LOCK.INFO.
 #[track_caller]
@@ -36,5 +36,15 @@ pub fn held_with_a_waiter(setup: &Setup) -> (Server, Client, Waiter) {
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000"), 1);
     let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+    (server, alice, bob)
+}
+
+/// The same where bob waits in this way.
+#[track_caller]
+pub fn held_with(way: Way, setup: &Setup) -> (Server, Client, Waiting) {
+    let server = setup.start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000"), 1);
+    let bob = way.start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
     (server, alice, bob)
 }

@@ -52,7 +52,10 @@ impl Migration<'_> {
     #[track_caller]
     pub fn go_key_by_key(&self) {
         self.open();
-        self.move_keys(&self.keys_left());
+        let keys = self.keys_left();
+        if !keys.is_empty() {
+            self.move_keys(&keys);
+        }
         self.close();
     }
 

@@ -22,6 +22,11 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// The answer to a request that waits for a message.
+    pub fn waiting() -> Self {
+        Self::Status("WAITING".to_owned())
+    }
+
     pub fn of(result: RedisResult<Value>) -> Self {
         match result {
             Ok(value) => Self::from_value(value),

@@ -6,7 +6,7 @@ use std::thread;
 
 use tempfile::TempDir;
 
-use super::replicas::in_time;
+use super::replicas::{in_time, is_master};
 use super::setup::{free_port, server_under_test};
 use super::{Client, Protocol, Reply, Server};
 
@@ -71,6 +71,11 @@ impl Sentinel {
         in_step == replicas
     }
 
+    /// The port on which it answers itself.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The port of the master, as this sentinel tells clients that ask.
     pub fn master_port(&self) -> Option<u16> {
         match self.client()?.run(&format!("SENTINEL GET-MASTER-ADDR-BY-NAME {NAME}")) {
@@ -94,4 +99,20 @@ impl Drop for Sentinel {
             eprintln!("--- sentinel on port {}:\n{log}", self.port);
         }
     }
+}
+
+/// The server that every sentinel names as master, once it is not `old` and takes writes.
+#[track_caller]
+pub fn new_master<'s>(sentinels: &[Sentinel], old: u16, replicas: &'s [Server]) -> &'s Server {
+    let mut found = None;
+    in_time("the sentinels name a new master", || {
+        let mut ports: Vec<u16> = sentinels.iter().filter_map(Sentinel::master_port).collect();
+        ports.dedup();
+        found = match ports[..] {
+            [port] if port != old => replicas.iter().find(|replica| replica.port() == port),
+            _ => None,
+        };
+        found.is_some_and(is_master)
+    });
+    found.expect("one of the replicas")
 }

@@ -17,6 +17,8 @@ use super::{Aof, Client, Flavour, PATIENCE, Protocol, Reply, Setup};
 const TAIL_LINES: usize = 60;
 const START_POLL: Duration = Duration::from_millis(3);
 
+const CONFIG_FILE: &str = "server.conf";
+
 /// What must not stand in a log.
 const SIGNS_OF_A_CRASH: [&str; 5] =
     ["BUG REPORT", "crashed by signal", "ASSERTION FAILED", "Guru Meditation", "panicked at"];
@@ -84,14 +86,9 @@ impl Server {
         if client.run("PING") != "PONG" {
             return false;
         }
-        match client.run("CONFIG GET dir") {
-            Reply::List(pair) => {
-                let here = fs::canonicalize(self.directory()).expect("the server's folder");
-                let there = pair.get(1).map(Reply::string).map(fs::canonicalize);
-                matches!(there, Some(Ok(there)) if there == here)
-            }
-            _ => false,
-        }
+        let there = configuration_of(&mut client).map(fs::canonicalize);
+        let here = fs::canonicalize(config_path(&self.directory)).expect("the server's configuration");
+        matches!(there, Some(Ok(there)) if there == here)
     }
 
     pub fn port(&self) -> u16 {
@@ -158,6 +155,13 @@ impl Server {
         Flavour::of(&mut self.client())
     }
 
+    /// Whether threads read and write for the server's clients. What arrives at once on two connections may then be seen in
+    /// two rounds of the loop.
+    #[track_caller]
+    pub fn has_io_threads(&self) -> bool {
+        self.client().run("CONFIG GET io-threads").items()[1] != "1"
+    }
+
     /// Ends the server in the orderly way, with its data written where the configuration says so.
     #[track_caller]
     pub fn shut_down(&mut self, how: &str) {
@@ -212,6 +216,21 @@ impl Drop for Server {
             }
         }
     }
+}
+
+/// The configuration of the server with this folder.
+pub(super) fn config_path(directory: &TempDir) -> PathBuf {
+    directory.path().join(CONFIG_FILE)
+}
+
+/// The path of the configuration of a server. A test may have renamed CONFIG or INFO, but not both.
+fn configuration_of(client: &mut Client) -> Option<PathBuf> {
+    if let Reply::List(pair) = client.run("CONFIG GET dir") {
+        return pair.get(1).map(|dir| PathBuf::from(dir.string()).join(CONFIG_FILE));
+    }
+    let Reply::Text(info) = client.run("INFO server") else { return None };
+    let info = String::from_utf8_lossy(&info);
+    info.lines().find_map(|line| line.strip_prefix("config_file:")).map(PathBuf::from)
 }
 
 fn log_path(directory: &TempDir) -> PathBuf {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::server::{Ended, Server};
+use super::server::{Ended, Server, config_path};
 
 /// A port that was free may be taken by somebody else before the server binds it.
 const ATTEMPTS: u32 = 5;
@@ -104,7 +104,7 @@ impl Setup {
             .clone()
             .unwrap_or_else(|| Arc::new(TempDir::with_prefix("redis-lock-test-").expect("a temporary folder")));
         let port = free_port();
-        let file = directory.path().join("server.conf");
+        let file = config_path(&directory);
         fs::write(&file, self.text(port, directory.path())).expect("a writable folder");
         Server::launch(self.command(&file), port, directory)
     }

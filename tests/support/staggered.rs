@@ -1,25 +1,36 @@
-//! Many locks whose leases end one after the other, each with one client that waits: whatever happens to the server
-//! meanwhile happens while some lease ends.
+//! Many locks whose leases end one after the other, each with one client that waits, blocked or for a message: whatever
+//! happens to the server meanwhile happens while some lease ends.
 
-use super::{Client, PATIENCE, Reply, Server, Waiter, bytes_of, eventually, info_lock, now_ms};
+use super::{Client, LOST, PATIENCE, Reply, Server, Waiting, Way, eventually, info_lock, now_ms};
 
 /// Longer than any test.
 const LONG_MS: i64 = 600_000;
 
 pub struct Staggered {
+    form: Form,
     locks: Vec<Lock>,
     /// Unix time in milliseconds at which the last of the leases ends.
     last_end: i64,
 }
 
+/// How alice holds the locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Alone,
+    /// With one of two permits. Zoe has the other, longer than any test.
+    Shared,
+}
+
 struct Lock {
     key: String,
-    waiter: Waiter,
+    waiter: Waiting,
 }
 
 /// What became of those who waited.
 #[derive(Default)]
 pub struct Outcomes {
+    form: Form,
     /// The keys of those that were granted their lock.
     pub granted: Vec<String>,
     /// The keys of the others, with what they were told.
@@ -31,15 +42,35 @@ impl Staggered {
     /// The hash tag goes into every key.
     #[track_caller]
     pub fn start(server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
+        Self::start_in_ways(&Way::ALL, server, tag, count, step_ms)
+    }
+
+    /// The same where they wait in these ways, by turns.
+    #[track_caller]
+    pub fn start_in_ways(ways: &[Way], server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
+        Self::start_as(Form::Alone, ways, server, tag, count, step_ms)
+    }
+
+    /// The same with shared locks: Alice has one of two permits, for which bob waits, and zoe the other.
+    #[track_caller]
+    pub fn start_shared(server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
+        Self::start_as(Form::Shared, &Way::ALL, server, tag, count, step_ms)
+    }
+
+    #[track_caller]
+    fn start_as(form: Form, ways: &[Way], server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
         let mut alice = server.client();
         let before = info_lock(&mut alice, "waiters");
-        let locks: Vec<Lock> = (0..count).map(|number| lock(server, &mut alice, &format!("s{number}{tag}"))).collect();
+        let locks: Vec<Lock> = (0..count)
+            .zip(ways.iter().cycle())
+            .map(|(number, way)| lock(form, *way, server, &mut alice, &format!("s{number}{tag}")))
+            .collect();
         eventually("all wait", || info_lock(&mut alice, "waiters") == before + count);
         for (lock, number) in locks.iter().zip(1..) {
             let lease = step_ms * number;
             assert_eq!(alice.run(&format!("LOCK.EXTEND {} alice PX {lease}", lock.key)), lease);
         }
-        Self { locks, last_end: now_ms() + step_ms * count }
+        Self { form, locks, last_end: now_ms() + step_ms * count }
     }
 
     pub fn keys(&self) -> Vec<String> {
@@ -55,7 +86,7 @@ impl Staggered {
     /// What every client was answered. Nobody is left hanging: each is answered, or its connection closed.
     #[track_caller]
     pub fn outcomes(self) -> Outcomes {
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = Outcomes { form: self.form, ..Outcomes::default() };
         for mut lock in self.locks {
             match lock.waiter.reply_within(PATIENCE) {
                 Reply::Int(1) => outcomes.granted.push(lock.key),
@@ -68,10 +99,16 @@ impl Staggered {
 }
 
 #[track_caller]
-fn lock(server: &Server, alice: &mut Client, key: &str) -> Lock {
-    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {LONG_MS}")), 1);
-    let wait = format!("LOCK.ACQUIRE {key} bob PX {LONG_MS} BLOCK 0");
-    Lock { key: key.to_owned(), waiter: Waiter::send_on(server, server.client(), &bytes_of(&wait)) }
+fn lock(form: Form, way: Way, server: &Server, alice: &mut Client, key: &str) -> Lock {
+    let (take, holders, limit): (_, &[_], _) = match form {
+        Form::Alone => ("LOCK.ACQUIRE", &["alice"], ""),
+        Form::Shared => ("LOCK.SHARE", &["zoe", "alice"], " LIMIT 2"),
+    };
+    for holder in holders {
+        assert_eq!(alice.run(&format!("{take} {key} {holder} PX {LONG_MS}{limit}")), 1);
+    }
+    let wait = format!("{take} {key} bob PX {LONG_MS}{limit} BLOCK 0");
+    Lock { key: key.to_owned(), waiter: way.send(server, &wait) }
 }
 
 impl Outcomes {
@@ -79,6 +116,14 @@ impl Outcomes {
     /// granted it, and with nobody but alice if not.
     #[track_caller]
     pub fn hold_at(&self, client: &mut Client) {
+        match self.form {
+            Form::Alone => self.hold_alone_at(client),
+            Form::Shared => self.share_at(client),
+        }
+    }
+
+    #[track_caller]
+    fn hold_alone_at(&self, client: &mut Client) {
         for key in &self.granted {
             assert_eq!(client.run(&format!("GET {key}")), "bob", "{key} was granted to bob");
         }
@@ -89,9 +134,23 @@ impl Outcomes {
     }
 
     #[track_caller]
+    fn share_at(&self, client: &mut Client) {
+        let mut has = |key: &str, holder: &str| client.run(&format!("ZSCORE {key} {holder}")) != Reply::Nil;
+        for key in &self.granted {
+            assert!(has(key, "bob") && has(key, "zoe"), "{key}: a permit was granted to bob");
+            assert!(!has(key, "alice"), "{key}: the permit of alice was passed on");
+        }
+        for (key, told) in &self.told {
+            assert!(has(key, "zoe"), "{key}: zoe holds for long");
+            assert!(!has(key, "bob"), "{key}: bob was told {told:?}");
+        }
+    }
+
+    /// Those who were blocked were told this, and those who waited for a message that it is lost.
+    #[track_caller]
     pub fn all_told(&self, code: &str) {
         for (key, told) in &self.told {
-            assert_eq!(told.code(), code, "{key}: {told:?}");
+            assert!([code, LOST].contains(&told.code()), "{key}: {told:?}");
         }
     }
 }

@@ -34,7 +34,13 @@ impl Waiter {
         Self::start_on(server, server.client(), &bytes_of(line))
     }
 
-    /// The same on a connection of the caller's choice.
+    /// The same for a wait that may end before anybody has seen it.
+    #[track_caller]
+    pub fn send(server: &Server, line: &str) -> Self {
+        Self::send_on(server, server.client(), &bytes_of(line))
+    }
+
+    /// The same as [`start`](Self::start) on a connection of the caller's choice.
     #[track_caller]
     pub fn start_on(server: &Server, client: Client, args: &[impl AsRef<[u8]>]) -> Self {
         let waiter = Self::send_on(server, client, args);
@@ -79,6 +85,12 @@ impl Waiter {
         let reply = self.client.receive_within(timeout);
         assert!(!matches!(reply, Reply::Other(_)), "the waiting client got no answer in {timeout:?}");
         reply
+    }
+
+    /// Nothing was sent that was not looked at.
+    #[track_caller]
+    pub fn has_heard_nothing_else(&mut self) {
+        assert_eq!(self.client.run("PING"), "PONG");
     }
 
     /// The connection for what comes next, once the answer was read.

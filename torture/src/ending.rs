@@ -1,6 +1,6 @@
 //! When all clients have gone: nothing of them is left, and the append-only file says what the server says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -88,13 +88,10 @@ fn compare_with_file(world: &World, link: &mut Link) -> Option<()> {
     let loaded = link.run("DEBUG LOADAOF");
     let after = snapshot(link)?;
     if loaded != "OK" || before != after {
-        let differs = |(key, value): &(&(u32, String), &(Reply, Reply))| after.get(*key) != Some(*value);
-        let lost: Vec<_> = before.iter().filter(differs).take(5).collect();
-        let text = format!(
-            "DEBUG LOADAOF: {loaded:?}; {} keys before, {} after; different or missing: {lost:?}",
-            before.len(),
-            after.len()
-        );
+        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        let both = names.into_iter().map(|name| (name, before.get(name), after.get(name)));
+        let different: Vec<_> = both.filter(|(_, before, after)| before != after).take(5).collect();
+        let text = format!("DEBUG LOADAOF: {loaded:?}; keys that differ, before and after: {different:?}");
         world.court.charge("the append-only file has the same locks", text);
         return None;
     }

@@ -7,12 +7,12 @@ use crate::protocols::redisson::{LATCH_MS, PUBLISH, UNLOCK_MESSAGE, channel, lat
 use crate::protocols::scripts::{REDIS_PY_RELEASE, REDISSON_LOCK, REDISSON_UNLOCK, Script};
 
 /// A lease, in milliseconds, as Redisson and most examples have it.
-const LEASE_MS: &str = "30000";
+pub(super) const LEASE_MS: &str = "30000";
 /// As Redisson names the holder: the client's UUID and a thread.
 const OWNER: &str = "a2d1c0de-7f3b-4e65-9a0b-5c6d7e8f9012:27";
 
 /// 32 hex digits, a fresh token for each cycle, as redis-py's `uuid1().hex`.
-fn token(number: u64) -> String {
+pub(super) fn token(number: u64) -> String {
     format!("{:032x}", (u128::from(number) + 1) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835 % u128::MAX)
 }
 

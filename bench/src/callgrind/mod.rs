@@ -9,6 +9,7 @@ mod count;
 pub mod cycles;
 mod graph;
 mod profile;
+pub mod shares;
 mod workload;
 
 use std::process::Command;

@@ -28,7 +28,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Of grounds there is one at a time.
+    /// Of grounds there is one at a time, but for [`another`](Self::another).
     pub fn for_connections(connections: usize) -> Self {
         require_files(connections + SPARE);
         Self::start(connections)
@@ -45,14 +45,25 @@ impl Ground {
         Self { server, anywhere }
     }
 
+    /// Another server on the CPUs of this one, to be measured in turns with it. It must be dropped first.
+    pub fn another(&self, connections: usize) -> Self {
+        let other = Self::for_connections(connections);
+        let cpus = sched_getaffinity(self.process()).expect("the CPUs of a server");
+        sched_setaffinity(other.process(), &cpus).expect("a server that can be bound to a CPU");
+        other
+    }
+
+    fn process(&self) -> Option<Pid> {
+        let process = self.server.client().info("server", "process_id").and_then(|id| Pid::from_raw(id.parse().ok()?));
+        assert!(process.is_some(), "the server tells its process id");
+        process
+    }
+
     /// Gives server and engine a CPU each, as if each had a machine. Left to itself the scheduler puts both on one, where a
     /// client that is answered runs before the server has written the answer to the next.
     pub fn on_two_cpus(self) -> Self {
         if let Some((first, last)) = two_of(&self.anywhere) {
-            let process =
-                self.server.client().info("server", "process_id").and_then(|id| Pid::from_raw(id.parse().ok()?));
-            assert!(process.is_some(), "the server tells its process id");
-            sched_setaffinity(process, &first).expect("a server that can be bound to a CPU");
+            sched_setaffinity(self.process(), &first).expect("a server that can be bound to a CPU");
             sched_setaffinity(None, &last).expect("a thread that can be bound to a CPU");
         }
         self

@@ -1,12 +1,15 @@
 //! One thread that drives up to thousands of clients over non-blocking connections, so that a measurement costs the
 //! machine as little as possible beside the server, and every protocol (PING, too) as much as the others.
 //!
-//! The engine watches over what locks are for: it ends the benchmark when two clients hold one lock. What its clients are
+//! The engine watches over what locks are for: it ends the benchmark when two clients hold one lock, or more
+//! than may share it. What its clients are
 //! to do is a [`Workload`], for one the [`contention`] for a lock; the server they meet at is their [`ground`].
 
 mod connection;
 pub mod contention;
+pub mod crowd;
 pub mod ground;
+mod holders;
 mod member;
 mod timers;
 mod wire;
@@ -24,6 +27,7 @@ pub use wire::{Line, Wire};
 pub use workload::{Action, Event, Orders, Workload};
 
 use crate::protocols::{Lease, Progress, Protocol};
+use holders::Holders;
 use member::{Member, Phase};
 use timers::Timers;
 
@@ -40,19 +44,29 @@ pub enum Locks {
     One,
     /// Each has its own.
     Each,
+    /// All are after the same, which so many may hold at once.
+    Shared(usize),
 }
 
 impl Locks {
     fn number(self, client: usize) -> usize {
         match self {
-            Self::One => 0,
+            Self::One | Self::Shared(_) => 0,
             Self::Each => client,
+        }
+    }
+
+    /// How many may hold one lock at once.
+    fn most_holders(self) -> usize {
+        match self {
+            Self::One | Self::Each => 1,
+            Self::Shared(most) => most,
         }
     }
 
     pub fn name(self, client: usize) -> String {
         match self {
-            Self::One => "door".to_owned(),
+            Self::One | Self::Shared(_) => "door".to_owned(),
             Self::Each => format!("door-{client}"),
         }
     }
@@ -68,10 +82,8 @@ pub struct Tally {
 pub struct Engine {
     poll: Poll,
     members: Vec<Member>,
-    locks: Locks,
     timers: Timers,
-    /// Who holds each lock, as far as clients know.
-    owners: Vec<Option<usize>>,
+    holders: Holders,
     tally: Tally,
     orders: Orders,
     /// Members that have something to send.
@@ -92,10 +104,9 @@ impl Engine {
         });
         Self {
             members: members.collect(),
-            locks,
             timers: Timers::new(clients, poll.registry(), TIMER),
             poll,
-            owners: vec![None; clients],
+            holders: Holders::of(locks, clients),
             tally: Tally::default(),
             orders: Orders::default(),
             touched: Vec::new(),
@@ -202,9 +213,7 @@ impl Engine {
             }
             (Progress::Granted, phase) => {
                 *phase = Phase::Other;
-                let owner = &mut self.owners[self.locks.number(client)];
-                assert_eq!(*owner, None, "client {client} was granted a lock that another holds");
-                *owner = Some(client);
+                self.holders.add(client);
                 self.tally.acquisitions += 1;
                 Event::Granted
             }
@@ -234,8 +243,7 @@ impl Engine {
                 member.turn(&mut self.command, &mut self.timers, |party, wire| party.acquire(wire));
             }
             Action::Release => {
-                let owner = self.owners[self.locks.number(client)].take();
-                assert_eq!(owner, Some(client), "a client releases a lock that is not its own");
+                self.holders.remove(client);
                 member.turn(&mut self.command, &mut self.timers, |party, wire| party.release(wire));
             }
             Action::Rest(span) => self.timers.set(client, span),

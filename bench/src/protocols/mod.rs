@@ -1,16 +1,24 @@
 //! How clients lock with Redis today, and with this module: one protocol for each file, all spoken by the same engine.
 
 mod native;
+mod notified;
+pub mod permit_scripts;
 mod ping;
+mod polled_permit;
 pub mod redisson;
+mod redisson_permit;
 pub mod scripts;
 mod set_nx;
 mod signal_list;
+mod subscription;
 mod token;
 
-pub use native::Native;
+pub use native::{Native, PERMITS};
+pub use notified::Notified;
 pub use ping::Ping;
+pub use polled_permit::PolledPermit;
 pub use redisson::Redisson;
+pub use redisson_permit::RedissonPermit;
 pub use set_nx::SetNx;
 pub use signal_list::SignalList;
 

@@ -10,23 +10,37 @@ pub struct Native {
     name: &'static str,
     command: &'static str,
     kind: Kind,
-    /// Where the lock is held.
-    waits: bool,
+    /// The words behind the lease, [`MOST_OPTIONS`] at most.
+    options: &'static [&'static [u8]],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Mutex,
     Reentrant,
+    Shared,
 }
+
+/// Waits where the lock is held.
+const BLOCK: &[&[u8]] = &[b"BLOCK", b"0"];
+/// The same, for one of [`PERMITS`].
+const BLOCK_WITH_LIMIT: &[&[u8]] = &[b"BLOCK", b"0", b"LIMIT", b"10"];
+const MOST_OPTIONS: usize = 4;
+/// Those of [`Native::PERMIT`].
+pub const PERMITS: usize = 10;
 
 impl Native {
     pub const MUTEX: Self =
-        Self { name: "LOCK.ACQUIRE BLOCK", command: "LOCK.ACQUIRE", kind: Kind::Mutex, waits: true };
+        Self { name: "LOCK.ACQUIRE BLOCK", command: "LOCK.ACQUIRE", kind: Kind::Mutex, options: BLOCK };
     /// As SET NX, which does not wait either.
-    pub const FREE_MUTEX: Self = Self { name: "LOCK.ACQUIRE", waits: false, ..Self::MUTEX };
+    pub const FREE_MUTEX: Self = Self { name: "LOCK.ACQUIRE", options: &[], ..Self::MUTEX };
     pub const FREE_REENTRANT: Self =
-        Self { name: "LOCK.REENTER", command: "LOCK.REENTER", kind: Kind::Reentrant, waits: false };
+        Self { name: "LOCK.REENTER", command: "LOCK.REENTER", kind: Kind::Reentrant, options: &[] };
+    /// A reader.
+    pub const SHARE: Self =
+        Self { name: "LOCK.SHARE BLOCK", command: "LOCK.SHARE", kind: Kind::Shared, options: BLOCK };
+    /// A permit of a semaphore.
+    pub const PERMIT: Self = Self { name: "LOCK.SHARE LIMIT BLOCK", options: BLOCK_WITH_LIMIT, ..Self::SHARE };
 }
 
 impl Protocol for Native {
@@ -38,7 +52,7 @@ impl Protocol for Native {
         Box::new(Client {
             command: self.command.as_bytes(),
             kind: self.kind,
-            waits: self.waits,
+            options: self.options,
             key: lock.to_owned(),
             lease: lease.to_string(),
             tokens: Tokens::new(number),
@@ -47,10 +61,13 @@ impl Protocol for Native {
     }
 }
 
+/// The words of a request before its options.
+const FIRST: usize = 5;
+
 struct Client {
     command: &'static [u8],
     kind: Kind,
-    waits: bool,
+    options: &'static [&'static [u8]],
     key: String,
     lease: String,
     tokens: Tokens,
@@ -60,12 +77,15 @@ struct Client {
 impl Party for Client {
     fn acquire(&mut self, wire: &mut Wire) {
         // An owner stays the same, a token is new for each acquisition.
-        if self.kind == Kind::Mutex {
+        if self.kind != Kind::Reentrant {
             self.tokens.draw();
         }
         let (key, lease) = (self.key.as_bytes(), self.lease.as_bytes());
-        let words: [&[u8]; 7] = [self.command, key, self.tokens.present(), b"PX", lease, b"BLOCK", b"0"];
-        wire.ask(if self.waits { &words } else { &words[..5] });
+        let mut words: [&[u8]; FIRST + MOST_OPTIONS] = [b""; FIRST + MOST_OPTIONS];
+        let length = FIRST + self.options.len();
+        words[..FIRST].copy_from_slice(&[self.command, key, self.tokens.present(), b"PX", lease]);
+        words[FIRST..length].copy_from_slice(self.options);
+        wire.ask(&words[..length]);
         self.asked.push_back(Step::Acquire);
     }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::scripts::{REDISSON_LOCK, REDISSON_UNLOCK, Script};
+use super::subscription::Subscription;
 use super::token::Tokens;
 use super::{Lease, Party, Progress, Protocol, unexpected};
 use crate::engine::{Line, Reply, Wire};
@@ -50,13 +51,12 @@ impl Protocol for Redisson {
             lock: REDISSON_LOCK.sha1(),
             unlock: REDISSON_UNLOCK.sha1(),
             key: lock.to_owned(),
-            channel: channel(lock),
+            subscription: Subscription::new(channel(lock)),
             latch_prefix: latch(lock, ""),
             requests: Tokens::new(number),
             lease: lease.to_string(),
             // The process's UUID and the thread's number.
             owner: format!("6f4e3c1a-0d5b-4b7e-9a61-{number:012x}:1"),
-            stage: Stage::Idle,
             asked: VecDeque::new(),
         })
     }
@@ -64,21 +64,6 @@ impl Protocol for Redisson {
     fn held_by_another(&self, lock: &str, until_ms: i64) -> Vec<String> {
         vec![format!("HSET {lock} somebody-else:1 1"), format!("PEXPIREAT {lock} {until_ms}")]
     }
-}
-
-/// Where a client stands on its way to the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Idle,
-    /// Tries without a subscription.
-    Trying,
-    Subscribing,
-    /// Tries with a subscription; so many messages have come meanwhile.
-    Retrying {
-        messages: u32,
-    },
-    /// Waits for a message, or for the end of the lease.
-    Waiting,
 }
 
 /// What a reply on the main line is the answer to.
@@ -96,12 +81,11 @@ struct Client {
     lock: String,
     unlock: String,
     key: String,
-    channel: String,
+    subscription: Subscription,
     latch_prefix: String,
     requests: Tokens,
     lease: String,
     owner: String,
-    stage: Stage,
     asked: VecDeque<Asked>,
 }
 
@@ -112,53 +96,18 @@ impl Client {
         self.asked.push_back(Asked::Lock);
     }
 
-    fn retry(&mut self, messages: u32, wire: &mut Wire) {
-        self.stage = Stage::Retrying { messages };
-        self.attempt(wire);
-    }
-
-    fn locked(&mut self, wire: &mut Wire) -> Progress {
-        if matches!(self.stage, Stage::Retrying { .. }) {
-            wire.tell_on(Line::Channel, &[b"UNSUBSCRIBE", self.channel.as_bytes()]);
-        }
-        self.stage = Stage::Idle;
-        Progress::Granted
-    }
-
     fn refused(&mut self, remaining_ms: i64, wire: &mut Wire) {
-        match self.stage {
-            Stage::Retrying { messages: 0 } => {
-                self.stage = Stage::Waiting;
-                // A lock without a lease is waited for until a message comes.
-                if let Ok(remaining_ms) = u64::try_from(remaining_ms) {
-                    wire.wake_after(Duration::from_millis(remaining_ms));
-                }
-            }
-            Stage::Retrying { messages } => self.retry(messages - 1, wire),
-            _ => {
-                self.stage = Stage::Subscribing;
-                wire.ask_on(Line::Channel, &[b"SUBSCRIBE", self.channel.as_bytes()]);
-            }
-        }
-    }
-
-    fn on_channel(&mut self, kind: &[u8], wire: &mut Wire) {
-        match (kind, self.stage) {
-            (b"subscribe", Stage::Subscribing) => self.retry(0, wire),
-            (b"message", Stage::Waiting) => {
-                wire.cancel_alarm();
-                self.retry(0, wire);
-            }
-            (b"message", Stage::Retrying { messages }) => self.stage = Stage::Retrying { messages: messages + 1 },
-            // Of a subscription that is over.
-            _ => {}
+        // A lock without a lease is waited for until a message comes.
+        let remaining = u64::try_from(remaining_ms).ok().map(Duration::from_millis);
+        if self.subscription.refused(remaining, wire) {
+            self.attempt(wire);
         }
     }
 }
 
 impl Party for Client {
     fn acquire(&mut self, wire: &mut Wire) {
-        self.stage = Stage::Trying;
+        self.subscription.try_without();
         self.attempt(wire);
     }
 
@@ -170,7 +119,7 @@ impl Party for Client {
             self.unlock.as_bytes(),
             b"3",
             self.key.as_bytes(),
-            self.channel.as_bytes(),
+            self.subscription.channel(),
             &latch,
             UNLOCK_MESSAGE.as_bytes(),
             self.lease.as_bytes(),
@@ -183,17 +132,16 @@ impl Party for Client {
 
     fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire) -> Progress {
         if line == Line::Channel {
-            match reply {
-                Reply::Array(items) => match items.first() {
-                    Some(Reply::BulkString(kind)) => self.on_channel(kind, wire),
-                    _ => panic!("a message without a kind"),
-                },
-                reply => unexpected(&reply),
+            if self.subscription.heard(&reply, wire) {
+                self.attempt(wire);
             }
             return Progress::Pending;
         }
         match (self.asked.pop_front(), reply) {
-            (Some(Asked::Lock), Reply::Null) => self.locked(wire),
+            (Some(Asked::Lock), Reply::Null) => {
+                self.subscription.granted(wire);
+                Progress::Granted
+            }
             (Some(Asked::Lock), Reply::Integer(remaining_ms)) => {
                 self.refused(remaining_ms, wire);
                 Progress::Pending
@@ -209,8 +157,8 @@ impl Party for Client {
     }
 
     fn on_alarm(&mut self, wire: &mut Wire) {
-        if self.stage == Stage::Waiting {
-            self.retry(0, wire);
+        if self.subscription.woken() {
+            self.attempt(wire);
         }
     }
 }

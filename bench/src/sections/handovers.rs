@@ -4,11 +4,11 @@ use std::iter;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use support::Server;
 
-use crate::engine::contention::{Contention, Return};
-use crate::engine::ground::{Ground, LEASE, ON_TWO_CPUS, PingLine, gather};
-use crate::engine::{Action, Engine, Locks};
+use crate::engine::Locks;
+use crate::engine::contention::Return;
+use crate::engine::crowd::Crowd;
+use crate::engine::ground::{Ground, ON_TWO_CPUS, PingLine};
 use crate::progress;
 use crate::protocols::{CONTENDERS, Protocol};
 use crate::section::{Bar, Effort, Plot, Row, Section, Table};
@@ -71,7 +71,7 @@ impl Plan {
     /// This module's rates; between its rounds everybody waits, and the server is free for PING.
     fn with_pings(&self, protocol: &dyn Protocol, clients: usize, comes_back: Return, progress: &ProgressBar) -> Rates {
         let server = Ground::for_connections(clients + 1).on_two_cpus();
-        let mut crowd = Crowd::gather(&server, protocol, clients, comes_back, self.warm_up);
+        let mut crowd = Crowd::gather(&server, protocol, clients, Locks::One, comes_back, self.warm_up);
         let mut ping = PingLine::new(&server);
         let mut rates = Rates::default();
         for _ in 0..self.rounds {
@@ -87,31 +87,8 @@ impl Plan {
         progress.inc(1);
         let server = Ground::if_allowed(clients * protocol.lines())?.on_two_cpus();
         let rounds = u32::try_from(self.rounds).expect("a small number of rounds");
-        let mut crowd = Crowd::gather(&server, protocol, clients, Return::AtOnce, self.warm_up);
+        let mut crowd = Crowd::gather(&server, protocol, clients, Locks::One, Return::AtOnce, self.warm_up);
         Some(crowd.rate(self.span * rounds))
-    }
-}
-
-/// Clients that contend for one lock.
-struct Crowd {
-    engine: Engine,
-    contention: Contention,
-}
-
-impl Crowd {
-    fn gather(server: &Server, protocol: &dyn Protocol, clients: usize, comes_back: Return, warm_up: Duration) -> Self {
-        let mut engine = gather(server, protocol, clients, Locks::One, LEASE);
-        let mut contention = Contention::new(clients, Duration::ZERO, comes_back);
-        engine.all(Action::Acquire);
-        contention.count_to(u64::try_from(clients).expect("a number of clients"));
-        engine.run(&mut contention, warm_up);
-        Self { engine, contention }
-    }
-
-    fn rate(&mut self, span: Duration) -> f64 {
-        self.contention.count();
-        let took = self.engine.run(&mut self.contention, span);
-        self.contention.hand_overs as f64 / took.as_secs_f64()
     }
 }
 

@@ -77,18 +77,7 @@ impl Counts {
     }
 
     fn row(&self, label: &str, count: &Count) -> Row {
-        let times = |other: &Count| Some(count.over(other).mean());
-        let percent = |share: f64| 100.0 * share;
-        let cells = vec![
-            Some(count.mean()),
-            count.again().map(percent),
-            Some(percent(count.spread())),
-            times(&self.ping),
-            times(&self.del),
-            times(&self.script),
-            times(&self.redisson_scripts()),
-        ];
-        Row { label: label.to_owned(), cells }
+        row(label, count, [&self.ping, &self.del, &self.script, &self.redisson_scripts()])
     }
 
     fn bars(&self) -> Vec<Bar> {
@@ -103,6 +92,14 @@ impl Counts {
             at_most("REENTER x 2 + RELEASE x 2, x Redisson's scripts", reenter, 0.50, None),
         ]
     }
+}
+
+/// What was counted of a cycle, and how many times that of each of the others it is.
+pub(super) fn row(label: &str, count: &Count, others: [&Count; 4]) -> Row {
+    let percent = |share: f64| 100.0 * share;
+    let counted = [Some(count.mean()), count.again().map(percent), Some(percent(count.spread()))];
+    let times = others.map(|other| Some(count.over(other).mean()));
+    Row { label: label.to_owned(), cells: counted.into_iter().chain(times).collect() }
 }
 
 pub fn measure(effort: Effort) -> Section {

@@ -1,7 +1,6 @@
 //! What a lock and a waiter cost in the server's memory.
 
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use support::{Client, Library, PATIENCE, Reply, Server, Setup, bytes_of, happens_within};
@@ -10,6 +9,7 @@ use crate::baseline;
 use crate::engine::ground::require_files;
 use crate::progress;
 use crate::section::{Bar, Effort, Row, Section, Table};
+use crate::server_memory::ServerMemory;
 
 /// A difference below this is not one of a lock: no allocation is as small.
 const LESS_THAN_AN_ALLOCATION: f64 = 1.0;
@@ -52,71 +52,48 @@ impl Sizes {
 struct Scene<'a> {
     sizes: &'a Sizes,
     server: Server,
-    observer: Client,
+    memory: ServerMemory,
 }
 
 impl<'a> Scene<'a> {
     fn start(peer: &Library, sizes: &'a Sizes) -> Self {
         let config = format!("maxclients {}\nloadmodule {}", sizes.waiters + 100, peer.path().display());
         let server = Setup::new().config(&config).start();
-        let mut observer = server.client();
-        // Reply buffers shrink at some time or other: they are left as they are.
-        observer.ok("DEBUG REPLYBUFFER RESIZING 0");
-        Self { sizes, server, observer }
-    }
-
-    fn used_memory(&mut self) -> f64 {
-        let bytes = self.observer.info("memory", "used_memory").expect("a server that tells its memory");
-        bytes.parse().expect("a number of bytes")
-    }
-
-    /// The memory once tables are rehashed and buffers of idle clients are given back.
-    fn settled(&mut self, calm: Duration) -> f64 {
-        const NOTHING: f64 = 512.0;
-        let deadline = Instant::now() + calm * 10 + PATIENCE;
-        let (mut bytes, mut since) = (self.used_memory(), Instant::now());
-        while since.elapsed() < calm {
-            assert!(Instant::now() < deadline, "the server's memory never settled");
-            sleep(Duration::from_millis(50));
-            let now = self.used_memory();
-            if (now - bytes).abs() > NOTHING {
-                (bytes, since) = (now, Instant::now());
-            }
-        }
-        bytes
+        let memory = ServerMemory::of(&server);
+        Self { sizes, server, memory }
     }
 
     /// Bytes for each of many keys, taken by `command` with key and token and what follows.
     fn held(mut self, command: &str, rest: &str, asked_for: bool) -> f64 {
-        let before = self.settled(self.sizes.tables);
+        let before = self.memory.settled(self.sizes.tables);
         for number in 0..self.sizes.held {
-            let reply = self.observer.run(&format!("{command} {} {} {rest}", key(number), token(number)));
+            let reply = self.memory.observer().run(&format!("{command} {} {} {rest}", key(number), token(number)));
             assert!(reply == 1 || reply == "OK", "{command}: {reply:?}");
             if asked_for {
                 let other = token(number + self.sizes.held);
-                let reply = self.observer.run(&format!("LOCK.ACQUIRE {} {other}", key(number)));
+                let reply = self.memory.observer().run(&format!("LOCK.ACQUIRE {} {other}", key(number)));
                 assert_eq!(reply, Reply::Nil, "the lock is held");
             }
         }
-        (self.settled(self.sizes.tables) - before) / self.sizes.held as f64
+        (self.memory.settled(self.sizes.tables) - before) / self.sizes.held as f64
     }
 
     /// Bytes for each of many clients that are connected and then wait by `command`, so many for the same key.
     fn waiter(mut self, command: &str, together: usize) -> f64 {
         let count = self.sizes.waiters;
         for number in 0..count / together {
-            self.observer.ok(&format!("SET {} holder", key(number)));
+            self.memory.observer().ok(&format!("SET {} holder", key(number)));
         }
         let mut waiters: Vec<Client> = (0..count).map(|_| self.server.client()).collect();
-        let before = self.settled(self.sizes.buffers);
+        let before = self.memory.settled(self.sizes.buffers);
         for (number, waiter) in waiters.iter_mut().enumerate() {
             let line = format!("{command} {} {} BLOCK 0", key(number / together), token(number));
             waiter.send(&bytes_of(&line));
         }
         let blocked = |observer: &mut Client| observer.info("clients", "blocked_clients");
-        let all = happens_within(PATIENCE, || blocked(&mut self.observer) == Some(count.to_string()));
-        assert!(all, "the server never blocked all clients: {:?}", blocked(&mut self.observer));
-        (self.settled(self.sizes.buffers) - before) / count as f64
+        let all = happens_within(PATIENCE, || blocked(self.memory.observer()) == Some(count.to_string()));
+        assert!(all, "the server never blocked all clients: {:?}", blocked(self.memory.observer()));
+        (self.memory.settled(self.sizes.buffers) - before) / count as f64
     }
 }
 

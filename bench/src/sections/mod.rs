@@ -5,9 +5,11 @@ mod handovers;
 mod instructions;
 mod lease_end;
 mod memory;
+mod notify;
 mod overhead;
 pub mod packages;
 mod profile;
+mod shares;
 mod throughput;
 mod waking;
 
@@ -27,7 +29,7 @@ const fn asks(name: &'static str, text: &'static str, measure: Measure) -> Quest
 }
 
 /// Every section, in the order of the report.
-pub const SECTIONS: [Question; 10] = [
+pub const SECTIONS: [Question; 17] = [
     asks("instructions", "What does the server do for a lock that nobody else wants?", instructions::measure),
     asks("throughput", "How many uncontended locks are taken and given back in a second?", throughput::measure),
     asks("handovers", "How often does a contended lock change hands in a second?", handovers::measure),
@@ -37,6 +39,17 @@ pub const SECTIONS: [Question; 10] = [
     asks("cost", "How many round trips and server commands does a contended lock take?", cost::measure),
     asks("overhead", "What does the module cost commands that are not its own?", overhead::measure),
     asks("memory", "How much memory do a held lock and a waiter take?", memory::measure),
+    asks("notify_memory", "How much memory does a request take that waits for a message?", notify::memory),
+    asks("notify_handovers", "How often can one connection hand on a lock to itself in a second?", notify::handovers),
+    asks(
+        "notify_closing",
+        "For how long does a connection stop the server that closes with many requests?",
+        notify::closing,
+    ),
+    asks("share_instructions", "What does the server do for a share that is free?", shares::instructions),
+    asks("share_handovers", "How often do the permits of a semaphore change hands in a second?", shares::handovers),
+    asks("share_readers", "How soon are readers let in that have waited for a writer?", shares::readers),
+    asks("share_packages", "How do the packages that have semaphores compare?", packages::permits),
     asks(
         "profile",
         "On whose account are the instructions: the server's, its API's or the module's?",

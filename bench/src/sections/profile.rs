@@ -6,7 +6,7 @@ use std::iter;
 use support::module_under_test;
 
 use crate::callgrind::commands::{self, OTHERS};
-use crate::callgrind::{self, Calls, Function, Lengths, Profile, Workload, cycles};
+use crate::callgrind::{self, Calls, Function, Lengths, Profile, Workload, cycles, shares};
 use crate::section::{Effort, Row, Section, Table};
 
 /// The module's own functions that are shown: those of the highest cost, where its binary has names.
@@ -16,10 +16,13 @@ const HEAVIEST: usize = 12;
 type MakeWorkload = fn(u64) -> Workload;
 
 /// The measured cycles, with their headings. The last two are not the module's commands, but it hears of one of them.
-const CYCLES: [(&str, MakeWorkload); 5] = [
+const CYCLES: [(&str, MakeWorkload); 8] = [
     ("SET + DEL", |_| cycles::set_and_del()),
     ("ACQUIRE + RELEASE", |_| cycles::acquire_and_release()),
     ("REENTER x 2 + RELEASE x 2", |_| cycles::reenter_and_release()),
+    ("ZADD + PEXPIREAT + ZREM", |_| shares::zadd_and_zrem()),
+    ("SHARE + RELEASE", |_| shares::share_and_release()),
+    ("SHARE + RELEASE beside 9", |_| shares::beside_holders(shares::share_and_release(), 9)),
     ("GET beside waiters", |cycles| commands::get(cycles).beside_waiting(OTHERS)),
     ("DEL beside waiters", |cycles| commands::del(cycles).beside_waiting(OTHERS)),
 ];

@@ -10,7 +10,7 @@ use crate::engine::contention::{Contention, Return};
 use crate::engine::ground::{Ground, LEASE, ON_TWO_CPUS, gather};
 use crate::engine::{Action, Engine, Event, Locks, Orders, Workload};
 use crate::progress;
-use crate::protocols::{CONTENDERS, Ping, Protocol};
+use crate::protocols::{CONTENDERS, Notified, Ping, Protocol};
 use crate::section::{Bar, Effort, Plot, Row, Section, Table};
 use crate::statistics::{jain, median, median_if_any, quantile_us, record, spans};
 
@@ -50,21 +50,28 @@ pub fn measure(effort: Effort) -> Section {
         at_most: Duration::from_millis(effort.choose(2_000, 200)),
         fair_at_most: Duration::from_millis(effort.choose(15_000, 1_500)),
     };
-    let progress = progress::bar("waking", CONTENDERS.len() * (plan.rounds + 1));
+    let protocols = protocols();
+    let progress = progress::bar("waking", protocols.len() * (plan.rounds + 1));
     let watch = |protocol: &&dyn Protocol| {
         let fairness = plan.fairness(*protocol);
         progress.inc(1);
         Seen { fairness, ..plan.watch(*protocol, &progress) }
     };
-    let seen: Vec<Seen> = CONTENDERS.iter().map(watch).collect();
+    let seen: Vec<Seen> = protocols.iter().map(watch).collect();
     Section {
         name: "waking",
         title: "From a release to the next grant, 100 clients",
         method: method(&plan),
-        table: table(&seen),
+        table: table(&protocols, &seen),
         bars: seen.first().map(bars).unwrap_or_default(),
         plot: Some(Plot::Bars { column: 0, logarithmic: true }),
     }
+}
+
+/// This module's come first: its client that is blocked, and its client that waits for a message.
+fn protocols() -> Vec<&'static dyn Protocol> {
+    let [native, peers @ ..] = CONTENDERS;
+    [native, &Notified].into_iter().chain(peers).collect()
 }
 
 fn method(plan: &Plan) -> String {
@@ -74,7 +81,8 @@ fn method(plan: &Plan) -> String {
          grant goes to a client that has waited. PING: one connection to the same server that rests as long between its \
          requests, in turns with the lock ({} rounds of {} grants); the medians of the rounds are compared. Fairness is \
          Jain's index of how often each client got the lock, with clients that ask again at once; strict turns make it 1, \
-         one client that gets everything 1/{CLIENTS}. {ON_TWO_CPUS}",
+         one client that gets everything 1/{CLIENTS}. With NOTIFY each client listens on a second connection, and what it reads \
+         there is its grant. {ON_TWO_CPUS}",
         plan.hold.as_micros(),
         plan.rounds,
         plan.grants
@@ -173,7 +181,7 @@ impl Workload for RestedTrips {
     }
 }
 
-fn table(seen: &[Seen]) -> Table {
+fn table(protocols: &[&dyn Protocol], seen: &[Seen]) -> Table {
     let headings = ["protocol", "p50, µs", "p99, µs", "p50, PING round trips", "p99, PING round trips", "fairness"];
     let row = |(protocol, seen): (&&dyn Protocol, &Seen)| Row {
         label: protocol.name().to_owned(),
@@ -185,7 +193,7 @@ fn table(seen: &[Seen]) -> Table {
             Some(seen.fairness),
         ],
     };
-    let mut rows: Vec<Row> = CONTENDERS.iter().zip(seen).map(row).collect();
+    let mut rows: Vec<Row> = protocols.iter().zip(seen).map(row).collect();
     if let Some(Seen { pings, .. }) = seen.first() {
         let cells = vec![quantile_us(pings, 0.5), quantile_us(pings, 0.99), Some(1.0), None, None];
         rows.push(Row { label: "PING".to_owned(), cells });

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use redis_lock::server::{ClientId, Entry, Tag};
+use redis_lock::server::{ClientId, Entry, Tag, Value};
 
-use super::spec::{Held, Lock, Ms, Who};
+use super::spec::{Held, Lock, Ms, Who, end_of};
 use crate::request::Form;
 
 /// One lock, as it should be.
@@ -18,7 +18,16 @@ pub struct Door {
     pub changed_at: Ms,
     /// In order of their turns, those that are away among them.
     pub line: Vec<Place>,
-    pub session: Option<Session>,
+    /// One at most, but for shares: each has a session of its own.
+    pub sessions: Vec<Session>,
+    /// The requests of the place that is first in line, and since when they are, as seen at the end of a round.
+    pub first_since: Option<(Vec<Tag>, Ms)>,
+    /// Somebody was given a share, or gave one up, since the last step ended: what that makes room for is due.
+    pub is_being_shared: bool,
+    /// Somebody has left the line since then: whom that one held up may be served in the next round.
+    pub lags: bool,
+    /// Others have changed the shares, and the module has not looked yet which of them are left.
+    pub is_touched: bool,
     /// Grants of which somebody has not been told yet, the latest last.
     pub grants: Vec<Grant>,
     pub last_turn: u64,
@@ -35,6 +44,8 @@ pub struct Place {
     pub requests: Vec<Waiting>,
     /// The leases of all copies since somebody waited here without a break.
     pub leases: Vec<Option<i64>>,
+    /// Their limits.
+    pub limits: Vec<Option<i64>>,
     /// Until when it is kept, while nobody waits here.
     pub kept_until: Option<Ms>,
     /// It may have had to make room, and its turn may be a later one.
@@ -48,9 +59,18 @@ pub struct Waiting {
     pub client: ClientId,
     pub deadline: Option<Ms>,
     pub lease: Option<i64>,
-    pub session: bool,
+    /// The limit of shares.
+    pub limit: Option<i64>,
+    /// The lease of the session that it asks for.
+    pub session: Option<i64>,
     /// The module has let it go, and the server has not answered it yet.
     pub let_go: bool,
+    /// Where the end of the wait is told, if not by the reply.
+    pub channel: Option<Vec<u8>>,
+    /// The server may be unable to go on with it.
+    pub may_be_lost: bool,
+    /// Since when it surely is.
+    pub lost_since: Option<Ms>,
 }
 
 /// A lock that belongs to connections.
@@ -69,6 +89,9 @@ pub struct Session {
     /// A round of the loop has ended since it had nothing to give up.
     pub was_dead: bool,
     pub trust: Trust,
+    /// It was doubtful once: it may be a later session by the same name, to which only those of its connections belong that
+    /// came last.
+    pub may_be_later: bool,
 }
 
 /// How sure it is that a session goes on after what somebody else has done to the key.
@@ -89,6 +112,8 @@ pub struct Grant {
     pub open: Vec<Waiting>,
     /// Somebody may know of it.
     pub told: bool,
+    /// The connections that were told by message.
+    pub notified: Vec<ClientId>,
     /// Since when it is certain that nobody does.
     pub untold_at: Option<Ms>,
     /// Somebody else has given the key to another meanwhile. Should the same name hold it again, it may be taken back.
@@ -97,8 +122,10 @@ pub struct Grant {
 
 impl Door {
     pub fn begin_session(&mut self, who: Who, holds: i64, lease: i64, client: ClientId, now: Ms) {
-        match &mut self.session {
-            Some(session) if session.who == who => {
+        // A lock belongs to connections as a whole, or share by share.
+        self.sessions.retain(|session| session.who == who || session.is_beside(&who));
+        match self.sessions.iter_mut().find(|session| session.who == who) {
+            Some(session) => {
                 session.lease = session.lease.max(lease);
                 session.renew_at = session.renew_at.min(now + lease / 3);
                 session.holds = holds;
@@ -106,10 +133,10 @@ impl Door {
                 session.ever.insert(client);
                 session.closed_at = None;
             }
-            _ => {
+            None => {
                 let (clients, ever) = ([client].into(), [client].into());
                 let renew_at = now + lease / 3;
-                self.session = Some(Session {
+                self.sessions.push(Session {
                     who,
                     holds,
                     lease,
@@ -119,6 +146,7 @@ impl Door {
                     closed_at: None,
                     was_dead: false,
                     trust: Trust::Sure,
+                    may_be_later: false,
                 });
             }
         }
@@ -126,17 +154,24 @@ impl Door {
 
     /// Lets one request of a grant go.
     pub fn close_grant(&mut self, tag: Tag, told: bool, now: Ms) {
-        for grant in &mut self.grants {
+        let all: Vec<Who> = self.grants.iter().map(|grant| grant.place.who.clone()).collect();
+        // Whether no grant since excludes it.
+        let is_latest = |number: usize| all[number + 1..].iter().all(|who| who.is_beside(&all[number]));
+        for (number, grant) in self.grants.iter_mut().enumerate() {
             let Some(index) = grant.open.iter().position(|request| request.tag == tag) else { continue };
             let request = grant.open.remove(index);
-            // One who stays and was not told has no part in the session; without others that were, it is given up.
+            // One who stays and was told by neither reply nor message has no part in the session; without others that were, it is given up.
             let is_others = grant.told || !grant.open.is_empty();
-            let session = self.session.as_mut().filter(|_| !told);
-            if session.is_some_and(|session| session.leave(request.client, now)) && is_others {
-                match &mut self.session {
-                    // Whose connection closed in this round is in it until the module gets to it.
-                    Some(session) if session.ever.len() > 1 => session.doubt(),
-                    session => *session = None,
+            let is_unknown = !told && !grant.notified.contains(&request.client);
+            let of_grant = |session: &Session| session.who == grant.place.who;
+            // A session that began with a later grant is another one.
+            let index = self.sessions.iter().position(of_grant).filter(|_| is_unknown && is_latest(number));
+            if let Some(index) = index.filter(|&at| self.sessions[at].leave(request.client, now) && is_others) {
+                // Whose connection closed in this round is in it until the module gets to it.
+                if self.sessions[index].ever.len() > 1 {
+                    self.sessions[index].doubt();
+                } else {
+                    self.sessions.remove(index);
                 }
             }
             if grant.open.is_empty() && !grant.told {
@@ -144,27 +179,84 @@ impl Door {
             }
         }
         // Those that are over, but for the latest.
-        let latest = self.grants.len().saturating_sub(1);
-        let mut index = 0;
+        let mut number = 0;
         self.grants.retain(|grant| {
-            let keep = !grant.open.is_empty() || (index == latest && grant.untold_at.is_some());
-            index += 1;
-            keep
+            number += 1;
+            !grant.open.is_empty() || is_latest(number - 1) && grant.untold_at.is_some()
         });
     }
 
     /// Somebody else has given the lock to another.
-    pub fn overwrite_grants(&mut self) {
-        self.grants.iter_mut().for_each(|grant| grant.is_overwritten = true);
+    pub fn overwrite_grants(&mut self, was: &Lock, is: &Lock) {
+        let is_gone = |grant: &&mut Grant| ![was, is].iter().all(|lock| lock.is_held_by(&grant.place.who));
+        self.grants.iter_mut().filter(is_gone).for_each(|grant| grant.is_overwritten = true);
     }
 
-    /// A grant that nobody knows of is not this lock's any more.
-    pub fn void_grants(&mut self) {
-        self.grants.iter_mut().for_each(|grant| grant.untold_at = None);
+    /// The lock, or a share, goes to this one, or away from it: of its earlier session, and of a grant that nobody knows of,
+    /// nothing is left; nor of those that cannot be beside it.
+    pub fn begin_anew(&mut self, who: &Who) {
+        self.sessions.retain(|session| session.is_beside(who));
+        self.void_grants(who);
+    }
+
+    /// The same of grants alone.
+    pub fn void_grants(&mut self, who: &Who) {
+        let is_over = |grant: &&mut Grant| !grant.place.who.is_beside(who);
+        self.grants.iter_mut().filter(is_over).for_each(|grant| grant.untold_at = None);
+    }
+
+    pub fn session_of(&self, who: &Who) -> Option<&Session> {
+        self.sessions.iter().find(|session| session.who == *who)
+    }
+
+    pub fn session_of_mut(&mut self, who: &Who) -> Option<&mut Session> {
+        self.sessions.iter_mut().find(|session| session.who == *who)
+    }
+
+    /// The latest grant to this one, if it was not followed by another that took the lock from it.
+    pub fn grant_to(&self, who: &Who) -> Option<&Grant> {
+        self.grants.iter().rfind(|grant| !grant.place.who.is_beside(who)).filter(|grant| grant.place.who == *who)
     }
 
     pub fn lock(&self, now: Ms) -> Lock {
         Lock::of(self.entry.as_ref(), now)
+    }
+
+    /// Since when a lock that is shared has room for the first in line, if it has. Where the order of the line is not sure, that
+    /// is left open.
+    pub fn room_since(&self, now: Ms) -> Option<Ms> {
+        let lock = self.lock(now);
+        let place = self.first(now).filter(|place| matches!(lock, Lock::Shared(_)) && place.fits(&lock))?;
+        if self.line.iter().any(|place| place.vague) {
+            return None;
+        }
+        let first_since = self.first_since.as_ref().filter(|(tags, _)| *tags == place.tags())?.1;
+        let Value::SortedSet(members) = &self.entry.as_ref()?.value else { return None };
+        let mut ends: Vec<_> = members.values().copied().collect();
+        ends.sort_unstable();
+        // So many had to pass before there was room.
+        let passed = place.limit().map_or(0, |limit| (ends.len() + 1).saturating_sub(limit as usize));
+        let passed_at = passed.checked_sub(1).and_then(|last| end_of(*ends.get(last)?)).map_or(Ms::MIN, |end| end + 1);
+        Some(self.changed_at.max(first_since).max(passed_at))
+    }
+
+    /// Notes who is the first in line.
+    pub fn note_first(&mut self, now: Ms) {
+        let first = self.first(now).map(Place::tags);
+        let is_same = |(tags, _): &(Vec<Tag>, Ms)| first.as_ref() == Some(tags);
+        if !self.first_since.as_ref().is_some_and(is_same) {
+            self.first_since = first.map(|tags| (tags, now));
+        }
+    }
+
+    /// Whether members that have passed are still there.
+    pub fn has_passed(&self, now: Ms) -> bool {
+        match self.entry.as_ref().map(|entry| &entry.value) {
+            Some(Value::SortedSet(members)) => {
+                members.values().any(|&score| end_of(score).is_some_and(|end| end < now))
+            }
+            _ => false,
+        }
     }
 
     /// Since when the lock is free, if it is.
@@ -183,7 +275,13 @@ impl Door {
 
     /// Whether it may be this place's turn: nobody is ahead, but for those whose time is up and who may not know yet.
     pub fn may_be_next(&self, who: &Who, now: Ms) -> bool {
+        self.may_be_next_but_for(None, who, now)
+    }
+
+    /// The same when this name has given up its places.
+    pub fn may_be_next_but_for(&self, gone: Option<&[u8]>, who: &Who, now: Ms) -> bool {
         let ahead = self.line.iter().take_while(|place| place.who != *who);
+        let ahead = ahead.filter(|place| gone.is_none_or(|gone| place.who.name != *gone));
         let waits = self.line.iter().any(|place| place.who == *who && !place.requests.is_empty());
         waits && !ahead.into_iter().any(|place| place.is_present(now) && !place.vague)
     }
@@ -194,9 +292,14 @@ impl Door {
         place.is_some_and(|place| place.requests.iter().any(|request| !request.let_go))
     }
 
+    /// The requests that wait, in the order of the line.
+    pub fn requests(&self) -> impl Iterator<Item = &Waiting> {
+        self.line.iter().flat_map(|place| &place.requests)
+    }
+
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
-        self.line.iter().map(|place| place.requests.len()).sum()
+        self.requests().count()
     }
 
     /// Lets a request wait: at the place of its claim, or at the end. `grace_ms` is for how long places are kept.
@@ -212,6 +315,7 @@ impl Door {
                     since: now,
                     requests: Vec::new(),
                     leases: Vec::new(),
+                    limits: Vec::new(),
                     kept_until: None,
                     vague: false,
                 });
@@ -221,9 +325,11 @@ impl Door {
         let place = &mut self.line[index];
         if place.requests.is_empty() {
             place.leases.clear();
+            place.limits.clear();
         }
         place.kept_until = None;
         place.leases.push(request.lease);
+        place.limits.push(request.limit);
         place.requests.push(request);
     }
 
@@ -236,6 +342,7 @@ impl Door {
     pub fn leave(&mut self, tag: Tag, kept_until: Option<Ms>) -> Option<Waiting> {
         let of = |place: &Place| place.requests.iter().position(|request| request.tag == tag);
         let at = self.line.iter().position(|place| of(place).is_some())?;
+        self.lags = true;
         let place = &mut self.line[at];
         let request = place.requests.remove(of(place)?);
         if place.requests.is_empty() {
@@ -266,14 +373,14 @@ impl Door {
         Some(self.line.remove(index))
     }
 
-    /// Gives up all places of a name. Returns those that waited there, and whether there was a place.
-    pub fn withdraw(&mut self, name: &[u8]) -> (Vec<Waiting>, bool) {
+    /// Gives up all places of a name, but for one form. Returns those that waited there, and whether there was a place.
+    pub fn withdraw(&mut self, name: &[u8], kept: Option<Form>) -> (Vec<Waiting>, bool) {
         let mut withdrawn = Vec::new();
         let mut had_place = false;
-        for form in [Form::Mutex, Form::Reentrant] {
+        for form in Form::ALL.into_iter().filter(|&form| Some(form) != kept) {
             if let Some(place) = self.take_place(&Who { form, name: name.to_vec() }) {
                 withdrawn.extend(place.requests);
-                had_place = true;
+                (had_place, self.lags) = (true, true);
             }
         }
         (withdrawn, had_place)
@@ -284,13 +391,14 @@ impl Door {
         if kept_until.is_none() {
             return;
         }
-        let Place { who, turn, since, leases, vague, .. } = grant.place;
+        let Place { who, turn, since, leases, limits, vague, .. } = grant.place;
         let mut place = self.take_place(&who).unwrap_or(Place {
             who,
             turn,
             since,
             requests: Vec::new(),
             leases,
+            limits,
             kept_until,
             vague: false,
         });
@@ -302,29 +410,42 @@ impl Door {
 
     /// Whether a lock may be taken from this holder: its connections are gone, or nobody can know that it was granted.
     pub fn is_forfeit(&self, who: &Who) -> bool {
-        self.session.as_ref().is_some_and(|session| session.who == *who && session.clients.is_empty())
-            || self.is_untold(&who.name)
+        self.session_of(who).is_some_and(|session| session.clients.is_empty()) || self.is_untold(who)
+    }
+
+    /// Whether it may be taken from this holder, should some of its connections have no part in it: that is as doubtful as the
+    /// session.
+    pub fn may_be_forfeit(&self, who: &Who) -> bool {
+        let is_unsure = |session: &Session| session.is_doubtful() || session.may_be_later;
+        let has_closed = |session: &Session| is_unsure(session) && session.ever.len() > session.clients.len();
+        self.is_forfeit(who) || self.session_of(who).is_some_and(has_closed)
     }
 
     /// Whether the module knows that it is.
     pub fn must_forfeit(&self, who: &Who) -> bool {
-        self.session
-            .as_ref()
-            .is_some_and(|session| session.who == *who && session.clients.is_empty() && !session.is_doubtful())
+        self.session_of(who).is_some_and(|session| session.clients.is_empty() && !session.is_doubtful())
     }
 
-    /// Whether the lock was granted to this name last, and nobody can know.
-    pub fn is_untold(&self, name: &[u8]) -> bool {
-        self.grants.last().is_some_and(|grant| grant.place.who.name == name && grant.untold_at.is_some())
+    /// Whether the lock was granted to this one last, and nobody can know.
+    pub fn is_untold(&self, who: &Who) -> bool {
+        self.grant_to(who).is_some_and(|grant| grant.untold_at.is_some())
+    }
+
+    /// What it is when the lock has been taken from this holder.
+    pub fn without(&self, who: &Who, kept_until: Option<Ms>) -> Self {
+        let mut after = self.clone();
+        after.forfeit(who, kept_until);
+        after
     }
 
     /// Takes the lock from this holder. The turn of a grant that nobody knew of is kept.
     pub fn forfeit(&mut self, who: &Who, kept_until: Option<Ms>) {
         // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
-        let had_session = self.session.take().is_some();
-        let is_untold = |grant: &Grant| grant.place.who == *who && grant.untold_at.is_some();
-        if self.grants.last().is_some_and(is_untold) {
-            if let Some(mut grant) = self.grants.pop() {
+        let had_session = self.sessions.iter().any(|session| !session.is_beside(who));
+        self.sessions.retain(|session| session.is_beside(who));
+        if self.is_untold(who) {
+            if let Some(index) = self.grants.iter().rposition(|grant| grant.place.who == *who) {
+                let mut grant = self.grants.remove(index);
                 grant.place.vague |= had_session;
                 self.restore(grant, kept_until);
             }
@@ -337,19 +458,21 @@ impl Door {
         // Whatever the time: the clock may be set back.
         let lock = self.lock(Ms::MIN);
         let is_dead = |session: &Session| session.clients.is_empty() && !lock.is_held_by(&session.who);
-        match &mut self.session {
-            Some(session) if is_dead(session) && is_settled && session.was_dead => self.session = None,
-            Some(session) if is_dead(session) => {
-                session.was_dead = true;
-                session.doubt();
-            }
-            _ => {}
+        self.sessions.retain(|session| !(is_dead(session) && is_settled && session.was_dead));
+        for session in self.sessions.iter_mut().filter(|session| is_dead(session)) {
+            session.was_dead = true;
+            session.doubt();
         }
     }
 
-    /// Ends the session, if there is one.
-    pub fn end_session(&mut self) {
-        self.session = None;
+    /// It may be that all sessions have ended.
+    pub fn doubt_sessions(&mut self) {
+        self.sessions.iter_mut().for_each(Session::doubt);
+    }
+
+    /// Ends the sessions, if there are any.
+    pub fn end_sessions(&mut self) {
+        self.sessions.clear();
     }
 }
 
@@ -373,6 +496,11 @@ impl Grant {
 }
 
 impl Session {
+    /// Whether another one may hold the lock, too.
+    pub fn is_beside(&self, who: &Who) -> bool {
+        self.who.is_beside(who)
+    }
+
     /// Whether it goes on for sure, with a connection.
     pub fn is_open(&self) -> bool {
         self.trust == Trust::Sure && !self.clients.is_empty()
@@ -417,10 +545,25 @@ impl Place {
         self.requests.iter().any(|request| !request.is_over(now))
     }
 
-    /// The lease that all copies get: the longest, and none is the longest; but with a session there is one.
+    /// The lease that all copies get: the longest, and none is the longest; but with a session or a message there is one.
     pub fn lease(&self) -> Option<i64> {
-        let in_session = self.requests.iter().any(|request| request.session && !request.let_go);
+        let needs_lease = |request: &Waiting| request.session.is_some() || request.channel.is_some();
+        let has_lease = self.requests.iter().any(|request| needs_lease(request) && !request.let_go);
         let longest = self.leases.iter().copied().flatten().max();
-        if !in_session && self.leases.contains(&None) { None } else { longest }
+        if !has_lease && self.leases.contains(&None) { None } else { longest }
+    }
+
+    fn tags(&self) -> Vec<Tag> {
+        self.requests.iter().map(|request| request.tag).collect()
+    }
+
+    /// The smallest limit of all copies.
+    pub fn limit(&self) -> Option<i64> {
+        self.limits.iter().copied().flatten().min()
+    }
+
+    /// Whether a lock like this has room for those who wait here.
+    pub fn fits(&self, lock: &Lock) -> bool {
+        lock.has_room(self.who.form, self.limit())
     }
 }

@@ -5,7 +5,7 @@ use redis_lock::server::ClientId;
 use super::door::{Door, Session, Trust};
 use super::spec::{Ms, Who};
 use super::{Checker, Name, Running, Verdict};
-use crate::request::{Request, Verb, token_of};
+use crate::request::{Request, Verb, channel_of, token_of};
 use crate::step::Knob;
 
 /// The settings of the module.
@@ -60,18 +60,34 @@ impl Checker {
     fn pairs(&self, of_session: impl Fn(&Session) -> usize, with_let_go: bool) -> usize {
         let waiting = |door: &Door| {
             let requests = door.line.iter().flat_map(|place| &place.requests);
-            requests.filter(|request| request.session && (with_let_go || !request.let_go)).count()
+            requests.filter(|request| request.session.is_some() && (with_let_go || !request.let_go)).count()
         };
-        self.doors.values().map(|door| door.session.as_ref().map_or(0, &of_session) + waiting(door)).sum()
+        self.doors.values().map(|door| door.sessions.iter().map(&of_session).sum::<usize>() + waiting(door)).sum()
     }
 
     /// Whether a connection is in the session already that it asks for, and how sure that is.
     pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> Option<Trust> {
         let Verb::Take(take) = request.verb else { return None };
         let who = Who { form: take.form, name: token_of(request.identity) };
-        let session = self.doors.get(name).and_then(|door| door.session.as_ref());
-        let session = session.filter(|session| session.who == who && session.clients.contains(&client));
-        session.map(|session| session.trust)
+        let session = self.doors.get(name).and_then(|door| door.session_of(&who));
+        let session = session.filter(|session| session.clients.contains(&client));
+        // A request that waits for the same session is a pair of it already.
+        let door = self.doors.get(name);
+        let places = door.into_iter().flat_map(|door| &door.line).filter(|place| place.who == who);
+        let channel = take.notify.map(channel_of);
+        let waits = places.flat_map(|place| &place.requests).filter(|request| request.session.is_some());
+        let waits = waits.filter_map(|request| match request.channel.is_some() && request.channel == channel {
+            _ if request.client == client => Some(Trust::Sure),
+            // If it waits, it takes that one's place.
+            true => Some(Trust::Unread),
+            false => None,
+        });
+        session.map(|session| session.trust).into_iter().chain(waits).max()
+    }
+
+    /// How many requests wait.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.doors.values().map(Door::waiting).sum()
     }
 
     /// One more pair was counted, or should have been refused.
@@ -87,13 +103,22 @@ impl Checker {
     ///
     /// # Errors
     /// A number that is not right.
-    pub fn check_counts(&self, waiters: usize, sessions: usize) -> Verdict {
-        let requests = self.doors.values().flat_map(|door| &door.line).flat_map(|place| &place.requests);
-        let waiting = requests.filter(|request| !request.let_go).count();
-        if waiters != waiting {
-            return Err(format!("INFO counts {waiters} waiters, and there are {waiting}"));
+    pub fn check_counts(&self, shown: impl Fn(&str) -> usize) -> Verdict {
+        let waiting = |door: &Door| door.requests().filter(|request| !request.let_go).count();
+        let notified = |door: &Door| door.requests().filter(|request| request.channel.is_some()).count();
+        let counts = [
+            ("waiters", self.doors.values().map(waiting).sum::<usize>()),
+            ("waiters_notified", self.doors.values().map(notified).sum()),
+            ("contended_locks", self.doors.values().filter(|door| waiting(door) > 0).count()),
+        ];
+        for (name, expected) in counts {
+            let count = shown(name);
+            if count != expected {
+                return Err(format!("INFO counts {count} {name}, and there are {expected}"));
+            }
         }
-        let open = self.doors.values().filter(|door| door.session.as_ref().is_some_and(Session::is_open)).count();
+        let sessions = shown("sessions");
+        let open = self.doors.values().flat_map(|door| &door.sessions).filter(|session| session.is_open()).count();
         if sessions < open {
             return Err(format!("INFO counts {sessions} sessions, and there are {open}"));
         }

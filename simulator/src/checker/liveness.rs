@@ -14,20 +14,28 @@ const LATE_MS: Ms = 2;
 /// How late it may be when something was in the way just before: what is put off is tried again every 20 ms.
 const AFTER_OBSTACLE_MS: Ms = 55;
 
+/// In what time those who wait for a message are told that the server cannot go on with it.
+const LOST_MS: Ms = 600;
+
 impl Checker {
     /// A loop round is over: nothing may be overdue.
     pub(super) fn check_time(&mut self, weather: &Weather) -> Verdict {
         self.unblocked.clear();
         self.check_answers()?;
+        self.check_withdrawn()?;
         self.end_sessions_elsewhere(weather);
-        let Self { doors, lost_slots, .. } = self;
+        let Self { doors, lost_slots, gone_slots, .. } = self;
         for (name, door) in doors.iter_mut() {
+            if gone_slots.contains(&slot_of(&name.1)) {
+                door.notified().for_each(|request| request.lose(weather.now));
+            }
             door.drop_dead_session(weather.is_settled());
             door.drop_expired(weather.all_done_before(), weather.now);
-            if let Some(session) = door.session.as_mut().filter(|_| lost_slots.contains(&slot_of(&name.1))) {
-                session.doubt();
+            if lost_slots.contains(&slot_of(&name.1)) {
+                door.doubt_sessions();
             }
-            door.read_session(weather);
+            door.read_sessions(weather);
+            door.note_first(weather.now);
         }
         doors.iter().try_for_each(|(name, door)| {
             check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
@@ -56,10 +64,11 @@ impl Weather {
 
 impl Door {
     /// The module has read the lease that somebody else has set, if nothing was in its way.
-    fn read_session(&mut self, weather: &Weather) {
+    fn read_sessions(&mut self, weather: &Weather) {
         let lock = self.lock(weather.now);
-        let (Some(session), Some(since)) = (&mut self.session, weather.writable_since) else { return };
-        if session.trust == Trust::Unread && is_renewal_late(session, session.renew_at, since, weather.now) {
+        let Some(since) = weather.writable_since else { return };
+        let is_read = |session: &&mut Session| is_renewal_late(session, session.renew_at, since, weather.now);
+        for session in self.sessions.iter_mut().filter(|session| session.trust == Trust::Unread).filter(is_read) {
             session.trust = if lock.is_held_by(&session.who) { Trust::Sure } else { Trust::Doubtful };
         }
     }
@@ -83,8 +92,8 @@ impl Checker {
         let Some(since) = weather.writable_since else { return };
         let gone = |name: &Name| self.gone_slots.contains(&slot_of(&name.1));
         // It is renewed every third of its lease, and tried again every twelfth.
-        let is_seen = |session: &mut Session| weather.now > since + 100 + session.lease / 2;
-        self.doors.iter_mut().filter(|(name, _)| gone(name)).for_each(|(_, door)| _ = door.session.take_if(is_seen));
+        let is_unseen = |session: &Session| weather.now <= since + 100 + session.lease / 2;
+        self.doors.iter_mut().filter(|(name, _)| gone(name)).for_each(|(_, door)| door.sessions.retain(is_unseen));
     }
 }
 
@@ -105,6 +114,10 @@ fn is_renewal_late(session: &Session, due: Ms, since: Ms, now: Ms) -> bool {
 fn check_deadlines(door: &Door, weather: &Weather) -> Verdict {
     let requests = door.line.iter().flat_map(|place| &place.requests);
     for request in requests {
+        let lost_since = request.lost_since.zip(weather.writable_since);
+        if lost_since.is_some_and(|(lost, since)| is_late(lost + LOST_MS, since + LOST_MS, weather.now)) {
+            return Err(format!("request {} is lost, and not told", request.tag));
+        }
         if request.deadline.is_some_and(|deadline| is_late(deadline + 1, weather.turning_since, weather.now)) {
             return Err(format!("the time of request {} was up at {:?}", request.tag, request.deadline));
         }
@@ -118,19 +131,38 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
         if door.first(now).is_some() && is_late(free_since, since, now) {
             return Err(format!("free since {free_since}, and somebody waits for it at {now}"));
         }
-        let open = door.session.as_ref().filter(|session| session.is_open());
-        if open.is_some_and(|session| is_renewal_late(session, free_since, since, now)) {
+        let mut open = door.sessions.iter().filter(|session| session.is_open());
+        if open.any(|session| is_renewal_late(session, free_since, since, now)) {
             return Err(format!("not given back to its session since {free_since}"));
         }
     }
-    let Lock::Held(held) = lock else { return Ok(()) };
-    check_renewal(door, &held, now, since)?;
-    let closed = door.session.as_ref().filter(|session| session.who == held.who && !session.is_doubtful());
+    if let Some(room_since) = door.room_since(now).filter(|&room_since| is_late(room_since, since, now)) {
+        return Err(format!("{lock:?} has room since {room_since}, and somebody waits for it at {now}"));
+    }
+    if matches!(lock, Lock::Shared(_)) {
+        check_passed(door, &lock, now, since)?;
+    }
+    lock.holders().iter().try_for_each(|held| check_holder(door, held, now, since))
+}
+
+/// A share whose lease has ended although a connection is open is given back.
+fn check_passed(door: &Door, lock: &Lock, now: Ms, since: Ms) -> Verdict {
+    let is_lost = |session: &&Session| session.is_open() && !lock.is_held_by(&session.who);
+    let is_late = |session: &&Session| is_renewal_late(session, session.renew_at.max(door.changed_at), since, now);
+    match door.sessions.iter().filter(is_lost).find(is_late) {
+        Some(session) => Err(format!("a share is not given back to its session: {:?}", session.who)),
+        None => Ok(()),
+    }
+}
+
+fn check_holder(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
+    check_renewal(door, held, now, since)?;
+    let closed = door.session_of(&held.who).filter(|session| !session.is_doubtful());
     if closed.and_then(|session| session.closed_at).is_some_and(|closed_at| is_late(closed_at, since, now)) {
         return Err("held by a connection that is closed".to_owned());
     }
-    let is_theirs = |grant: &&Grant| grant.place.who == held.who && held.holds == 1 && !grant.is_overwritten;
-    let untold = door.grants.last().filter(is_theirs);
+    let is_theirs = |grant: &&Grant| held.holds == 1 && !grant.is_overwritten;
+    let untold = door.grant_to(&held.who).filter(is_theirs);
     if untold.and_then(|grant| grant.untold_at).is_some_and(|untold_at| is_late(untold_at, since, now)) {
         return Err("held by one who was never told".to_owned());
     }
@@ -139,8 +171,8 @@ fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
 
 /// An open session has its lease renewed after a third of it.
 fn check_renewal(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
-    let is_open = |session: &&Session| session.who == held.who && session.is_open();
-    let (Some(session), Some(until)) = (door.session.as_ref().filter(is_open), held.until) else { return Ok(()) };
+    let open = door.session_of(&held.who).filter(|session| session.is_open());
+    let (Some(session), Some(until)) = (open, held.until) else { return Ok(()) };
     let due = session.renew_at.max(door.changed_at);
     if until < now + session.lease / 2 && is_renewal_late(session, due, since, now) {
         return Err(format!("a session of {} ms ends at {until}, and was to be renewed at {due}", session.lease));

@@ -5,10 +5,13 @@
 
 mod door;
 mod limits;
+mod listed;
 mod liveness;
+mod messages;
 mod others;
 mod replies;
 mod settle;
+mod shares;
 mod shown;
 mod spec;
 
@@ -17,12 +20,14 @@ use std::rc::Rc;
 
 use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag, Value, Writer, slot_of};
 
-use crate::request::{Request, Verb, counter_of, key_of};
+use crate::request::{Request, Take, Verb, counter_of, key_of, token_of};
 use crate::step::{Knob, SlotFate};
-use door::{Door, Trust};
+use door::{Door, Session, Trust};
 use limits::Limits;
+use messages::{Announced, Listeners, Withdrawn};
 use replies::Expected;
-use spec::{Held, Ms};
+use settle::Undecided;
+use spec::Ms;
 
 /// What stands in the module's way, as far as the contract cares.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +57,8 @@ pub struct Checker {
     asked: HashMap<Tag, Request>,
     /// The connections that sent them.
     senders: HashMap<Tag, ClientId>,
+    /// Those that came in a script.
+    scripts: HashSet<Tag>,
     /// Those that were answered.
     answered: HashSet<Tag>,
     /// The reply that must come next, of those that have run.
@@ -64,8 +71,14 @@ pub struct Checker {
     owed: HashSet<Tag>,
     unblocked: HashSet<ClientId>,
     running: Option<Running>,
-    /// A lock that goes to its session or to a waiter by the same name: it is the waiter's if that is let go next.
-    undecided: Option<(Name, Held)>,
+    /// Those who listen on each channel.
+    listeners: Listeners,
+    /// Grants that were told by message, and are not made yet.
+    announced: Vec<Announced>,
+    /// Those that RELEASE has taken out of the line, and that no message has told so yet.
+    withdrawn: Vec<Withdrawn>,
+    /// Locks that go to their session or to a waiter by the same name.
+    undecided: Vec<Undecided>,
     in_timer: bool,
     limits: Limits,
     /// Slots that are not this node's, or not for sure.
@@ -93,6 +106,8 @@ struct Running {
     pairs_before: usize,
     /// Its connection had the session already that it asks for.
     had_session: Option<Trust>,
+    /// When the key was to expire before it began.
+    expiry: Option<Ms>,
 }
 
 impl Checker {
@@ -103,6 +118,7 @@ impl Checker {
             doors: BTreeMap::new(),
             asked: HashMap::new(),
             senders: HashMap::new(),
+            scripts: HashSet::new(),
             answered: HashSet::new(),
             replies: HashMap::new(),
             waiting: HashMap::new(),
@@ -110,7 +126,10 @@ impl Checker {
             owed: HashSet::new(),
             unblocked: HashSet::new(),
             running: None,
-            undecided: None,
+            listeners: Listeners::default(),
+            announced: Vec::new(),
+            withdrawn: Vec::new(),
+            undecided: Vec::new(),
             in_timer: false,
             limits: Limits::new(grace_ms),
             lost_slots: Vec::new(),
@@ -130,6 +149,7 @@ impl Checker {
         self.doors = keyspace.all().map(entry).collect();
         self.asked.clear();
         self.senders.clear();
+        self.scripts.clear();
         self.answered.clear();
         self.replies.clear();
         self.waiting.clear();
@@ -137,7 +157,10 @@ impl Checker {
         self.owed.clear();
         self.unblocked.clear();
         self.running = None;
-        self.undecided = None;
+        self.listeners.clear();
+        self.announced.clear();
+        self.withdrawn.clear();
+        self.undecided.clear();
         self.in_timer = false;
     }
 
@@ -149,8 +172,13 @@ impl Checker {
     /// A request is on its way.
     pub fn asks(&mut self, tag: Tag, client: ClientId, mut request: Request, in_script: bool) {
         // No connection stands behind a script.
-        if in_script && matches!(request.verb, Verb::Take(take) if take.session) {
+        let needs_connection = |take: &Take| take.session || take.notify.is_some();
+        let is_one = |take: &Take| take.is_one(&token_of(request.identity)) && !(in_script && needs_connection(take));
+        if matches!(&request.verb, Verb::Take(take) if !is_one(take)) {
             request.verb = Verb::Nonsense(0);
+        }
+        if in_script {
+            self.scripts.insert(tag);
         }
         self.asked.insert(tag, request);
         self.senders.insert(tag, client);
@@ -174,6 +202,12 @@ impl Checker {
         self.doors.get(&(db, Rc::from(key))).map_or(0, Door::waiting)
     }
 
+    /// Who has asked for a lock, and is the first in its line.
+    pub fn first_in_line(&self, db: i32, key: &[u8]) -> Option<ClientId> {
+        let door = self.doors.get(&(db, Rc::from(key)))?;
+        door.line.iter().flat_map(|place| &place.requests).next().map(|request| request.client)
+    }
+
     /// The clock was set: a place whose time was up by the other time may be gone, or not; and a lease that had ended may not
     /// have ended, so that its session takes the lock for lost.
     pub fn clock_was_set(&mut self) {
@@ -181,9 +215,8 @@ impl Checker {
             door.make_room();
             // Whatever the time: a key that is still there is held, or has expired once more.
             let lock = door.lock(Ms::MIN);
-            if let Some(session) = door.session.as_mut().filter(|session| !lock.is_held_by(&session.who)) {
-                session.doubt();
-            }
+            let is_lost = |session: &&mut Session| !lock.is_held_by(&session.who);
+            door.sessions.iter_mut().filter(is_lost).for_each(Session::doubt);
         }
     }
 
@@ -201,9 +234,11 @@ impl Checker {
         if !was_lost && fate == SlotFate::Returns {
             return; // It was here all the time.
         }
-        for ((_, key), door) in &mut self.doors {
-            if let Some(session) = door.session.as_mut().filter(|_| slot_of(key) == slot) {
-                session.doubt();
+        for (_, door) in self.doors.iter_mut().filter(|((_, key), _)| slot_of(key) == slot) {
+            door.doubt_sessions();
+            for request in door.notified() {
+                request.may_be_lost |= fate != SlotFate::Returns;
+                request.lost_since = None;
             }
         }
     }
@@ -217,9 +252,7 @@ impl Checker {
             println!("{} {note:?}", weather.now);
         }
         let now = weather.now;
-        if let Some((name, held)) = self.undecided.take() {
-            self.decide(&name, &held, note, now)?;
-        }
+        self.decide(note, now)?;
         match note {
             Note::Began { client, tag, db, denies_blocking } => {
                 let Some(request) = self.asked.get(tag).cloned() else { return Ok(()) };
@@ -228,6 +261,7 @@ impl Checker {
                 self.door(&name).drop_expired(Ms::MIN, now);
                 let pairs_before = self.most_pairs();
                 let had_session = self.has_session(&name, client, &request);
+                let expiry = self.door(&name).entry.as_ref().and_then(|entry| entry.expiry);
                 self.running = Some(Running {
                     tag: *tag,
                     client,
@@ -239,15 +273,23 @@ impl Checker {
                     withdrew: false,
                     pairs_before,
                     had_session,
+                    expiry,
                 });
             }
             Note::Ended { tag, blocked } => {
+                self.check_announced()?;
+                self.check_shared(now)?;
                 if let Some(running) = self.running.take().filter(|running| running.tag == *tag) {
                     self.end(running, *blocked, now)?;
                 }
             }
             Note::TimerBegan => self.in_timer = true,
-            Note::TimerEnded => self.in_timer = false,
+            Note::TimerEnded => {
+                self.in_timer = false;
+                self.doors.values_mut().for_each(|door| door.is_touched = false);
+                self.check_shared(now)?;
+                return self.check_announced();
+            }
             Note::Wrote { db, key, entry, writer: Writer::Module } => {
                 self.door(&(*db, Rc::clone(key))).draft = Some(entry.clone());
             }
@@ -258,7 +300,8 @@ impl Checker {
             Note::KeyspaceChanged { keyspace } => self.reload(keyspace, now),
             Note::Unblocked { client } => self.unblocked(*client),
             Note::Inner { tag, reply } => return self.replied(*tag, reply, now),
-            Note::Replied { tag, reply, .. } => {
+            Note::Replied { client, tag, reply } => {
+                self.listeners.hear(*client, reply);
                 let is_whole = *reply != Reply::Status("QUEUED") && self.senders.contains_key(tag);
                 // A server that becomes a replica tells all who are blocked, even those who were just let go.
                 let may_be_second = matches!(reply, Reply::Error(_));
@@ -269,11 +312,15 @@ impl Checker {
             }
             Note::LetGo { tag } => self.let_go(|request| request.tag == *tag),
             Note::Sent { .. } => {}
-            // Nobody is told anything by message yet.
-            Note::Published { .. } | Note::Pushed { .. } | Note::PushSent { .. } => {}
+            Note::Published { channel, message, reached } => return self.published(channel, message, *reached, now),
+            Note::Pushed { client, message } => self.listeners.hear(*client, message),
+            Note::PushSent { .. } => {}
             Note::Freed { tag } => self.freed(*tag, now),
-            Note::Closed { client } => self.closed(*client, now),
-            Note::RoleChanged => self.retire(),
+            Note::Closed { client } => {
+                self.listeners.leave(*client);
+                self.closed(*client, now);
+            }
+            Note::RoleChanged => self.retire(now),
             Note::Restarted => {}
             Note::Round => return self.check_time(weather),
         }

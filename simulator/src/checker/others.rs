@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use redis_lock::server::{ClientId, Entry, Keyspace, ServerKind, Tag, Writer};
 
-use super::door::{Door, Grant, Trust, Waiting};
+use super::door::{Door, Grant, Session, Trust, Waiting};
 use super::spec::{Lock, Ms};
 use super::{Checker, Name, Verdict};
+use crate::request::Form;
 
 impl Checker {
     /// A client that was blocked is free, or gone: it is told no more than it was.
@@ -29,7 +30,9 @@ impl Checker {
     /// Who waited does not wait any more, though the answer is not there yet.
     pub(super) fn let_go(&mut self, whom: impl Fn(&Waiting) -> bool) {
         let requests = self.doors.values_mut().flat_map(|door| &mut door.line).flat_map(|place| &mut place.requests);
-        requests.filter(|request| whom(request)).for_each(|request| request.let_go = true);
+        // A message is not let go.
+        let blocked = requests.filter(|request| request.channel.is_none());
+        blocked.filter(|request| whom(request)).for_each(|request| request.let_go = true);
     }
 
     /// A connection is closed.
@@ -42,21 +45,23 @@ impl Checker {
             line.chain(door.grants.iter().flat_map(|grant| of_client(&grant.open))).collect::<Vec<_>>()
         };
         let tags: Vec<Tag> = self.doors.values().flat_map(of_door).collect();
-        for session in self.doors.values_mut().filter_map(|door| door.session.as_mut()) {
+        for session in self.doors.values_mut().flat_map(|door| &mut door.sessions) {
             session.leave(client, now);
         }
         for tag in tags {
             self.freed(tag, now);
         }
+        self.asker_closed(client, now);
         self.senders.retain(|_, sender| *sender != client);
     }
 
     /// The node is a master now, or a replica: what only a master may act on is forgotten.
-    pub(super) fn retire(&mut self) {
+    pub(super) fn retire(&mut self, now: Ms) {
         for door in self.doors.values_mut() {
-            door.end_session();
-            door.void_grants();
+            door.end_sessions();
+            door.grants.iter_mut().for_each(|grant| grant.untold_at = None);
             door.line.retain(|place| !place.requests.is_empty());
+            door.notified().for_each(|request| request.lose(now));
         }
     }
 
@@ -76,10 +81,11 @@ impl Checker {
                 door.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             door.entry = entry;
-            if let Some(session) = &mut door.session {
+            let may_end_early = |session: &Session| session.who.form == Form::Share && is_changed;
+            for session in &mut door.sessions {
                 // Its lease is looked at at once.
                 session.renew_at = now;
-                if was != is && !is.is_held_by(&session.who) {
+                if may_end_early(session) || was != is && !is.is_held_by(&session.who) {
                     session.doubt();
                 } else {
                     session.trust = session.trust.max(Trust::Unread);
@@ -96,6 +102,8 @@ impl Checker {
         door.entry = entry.cloned();
         door.changed_at = now;
         if writer == Writer::Expiry {
+            // Whatever the time: it was there a moment ago.
+            door.end_early(&Lock::of(before.as_ref(), Ms::MIN), now);
             let expiry = before.and_then(|entry| entry.expiry);
             if !expiry.is_some_and(|expiry| now > expiry || (early && now == expiry)) {
                 return Err(format!("a key goes that has not expired: {expiry:?} at {now}"));
@@ -103,18 +111,17 @@ impl Checker {
             return Ok(());
         }
         let (was, is) = (Lock::of(before.as_ref(), now), Lock::of(entry, now));
-        let same_holder = was.holder().is_some_and(|held| is.is_held_by(&held.who));
-        if !same_holder {
-            door.overwrite_grants();
-        }
-        let Some(session) = &mut door.session else { return Ok(()) };
+        door.overwrite_grants(&was, &is);
+        door.share_sessions_after(before.as_ref(), &was, &is, writer, now);
+        let whole = |session: &&mut Session| session.who.form != Form::Share;
+        let Some(session) = door.sessions.iter_mut().find(whole) else { return Ok(()) };
         // Its lease is looked at at once.
         session.renew_at = now;
         let at_the_end = before.and_then(|entry| entry.expiry).is_some_and(|expiry| now >= expiry);
         let is_gone = is == Lock::Free && was.is_held_by(&session.who) && !at_the_end;
         match writer {
-            Writer::Arrival => door.end_session(),
-            Writer::Command if is_gone => door.end_session(),
+            Writer::Arrival => door.end_sessions(),
+            Writer::Command if is_gone => door.end_sessions(),
             _ if is.is_held_by(&session.who) => session.trust = session.trust.max(Trust::Unread),
             _ => session.doubt(),
         }

@@ -3,10 +3,12 @@
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
 use super::door::{Door, Grant, Waiting};
+use super::limits::Limits;
+use super::listed::Listed;
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who, outcome};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
-use crate::request::{Request, Take, Verb, counter_of, token_of};
+use crate::request::{Form, Request, Take, Verb, channel_of, counter_of, token_of};
 
 /// A reply that must come.
 pub(super) enum Expected {
@@ -15,12 +17,20 @@ pub(super) enum Expected {
     Nil,
     Error(&'static str),
     Shown(Shown),
+    Listed(Listed),
     /// This is told to one who holds the lock already, or, if its session is one too many, that it is.
     Confirmed {
         name: Name,
         client: ClientId,
         reply: i64,
         or_full: bool,
+    },
+    /// The request waits for a message; or one of these errors, or perhaps nil.
+    Waits {
+        name: Name,
+        request: Box<Waiting>,
+        who: Who,
+        refused: Option<Box<Expected>>,
     },
     /// One of these errors, or perhaps nil.
     OneOf {
@@ -39,7 +49,21 @@ impl Checker {
             return Err(format!("a change that nobody is told of: {draft:?}"));
         }
         let lock = door.lock(now);
-        let come = outcome(&running.request, &token_of(running.request.identity), &lock, now);
+        // The module may not have got to those whose time is up.
+        let someone_waits = door.line.iter().flat_map(|place| &place.requests).any(|request| !request.let_go);
+        let is_tidy = !door.has_passed(now);
+        let mut come = outcome(&running.request, &token_of(running.request.identity), &lock, now);
+        if running.reply.is_some() && !is_tidy && running.request.verb != Verb::Fence {
+            return Err(format!("{} leaves shares whose time has passed", running.request));
+        }
+        if running.reply.is_none() && matches!(lock, Lock::Shared(_)) && someone_waits && come.takes(&lock) {
+            // A share for which there is room, and others are in line.
+            come = come.behind_others();
+        }
+        if running.reply.is_none() && lock == Lock::Free && someone_waits && self.must_not_publish_in(&running) {
+            // Its turn comes in the next round.
+            come = come.behind_others();
+        }
         let is_contended = running.reply.is_none() && come == Outcome::Contended;
         if blocked {
             return if is_contended { self.begin_wait(running, now) } else { Err(running.error("waits", &lock)) };
@@ -74,24 +98,38 @@ impl Checker {
             Outcome::Done { after, .. } => {
                 return Err(running.error(&format!("should have made {after:?}"), lock));
             }
-            Outcome::Contended => {
-                let is_full = self.waiting.len() >= self.limits.waiters;
-                let limits = [(may_be_full, "SESSIONFULL"), (is_full, "QUEUEFULL")];
-                let codes: Vec<_> = limits.into_iter().filter_map(|(is_met, code)| is_met.then_some(code)).collect();
-                // The server may say only at last that it does not block this client.
-                let or_nil = !running.may_wait();
-                if codes.is_empty() && !or_nil {
-                    return Err(running.error("does not wait", lock));
-                }
-                Expected::OneOf { codes, or_nil }
-            }
+            Outcome::Contended => self.contended(running, may_be_full, lock, now)?,
             Outcome::Refused(code) => Expected::Error(code),
             Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
+            Outcome::Looked if matches!(request.verb, Verb::Queues { .. }) => {
+                Expected::Listed(Listed::of(&self.doors, name.0, &request.verb, now))
+            }
             Outcome::Looked => {
                 let shown = self.doors.get(name).and_then(|door| Shown::of(door, &request.verb, now));
                 shown.map_or(Expected::Anything, Expected::Shown)
             }
         })
+    }
+
+    /// The reply to a command that has found the lock taken, and that does not block its client.
+    fn contended(&self, running: &Running, may_be_full: bool, lock: &Lock, now: Ms) -> Result<Expected, String> {
+        let waiting = running.waiting(&self.limits, now);
+        let channel = waiting.as_ref().and_then(|waiting| waiting.channel.as_ref());
+        let is_heard = channel.is_none_or(|channel| self.listeners.are_there(channel));
+        let is_full = self.waiting_count() >= self.limits.waiters && !self.replaces(running);
+        let limits = [(may_be_full, "SESSIONFULL"), (is_full, "QUEUEFULL"), (!is_heard, "NOSUBSCRIBER")];
+        let codes: Vec<_> = limits.into_iter().filter_map(|(is_met, code)| is_met.then_some(code)).collect();
+        // The server may say only at last that it does not block this client.
+        let or_nil = !running.may_wait();
+        let refused = (!codes.is_empty() || or_nil).then_some(Expected::OneOf { codes, or_nil });
+        match (waiting.filter(|waiting| waiting.channel.is_some() && is_heard && !is_full), refused) {
+            (Some(request), refused) => {
+                let (name, who) = (running.name.clone(), running.who());
+                Ok(Expected::Waits { name, request: Box::new(request), who, refused: refused.map(Box::new) })
+            }
+            (None, Some(refused)) => Ok(refused),
+            (None, None) => Err(running.error("does not wait", lock)),
+        }
     }
 
     /// A holder draws no fencing token: there is none where the counter is no number, or at its end.
@@ -110,19 +148,14 @@ impl Checker {
 
     /// A command waits for the lock.
     fn begin_wait(&mut self, running: Running, now: Ms) -> Verdict {
-        let Running { tag, client, name, request, .. } = &running;
-        let Verb::Take(Take { form, lease, block: Some(block), session, .. }) = request.verb else {
-            return Err(format!("{request} waits"));
-        };
+        let Running { tag, name, request, .. } = &running;
         let limit = self.limits.waiters;
-        if !running.may_wait() || self.doors.values().map(Door::waiting).sum::<usize>() >= limit {
+        let waiting = running.waiting(&self.limits, now).filter(|waiting| waiting.channel.is_none());
+        let Some(waiting) = waiting.filter(|_| running.may_wait() && self.waiting_count() < limit) else {
             return Err(format!("{request} waits, and must not: {limit} may wait"));
-        }
-        let deadline = self.limits.deadline(block, now);
-        let who = Who { form, name: token_of(request.identity) };
+        };
         self.make_room();
-        let request = Waiting { tag: *tag, client: *client, deadline, lease, session, let_go: false };
-        self.door(name).join(who, request, now);
+        self.door(name).join(running.who(), waiting, now);
         self.waiting.insert(*tag, name.clone());
         self.check_pairs(&running)
     }
@@ -137,9 +170,10 @@ impl Checker {
             Expected::Error(code @ ("NOTHELD" | "NOTOWNER" | "WRONGTYPE")) => Some(code),
             other => return other,
         };
-        let (withdrawn, had_place) = self.door(name).withdraw(&token_of(request.identity));
+        let token = token_of(request.identity);
+        let (withdrawn, had_place) = self.door(name).withdraw(&token, None);
         let waited = withdrew || !withdrawn.is_empty();
-        self.release(withdrawn);
+        self.release(name, &token, withdrawn);
         match code {
             None => expected,
             Some(_) if waited => Expected::Nil,
@@ -157,11 +191,15 @@ impl Checker {
         }
     }
 
-    /// Those that waited at a place that was given up are due nil.
-    pub(super) fn release(&mut self, withdrawn: Vec<Waiting>) {
+    /// Those that waited at a place that was given up are due nil, or a message.
+    pub(super) fn release(&mut self, name: &Name, token: &[u8], withdrawn: Vec<Waiting>) {
         for request in withdrawn {
-            self.waiting.remove(&request.tag);
-            self.released.insert(request.tag);
+            if request.channel.is_some() {
+                self.must_hear(name, token, request);
+            } else {
+                self.waiting.remove(&request.tag);
+                self.released.insert(request.tag);
+            }
         }
     }
 
@@ -177,7 +215,7 @@ impl Checker {
                 }
             }
             Verb::Extend { .. } => {
-                if let Some(session) = door.session.as_mut().filter(|session| session.who.name == identity) {
+                if let Some(session) = door.sessions.iter_mut().find(|session| session.who.name == identity) {
                     session.extend(reply, now);
                 }
             }
@@ -196,10 +234,14 @@ impl Checker {
                 let said = request.as_ref().map(Request::to_string).unwrap_or_default();
                 return Err(format!("{said} is answered {reply:?}"));
             }
-            if let (Expected::Confirmed { name, client, .. }, Some(request), Reply::Integer(value)) =
-                (expected, request, reply)
-            {
-                self.confirmed(&name, client, &request, *value, now);
+            match (expected, request, reply) {
+                (Expected::Confirmed { name, client, .. }, Some(request), Reply::Integer(value)) => {
+                    self.confirmed(&name, client, &request, *value, now);
+                }
+                (Expected::Waits { name, request, who, .. }, _, Reply::Status(_)) => {
+                    self.wait_for_message(&name, who, *request, now);
+                }
+                _ => {}
             }
             return Ok(());
         }
@@ -274,7 +316,33 @@ impl Checker {
 impl Running {
     /// Whether it waits if the lock is not to be had.
     fn may_wait(&self) -> bool {
-        !self.denies_blocking && matches!(self.request.verb, Verb::Take(take) if take.block.is_some())
+        let waits = |take: Take| take.block.is_some() && (take.notify.is_some() || !self.denies_blocking);
+        matches!(self.request.verb, Verb::Take(take) if waits(take))
+    }
+
+    /// Its claim.
+    pub(super) fn who(&self) -> Who {
+        let form = if let Verb::Take(take) = self.request.verb { take.form } else { Form::Mutex };
+        Who { form, name: token_of(self.request.identity) }
+    }
+
+    /// What it is as long as it waits.
+    fn waiting(&self, limits: &Limits, now: Ms) -> Option<Waiting> {
+        let Verb::Take(Take { lease, limit, block: Some(block), session, notify, .. }) = self.request.verb else {
+            return None;
+        };
+        Some(Waiting {
+            tag: self.tag,
+            client: self.client,
+            deadline: limits.deadline(block, now),
+            lease,
+            limit,
+            session: lease.filter(|_| session),
+            let_go: false,
+            channel: notify.map(channel_of),
+            may_be_lost: false,
+            lost_since: None,
+        })
     }
 
     fn error(&self, what: &str, lock: &Lock) -> String {
@@ -295,8 +363,12 @@ impl Expected {
             Self::Confirmed { reply: value, or_full, .. } => {
                 *reply == Reply::Integer(*value) || *or_full && is_error("SESSIONFULL")
             }
+            Self::Waits { refused, .. } => {
+                *reply == Reply::Status("WAITING") || refused.as_ref().is_some_and(|refused| refused.is(reply))
+            }
             Self::OneOf { codes, or_nil } => *or_nil && *reply == Reply::Nil || codes.iter().any(|code| is_error(code)),
             Self::Shown(shown) => shown.is(reply),
+            Self::Listed(listed) => listed.is(reply),
             Self::Anything => !matches!(reply, Reply::Error(_)),
         }
     }

@@ -1,11 +1,19 @@
 //! Every change that the module makes to a lock must be one that the contract knows.
 
-use redis_lock::server::{Entry, Note, Tag};
+use redis_lock::server::{Entry, Note};
 
-use super::door::{Grant, Place, Session, Trust, Waiting};
+use super::door::{Grant, Place, Session, Trust};
+use super::messages::tells_of_withdrawal;
 use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
-use super::{Checker, LAST_TOKEN, Name, Verdict, is_counter, number};
-use crate::request::{Request, Verb, token_of};
+use super::{Checker, LAST_TOKEN, Name, Running, Verdict, is_counter, number};
+use crate::request::{Form, Request, Verb, token_of};
+
+/// A lock that was so before, and went to a session or to a waiter by the same name.
+pub(super) struct Undecided {
+    pub name: Name,
+    pub held: Held,
+    pub before: Lock,
+}
 
 impl Checker {
     /// The module has changed a key.
@@ -19,23 +27,34 @@ impl Checker {
             return self.drawn(name, earlier.as_ref(), now);
         }
         let after = self.door(name).lock(now);
+        if matches!(after, Lock::Shared(_)) || matches!(before, Lock::Shared(_)) {
+            self.check_members(name, earlier.as_ref(), now)?;
+        }
+        if before.may_be_shared() && after.may_be_shared() {
+            return self.shares_changed(name, &before, &after, now);
+        }
         if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
             return Ok(());
         }
-        if self.is_own(name, &before, &after, now) {
+        // What leaves a lock as it was is no request's, but for EXTEND.
+        let extends = |running: &Running| matches!(running.request.verb, Verb::Extend { .. });
+        let may_be_own = before != after || self.running.as_ref().is_some_and(extends);
+        if may_be_own && self.is_own(name, &before, &after, now) {
             return Ok(());
         }
-        match (&before, &after) {
-            (Lock::Free, Lock::Held(held)) if self.is_given_back(name, held, now)? => Ok(()),
-            (Lock::Free, Lock::Held(held)) => self.handed_over(name, held, now),
-            (Lock::Held(was), Lock::Held(is)) if was.who == is.who && !self.is_regranted(name, is, now) => {
+        let holder = after.holders().pop();
+        match (&before, &holder) {
+            (Lock::Free, Some(held)) if self.is_given_back(name, held, &before, now)? => Ok(()),
+            (Lock::Free, Some(held)) => self.handed_over(name, held, &before, now),
+            (Lock::Held(was), Some(is)) if was.who == is.who && !self.is_regranted(name, is, now) => {
                 self.renewed(name, was, is, now)
             }
             (Lock::Held(was), _) => {
                 self.forfeited(name, &was.who, now)?;
-                match &after {
-                    Lock::Held(held) => self.handed_over(name, held, now),
-                    _ => match self.door(name).first(now) {
+                match &holder {
+                    Some(held) => self.handed_over(name, held, &Lock::Free, now),
+                    None if self.must_not_publish() => Ok(()),
+                    None => match self.door(name).first(now) {
                         Some(first) => Err(format!("{:?} waits, and the lock goes to nobody", first.who)),
                         None => Ok(()),
                     },
@@ -49,12 +68,7 @@ impl Checker {
     fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
         let kept_until = self.limits.kept_until(now);
         let door = self.door(name);
-        if !door.is_forfeit(&held.who) {
-            return false;
-        }
-        let mut after = door.clone();
-        after.forfeit(&held.who, kept_until);
-        after.may_be_next(&held.who, now)
+        door.is_forfeit(&held.who) && door.without(&held.who, kept_until).may_be_next(&held.who, now)
     }
 
     /// A fencing token was drawn.
@@ -81,38 +95,43 @@ impl Checker {
     }
 
     /// Whether this is what the command that runs does to the lock. If so, it has done it.
-    fn is_own(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> bool {
+    pub(super) fn is_own(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> bool {
         let Some(running) = self.running.as_ref().filter(|running| running.name == *name && running.reply.is_none())
         else {
             return false;
         };
         let (client, request) = (running.client, running.request.clone());
         let identity = token_of(request.identity);
+        let silent = self.must_not_publish();
         let Outcome::Done { after: due, reply } = outcome(&request, &identity, before, now) else { return false };
         let door = self.door(name);
         let someone_is_first = door.first(now).is_some();
-        let session_is_first = door.session.as_ref().is_some_and(Session::is_open);
+        let session_is_first = door.has_session_without(before);
+        let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
+        let own = of_caller(&due);
         // A request by the same name, whose time is up, may be in line until the module gets to it.
-        let same_is_first = due.holder().is_some_and(|held| door.may_be_next(&held.who, now) && door.waits(&held.who));
-        if *before == Lock::Free && (someone_is_first || session_is_first || same_is_first) {
+        let same_is_first = own.as_ref().is_some_and(|own| door.may_be_next(&own.who, now) && door.waits(&own.who));
+        let is_new = own.as_ref().is_some_and(|own| !before.is_held_by(&own.who));
+        if is_new && (someone_is_first || session_is_first || same_is_first) {
             return false; // It is someone else's turn.
         }
-        if before.holder().is_some_and(|held| door.must_forfeit(&held.who)) {
-            return false; // It is taken from its holder first, whoever that is.
+        let was_own = of_caller(before);
+        if was_own.as_ref().is_some_and(|held| door.must_forfeit(&held.who)) {
+            return false; // It is taken from its holder first.
         }
-        let forfeit = before.holder().is_some_and(|held| door.is_forfeit(&held.who));
+        let forfeit = was_own.is_some_and(|held| door.is_forfeit(&held.who));
         // Its last hold: it waits no more in the other form, and who does gets the lock in the same step.
         let next_waits = door.line.iter().any(|place| place.is_present(now) && place.who.name != identity);
-        if due == Lock::Free && (next_waits || *after != Lock::Free) {
-            let Lock::Held(held) = after else { return false };
+        let is_handed_on = before.holder().is_some() && due == Lock::Free;
+        if is_handed_on && (next_waits && !silent || *after != Lock::Free) {
+            let Some(held) = after.holders().pop() else { return false };
             if held.who.name == identity {
                 return false; // It was taken from its holder before, and is another grant.
             }
-            let (withdrawn, _) = door.withdraw(&identity);
-            self.release(withdrawn);
-            let door = self.door(name);
-            door.end_session();
-            if self.handed_over(name, &held.clone(), now).is_err() {
+            let (withdrawn, _) = door.withdraw(&identity, None);
+            self.release(name, &identity, withdrawn);
+            self.door(name).end_sessions();
+            if self.handed_over(name, &held, &Lock::Free, now).is_err() {
                 return false;
             }
         } else if due == *after {
@@ -123,31 +142,39 @@ impl Checker {
         if let Some(running) = &mut self.running {
             running.reply = Some(reply);
             // The module may not know yet that nobody was told of the grant that is released here.
-            running.or_lost = forfeit && due == Lock::Free;
+            running.or_lost = forfeit && own.is_none();
         }
         true
     }
 
     /// What a command's own change means beside the key.
     fn carried_out(&mut self, name: &Name, client: i64, request: &Request, before: &Lock, after: &Lock, now: Ms) {
+        let identity = token_of(request.identity);
+        let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
         let door = self.door(name);
-        let Lock::Held(held) = after else {
-            door.end_session();
-            door.void_grants();
-            return;
+        let Some(held) = of_caller(after) else {
+            of_caller(before).iter().for_each(|was| door.begin_anew(&was.who));
+            door.is_being_shared = before.holder().is_none();
+            // After its last RELEASE a token does not wait either.
+            let (withdrawn, _) = door.withdraw(&identity, None);
+            return self.release(name, &identity, withdrawn);
         };
-        if *before == Lock::Free {
-            // A session of the same name may have taken the lock back, so that this is a repeat.
-            match &mut door.session {
-                Some(session) if session.may_have_taken(held, now) => session.doubt(),
-                _ => door.end_session(),
+        if !before.is_held_by(&held.who) {
+            // A session of the same name may have taken the lock back, so that this is a repeat; but not with NX.
+            let is_strict = matches!(&request.verb, Verb::Take(take) if take.strict);
+            match door.session_of_mut(&held.who) {
+                Some(session) if !is_strict && session.may_have_taken(&held, now) => session.doubt(),
+                _ => door.begin_anew(&held.who),
             }
-            door.void_grants();
+            door.void_grants(&held.who);
             door.take_place(&held.who);
+            self.give_up_other_places(name, &held.who);
         }
-        door.grants.iter_mut().for_each(Grant::tell);
+        let door = self.door(name);
+        let are_told = |grant: &&mut Grant| !grant.place.who.is_beside(&held.who);
+        door.grants.iter_mut().filter(are_told).for_each(Grant::tell);
         let remaining = held.until.map(|until| until - now);
-        if let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) {
+        if let Some(session) = door.session_of_mut(&held.who) {
             session.holds = held.holds;
             if let (Verb::Extend { .. }, Some(remaining)) = (&request.verb, remaining) {
                 session.extend(remaining, now);
@@ -161,17 +188,20 @@ impl Checker {
     }
 
     /// Whether a session takes its lock back.
-    fn is_given_back(&mut self, name: &Name, held: &Held, now: Ms) -> Result<bool, String> {
+    pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Result<bool, String> {
+        let is_announced = self.is_announced(name, &held.who);
         let door = self.door(name);
         let is_next = door.may_be_next(&held.who, now);
-        let Some(session) = door.session.as_mut().filter(|session| session.who == held.who) else { return Ok(false) };
+        if is_announced {
+            return Ok(false);
+        }
+        let Some(session) = door.session_of_mut(&held.who) else { return Ok(false) };
         if session.clients.is_empty() {
             return Ok(false);
         }
         // The session may have ended, and its holder may be the first in line now.
         if session.trust != Trust::Sure && is_next {
-            self.undecided = Some((name.clone(), held.clone()));
-            return Ok(true);
+            return Ok(self.may_be_given_back(name, held, before, now));
         }
         if session.is_doubtful() {
             // It may be a later session, with another lease.
@@ -187,23 +217,54 @@ impl Checker {
         Ok(true)
     }
 
-    /// Whether a lock went to a waiter or to the session of the same name, by what comes next.
-    pub(super) fn decide(&mut self, name: &Name, held: &Held, next: &Note, now: Ms) -> Verdict {
-        // A waiter may also be let go because its time is up; then the lease tells.
-        let is_lease_of = |place: &&Place| held.until == place.lease().map(|lease| now + lease);
-        let place = self.door(name).line.iter().find(|place| place.who == held.who).filter(is_lease_of);
-        let waits = |tag: &Tag| place.is_some_and(|place| place.requests.iter().any(|request| request.tag == *tag));
-        match next {
-            Note::LetGo { tag } if waits(tag) => self.handed_over(name, held, now),
-            _ => Ok(()),
+    /// Whether a lock may have been given back to a session that may have ended, whose holder is the first in line. If it may
+    /// be either, that is decided later.
+    fn may_be_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> bool {
+        let door = self.door(name);
+        let by_session = door.session_of(&held.who).map(|session| now + session.lease);
+        let Some(place) = door.line.iter_mut().find(|place| place.who == held.who) else { return true };
+        let is_lease_of_place = held.until == place.lease().map(|lease| now + lease);
+        let is_share = held.who.form == Form::Share;
+        if is_share && is_lease_of_place && held.until != by_session {
+            return false;
         }
+        if is_lease_of_place {
+            // Of shares others may be granted before that is decided.
+            place.vague |= is_share;
+            self.undecided.push(Undecided { name: name.clone(), held: held.clone(), before: before.clone() });
+        }
+        true
     }
 
-    /// The lock goes to the first in line.
-    fn handed_over(&mut self, name: &Name, held: &Held, now: Ms) -> Verdict {
+    /// Decides whether locks went to a waiter or to the session of the same name, by what comes next. It is the waiter's if
+    /// that is let go, or given up for another form. A share's waiter is let go when all have been granted.
+    pub(super) fn decide(&mut self, next: &Note, now: Ms) -> Verdict {
+        for undecided in std::mem::take(&mut self.undecided) {
+            let Undecided { name, held, before } = &undecided;
+            let places = self.door(name).line.iter().filter(|place| place.who.name == held.who.name);
+            let mut tags = places.flat_map(|place| &place.requests).map(|request| request.tag);
+            let is_theirs = match next {
+                Note::LetGo { tag } => tags.any(|other| other == *tag),
+                Note::Published { message, .. } => tells_of_withdrawal(message, name, &held.who.name),
+                _ => false,
+            };
+            let is_over = held.who.form != Form::Share || matches!(next, Note::Ended { .. } | Note::TimerEnded);
+            if is_theirs {
+                self.handed_over(name, held, before, now)?;
+            } else if !is_over {
+                self.undecided.push(undecided);
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock, which was so before, goes to the first in line.
+    pub(super) fn handed_over(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Verdict {
+        let told = self.told_before(name, held)?;
         let door = self.doors.get_mut(name).ok_or("a lock without a door")?;
         // The lease ended by itself, and a connection is open.
-        if let Some(session) = door.session.as_ref().filter(|session| session.is_open()) {
+        let is_passed_over = |session: &&Session| session.is_open() && !before.is_held_by(&session.who);
+        if let Some(session) = door.sessions.iter().find(is_passed_over) {
             return Err(format!("{:?} gets the lock of an open session of {:?}", held.who, session.who));
         }
         if !door.may_be_next(&held.who, now) {
@@ -218,31 +279,41 @@ impl Checker {
         if held.holds != 1 || held.until != lease_end {
             return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
         }
-        door.end_session();
-        door.void_grants();
+        if !first.fits(before) {
+            return Err(format!("{held:?} is granted beside {before:?}, up to {:?}", first.limit()));
+        }
+        door.begin_anew(&who);
+        door.is_being_shared |= who.form == Form::Share;
         if let Some(place) = door.take_place(&who) {
-            let takes_part = |request: &&Waiting| request.session && !request.let_go;
-            for request in place.requests.iter().filter(takes_part) {
-                door.begin_session(who.clone(), 1, request.lease.unwrap_or_default(), request.client, now);
+            for request in place.requests.iter().filter(|request| !request.let_go) {
+                if let Some(lease) = request.session {
+                    door.begin_session(who.clone(), 1, lease, request.client, now);
+                }
             }
-            let open = place.requests.clone();
+            let (open, notified): (Vec<_>, Vec<_>) =
+                place.requests.into_iter().partition(|request| request.channel.is_none());
+            let notified = notified.into_iter().map(|request| request.client).collect();
             let place = Place { requests: Vec::new(), ..place };
-            door.grants.push(Grant { place, open, told: false, untold_at: None, is_overwritten: false });
+            if !open.is_empty() {
+                door.grants.push(Grant { place, open, told, notified, untold_at: None, is_overwritten: false });
+            }
         }
         self.grants += 1;
+        self.give_up_other_places(name, &held.who);
         Ok(())
     }
 
     /// The server lengthens the lease of a session.
-    fn renewed(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Verdict {
+    pub(super) fn renewed(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Verdict {
         let in_timer = self.in_timer;
-        let is_open = |session: &&mut Session| session.who == is.who && !session.clients.is_empty();
-        let Some(session) = self.door(name).session.as_mut().filter(is_open).filter(|_| in_timer) else {
+        let is_open = |session: &&mut Session| in_timer && !session.clients.is_empty();
+        let Some(session) = self.door(name).session_of_mut(&is.who).filter(is_open) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
         };
         if session.is_doubtful() {
             // It may be a later session, with another lease, which shows now.
             session.lease = is.until.map_or(session.lease, |until| until - now).min(session.lease);
+            session.may_be_later = true;
         }
         let is_full = is.until == Some(now + session.lease);
         if was.holds != is.holds || is.until <= was.until || !is_full {
@@ -257,10 +328,10 @@ impl Checker {
     }
 
     /// A lock is taken from its holder.
-    fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
+    pub(super) fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
         let kept_until = self.limits.kept_until(now);
         let door = self.door(name);
-        if !door.is_forfeit(who) {
+        if !door.may_be_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));
         }
         door.forfeit(who, kept_until);

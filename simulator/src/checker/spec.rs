@@ -1,6 +1,8 @@
 //! What the contract says a command does to a lock that is as it is: written from the contract alone.
 
-use redis_lock::server::{Entry, Value};
+use std::collections::BTreeMap;
+
+use redis_lock::server::{Entry, Members, Score, Value};
 
 use crate::request::{Form, Request, Take, Verb};
 
@@ -11,12 +13,32 @@ pub type Ms = i64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
     Free,
+    /// Held by one alone.
     Held(Held),
+    Shared(Shares),
     /// The key is no lock.
     Other,
 }
 
-/// A holder.
+/// The shares that are held.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    /// Tokens, and until when.
+    pub held: BTreeMap<Vec<u8>, Option<Ms>>,
+    /// When the key expires, which others may have brought forward.
+    expiry: Option<Ms>,
+}
+
+/// The same are held until the same times.
+impl PartialEq for Shares {
+    fn eq(&self, other: &Self) -> bool {
+        self.held == other.held
+    }
+}
+
+impl Eq for Shares {}
+
+/// A holder, alone or of a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub who: Who,
@@ -65,10 +87,12 @@ impl Lock {
                     None => Self::Other,
                 }
             }
+            Value::SortedSet(members) => Shares::of(members, until, now).map_or(Self::Other, Self::Shared),
             _ => Self::Other,
         }
     }
 
+    /// Who holds the lock alone.
     pub fn holder(&self) -> Option<&Held> {
         match self {
             Self::Held(held) => Some(held),
@@ -76,22 +100,160 @@ impl Lock {
         }
     }
 
+    /// All who hold it: one alone, or the shares.
+    pub fn holders(&self) -> Vec<Held> {
+        match self {
+            Self::Held(held) => vec![held.clone()],
+            Self::Shared(Shares { held, .. }) => held.iter().map(|(name, &until)| Held::share(name, until)).collect(),
+            Self::Free | Self::Other => Vec::new(),
+        }
+    }
+
+    /// What this holder has, if it does.
+    pub fn held_by(&self, who: &Who) -> Option<Held> {
+        match self {
+            Self::Held(held) => Some(held.clone()).filter(|held| held.who == *who),
+            Self::Shared(Shares { held, .. }) if who.form == Form::Share => {
+                held.get(&who.name).map(|&until| Held::share(&who.name, until))
+            }
+            _ => None,
+        }
+    }
+
+    /// When the lease of a holder ends: of a share with the key, if others have brought that forward.
+    pub fn end_of_lease(&self, held: &Held) -> Option<Ms> {
+        match self {
+            Self::Shared(shares) => [held.until, shares.expiry].into_iter().flatten().min(),
+            _ => held.until,
+        }
+    }
+
+    /// The same shares, where the key is to expire at another time.
+    pub fn expiring(&self, expiry: Option<Ms>) -> Self {
+        match self {
+            Self::Shared(Shares { held, .. }) => Self::Shared(Shares { held: held.clone(), expiry }),
+            other => other.clone(),
+        }
+    }
+
     pub fn is_held_by(&self, who: &Who) -> bool {
-        self.holder().is_some_and(|held| held.who == *who)
+        self.held_by(who).is_some()
+    }
+
+    /// Whether it is free, or has shares.
+    pub fn may_be_shared(&self) -> bool {
+        matches!(self, Self::Free | Self::Shared(_))
+    }
+
+    /// Whether somebody in line who asks for this would get it.
+    pub fn has_room(&self, form: Form, limit: Option<i64>) -> bool {
+        match self {
+            Self::Free => true,
+            Self::Shared(shares) => form == Form::Share && shares.have_room(limit),
+            Self::Held(_) | Self::Other => false,
+        }
+    }
+}
+
+impl Shares {
+    /// Reads the members of a Sorted Set. Scores that are no whole milliseconds, a highest one that has passed, and one that is
+    /// finite on a key that does not expire, are somebody's data.
+    fn of(members: &Members, expiry: Option<Ms>, now: Ms) -> Option<Self> {
+        const BEYOND: f64 = 9_007_199_254_740_992.0;
+        let is_ours = |Score(score): &Score| *score == f64::INFINITY || score.fract() == 0.0 && score.abs() < BEYOND;
+        let (lowest, highest) = (members.values().min()?, members.values().max()?);
+        let holds = |Score(score): &Score| *score >= now as f64;
+        if !is_ours(lowest) || !is_ours(highest) || !holds(highest) || highest.0.is_finite() && expiry.is_none() {
+            return None;
+        }
+        let held = members.iter().filter(|(_, score)| holds(score));
+        Some(Self { held: held.map(|(name, score)| (name.clone(), end_of(*score))).collect(), expiry })
+    }
+
+    /// Whether one more may be held.
+    pub fn have_room(&self, limit: Option<i64>) -> bool {
+        limit.is_none_or(|limit| (self.held.len() as i64) < limit)
+    }
+
+    fn with(&self, name: &[u8], until: Option<Ms>) -> Self {
+        let one = (name.to_vec(), until);
+        let others = self.held.clone().into_iter().filter(|(other, _)| other != name);
+        Self { held: others.chain([one]).collect(), expiry: self.expiry }
+    }
+
+    /// The lock when this share is given up.
+    fn without(&self, name: &[u8]) -> Lock {
+        let held: BTreeMap<_, _> = self.held.clone().into_iter().filter(|(other, _)| other != name).collect();
+        if held.is_empty() { Lock::Free } else { Lock::Shared(Self { held, expiry: self.expiry }) }
+    }
+}
+
+/// When a share with this score ends; `None`: never.
+pub fn end_of(Score(score): Score) -> Option<Ms> {
+    score.is_finite().then_some(score as Ms)
+}
+
+/// The latest end among the members of a Sorted Set. `None`: the value is another, or empty.
+pub fn latest_end(entry: &Entry) -> Option<Option<Ms>> {
+    match &entry.value {
+        Value::SortedSet(members) => members.values().max().map(|&score| end_of(score)),
+        _ => None,
+    }
+}
+
+impl Who {
+    /// Whether another one may hold the lock, too: both have shares.
+    pub fn is_beside(&self, who: &Self) -> bool {
+        self.form == Form::Share && who.form == Form::Share && self.name != who.name
+    }
+}
+
+impl Outcome {
+    /// Whether the caller comes to hold what it does not hold yet.
+    pub fn takes(&self, lock: &Lock) -> bool {
+        let is_new = |held: &Held| !lock.is_held_by(&held.who);
+        matches!(self, Self::Done { after, .. } if after.holders().iter().any(is_new))
+    }
+
+    /// What comes of it where others wait for the lock, which they could have.
+    pub fn behind_others(self) -> Self {
+        if matches!(self, Self::Done { .. }) { Self::Contended } else { self }
     }
 }
 
 impl Held {
-    fn lengthened(&self, lease: Option<i64>, now: Ms) -> Option<Ms> {
-        match (self.until, lease) {
-            (Some(until), Some(lease)) => Some(until.max(now + lease)),
-            (until, _) => until,
+    pub fn share(name: &[u8], until: Option<Ms>) -> Self {
+        Self { who: Who { form: Form::Share, name: name.to_vec() }, holds: 1, until }
+    }
+
+    fn lengthened(&self, lock: &Lock, lease: Option<i64>, now: Ms) -> Option<Ms> {
+        let longer =
+            lease.map(|lease| now + lease).filter(|end| lock.end_of_lease(self).is_some_and(|until| *end > until));
+        longer.or(self.until)
+    }
+
+    fn with(&self, lock: &Lock, holds: i64, lease: Option<i64>, now: Ms) -> Outcome {
+        let after = Self { holds, until: self.lengthened(lock, lease, now), who: self.who.clone() };
+        Outcome::Done { after: after.on(lock), reply: holds }
+    }
+
+    /// The lock with this holder, among the shares if there are such.
+    fn on(self, lock: &Lock) -> Lock {
+        match lock {
+            Lock::Shared(shares) => Lock::Shared(shares.with(&self.who.name, self.until)),
+            _ if self.who.form == Form::Share => {
+                Lock::Shared(Shares { expiry: self.until, held: [(self.who.name, self.until)].into() })
+            }
+            _ => Lock::Held(self),
         }
     }
 
-    fn with(&self, holds: i64, lease: Option<i64>, now: Ms) -> Outcome {
-        let after = Self { holds, until: self.lengthened(lease, now), who: self.who.clone() };
-        Outcome::Done { after: Lock::Held(after), reply: holds }
+    /// The lock without this holder.
+    fn off(&self, lock: &Lock) -> Lock {
+        match lock {
+            Lock::Shared(shares) => shares.without(&self.who.name),
+            _ => Lock::Free,
+        }
     }
 }
 
@@ -101,16 +263,16 @@ pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome 
         Verb::Take(take) => taken(take, name, lock, now),
         Verb::Release { hold, lease } => match own(lock, name) {
             Err(code) => Outcome::Refused(code),
-            Ok(held) => released(held, *hold, *lease, now),
+            Ok(held) => released(&held, lock, *hold, *lease, now),
         },
         Verb::Extend { lease, add } => match own(lock, name) {
             Err(code) => Outcome::Refused(code),
-            Ok(held) => match held.until {
+            Ok(held) => match lock.end_of_lease(&held) {
                 None => Outcome::Refused("NOLEASE"),
                 Some(until) => {
                     let end = if *add { until.max(now) + lease } else { now + lease };
-                    let after = Lock::Held(Held { until: Some(end), ..held.clone() });
-                    Outcome::Done { after, reply: end - now }
+                    let after = Held { until: Some(end), ..held };
+                    Outcome::Done { after: after.on(lock), reply: end - now }
                 }
             },
         },
@@ -122,58 +284,62 @@ pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome 
             Lock::Other => Outcome::Refused("WRONGTYPE"),
             _ => Outcome::Looked,
         },
+        Verb::Queues { .. } => Outcome::Looked,
         Verb::Nonsense(_) => Outcome::Refused("ERR"),
     }
 }
 
-/// The lock, if the caller holds it in either form.
-fn own<'l>(lock: &'l Lock, name: &[u8]) -> Result<&'l Held, &'static str> {
+/// What the caller holds, in whatever form.
+fn own(lock: &Lock, name: &[u8]) -> Result<Held, &'static str> {
     match lock {
         Lock::Free => Err("NOTHELD"),
         Lock::Other => Err("WRONGTYPE"),
-        Lock::Held(held) if held.who.name == name => Ok(held),
-        Lock::Held(_) => Err("NOTOWNER"),
+        Lock::Held(_) | Lock::Shared(_) => {
+            lock.holders().into_iter().find(|held| held.who.name == name).ok_or("NOTOWNER")
+        }
     }
 }
 
 fn taken(take: &Take, name: &[u8], lock: &Lock, now: Ms) -> Outcome {
     let who = Who { form: take.form, name: name.to_vec() };
     let is_first = take.hold.is_none_or(|hold| hold == 1);
-    match lock {
-        Lock::Other => Outcome::Refused("WRONGTYPE"),
-        Lock::Free if is_first => {
+    let is_share = take.form == Form::Share;
+    match (lock, own(lock, name)) {
+        (Lock::Other, _) => Outcome::Refused("WRONGTYPE"),
+        (_, Ok(held)) if is_share != (held.who.form == Form::Share) => Outcome::Refused("OTHERFORM"),
+        (_, Ok(held)) if held.who == who && !take.strict => again(take, &held, lock, now),
+        _ if is_first && lock.has_room(take.form, take.limit) => {
             let held = Held { who, holds: 1, until: take.lease.map(|lease| now + lease) };
-            Outcome::Done { after: Lock::Held(held), reply: 1 }
+            Outcome::Done { after: held.on(lock), reply: 1 }
         }
-        Lock::Free => Outcome::Refused("NOTHELD"),
-        Lock::Held(held) if held.who == who && !take.strict => again(take, held, now),
-        Lock::Held(_) if is_first => Outcome::Contended,
-        Lock::Held(_) => Outcome::Refused("NOTOWNER"),
+        _ if is_first => Outcome::Contended,
+        (Lock::Free, _) => Outcome::Refused("NOTHELD"),
+        _ => Outcome::Refused("NOTOWNER"),
     }
 }
 
 /// The holder asks again.
-fn again(take: &Take, held: &Held, now: Ms) -> Outcome {
+fn again(take: &Take, held: &Held, lock: &Lock, now: Ms) -> Outcome {
     let holds = match (take.form, take.hold) {
-        (Form::Mutex, _) => held.holds,
+        (Form::Mutex | Form::Share, _) => held.holds,
         (Form::Reentrant, None) => held.holds + 1,
         (Form::Reentrant, Some(hold)) if hold == held.holds || hold == held.holds + 1 => hold,
         _ => return Outcome::Refused("HOLDMISMATCH"),
     };
-    if take.session && held.until.is_none() {
+    if take.session && lock.end_of_lease(held).is_none() {
         return Outcome::Refused("NOLEASE");
     }
-    held.with(holds, take.lease, now)
+    held.with(lock, holds, take.lease, now)
 }
 
-fn released(held: &Held, hold: Option<i64>, lease: Option<i64>, now: Ms) -> Outcome {
+fn released(held: &Held, lock: &Lock, hold: Option<i64>, lease: Option<i64>, now: Ms) -> Outcome {
     match hold {
-        Some(hold) if hold - 1 == held.holds => return held.with(held.holds, lease, now),
+        Some(hold) if hold - 1 == held.holds => return held.with(lock, held.holds, lease, now),
         Some(hold) if hold != held.holds => return Outcome::Refused("HOLDMISMATCH"),
         _ => {}
     }
     if held.holds == 1 {
-        return Outcome::Done { after: Lock::Free, reply: 0 };
+        return Outcome::Done { after: held.off(lock), reply: 0 };
     }
-    held.with(held.holds - 1, lease, now)
+    held.with(lock, held.holds - 1, lease, now)
 }

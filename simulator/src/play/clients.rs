@@ -5,7 +5,7 @@ use redis_lock::server::{ClientId, Tag};
 use super::{Client, Play};
 use crate::checker::Verdict;
 use crate::request::{Request, key_of};
-use crate::step::{Knob, Slot, Way};
+use crate::step::{Knob, Slot, Victim, Way};
 
 impl Play {
     /// The connection of a client, which is opened if it has none.
@@ -65,15 +65,23 @@ impl Play {
     }
 
     pub(super) fn say(&mut self, client: Slot, line: &str) {
+        self.tell(client, words_of(line));
+    }
+
+    pub(super) fn tell(&mut self, client: Slot, words: Vec<Vec<u8>>) {
         let connection = self.connection(client);
         let tag = self.next_tag();
-        self.master.send(connection, tag, words_of(line));
+        self.master.send(connection, tag, words);
     }
 
     /// Says something about another client. Returns whether there is one.
-    pub(super) fn about(&mut self, client: Slot, victim: Slot, line: impl FnOnce(ClientId) -> String) -> bool {
-        let victim = self.clients[usize::from(victim)].id.filter(|_| client != victim);
-        victim.inspect(|&id| self.say(client, &line(id))).is_some()
+    pub(super) fn about(&mut self, client: Slot, victim: Victim, line: impl FnOnce(ClientId) -> String) -> bool {
+        let own = self.clients[usize::from(client)].id;
+        let victim = match victim {
+            Victim::Client(victim) => self.clients[usize::from(victim)].id,
+            Victim::First => self.checker.first_in_line(0, &key_of(0)),
+        };
+        victim.filter(|_| victim != own).inspect(|&id| self.say(client, &line(id))).is_some()
     }
 
     fn next_tag(&mut self) -> Tag {

@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
 
-use super::{CLIENTS, CRON_MS, Client, NOTICED_MS, Play, SETTLED_MS, STANDSTILL_MS};
+use super::{CLIENTS, CRON_MS, Client, NOTICED_MS, Play, SETTLED_MS, SLOT_LOOK_MS, STANDSTILL_MS};
 use crate::checker::Verdict;
 use crate::request::key_of;
 use crate::step::{Change, Setting, SlotFate};
@@ -118,9 +118,11 @@ impl Play {
         match fate {
             SlotFate::Leaves => self.master.lose_slot(slot),
             SlotFate::Migrates => self.master.begin_migration(slot),
+            SlotFate::Returns if self.cluster_is_down => return Ok(()),
             SlotFate::Returns => {
                 // A slot does not come back before those who waited there were told.
                 self.master.redirect();
+                self.pass(SLOT_LOOK_MS)?;
                 self.master.gain_slot(slot);
             }
         }

@@ -35,7 +35,8 @@ impl Play {
         if left > 0 {
             return Err(format!("everybody has left, and the module remembers {left} things"));
         }
-        let is_now = |name: &str| ["waiters", "sessions"].contains(&name);
+        let now = ["waiters", "waiters_notified", "contended_locks", "longest_wait_ms", "sessions"];
+        let is_now = |name: &str| now.contains(&name);
         if let Some((name, count)) = self.master.info().into_iter().find(|(name, count)| is_now(name) && *count > 0) {
             return Err(format!("everybody has left, and INFO counts {count} {name}"));
         }

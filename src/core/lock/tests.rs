@@ -12,8 +12,8 @@ fn lease(ms: i64) -> Option<Lease> {
     Lease::from_ms(ms)
 }
 
-fn done(write: Write, reply: i64) -> Decision {
-    Decision::Done { write, reply }
+fn done(write: Write, reply: i64) -> Result<Decision, Error> {
+    Ok(Decision::Done { write, reply })
 }
 
 #[test]
@@ -31,20 +31,20 @@ fn a_free_lock_is_taken_with_a_lease_from_now() {
     assert_eq!(acquire(&FREE, b"me", lease(500), false, NOW), done(write, 1));
     assert_eq!(acquire(&FREE, b"me", lease(500), true, NOW), done(write, 1));
     let write = Write::Take { kind: Kind::Reentrant, lease_end: None };
-    assert_eq!(reenter(&FREE, b"me", None, None, NOW), Ok(done(write, 1)));
+    assert_eq!(reenter(&FREE, b"me", None, None, NOW), done(write, 1));
 }
 
 #[test]
 fn the_same_token_is_the_same_caller_unless_it_asks_for_a_fresh_grant() {
     let lock = held(Kind::Mutex, 1, None);
     assert_eq!(acquire(&lock, b"me", None, false, NOW), done(Write::Confirm { lease_end: None }, 1));
-    assert_eq!(acquire(&lock, b"me", None, true, NOW), Decision::Contended);
-    assert_eq!(acquire(&lock, b"you", None, false, NOW), Decision::Contended);
+    assert_eq!(acquire(&lock, b"me", None, true, NOW), Ok(Decision::Contended));
+    assert_eq!(acquire(&lock, b"you", None, false, NOW), Ok(Decision::Contended));
 }
 
 #[test]
 fn the_two_kinds_exclude_each_other_even_for_one_identity() {
-    assert_eq!(acquire(&held(Kind::Reentrant, 1, None), b"me", None, false, NOW), Decision::Contended);
+    assert_eq!(acquire(&held(Kind::Reentrant, 1, None), b"me", None, false, NOW), Ok(Decision::Contended));
     assert_eq!(reenter(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), Ok(Decision::Contended));
 }
 
@@ -57,9 +57,9 @@ fn an_inner_lease_only_lengthens_the_outer_one() {
 
     let lock = held(Kind::Reentrant, 2, Some(NOW + 100));
     let shorter = Write::SetHolds { holds: 3, lease_end: None };
-    assert_eq!(reenter(&lock, b"me", lease(50), None, NOW), Ok(done(shorter, 3)));
+    assert_eq!(reenter(&lock, b"me", lease(50), None, NOW), done(shorter, 3));
     let longer = Write::SetHolds { holds: 1, lease_end: Some(NOW + 200) };
-    assert_eq!(release(&lock, b"me", lease(200), None, NOW), Ok(done(longer, 1)));
+    assert_eq!(release(&lock, b"me", lease(200), None, NOW), done(longer, 1));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_lock_without_a_lease_is_given_none() {
         done(Write::Confirm { lease_end: None }, 1)
     );
     let write = Write::SetHolds { holds: 2, lease_end: None };
-    assert_eq!(reenter(&held(Kind::Reentrant, 1, None), b"me", lease(50), None, NOW), Ok(done(write, 2)));
+    assert_eq!(reenter(&held(Kind::Reentrant, 1, None), b"me", lease(50), None, NOW), done(write, 2));
     assert_eq!(extend(&held(Kind::Mutex, 1, None), b"me", lease(50).unwrap(), false, NOW), Err(Error::NoLease));
 }
 
@@ -81,10 +81,10 @@ fn holds_that_would_overflow_are_refused() {
 
 #[test]
 fn the_last_release_frees_and_an_earlier_one_counts_down() {
-    assert_eq!(release(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), Ok(done(Write::Free, 0)));
-    assert_eq!(release(&held(Kind::Reentrant, 1, None), b"me", lease(9), None, NOW), Ok(done(Write::Free, 0)));
+    assert_eq!(release(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), done(Write::Free, 0));
+    assert_eq!(release(&held(Kind::Reentrant, 1, None), b"me", lease(9), None, NOW), done(Write::Free, 0));
     let write = Write::SetHolds { holds: 1, lease_end: None };
-    assert_eq!(release(&held(Kind::Reentrant, 2, None), b"me", None, None, NOW), Ok(done(write, 1)));
+    assert_eq!(release(&held(Kind::Reentrant, 2, None), b"me", None, None, NOW), done(write, 1));
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn only_the_holder_releases_and_extends() {
 #[test]
 fn extend_sets_the_lease_exactly_and_add_lengthens_what_remains() {
     let lock = held(Kind::Mutex, 1, Some(NOW + 100));
-    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), false, NOW), Ok(done(Write::SetLease(NOW + 30), 30)));
-    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), Ok(done(Write::SetLease(NOW + 130), 130)));
+    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), false, NOW), done(Write::SetLease(NOW + 30), 30));
+    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), done(Write::SetLease(NOW + 130), 130));
 }
 
 #[test]
 fn what_remains_of_a_lease_that_has_ended_is_nothing_and_add_begins_there() {
     let lock = held(Kind::Mutex, 1, Some(NOW - 40));
-    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), Ok(done(Write::SetLease(NOW + 30), 30)));
+    assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), done(Write::SetLease(NOW + 30), 30));
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn a_hold_is_counted_from_one() {
 fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
     let lock = held(Kind::Reentrant, 2, Some(NOW + 100));
     let next = Write::SetHolds { holds: 3, lease_end: None };
-    assert_eq!(reenter(&lock, b"me", None, hold(3), NOW), Ok(done(next, 3)));
+    assert_eq!(reenter(&lock, b"me", None, hold(3), NOW), done(next, 3));
     let again = Write::Confirm { lease_end: Some(NOW + 200) };
-    assert_eq!(reenter(&lock, b"me", lease(200), hold(2), NOW), Ok(done(again, 2)));
+    assert_eq!(reenter(&lock, b"me", lease(200), hold(2), NOW), done(again, 2));
     for number in [1, 4, i64::MAX] {
         assert_eq!(reenter(&lock, b"me", None, hold(number), NOW), Err(Error::HoldMismatch), "{number}");
     }
@@ -143,7 +143,7 @@ fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
 #[test]
 fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() {
     let taken = Write::Take { kind: Kind::Reentrant, lease_end: None };
-    assert_eq!(reenter(&FREE, b"me", None, hold(1), NOW), Ok(done(taken, 1)));
+    assert_eq!(reenter(&FREE, b"me", None, hold(1), NOW), done(taken, 1));
     assert_eq!(reenter(&FREE, b"me", None, hold(2), NOW), Err(Error::NotHeld));
     for lock in [held(Kind::Mutex, 1, None), held(Kind::Reentrant, 2, None)] {
         assert_eq!(reenter(&lock, b"you", None, hold(1), NOW), Ok(Decision::Contended));
@@ -155,8 +155,8 @@ fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() 
 fn a_numbered_release_counts_once_however_often_it_is_sent() {
     let lock = held(Kind::Reentrant, 2, None);
     let next = Write::SetHolds { holds: 1, lease_end: None };
-    assert_eq!(release(&lock, b"me", None, hold(2), NOW), Ok(done(next, 1)));
-    assert_eq!(release(&lock, b"me", None, hold(3), NOW), Ok(done(Write::Confirm { lease_end: None }, 2)));
+    assert_eq!(release(&lock, b"me", None, hold(2), NOW), done(next, 1));
+    assert_eq!(release(&lock, b"me", None, hold(3), NOW), done(Write::Confirm { lease_end: None }, 2));
     assert_eq!(release(&lock, b"me", None, hold(1), NOW), Err(Error::HoldMismatch));
     assert_eq!(release(&lock, b"me", None, hold(4), NOW), Err(Error::HoldMismatch));
 }
@@ -164,7 +164,86 @@ fn a_numbered_release_counts_once_however_often_it_is_sent() {
 #[test]
 fn a_mutex_has_one_hold() {
     let lock = held(Kind::Mutex, 1, None);
-    assert_eq!(release(&lock, b"me", None, hold(1), NOW), Ok(done(Write::Free, 0)));
+    assert_eq!(release(&lock, b"me", None, hold(1), NOW), done(Write::Free, 0));
     assert_eq!(release(&lock, b"me", None, hold(3), NOW), Err(Error::HoldMismatch));
     assert_eq!(release(&FREE, b"me", None, hold(1), NOW), Err(Error::NotHeld));
+}
+
+fn shares(own: Option<Option<UnixMs>>, held: usize) -> Lock<'static> {
+    let own =
+        own.map(|lease_end| Holder { kind: Kind::Shared, owner: Cow::Borrowed(b"me".as_slice()), holds: 1, lease_end });
+    Lock::Shared(Shares { own, held, lease_end: Some(NOW + 900) })
+}
+
+fn limit(number: i64) -> Option<Limit> {
+    Limit::from_number(number)
+}
+
+#[test]
+fn a_share_is_taken_while_the_limit_has_room() {
+    let taken = done(Write::Take { kind: Kind::Shared, lease_end: Some(NOW + 50) }, 1);
+    assert_eq!(share(&FREE, b"me", lease(50), limit(1), NOW), taken);
+    assert_eq!(share(&shares(None, 7), b"me", lease(50), None, NOW), taken);
+    assert_eq!(share(&shares(None, 7), b"me", lease(50), limit(8), NOW), taken);
+    assert_eq!(share(&shares(None, 7), b"me", lease(50), limit(7), NOW), Ok(Decision::Contended));
+    assert_eq!(share(&held(Kind::Mutex, 1, None), b"you", None, None, NOW), Ok(Decision::Contended));
+}
+
+#[test]
+fn a_share_that_is_asked_for_again_is_confirmed_beyond_any_limit() {
+    let own = shares(Some(Some(NOW + 100)), 3);
+    assert_eq!(share(&own, b"me", lease(50), limit(1), NOW), done(Write::Confirm { lease_end: None }, 1));
+    let longer = Write::Confirm { lease_end: Some(NOW + 101) };
+    assert_eq!(share(&own, b"me", lease(101), limit(1), NOW), done(longer, 1));
+}
+
+#[test]
+fn shares_exclude_the_other_forms_and_the_other_way_round() {
+    assert_eq!(acquire(&shares(None, 1), b"me", None, false, NOW), Ok(Decision::Contended));
+    assert_eq!(reenter(&shares(None, 1), b"me", None, hold(1), NOW), Ok(Decision::Contended));
+    assert_eq!(reenter(&shares(None, 1), b"me", None, hold(2), NOW), Err(Error::NotOwner));
+}
+
+#[test]
+fn a_token_has_one_form_at_a_time() {
+    let own = shares(Some(None), 1);
+    for strict in [false, true] {
+        assert_eq!(acquire(&own, b"me", None, strict, NOW), Err(Error::OtherForm));
+    }
+    for hold in [None, hold(1), hold(2)] {
+        assert_eq!(reenter(&own, b"me", None, hold, NOW), Err(Error::OtherForm));
+    }
+    for kind in [Kind::Mutex, Kind::Reentrant] {
+        assert_eq!(share(&held(kind, 1, None), b"me", None, None, NOW), Err(Error::OtherForm));
+    }
+}
+
+#[test]
+fn a_share_is_released_and_extended_by_its_own_token() {
+    let own = shares(Some(Some(NOW + 100)), 3);
+    assert_eq!(release(&own, b"me", None, None, NOW), done(Write::Leave, 0));
+    assert_eq!(release(&own, b"me", None, hold(1), NOW), done(Write::Leave, 0));
+    assert_eq!(release(&own, b"me", None, hold(3), NOW), Err(Error::HoldMismatch));
+    assert_eq!(release(&shares(None, 3), b"me", None, None, NOW), Err(Error::NotOwner));
+    let extend = |lock: &Lock<'_>, ms, add| extend(lock, b"me", lease(ms).unwrap(), add, NOW);
+    assert_eq!(extend(&own, 30, true), done(Write::SetLease(NOW + 130), 130));
+    assert_eq!(extend(&shares(Some(None), 3), 30, false), Err(Error::NoLease));
+}
+
+#[test]
+fn a_share_ends_before_its_score_would_be_rounded() {
+    let longest = LATEST_SHARE_END - NOW;
+    assert!(share(&FREE, b"me", lease(longest), None, NOW).is_ok());
+    assert_eq!(share(&FREE, b"me", lease(longest + 1), None, NOW), Err(Error::InvalidExpire));
+    let own = shares(Some(Some(NOW + 100)), 1);
+    assert_eq!(extend(&own, b"me", lease(longest).unwrap(), true, NOW), Err(Error::InvalidExpire));
+    assert_eq!(share(&own, b"me", lease(longest + 1), None, NOW), Err(Error::InvalidExpire));
+}
+
+#[test]
+fn a_limit_is_a_positive_number_of_31_bits() {
+    assert_eq!(limit(0), None);
+    assert_eq!(limit(-1), None);
+    assert_eq!(limit(i64::from(MAX_LIMIT)).map(Limit::number), Some(MAX_LIMIT));
+    assert_eq!(limit(i64::from(MAX_LIMIT) + 1), None);
 }

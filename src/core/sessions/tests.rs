@@ -68,10 +68,10 @@ fn a_lock_whose_connections_are_all_closed_can_be_asked_for_by_name() {
     }
     sessions.connection_closed(1);
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
-    assert_eq!(sessions.take_orphan(0, b"k"), None, "the other connection is open");
-    let id = sessions.find(0, b"k").unwrap();
+    assert_eq!(sessions.take_orphan(Seat::whole(0, b"k")), None, "the other connection is open");
+    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
     assert_eq!(sessions.clients(id).collect::<Vec<_>>(), [2]);
-    assert!(sessions.take_orphan(0, b"l").is_some());
+    assert!(sessions.take_orphan(Seat::whole(0, b"l")).is_some());
     assert!(!sessions.has_closed_connections(), "nothing is left of connection 1");
     assert_eq!(sessions.pairs(), 1);
 }
@@ -80,7 +80,7 @@ fn a_lock_whose_connections_are_all_closed_can_be_asked_for_by_name() {
 fn a_lock_that_goes_before_its_lease_ends_was_taken_away() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let id = sessions.find(0, b"k").unwrap();
+    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
     let lapsed = |sessions: &Sessions, now| sessions.get(id).unwrap().has_lapsed(now);
     sessions.set_lease_end(id, Some(NOW + 300));
     assert!(!lapsed(&sessions, NOW + 299));
@@ -104,7 +104,7 @@ fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
     sessions.check_all();
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
     for key in ["k", "l", "m"] {
-        let id = sessions.find(0, key.as_bytes()).unwrap();
+        let id = sessions.find(Seat::whole(0, key.as_bytes())).unwrap();
         assert_eq!(sessions.pop_due(NOW), Some(SessionTask::Check(id)));
     }
     assert_eq!(sessions.pop_due(NOW), None);
@@ -115,7 +115,7 @@ fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
 fn a_check_that_finds_a_shorter_lease_brings_the_renewal_forward() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let id = sessions.find(0, b"k").unwrap();
+    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
     for (end, due) in
         [(Some(NOW + 1000), 100), (None, 100), (Some(NOW + 300), 100), (Some(NOW + 290), 90), (Some(NOW), -200)]
     {
@@ -128,7 +128,7 @@ fn a_check_that_finds_a_shorter_lease_brings_the_renewal_forward() {
 fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    sessions.set_lease(0, b"k", Lease::from_ms(3).unwrap(), NOW);
+    sessions.set_lease(Seat::whole(0, b"k"), Lease::from_ms(3).unwrap(), NOW);
     let id = first_due(&mut sessions, NOW);
     assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
     sessions.schedule_renewal(id, NOW);
@@ -139,15 +139,15 @@ fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
 fn what_has_ended_is_neither_renewed_nor_released() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    sessions.end(0, b"k");
+    sessions.end(Seat::whole(0, b"k"));
     assert_eq!(sessions.next_due(), None);
     assert!(close(&mut sessions, 1).is_empty());
     attach(&mut sessions, "k", "a", 1);
-    sessions.detach(0, b"k", 1);
-    assert!(sessions.is_empty() && sessions.by_client.is_empty() && sessions.pairs() == 0);
+    sessions.detach(Seat::whole(0, b"k"), 1);
+    assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
     attach(&mut sessions, "k", "a", 1);
     sessions.end_all();
-    assert!(sessions.is_empty() && sessions.by_client.is_empty() && sessions.pairs() == 0);
+    assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_lease_is_renewed_every_third_of_it() {
     assert_eq!(sessions.pop_due(NOW + 100), None);
     sessions.schedule_renewal(id, NOW + 100);
     assert_eq!(sessions.next_due(), Some(NOW + 200));
-    sessions.set_lease(0, b"k", Lease::from_ms(600).unwrap(), NOW + 150);
+    sessions.set_lease(Seat::whole(0, b"k"), Lease::from_ms(600).unwrap(), NOW + 150);
     assert_eq!(sessions.next_due(), Some(NOW + 350));
 }
 
@@ -168,7 +168,7 @@ fn a_lease_is_renewed_every_third_of_it() {
 fn a_repeat_lengthens_what_is_renewed_and_never_shortens_it() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let id = sessions.find(0, b"k").unwrap();
+    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
     for (ms, expected) in [(900, 900), (30, 900)] {
         let lease = Lease::from_ms(ms).unwrap();
         let (key, owner) = (b"k"[..].into(), b"a"[..].into());
@@ -192,4 +192,33 @@ fn a_repeated_request_does_not_put_the_renewal_off() {
     };
     sessions.attach(lock, 2, NOW + 90);
     assert_eq!(sessions.next_due(), Some(NOW + 100));
+}
+
+#[test]
+fn shares_that_have_ended_together_do_not_count() {
+    let mut sessions = Sessions::new();
+    let lease = Lease::from_ms(300).unwrap();
+    for (owner, client) in [("a", 1), ("a", 2), ("b", 2)] {
+        let (key, owner) = (b"k"[..].into(), owner.as_bytes().into());
+        sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, client, NOW);
+    }
+    assert_eq!(sessions.pairs(), 3);
+    sessions.end_shares(0, b"k");
+    assert_eq!(sessions.pairs(), 0);
+    attach(&mut sessions, "k", "c", 1);
+    assert_eq!(close(&mut sessions, 1), ["c"]);
+    while sessions.forget_ended() {}
+    assert!(sessions.is_empty() && sessions.pairs() == 0);
+}
+
+#[test]
+fn of_a_lock_whose_sessions_have_all_ended_no_doubt_is_left() {
+    let mut sessions = Sessions::new();
+    let (key, owner, lease) = (b"k"[..].into(), b"a"[..].into(), Lease::from_ms(300).unwrap());
+    sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, 1, NOW);
+    sessions.doubt_shares(0, b"k");
+    assert_eq!(close(&mut sessions, 1), ["a"]);
+    assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
+    sessions.end_shares(0, b"k");
+    assert_eq!(sessions.next_due(), None);
 }

@@ -1,16 +1,27 @@
 //! Places and the requests that share them.
 
-use super::claims::ClaimKey;
+use super::names::ClaimKey;
 use super::types::{Place, PlaceId, QueueId, Request, RequestId, Turn, WaiterId};
 use super::{Claim, WaitQueues, passed};
 use crate::core::timer_queue::NEVER;
-use crate::core::{Kind, Lease, UnixMs};
+use crate::core::{Cause, Kind, Lease, Limit, UnixMs};
 
 impl WaitQueues {
     /// Returns the place of a claim, present or away.
     pub(super) fn place_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queue_of(db, key)?;
-        self.claims.find(ClaimKey { queue, kind, owner }, &self.places)
+        let claim = ClaimKey { queue, kind, owner };
+        self.claims.find(claim, |id| self.places.get(id).is_some_and(|place| place.claim_key() == claim))
+    }
+
+    /// Returns a place of an owner, of any kind but `other_than`.
+    pub(super) fn any_place_of(&self, db: i32, key: &[u8], owner: &[u8], other_than: Option<Kind>) -> Option<PlaceId> {
+        let queue = self.queue_of(db, key)?;
+        let claim = ClaimKey { queue, kind: Kind::Mutex, owner }; // Of the hash, a kind is no part.
+        let is_owners = |place: &Place| {
+            place.queue == queue && *place.claim.owner == *owner && Some(place.claim.kind) != other_than
+        };
+        self.claims.find(claim, |id| self.places.get(id).is_some_and(is_owners))
     }
 
     /// Adds a place with the last turn. It has no requests yet, so it is not in the line.
@@ -18,9 +29,12 @@ impl WaitQueues {
         let turn = Turn(self.next_turn);
         self.next_turn = self.next_turn.saturating_add(1);
         let longest_lease = claim.lease;
+        let is_share = claim.kind == Kind::Shared;
         let place = Place { queue, turn, claim, longest_lease, since, latest: None, kept_until: NEVER };
         let id = self.places.insert(place)?;
-        self.claims.insert(id, &self.places);
+        self.share_places = self.share_places.saturating_add(is_share.into());
+        let key = self.places.get(id).map(Place::claim_key)?;
+        self.claims.insert(key, id, |id| self.places.get(id).map(Place::claim_key));
         let queue = self.queues.get_mut(queue)?;
         queue.places = queue.places.saturating_add(1);
         Some(id)
@@ -29,6 +43,7 @@ impl WaitQueues {
     /// Removes a place without requests, and the queue if that was its last place.
     pub(super) fn remove_place(&mut self, id: PlaceId) -> Option<Place> {
         let place = self.places.remove(id)?;
+        self.share_places = self.share_places.saturating_sub((place.claim.kind == Kind::Shared).into());
         self.away.reschedule(id, place.kept_until, NEVER);
         self.leave_line(id, place.queue, place.turn);
         self.claims.remove(place.claim_key(), id);
@@ -36,7 +51,7 @@ impl WaitQueues {
         queue.places = queue.places.saturating_sub(1);
         if queue.places == 0 {
             let queue = self.queues.remove(place.queue)?;
-            self.index.remove(queue.db, &queue.key);
+            self.by_lock.remove(queue.lock_name(), place.queue);
         }
         Some(place)
     }
@@ -72,14 +87,18 @@ impl WaitQueues {
         }
     }
 
-    /// Merges the lease of one more request into its place: the longest counts, and no lease is the longest.
+    /// Merges the claim of one more request into its place: the longest lease counts, where no lease is the longest, and the
+    /// smallest limit.
     ///
-    /// A place that is away takes the lease of the new request, because the earlier requests have left.
-    pub(super) fn merge_lease(&mut self, id: PlaceId, lease: Option<Lease>) {
+    /// A place that is away takes both of the new request, because the earlier requests have left.
+    pub(super) fn merge(&mut self, id: PlaceId, lease: Option<Lease>, limit: Option<Limit>) {
         let Some(place) = self.places.get_mut(id) else { return };
         if place.latest.is_none() && !planted!(OldCopiesLease) {
-            (place.claim.lease, place.longest_lease) = (lease, lease);
+            (place.claim.lease, place.longest_lease, place.claim.limit) = (lease, lease, limit);
             return;
+        }
+        if !planted!(LimitOfCopyIsForgotten) {
+            place.claim.limit = place.claim.limit.into_iter().chain(limit).min();
         }
         planted!(ShortestLease => return place.claim.lease = place.claim.lease.min(lease));
         place.longest_lease = place.longest_lease.max(lease);
@@ -136,9 +155,14 @@ impl WaitQueues {
         std::iter::successors(find(place.latest), move |(_, request)| find(request.earlier))
     }
 
-    /// Removes a place from the line. If that leaves no requests, there is nobody to serve, and no review.
+    /// Removes a place from the line. If that leaves no requests, there is nobody to serve, and no review. If a share is
+    /// first in line now, there may be room for it beside those that are held.
     fn leave_line(&mut self, place: PlaceId, id: QueueId, turn: Turn) {
-        self.lines.remove(id, turn, place);
+        let was_in_line = self.lines.remove(id, turn, place);
+        let is_shares_turn = || self.first(id).is_some_and(|claim| claim.kind == Kind::Shared);
+        if was_in_line && self.share_places > 0 && is_shares_turn() && !planted!(NextIsNotSeen) {
+            self.set_review(id, UnixMs::MIN, Cause::Other);
+        }
         if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests == 0) {
             self.reviews.reschedule(id, std::mem::replace(&mut queue.review_at, NEVER), NEVER);
         }

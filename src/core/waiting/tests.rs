@@ -6,7 +6,7 @@ const NOW: UnixMs = 1_000;
 const NO_LIMIT: usize = usize::MAX;
 
 fn claim(owner: &str) -> Claim {
-    Claim { kind: Kind::Mutex, owner: owner.as_bytes().into(), lease: None }
+    Claim { kind: Kind::Mutex, owner: owner.as_bytes().into(), lease: None, limit: None }
 }
 
 /// Lets `connection` wait for lock "k" of database `db` as `owner`.
@@ -83,36 +83,40 @@ fn a_lease_is_reviewed_one_millisecond_after_its_end_because_the_server_keeps_th
     join(&mut waiting, 1, None);
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 10));
-    assert_eq!(waiting.pop_due(NOW + 10, DueFilter::All, None), None);
-    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All, None), Some(Due::Review(queue)));
-    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All, None), None);
+    assert_eq!(waiting.pop_due(NOW + 10, DueFilter::All), None);
+    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), None);
 }
 
 #[test]
 fn what_falls_due_first_comes_first_and_a_review_goes_before_a_deadline() {
     let mut waiting = WaitQueues::new();
-    join(&mut waiting, 1, Some(NOW + 20));
-    join(&mut waiting, 2, Some(NOW + 10));
+    let second = join(&mut waiting, 1, Some(NOW + 20));
+    let first = join(&mut waiting, 2, Some(NOW + 10));
     let queue = queue(&waiting);
     waiting.review_at(queue, NOW + 20);
     let late = NOW + 99;
-    assert_eq!(waiting.pop_due(late, DueFilter::All, None), Some(Due::TimedOut(WaiterId(2))));
-    assert_eq!(waiting.pop_due(late, DueFilter::All, None), Some(Due::Review(queue)));
-    assert_eq!(waiting.pop_due(late, DueFilter::All, None), Some(Due::TimedOut(WaiterId(1))));
-    assert_eq!(waiting.pop_due(late, DueFilter::All, None), None);
+    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::TimedOut(first)));
+    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::TimedOut(first)), "until it leaves");
+    assert_eq!(waiting.leave(first, None), Some(WaiterId(2)));
+    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::TimedOut(second)));
+    assert_eq!(waiting.leave(second, None), Some(WaiterId(1)));
+    assert_eq!(waiting.pop_due(late, DueFilter::All), None);
 }
 
 #[test]
 fn while_nothing_may_be_written_only_what_writes_nothing_falls_due() {
     let mut waiting = WaitQueues::new();
-    join(&mut waiting, 1, Some(NOW + 20));
+    let request = join(&mut waiting, 1, Some(NOW + 20));
     join(&mut waiting, 2, None);
     let queue = queue(&waiting);
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(NOW + 21));
-    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly, None), Some(Due::TimedOut(WaiterId(1))));
-    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly, None), None);
-    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All, None), Some(Due::Review(queue)));
+    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), Some(Due::TimedOut(request)));
+    waiting.leave(request, None);
+    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), None);
+    assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All), Some(Due::Review(queue)));
 }
 
 #[test]
@@ -132,11 +136,11 @@ fn a_look_at_all_locks_finds_each_once_in_which_somebody_is_present() {
     waiting.leave(requests[2], Some(NOW + 50));
     waiting.review_all();
     assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
-    assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly, None), None, "nothing may be written now");
+    assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), None, "nothing may be written now");
     for db in [0, 1, 3] {
-        assert_eq!(waiting.pop_due(NOW, DueFilter::All, None), waiting.queue_of(db, b"k").map(Due::Review));
+        assert_eq!(waiting.pop_due(NOW, DueFilter::All), waiting.queue_of(db, b"k").map(Due::Review));
     }
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All, None), None);
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
     assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
 }
 
@@ -219,8 +223,8 @@ fn a_place_that_is_away_holds_nobody_up_and_goes_when_its_time_is_over() {
     waiting.leave(first, Some(NOW + 50));
     assert_eq!(next(&mut waiting), Some(2));
     assert!(!waiting.is_empty());
-    assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All, None), None);
-    assert_eq!(waiting.pop_due(NOW + 50, DueFilter::ReadOnly, None), Some(Due::Dropped));
+    assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All), None);
+    assert_eq!(waiting.pop_due(NOW + 50, DueFilter::ReadOnly), Some(Due::Dropped));
     assert!(waiting.is_empty());
     assert_eq!(waiting.queue_of(0, b"k"), None);
 }
@@ -239,9 +243,9 @@ fn a_place_is_away_only_when_the_last_of_its_requests_has_left() {
 #[test]
 fn one_whose_time_is_up_keeps_its_place_for_the_grace_time() {
     let mut waiting = WaitQueues::new();
-    join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
-    let due = waiting.pop_due(NOW + 11, DueFilter::All, Some(NOW + 60));
-    assert_eq!(due, Some(Due::TimedOut(WaiterId(1))));
+    let request = join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
+    assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::TimedOut(request)));
+    waiting.leave(request, Some(NOW + 60));
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(line(&waiting), [3, 2]);
@@ -284,9 +288,9 @@ fn an_identity_that_withdraws_neither_waits_nor_keeps_a_place() {
     waiting.leave(away, Some(NOW + 50));
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "b", 3, None);
-    assert_eq!(waiting.withdraw(0, b"k", b"a"), Some(vec![]));
-    assert_eq!(waiting.withdraw(0, b"k", b"b").map(|waiters| waiters.len()), Some(2));
-    assert_eq!(waiting.withdraw(0, b"k", b"b"), None);
+    assert_eq!(waiting.withdraw(0, b"k", b"a", None), Some(vec![]));
+    assert_eq!(waiting.withdraw(0, b"k", b"b", None).map(|waiters| waiters.len()), Some(2));
+    assert_eq!(waiting.withdraw(0, b"k", b"b", None), None);
     assert!(waiting.is_empty());
 }
 
@@ -317,7 +321,7 @@ fn a_grant_that_is_taken_back_after_its_claim_waits_again_gets_its_old_turn() {
 }
 
 #[test]
-fn all_who_are_away_can_be_dropped_at_once() {
+fn all_who_are_away_can_be_dropped_one_after_the_other() {
     let mut waiting = WaitQueues::new();
     for owner in ["a", "b"] {
         let request = join_as(&mut waiting, 0, owner, 1, None);
@@ -326,5 +330,47 @@ fn all_who_are_away_can_be_dropped_at_once() {
     join_as(&mut waiting, 0, "c", 2, None);
     waiting.drop_away_places();
     assert_eq!(line(&waiting), [2]);
+    for _ in ["a", "b"] {
+        assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(UnixMs::MIN));
+        assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), Some(Due::Dropped));
+    }
     assert_eq!(waiting.next_due(DueFilter::All), None);
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
+}
+
+#[test]
+fn a_request_is_known_by_its_lock_and_its_claim() {
+    let mut waiting = WaitQueues::new();
+    let request = join_as(&mut waiting, 3, "a", 1, None);
+    join_as(&mut waiting, 3, "a", 2, None);
+    let (queue, claim) = waiting.origin_of(request).unwrap();
+    assert_eq!((queue.db, &*queue.key, &*claim.owner), (3, b"k".as_slice(), b"a".as_slice()));
+    let waiters: Vec<_> = waiting.waiters_of(3, b"k", Kind::Mutex, b"a").collect();
+    assert_eq!(waiters, [WaiterId(2), WaiterId(1)]);
+    assert_eq!(waiting.waiters_of(3, b"k", Kind::Mutex, b"b").count(), 0);
+    waiting.leave(request, None);
+    assert!(waiting.origin_of(request).is_none());
+}
+
+#[test]
+fn a_review_of_all_that_is_asked_for_again_and_again_holds_up_nothing_that_is_due() {
+    let mut waiting = WaitQueues::new();
+    let key = |number: u64| number.to_string().into_bytes();
+    for number in 0..50 {
+        let join =
+            Join { db: 0, key: &key(number), claim: claim("a"), waiter: WaiterId(number), now: NOW, deadline: None };
+        waiting.join(join, usize::MAX);
+    }
+    let late = join_as(&mut waiting, 0, "late", 99, Some(NOW));
+    let ended = waiting.queue_of(0, &key(7)).unwrap();
+    waiting.review_at_lease_end(ended, Some(NOW));
+    let mut due = Vec::new();
+    for _ in 0..12 {
+        waiting.review_all();
+        due.push(waiting.pop_due(NOW + 1, DueFilter::All).unwrap());
+    }
+    assert!(due.contains(&Due::Review(ended)), "{due:?}");
+    let of_late = due.iter().position(|it| *it == Due::Review(queue(&waiting)));
+    let timed_out = due.iter().position(|it| *it == Due::TimedOut(late));
+    assert!(of_late.is_some() && of_late < timed_out, "its lock may be free, and is looked at first: {due:?}");
 }

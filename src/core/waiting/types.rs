@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::core::slab::Slot;
 use crate::core::timer_queue::NEVER;
-use crate::core::{Cause, Id, Kind, Lease, UnixMs};
+use crate::core::{Cause, Id, Kind, Lease, Limit, Seat, UnixMs};
 
 /// A handle to the queue of a contended lock.
 pub type QueueId = Id<Queue>;
@@ -28,6 +28,8 @@ pub struct Claim {
     pub owner: Box<[u8]>,
     /// The lease, which counts from the grant, or `None` for a lock without a lease.
     pub lease: Option<Lease>,
+    /// The number of shares up to which a share is granted, or `None` for any number.
+    pub limit: Option<Limit>,
 }
 
 /// The arguments of [`WaitQueues::join`](super::WaitQueues::join).
@@ -109,6 +111,11 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Returns what is granted.
+    pub fn seat(&self) -> Seat<'_> {
+        Seat::of(self.db, &self.key, self.claim.kind, &self.claim.owner)
+    }
+
     /// Returns the lease to grant.
     ///
     /// It is the longest that a request asked for, where no lease counts as the longest. But a lock in a session always
@@ -127,13 +134,32 @@ pub struct Waiter<'w> {
     pub id: WaiterId,
 }
 
+/// A lock that is waited for, for display.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Contended<'w> {
+    pub key: &'w [u8],
+    /// The number of requests that wait, at least 1.
+    pub requests: usize,
+    /// The time since which the first in line has waited.
+    pub since: UnixMs,
+}
+
+/// How much is waited for, over all locks.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Contention {
+    /// The number of locks that are waited for.
+    pub locks: usize,
+    /// The time since which the first of all who wait has waited, if anybody does.
+    pub since: Option<UnixMs>,
+}
+
 /// Something that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// The lock of this queue may be free: look at its key.
     Review(QueueId),
-    /// This request has timed out, and is removed already.
-    TimedOut(WaiterId),
+    /// This request has timed out.
+    TimedOut(RequestId),
     /// A place that was away was dropped. There is nothing left to do.
     Dropped,
 }

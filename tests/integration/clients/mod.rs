@@ -1,4 +1,8 @@
-//! The client libraries that people lock with: docs/guides/clients.md.
+//! The client libraries that people lock with, and the programs of docs/guides.
 
 mod interop;
+mod losing;
+mod multiplexed;
 mod patience;
+mod redis_rs;
+mod tracking;

@@ -1,6 +1,8 @@
 //! Locks in a cluster, whose slots move.
 
+mod channels;
 mod lost_slots;
 mod moving;
 mod scene;
+mod shared_slots;
 mod slots;

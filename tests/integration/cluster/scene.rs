@@ -30,6 +30,22 @@ impl Scene {
         self.tag.key(name)
     }
 
+    /// A key of another slot of the same master, which stays.
+    pub fn neighbour(&self, name: &str) -> String {
+        self.cluster.tags_of(0).find(|tag| tag.slot != self.tag.slot).expect("another tag").key(name)
+    }
+
+    /// Keys of the slots of the same master that stay.
+    pub fn keys_of_home(&self, count: usize) -> Vec<String> {
+        let stays = self.cluster.tags_of(0).filter(|tag| tag.slot != self.tag.slot);
+        stays.take(count).map(|tag| tag.key("stays")).collect()
+    }
+
+    /// A key of the master to which the slot goes.
+    pub fn key_away(&self, name: &str) -> String {
+        self.cluster.tag_of(1).key(name)
+    }
+
     /// A key of another slot.
     pub fn key_elsewhere(&self, name: &str) -> String {
         self.cluster.tag_of(2).key(name)

@@ -1,24 +1,31 @@
 //! A real cluster: locks live in their slot, and whoever waits for one is told when the slot goes elsewhere. No grant is
 //! made by a node that has lost it.
 
+use std::time::Duration;
+
 use support::cluster::{Cluster, Tag, insist, keys_in, moved_to};
 use support::process::Process;
 use support::replicas::{in_time, is_master};
 use support::staggered::Staggered;
-use support::{Client, OBSERVATION, Reply, Server, Waiter, bytes_of, eventually, info_lock, never_within, waiters_of};
+use support::{
+    Client, LOST, OBSERVATION, Reply, Server, Waiter, Waiting, Way, bytes_of, eventually, field, info_lock,
+    never_within, waiters_of,
+};
 
 use super::scene::Scene;
 
 /// For clusters in which a node shall be thought dead, and soon.
-const HASTY_MS: u32 = 1000;
+pub(super) const HASTY_MS: u32 = 1000;
 /// MIGRATE says how long the lease still runs, not when it ends, so the lease gains the time that the key is under way.
-const MIGRATE_MS: i64 = 2000;
+pub(super) const MIGRATE_MS: i64 = 2000;
 
-/// A lock that alice holds for the length of the test, and for which bob and carol wait.
+/// A lock that alice holds for the length of the test, and for which bob, carol and dave wait, bob blocked and the
+/// others for a message.
 struct Contended {
     key: String,
     bob: Waiter,
-    carol: Waiter,
+    carol: Waiting,
+    dave: Waiting,
     /// Unix time in milliseconds.
     lease_end: i64,
 }
@@ -29,15 +36,20 @@ impl Contended {
         let key = tag.key("door");
         let mut alice = server.client();
         assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX 600000")), 1);
-        let [bob, carol] = ["bob", "carol"].map(|name| Waiter::start(server, &wait_for(&key, name)));
+        let bob = Waiter::start(server, &wait_for(&key, "bob"));
+        let carol = Way::Notified.start(server, &wait_for(&key, "carol"));
+        let dave = Way::OnOneConnection.start(server, &wait_for(&key, "dave"));
         let lease_end = alice.expires_at(&key);
-        Self { key, bob, carol, lease_end }
+        Self { key, bob, carol, dave, lease_end }
     }
 
-    /// What bob and carol were told.
+    /// The others are told within a second that their waits are lost here. Returns what bob is told.
     #[track_caller]
-    fn answers(&mut self) -> [Reply; 2] {
-        [self.bob.reply(), self.carol.reply()]
+    fn are_lost(&mut self) -> Reply {
+        for waiting in [&mut self.carol, &mut self.dave] {
+            assert_eq!(waiting.reply_within(Duration::from_secs(1)).code(), LOST);
+        }
+        self.bob.reply()
     }
 
     /// On the server that has the lock now alice holds it as before, and those who ask again are served in their order.
@@ -50,7 +62,7 @@ impl Contended {
         let late = alice.expires_at(&key) - self.lease_end;
         assert!((0..=late_ms).contains(&late), "the lease is what it was, and not {late} ms later");
         let mut bob = Waiter::start(server, &wait_for(&key, "bob"));
-        let mut carol = Waiter::start(server, &wait_for(&key, "carol"));
+        let mut carol = Way::Notified.start(server, &wait_for(&key, "carol"));
         assert_eq!(alice.run(&format!("LOCK.RELEASE {key} alice")), 0);
         assert_eq!(bob.reply(), 1);
         assert_eq!(alice.run(&format!("LOCK.RELEASE {key} bob")), 0);
@@ -68,8 +80,10 @@ fn wait_for(key: &str, name: &str) -> String {
 fn a_lease_that_ends_is_handed_over(server: &Server, tag: &Tag) {
     let key = tag.key("gate");
     assert_eq!(server.client().run(&format!("LOCK.EXTEND {key} alice PX 200")), 200, "alice has held it all the time");
-    let mut bob = Waiter::start(server, &wait_for(&key, "bob"));
+    let mut bob = Waiter::start(server, &format!("LOCK.ACQUIRE {key} bob PX 50 BLOCK 0"));
+    let mut carol = Way::Notified.start(server, &wait_for(&key, "carol"));
     assert_eq!(bob.reply(), 1);
+    assert_eq!(carol.reply(), 1);
 }
 
 /// A lock of alice's without anybody who waits.
@@ -86,6 +100,7 @@ fn locks_are_taken_waited_for_and_handed_over_in_their_slot_and_nowhere_else() {
     for line in [
         format!("LOCK.ACQUIRE {key} alice"),
         format!("LOCK.ACQUIRE {key} alice BLOCK 0"),
+        format!("LOCK.ACQUIRE {key} alice PX 1000 BLOCK 0 NOTIFY news"),
         format!("LOCK.REENTER {key} alice"),
         format!("LOCK.RELEASE {key} alice"),
         format!("LOCK.EXTEND {key} alice PX 1000"),
@@ -109,6 +124,8 @@ fn locks_are_taken_waited_for_and_handed_over_in_their_slot_and_nowhere_else() {
     assert_eq!(lock.bob.reply(), 1);
     assert_eq!(alice.run(&format!("LOCK.RELEASE {key} bob")), 0);
     assert_eq!(lock.carol.reply(), 1);
+    assert_eq!(alice.run(&format!("LOCK.RELEASE {key} carol")), 0);
+    assert_eq!(lock.dave.reply(), 1);
     assert_eq!(keys_in(&mut alice, tag.slot), 3, "two locks and a counter are in the slot of their tag");
 }
 
@@ -135,11 +152,9 @@ fn waiters_are_sent_on_when_their_slot_moves_and_the_old_node_grants_nothing() {
     // The server reports the key that leaves as deleted, which it is not.
     migration.move_keys(&[lock.key.clone(), tag.key("gate")]);
     never_within(OBSERVATION, "there is a second holder", || keys_in(&mut old, tag.slot) > 0);
-    assert!(lock.bob.is_blocked() && lock.carol.is_blocked(), "the slot is not gone yet");
+    assert!(lock.bob.is_blocked(), "the slot is not gone yet");
     migration.close();
-    for answer in lock.answers() {
-        assert_eq!(moved_to(&answer), to.port());
-    }
+    assert_eq!(moved_to(&lock.are_lost()), to.port());
     assert_eq!(info_lock(&mut old, "granted_after_waiting"), 0);
     assert_eq!(info_lock(&mut old, "waiters"), 0);
     lock.goes_on_at(to, MIGRATE_MS);
@@ -184,10 +199,16 @@ fn a_lease_that_ended_while_a_slot_was_on_its_way_is_handed_over_when_the_slot_s
 
 #[test]
 fn leases_that_end_while_the_server_drops_the_keys_of_their_slot_are_handed_over_no_more() {
+    are_served_no_more_while_their_slot_is_dropped(Staggered::start);
+}
+
+/// Locks that end while the server drops the keys of their slot go to nobody here.
+#[track_caller]
+pub(super) fn are_served_no_more_while_their_slot_is_dropped(start: fn(&Server, &str, i64, i64) -> Staggered) {
     const COUNT: i64 = 80;
     let scene = Scene::configured("hz 100");
     let (tag, from) = (&scene.tag, scene.home());
-    let locks = Staggered::start(from, &tag.name, COUNT, 10);
+    let locks = start(from, &tag.name, COUNT, 10);
     let mut old = from.client();
     eventually("the first is handed over", || info_lock(&mut old, "handovers_expiry") > 0);
     scene.leaves().seize();
@@ -212,9 +233,7 @@ fn waiters_are_sent_on_when_the_server_moves_their_slot_as_a_whole() {
         eprintln!("skipped: this server does not move slots as a whole");
         return;
     }
-    for answer in lock.answers() {
-        assert_eq!(moved_to(&answer), to.port());
-    }
+    assert_eq!(moved_to(&lock.are_lost()), to.port());
     let granted = info_lock(&mut old, "granted_after_waiting");
     let outcomes = locks.outcomes();
     assert_eq!(i64::try_from(outcomes.granted.len()).unwrap(), granted, "nothing after the slot had gone");
@@ -233,9 +252,8 @@ fn a_manual_failover_loses_no_grant_and_leaves_nobody_hanging() {
     let mut lock = Contended::start(old, tag);
     let locks = Staggered::start(old, &tag.name, 40, 20);
     new.client().ok("CLUSTER FAILOVER");
-    for answer in lock.answers() {
-        assert!(is_told_off(&answer), "{answer:?}");
-    }
+    let answer = lock.are_lost();
+    assert!(is_told_off(&answer), "{answer:?}");
     in_time("the replica is promoted", || is_master(new));
     let outcomes = locks.outcomes();
     for (key, told) in &outcomes.told {
@@ -248,9 +266,27 @@ fn a_manual_failover_loses_no_grant_and_leaves_nobody_hanging() {
     a_lease_that_ends_is_handed_over(new, tag);
 }
 
+/// Nobody is granted what the old master may have granted, until that has ended.
+#[test]
+fn a_manual_failover_begins_a_recovery_period() {
+    let scene = Scene::start();
+    let (old, new, key) = (scene.home(), scene.replica(), scene.key("door"));
+    let mut control = new.client();
+    control.ok("CONFIG SET lock.recovery-ms 600000");
+    quiet_lock(&mut old.client(), &scene.tag);
+    control.ok("CLUSTER FAILOVER");
+    in_time("the replica is promoted", || is_master(new));
+    let mut client = insist(new, &format!("LOCK.INFO {key}"));
+    assert_eq!(client.run(&format!("LOCK.ACQUIRE {key} alice PX 1000")), Reply::Nil);
+    let mut bob = Waiter::start(new, &format!("LOCK.ACQUIRE {key} bob PX 60000 BLOCK 0"));
+    assert!(field(&mut client, &key, "recovery-ms").int() > 0);
+    control.ok("CONFIG SET lock.recovery-ms 0");
+    assert_eq!(bob.reply(), 1);
+}
+
 /// The server's own ways to end a wait when it is not, or is not any more, the master of the lock.
-fn is_told_off(answer: &Reply) -> bool {
-    *answer == Reply::Closed || ["UNBLOCKED", "MOVED"].contains(&answer.code())
+pub(super) fn is_told_off(answer: &Reply) -> bool {
+    *answer == Reply::Closed || ["UNBLOCKED", "MOVED", LOST].contains(&answer.code())
 }
 
 #[test]
@@ -264,7 +300,7 @@ fn a_killed_master_leaves_its_locks_to_the_replica_and_nobody_hanging() {
     assert_eq!(client.run(&format!("LOCK.ACQUIRE {} alice PX 100", tag.key("short"))), 1);
     assert_eq!(client.run("WAIT 1 5000"), 1, "the replica has the locks");
     Process::kill(cluster.master_mut(0));
-    assert_eq!(lock.answers(), [Reply::Closed, Reply::Closed]);
+    assert_eq!([lock.bob.reply(), lock.carol.reply(), lock.dave.reply()], [(); 3].map(|()| Reply::Closed));
     let new = cluster.replica(0);
     in_time("the replica is promoted", || is_master(new));
     let mut alice = insist(new, &format!("LOCK.INFO {}", lock.key));
@@ -283,7 +319,10 @@ fn a_master_without_the_majority_grants_nothing() {
     let cluster = Cluster::start(HASTY_MS, "cluster-allow-reads-when-down yes");
     let tag = cluster.tag_of(0);
     let server = cluster.master(0);
-    let locks = Staggered::start(server, &tag.name, 100, 40);
+    let locks = Staggered::start_in_ways(&[Way::Blocked], server, &tag.name, 100, 40);
+    let held = tag.key("held");
+    assert_eq!(server.client().run(&format!("LOCK.ACQUIRE {held} alice PX 600000")), 1);
+    let mut dave = Way::Notified.start(server, &wait_for(&held, "dave"));
     let others = [1, 2].map(|number| Process::of(cluster.master(number)));
     others.iter().for_each(Process::stop);
 
@@ -300,14 +339,17 @@ fn a_master_without_the_majority_grants_nothing() {
     assert_eq!(i64::try_from(outcomes.granted.len()).unwrap(), granted_before);
     outcomes.all_told("CLUSTERDOWN");
     outcomes.hold_at(&mut client);
+    dave.has_heard_nothing_else();
 
     others.iter().for_each(Process::resume);
     let mut client = insist(server, &format!("SET {} x", tag.key("other")));
     let (free, _) = outcomes.told.last().expect("a lock that nobody got");
     in_time("its lease ends", || client.run(&format!("GET {free}")) == Reply::Nil);
     assert_eq!(client.run(&wait_for(free, "carol")), 1);
-    let held = outcomes.granted.first().expect("a lock that was granted before");
-    assert_eq!(client.run(&format!("LOCK.ACQUIRE {held} carol")), Reply::Nil);
+    let taken = outcomes.granted.first().expect("a lock that was granted before");
+    assert_eq!(client.run(&format!("LOCK.ACQUIRE {taken} carol")), Reply::Nil);
+    assert_eq!(client.run(&format!("LOCK.RELEASE {held} alice")), 0);
+    assert_eq!(dave.reply(), 1, "who waits for a message has waited on");
 }
 
 /// How many waiters have been served so far, if the cluster is down; both are asked in one loop round.

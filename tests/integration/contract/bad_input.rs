@@ -7,6 +7,7 @@ const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const TIMEOUT_NOT_AN_INTEGER: &str = "ERR timeout is not an integer or out of range";
 const TIMEOUT_NEGATIVE: &str = "ERR timeout is negative";
 const TIMEOUT_TOO_LARGE: &str = "ERR timeout is out of range";
+const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
 const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// The commands that name a token, with the least that each needs besides it.
@@ -209,6 +210,7 @@ fn options_given_twice_or_against_each_other() {
         bench.refuses_options("LOCK.EXTEND", &words(options), SYNTAX);
     }
     bench.refuses(&words("LOCK.WAITERS mutex COUNT 1 COUNT 1"), SYNTAX);
+    bench.refuses(&words("LOCK.QUEUES COUNT 1 count 1"), SYNTAX);
 }
 
 #[test]
@@ -226,6 +228,9 @@ fn an_option_without_its_value() {
     bench.refuses_options("LOCK.EXTEND", &words("ADD ADD"), SYNTAX);
     bench.refuses(&words("LOCK.WAITERS mutex COUNT"), SYNTAX);
     bench.refuses(&words("LOCK.WAITERS mutex 5"), SYNTAX);
+    bench.refuses(&words("LOCK.QUEUES COUNT"), SYNTAX);
+    bench.refuses(&words("LOCK.QUEUES 5"), SYNTAX);
+    bench.refuses(&words("LOCK.QUEUES mutex COUNT 5"), SYNTAX);
 }
 
 #[test]
@@ -330,13 +335,24 @@ fn keys_of_another_type() {
 #[test]
 fn counts_of_waiters_that_are_none() {
     let mut bench = Bench::start();
-    for value in NO_INTEGERS {
-        bench.refuses(&with("LOCK.WAITERS mutex COUNT", value), NOT_AN_INTEGER);
+    for command in ["LOCK.WAITERS mutex", "LOCK.QUEUES"] {
+        for value in NO_INTEGERS {
+            bench.refuses(&with(&format!("{command} COUNT"), value), NOT_AN_INTEGER);
+        }
+        for value in ["0", "-1", "-9223372036854775808"] {
+            bench.refuses(&words(&format!("{command} COUNT {value}")), NOT_POSITIVE);
+        }
     }
-    for value in ["0", "-1", "-9223372036854775808"] {
-        let args = words(&format!("LOCK.WAITERS mutex COUNT {value}"));
-        bench.refuses_when(&args, "ERR ...", |error| error.starts_with("ERR "));
+}
+
+#[test]
+fn more_locks_than_are_listed_at_once() {
+    let mut bench = Bench::start();
+    for value in ["1001", "9223372036854775807"] {
+        let args = words(&format!("LOCK.QUEUES COUNT {value}"));
+        bench.refuses(&args, "ERR value is out of range, must be at most 1000");
     }
+    assert_eq!(bench.client.run("LOCK.QUEUES COUNT 1000"), Reply::List(vec![]));
 }
 
 #[test]

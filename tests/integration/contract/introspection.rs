@@ -13,13 +13,13 @@ struct Command {
     keys: &'static [&'static str],
 }
 
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "lock.acquire",
         arity: -3,
         flags: &["blocking", "denyoom", "fast", "write"],
         categories: &["write", "blocking"],
-        example: "key token PX 9 BLOCK 0 NX SESSION",
+        example: "key token PX 9 BLOCK 0 NX SESSION NOTIFY channel",
         keys: &["key"],
     },
     Command {
@@ -27,7 +27,15 @@ const COMMANDS: [Command; 7] = [
         arity: -3,
         flags: &["blocking", "denyoom", "fast", "write"],
         categories: &["write", "blocking"],
-        example: "key owner EX 9 BLOCK 0 HOLD 1 SESSION",
+        example: "key owner EX 9 BLOCK 0 HOLD 1 SESSION NOTIFY channel",
+        keys: &["key"],
+    },
+    Command {
+        name: "lock.share",
+        arity: -3,
+        flags: &["blocking", "denyoom", "fast", "write"],
+        categories: &["write", "blocking"],
+        example: "key token EX 9 LIMIT 3 BLOCK 0 SESSION NOTIFY channel",
         keys: &["key"],
     },
     Command {
@@ -66,9 +74,17 @@ const COMMANDS: [Command; 7] = [
         name: "lock.waiters",
         arity: -2,
         flags: &["readonly"],
-        categories: &["read"],
+        categories: &["read", "slow"],
         example: "key COUNT 9",
         keys: &["key"],
+    },
+    Command {
+        name: "lock.queues",
+        arity: -1,
+        flags: &["admin", "readonly"],
+        categories: &["read", "slow", "admin", "dangerous"],
+        example: "COUNT 9",
+        keys: &[],
     },
 ];
 
@@ -78,8 +94,8 @@ impl Command {
     }
 }
 
-const INFO_FIELDS: [&str; 6] = ["state", "owner", "holds", "lease-ms", "waiters", "session"];
-const WAITER_FIELDS: [&str; 5] = ["token", "kind", "waited-ms", "remaining-ms", "client-id"];
+const INFO_FIELDS: [&str; 7] = ["state", "owner", "holds", "lease-ms", "waiters", "session", "recovery-ms"];
+const WAITER_FIELDS: [&str; 7] = ["token", "kind", "limit", "waited-ms", "remaining-ms", "client-id", "channel"];
 
 fn names(reply: &Reply) -> Vec<String> {
     reply.pairs().into_iter().map(|(name, _)| name).collect()
@@ -348,7 +364,11 @@ fn command_info_is_right_for_every_command() {
         shown.sort();
         assert_eq!(shown, flags, "{name}");
         let keys: Vec<i64> = command[3..6].iter().map(Reply::int).collect();
-        let range = if expected.len() == 1 { [1, 1, 1] } else { [1, 3, 2] };
+        let range = match expected.len() {
+            0 => [0, 0, 0],
+            1 => [1, 1, 1],
+            _ => [1, 3, 2],
+        };
         assert_eq!(keys, range, "{name}: first key, last key, step");
     }
 }
@@ -360,6 +380,10 @@ fn command_getkeys_finds_the_keys() {
     for command in COMMANDS {
         let Command { name, example, .. } = command;
         let keys = client.run(&format!("COMMAND GETKEYS {name} {example}"));
+        if command.keys.is_empty() {
+            assert_eq!(keys.error(), "ERR The command has no key arguments", "{name}");
+            continue;
+        }
         assert_eq!(keys, Reply::list(command.keys.iter().map(|key| Reply::text(key))), "{name}");
         let with_flags = client.run(&format!("COMMAND GETKEYSANDFLAGS {name} {example}"));
         assert_eq!(with_flags.items().len(), command.keys.len(), "{name}");
@@ -388,7 +412,7 @@ fn command_docs_describe_every_command() {
         for word in example.split(' ').filter(|word| word.chars().all(|c| c.is_ascii_lowercase())) {
             assert!(words.contains(&word.to_owned()), "{name} has no argument {word}: {words:?}");
         }
-        for option in ["EX", "PX", "BLOCK", "NX", "ADD", "COUNT", "HOLD", "SESSION"] {
+        for option in ["EX", "PX", "BLOCK", "NX", "ADD", "COUNT", "HOLD", "SESSION", "NOTIFY"] {
             let other = if option == "EX" { "PX" } else { "EX" };
             let lease = ["EX", "PX"].contains(&option) && example.contains(other);
             let given = example.split(' ').any(|word| word == option);
@@ -457,9 +481,8 @@ fn the_lock_category_is_every_command() {
         return;
     }
     let mut admin = server.client();
-    for (category, member) in
-        [("lock", None), ("write", Some("write")), ("read", Some("read")), ("blocking", Some("blocking"))]
-    {
+    let by_name = ["write", "read", "blocking", "slow", "admin", "dangerous"].map(|name| (name, Some(name)));
+    for (category, member) in [("lock", None)].into_iter().chain(by_name) {
         let members = admin.run(&format!("ACL CAT {category}"));
         let members: Vec<String> = members.items().iter().map(Reply::string).collect();
         for Command { name, categories, .. } in COMMANDS {

@@ -6,4 +6,5 @@ mod fencing;
 mod holds;
 mod introspection;
 mod mutex;
+mod queues;
 mod reentrant;

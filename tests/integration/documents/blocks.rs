@@ -5,6 +5,12 @@ use std::path::{Path, PathBuf};
 
 use support::repository;
 
+/// The guide whose programs are in two blocks each: what a reader copies, and tasks that contend.
+pub const MULTIPLEXED: &str = "docs/guides/multiplexed-clients.md";
+
+/// The guide whose programs are in two blocks each: what a reader copies, and work under a lock.
+pub const LOSING: &str = "docs/guides/losing-a-lock.md";
+
 /// A fenced block.
 pub struct Block {
     pub document: String,
@@ -24,7 +30,16 @@ pub fn every_block(language: &str) -> Vec<Block> {
     all_blocks().into_iter().filter(|block| block.language == language).collect()
 }
 
-fn documents() -> Vec<PathBuf> {
+/// What a guide with two blocks in a language shows: what readers copy, and what is done with it.
+#[track_caller]
+pub fn two_blocks(document: &str, language: &str) -> [String; 2] {
+    let blocks = every_block(language).into_iter().filter(|block| block.document == document);
+    let blocks: Vec<String> = blocks.map(|block| block.lines.join("\n")).collect();
+    blocks.try_into().expect("two blocks")
+}
+
+/// README.md and the pages below docs/.
+pub fn documents() -> Vec<PathBuf> {
     let mut found = vec![repository().join("README.md")];
     let mut folders = vec![repository().join("docs")];
     while let Some(folder) = folders.pop() {

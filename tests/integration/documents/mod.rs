@@ -1,8 +1,11 @@
 //! What the project says of itself: its documentation, and the rules of its sources.
 
-mod blocks;
+pub mod blocks;
 mod coverage;
 mod layers;
+mod links;
+pub mod programs;
+mod reliability;
 mod replies;
 mod session;
 mod snippets;

@@ -35,10 +35,12 @@ fn play(steps: Vec<Step>) -> Result<(), String> {
                 _ => return Err(format!("line {line}: {who} has sent nothing")),
             },
             Step::Expect { line, who, reply } => {
-                let Some(Actor::Sent(waiter)) = actors.remove(&who) else {
-                    return Err(format!("line {line}: {who} has sent nothing"));
+                let (came, client) = match actors.remove(&who) {
+                    Some(Actor::Sent(waiter)) => waiter.into_client(),
+                    // A message to one who has subscribed.
+                    Some(Actor::Ready(mut client)) => (client.receive(), client),
+                    None => return Err(format!("line {line}: {who} has sent nothing")),
                 };
-                let (came, client) = waiter.into_client();
                 actors.insert(who, Actor::Ready(client));
                 let came = shown(&came);
                 if !agree(&reply, &came) {
@@ -98,6 +100,14 @@ alice> LOCK.ACQUIRE door \"a token\" PX 30000
 (integer) 1
 redis> PTTL door
 (integer) ~29990                # what remains of the lease
+redis> INCRBY sum 104
+(integer) 104
+redis> GET sum
+\"~100\"
+redis> SET text \"in 12 days\"
+OK
+redis> GET text
+\"in * days\"
 bob> LOCK.REENTER door t2 BLOCK 5000  # he is willing to wait
 # bob waits
 alice> LOCK.RELEASE door 'a token'
@@ -122,6 +132,8 @@ bob> LOCK.INFO gate
 10) (integer) 0
 11) \"session\"
 12) (empty array)
+13) \"recovery-ms\"
+14) (integer) 0
 ";
     assert_eq!(play_text(text), Ok(()));
 }
@@ -137,6 +149,9 @@ fn a_session_that_shows_something_else_is_found() {
         "a> PING\nPONG\nPONG",
         "a> PING\n(integer) *",
         "a> GET door\n(integer) ~0",
+        "a> GET door\n\"~0\"",
+        "a> SET door 120\nOK\na> GET door\n\"~100\"",
+        "a> SET door \"in two days\"\nOK\na> GET door\n\"in * days\"",
     ] {
         let found = play_text(wrong).expect_err(wrong);
         assert!(found.contains("but came"), "{wrong}: {found}");

@@ -11,8 +11,9 @@
 //! ```
 //!
 //! A name with `>` is a connection and its command; the lines below are the reply. `# bob waits` stands for a reply that
-//! comes later, in lines that begin with `bob: `. Any other line that begins with `#`, and what follows two spaces and
-//! `# `, is a comment. `(integer) ~29990` is any integer within ten per cent, and `(integer) *` is any integer.
+//! comes later, in lines that begin with `bob: `, and so do messages. Any other line that begins with `#`, and what
+//! follows two spaces and `# `, is a comment. `(integer) ~29990` is any integer within ten per cent, `"~29990"` is a text
+//! that is one, and `(integer) *` is any integer; in a text, ` * ` stands for any number.
 
 use support::Reply;
 
@@ -191,12 +192,25 @@ pub fn agree(expected: &[String], came: &[String]) -> bool {
 
 fn line_agrees(expected: &str, came: &str) -> bool {
     const INTEGER: &str = "(integer) ";
+    if let Some((before, number)) = expected.split_once("\"~") {
+        let came = came.strip_prefix(before).and_then(|rest| rest.strip_prefix('"'));
+        return came.is_some_and(|came| is_about(number.trim_end_matches('"'), came.trim_end_matches('"')));
+    }
+    if let Some((before, after)) = expected.split_once(" * ") {
+        let number = came.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        return number.is_some_and(|number| number.trim().parse::<i64>().is_ok());
+    }
     let Some((before, number)) = expected.split_once(INTEGER) else { return expected == came };
     let Some(came) = came.strip_prefix(before).and_then(|rest| rest.strip_prefix(INTEGER)) else { return false };
-    let Ok(came_number) = came.parse::<i64>() else { return false };
-    match (number.strip_prefix('~').map(str::parse::<i64>), number) {
-        (Some(Ok(about)), _) => (came_number - about).abs() * 10 <= about.abs(),
-        (_, "*") => true,
-        _ => came == number,
+    match number.strip_prefix('~') {
+        Some(about) => is_about(about, came),
+        None if number == "*" => came.parse::<i64>().is_ok(),
+        None => came == number,
     }
+}
+
+/// Whether a number is within ten per cent of another one.
+fn is_about(about: &str, came: &str) -> bool {
+    let (Ok(about), Ok(came)) = (about.parse::<i64>(), came.parse::<i64>()) else { return false };
+    (came - about).abs() * 10 <= about.abs()
 }

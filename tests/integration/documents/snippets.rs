@@ -2,14 +2,15 @@
 //! its packages are installed, JavaScript. No block is shown in a language that nothing runs.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use support::parallel::for_each;
 use support::python::interpreter;
-use support::{Client, Server, Setup, eventually, info_lock, repository, waiters_of};
+use support::{Client, Server, Setup, eventually, happens_within, info_lock, repository, waiters_of};
 
-use super::blocks::{Block, all_blocks, every_block};
+use super::blocks::{Block, LOSING, MULTIPLEXED, all_blocks, every_block};
+use super::programs::{calls, is_installed, said, start};
 
 fn place(block: &Block) -> String {
     format!("{}, line {}", block.document, block.first)
@@ -17,8 +18,8 @@ fn place(block: &Block) -> String {
 
 #[test]
 fn every_block_is_in_a_language_that_is_run_or_is_plain_text() {
-    // Sessions, which are marked redis, are played in replies.rs.
-    let known = ["redis", "sh", "conf", "python", "javascript", "sql", "text"];
+    // Sessions, which are marked redis, are played in replies.rs; Rust is run in clients/multiplexed.rs.
+    let known = ["redis", "sh", "conf", "python", "javascript", "rust", "sql", "text"];
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", place(&block), block.language);
     }
@@ -58,25 +59,18 @@ fn every_configuration_is_taken_by_the_server() {
 /// A program that takes `door`, says so, and leaves nothing behind.
 struct Program {
     block: Block,
-    interpreter: PathBuf,
-    words: &'static [&'static str],
 }
 
 impl Program {
-    /// Those of the documentation in languages that run here.
+    /// Those of the documentation in languages that run here. The ones that wait with NOTIFY are run in
+    /// clients/multiplexed.rs, the ones that watch over a lock in clients/losing.rs.
     fn all() -> Vec<Self> {
-        let in_python = every_block("python");
-        assert!(!in_python.is_empty());
-        let in_node = every_block("javascript");
-        let python = |block| Self { block, interpreter: interpreter(), words: &["-c"] };
-        let node = |block| Self { block, interpreter: "node".into(), words: &["--input-type=module", "--eval"] };
-        // What Node.js needs comes with the benchmark's packages, so `scripts/setup bench` is what makes these run.
-        let with_node = repository().join(NODE_PACKAGES).exists();
-        if !with_node {
-            eprintln!("no {NODE_PACKAGES}: JavaScript is not run before `scripts/setup bench`");
-        }
-        let nodes = in_node.into_iter().filter(|_| with_node).map(node);
-        in_python.into_iter().map(python).chain(nodes).collect()
+        let languages = ["python", "javascript"].into_iter().filter(|language| is_installed(language));
+        let elsewhere = [MULTIPLEXED, LOSING];
+        let blocks = languages.flat_map(every_block).filter(|block| !elsewhere.contains(&&*block.document));
+        let all: Vec<Self> = blocks.map(|block| Self { block }).collect();
+        assert!(!all.is_empty());
+        all
     }
 
     fn place(&self) -> String {
@@ -85,41 +79,22 @@ impl Program {
 
     /// Starts it against a server, with waits that are a twentieth of those that the document shows.
     fn start(&self, server: &Server) -> Child {
-        self.start_with_waits_of(100, server)
+        self.start_with(100, 1000, server)
     }
 
-    /// The same with slices of so many milliseconds; the document's have 2000.
-    fn start_with_waits_of(&self, slice_ms: u32, server: &Server) -> Child {
+    /// The same with slices of so many milliseconds, where the document has 2000, and so much patience, where it has 20000.
+    fn start_with(&self, slice_ms: u32, patience_ms: u32, server: &Server) -> Child {
         let shown = self.block.lines.join("\n");
-        let here = shown.replace("6379", &server.port().to_string());
-        assert_ne!(here, shown, "{}: it names the port", self.place());
-        assert!(here.contains("2000"), "{}: it waits in slices", self.place());
-        // A shell that runs the tests in the background may have them ignore SIGINT.
-        Command::new("env")
-            .arg("--default-signal=INT")
-            .arg(&self.interpreter)
-            .args(self.words)
-            .arg(here.replace("2000", &slice_ms.to_string()))
-            .current_dir(repository().join("bench/peers"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a program that starts")
+        assert!(shown.contains("2000"), "{}: it waits in slices", self.place());
+        let [slice, patience] = [slice_ms, patience_ms].map(|ms| ms.to_string());
+        let changed = shown.split("20000").map(|part| part.replace("2000", &slice)).collect::<Vec<_>>().join(&patience);
+        start(&self.block.language, &changed, server.port())
     }
 
     /// Whether it cleans up by RELEASE, as all do that do not close a session.
     fn releases(&self) -> bool {
         self.block.lines.iter().any(|line| line.contains("LOCK.RELEASE"))
     }
-}
-
-const NODE_PACKAGES: &str = "bench/peers/node_modules/ioredis";
-
-/// What a program that ended well has said, or what went wrong.
-fn said(program: Child) -> Result<String, String> {
-    let output = program.wait_with_output().expect("a program that ends");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 /// Whether a program waits for something to happen.
@@ -130,8 +105,7 @@ fn is_asleep(program: &Child) -> bool {
 
 /// How many RELEASE the server has run.
 fn releases(client: &mut Client) -> usize {
-    let calls = client.info("commandstats", "cmdstat_lock.release");
-    calls.map_or(0, |calls| calls["calls=".len()..].split(',').next().unwrap_or_default().parse().expect("a number"))
+    calls(client, "lock.release")
 }
 
 #[test]
@@ -148,9 +122,12 @@ fn a_program_waits_for_the_lock_over_several_slices() {
     for_each(&Program::all(), |program| {
         let server = Server::start();
         let mut client = server.client();
-        client.run("LOCK.ACQUIRE door holder PX 60000");
-        let running = program.start(&server);
-        eventually("slices end", || info_lock(&mut client, "timed_out") >= 2);
+        client.run("LOCK.ACQUIRE door holder PX 600000");
+        // Patient enough for a busy machine.
+        let running = program.start_with(100, 90000, &server);
+        let slices_end = || info_lock(&mut client, "timed_out") >= 2;
+        let has_waited = happens_within(Duration::from_secs(60), slices_end);
+        assert!(has_waited, "{}: slices end, and the program has to start", program.place());
         eventually("it waits", || waiters_of(&mut client, "door") == 1);
         assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
         assert_eq!(said(running), Ok("the door is ours\n".to_owned()), "{}", program.place());
@@ -180,9 +157,10 @@ fn a_python_program_that_is_interrupted_leaves_the_line() {
         let mut client = server.client();
         client.run("LOCK.ACQUIRE door holder PX 60000");
         // Long enough for the interrupt to come while it waits, however busy the machine is.
-        let running = program.start_with_waits_of(2000, &server);
+        let running = program.start_with(2000, 20000, &server);
         // Not while it is still busy with having sent the request: asyncio before Python 3.12 can lose an interrupt then.
-        eventually("it waits", || waiters_of(&mut client, "door") == 1 && is_asleep(&running));
+        let waits = || waiters_of(&mut client, "door") == 1 && is_asleep(&running);
+        assert!(happens_within(Duration::from_secs(60), waits), "{}: it waits, once it has started", program.place());
         let interrupt = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
         assert!(interrupt.expect("kill").success());
         let Err(error) = said(running) else { panic!("{}: it was not interrupted", program.place()) };

@@ -40,7 +40,12 @@ fn the_module_is_listed_by_name_and_version() {
 fn settings_have_defaults_and_are_set_by_config_set() {
     let server = Server::start();
     let mut client = server.client();
-    for (name, default, other) in [("lock.max-waiters", "100000", "7"), ("lock.max-block-ms", "0", "60000")] {
+    for (name, default, other) in [
+        ("lock.max-waiters", "100000", "7"),
+        ("lock.max-block-ms", "0", "60000"),
+        ("lock.max-lease-ms", "0", "20000"),
+        ("lock.recovery-ms", "0", "28000"),
+    ] {
         assert_eq!(setting(&mut client, name), default);
         client.ok(&format!("CONFIG SET {name} {other}"));
         assert_eq!(setting(&mut client, name), other);
@@ -144,7 +149,7 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again_with_the_locks_in_place
         assert_eq!(alice.run("LOCK.REENTER gate alice"), 1);
         // Waits of every outcome have come and gone.
         let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 5000");
-        let mut short = Waiter::start(&server, "LOCK.ACQUIRE door short BLOCK 20");
+        let mut short = Waiter::send(&server, "LOCK.ACQUIRE door short BLOCK 20");
         let gone = Waiter::start(&server, "LOCK.ACQUIRE door gone BLOCK 0");
         assert_eq!(short.reply(), Reply::Nil);
         drop(gone);

@@ -2,4 +2,5 @@
 
 mod roles;
 mod sentinel;
+mod shared_roles;
 mod written;

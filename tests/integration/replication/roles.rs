@@ -2,15 +2,20 @@
 //! left hanging, and no lock is granted by a server that has no say in it.
 
 use std::fs;
+use std::time::Duration;
 
 use support::process::Process;
 use support::replicas::{in_step, in_time, is_master, master, replica_of, replicated};
 use support::staggered::Staggered;
 use support::{
-    Client, OBSERVATION, PATIENCE, Reply, Server, Setup, Waiter, eventually, info_lock, never_within, now_ms, now_us,
+    Client, LOST, OBSERVATION, PATIENCE, Reply, Server, Setup, Waiter, Waiting, Way, eventually, info_lock,
+    never_within, now_ms, now_us,
 };
 
 const WAIT: &str = "LOCK.ACQUIRE door bob BLOCK 0";
+
+/// The same behind bob, for a message.
+const WAIT_BEHIND: &str = "LOCK.ACQUIRE door carol BLOCK 0";
 
 /// How late a waiter may be served, in the best of several rounds: far below the server's own clock tick.
 const PUNCTUAL_US: i64 = 5_000;
@@ -24,20 +29,26 @@ fn contended(server: &Server) -> (Client, Waiter) {
     (alice, Waiter::start(server, WAIT))
 }
 
-/// The server's own ways to end a wait when it becomes a replica.
+/// The server's own ways to end a wait when it becomes a replica, and the module's.
 #[track_caller]
-fn is_told_off(answer: &Reply) {
-    assert!(*answer == Reply::Closed || answer.code() == "UNBLOCKED", "{answer:?}");
+pub(super) fn is_told_off(answer: &Reply) {
+    assert!(*answer == Reply::Closed || ["UNBLOCKED", LOST].contains(&answer.code()), "{answer:?}");
+}
+
+/// The master is a replica now: who waits for a message is told within a second.
+#[track_caller]
+fn is_lost_soon(waiting: &mut Waiting) {
+    assert_eq!(waiting.reply_within(Duration::from_secs(1)).code(), LOST);
 }
 
 /// How many waiters have been served so far.
 #[track_caller]
-fn granted(client: &mut Client) -> i64 {
+pub(super) fn granted(client: &mut Client) -> i64 {
     info_lock(client, "granted_after_waiting")
 }
 
 /// Begins a coordinated failover. A replica that has only just come is not online for the server at once.
-fn begin_failover(client: &mut Client, new: &Server) {
+pub(super) fn begin_failover(client: &mut Client, new: &Server) {
     let failover = format!("FAILOVER TO 127.0.0.1 {}", new.port());
     eventually("the failover begins", || client.run(&failover) == "OK");
 }
@@ -47,11 +58,13 @@ fn master_and_replica_change_places_while_clients_wait() {
     let old = master("");
     let new = replica_of(&old);
     let (mut alice, mut bob) = contended(&old);
+    let mut carol = Way::Notified.start(&old, WAIT_BEHIND);
     let lease_end = alice.expires_at("door");
-    let locks = Staggered::start(&old, "", 20, 15);
+    let locks = Staggered::start(&old, "", 30, 15);
     replicated(&mut alice, "mark");
 
     old.client().ok(&format!("REPLICAOF 127.0.0.1 {}", new.port()));
+    is_lost_soon(&mut carol);
     let granted_before = granted(&mut old.client());
     is_told_off(&bob.reply());
     locks.outlive();
@@ -67,9 +80,12 @@ fn master_and_replica_change_places_while_clients_wait() {
     let mut alice = new.client();
     assert_eq!(alice.expires_at("door"), lease_end, "the lease is what it was");
     let mut bob = Waiter::start(&new, WAIT);
+    let mut carol = Way::OnOneConnection.start(&new, WAIT_BEHIND);
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
     assert_eq!(bob.reply(), 1);
     eventually("the hand-over arrives", || on_old.run("GET door") == "bob");
+    assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
+    assert_eq!(carol.reply(), 1);
 }
 
 #[test]
@@ -82,6 +98,7 @@ fn a_replica_refuses_to_change_locks_and_still_tells_of_them() {
     for line in [
         "LOCK.ACQUIRE door alice",
         "LOCK.ACQUIRE gate alice BLOCK 0",
+        "LOCK.ACQUIRE gate alice PX 1000 BLOCK 0 NOTIFY news",
         "LOCK.REENTER gate alice",
         "LOCK.RELEASE door alice",
         "LOCK.EXTEND door alice PX 1000",
@@ -107,6 +124,7 @@ fn a_replica_that_takes_writes_lets_nobody_wait_and_gives_no_sessions() {
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
     for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
         assert_eq!(bob.run(&format!("{take} door bob BLOCK 0")), Reply::Nil, "at once");
+        assert_eq!(bob.run(&format!("{take} door bob PX 1000 BLOCK 0 NOTIFY news")), Reply::Nil, "at once");
         let refused = bob.run(&format!("{take} gate bob PX 60000 SESSION"));
         assert_eq!(refused.error(), "ERR a session is not allowed on a replica");
     }
@@ -150,7 +168,7 @@ fn a_promoted_replica_hands_over_when_the_replicated_lease_ends_and_on_time() {
         let lease_end = alice.expires_at("door");
         assert_eq!(alice.run("WAIT 1 5000"), 1);
         replica.client().ok("REPLICAOF NO ONE");
-        let mut bob = Waiter::start(&replica, WAIT);
+        let mut bob = Way::Notified.start(&replica, WAIT);
         assert_eq!(bob.reply(), 1);
         let late = now_us() - 1000 * lease_end;
         assert!(late >= 0, "{late} us late, which is early");
@@ -164,7 +182,7 @@ fn a_promoted_replica_hands_over_when_the_replicated_lease_ends_and_on_time() {
 
 /// A failover that cannot come to its end because the replica is frozen.
 #[track_caller]
-fn failover_that_hangs(old: &Server, new: &Server) -> Process {
+pub(super) fn failover_that_hangs(old: &Server, new: &Server) -> Process {
     let replica = Process::of(new);
     replica.stop();
     // So that there is something the replica has not got.
@@ -180,16 +198,18 @@ fn leases_that_end_during_a_failover_are_not_handed_over_by_the_old_master() {
     let old = master("");
     let new = replica_of(&old);
     let (mut alice, mut bob) = contended(&old);
-    let locks = Staggered::start(&old, "", 20, 15);
+    let mut carol = Way::OnOneConnection.start(&old, WAIT_BEHIND);
+    let locks = Staggered::start(&old, "", 30, 15);
     let lease_end = alice.expires_at("door");
     let replica = failover_that_hangs(&old, &new);
     let granted_before = granted(&mut alice);
     locks.outlive();
     never_within(OBSERVATION, "the old master grants", || granted(&mut alice) > granted_before);
-    assert!(bob.is_blocked());
+    assert!(bob.is_blocked() && carol.waits());
 
     replica.resume();
     is_told_off(&bob.reply());
+    is_lost_soon(&mut carol);
     in_time("the replica is promoted", || is_master(&new));
     let outcomes = locks.outcomes();
     assert_eq!(i64::try_from(outcomes.granted.len()).unwrap(), granted_before);
@@ -206,9 +226,15 @@ fn leases_that_end_during_a_failover_are_not_handed_over_by_the_old_master() {
 
 #[test]
 fn leases_that_ended_during_a_failover_are_handed_over_when_it_is_called_off() {
+    are_served_when_a_failover_is_called_off(Staggered::start);
+}
+
+/// Locks that ended during a failover go to those who wait when it is called off.
+#[track_caller]
+pub(super) fn are_served_when_a_failover_is_called_off(start: fn(&Server, &str, i64, i64) -> Staggered) {
     let old = master("");
     let new = replica_of(&old);
-    let locks = Staggered::start(&old, "", 20, 15);
+    let locks = start(&old, "", 20, 15);
     let mut client = old.client();
     let replica = failover_that_hangs(&old, &new);
     let granted_before = granted(&mut client);
@@ -254,7 +280,7 @@ fn a_session_ends_with_the_reign_of_its_master_and_its_lease_runs_on() {
 }
 
 /// The server under test, and one replica without which it does not want to write.
-fn master_that_needs_a_replica() -> (Server, Server) {
+pub(super) fn master_that_needs_a_replica() -> (Server, Server) {
     let master = master("min-replicas-to-write 1\nmin-replicas-max-lag 1");
     let replica = replica_of(&master);
     let mut client = master.client();
@@ -325,10 +351,10 @@ fn in_a_pause_of_everything_waits_end_on_time_and_leases_are_handed_over_afterwa
     let replica = replica_of(&master);
     let (mut alice, mut bob) = contended(&master);
     let locks = Staggered::start(&master, "", 20, 15);
-    let mut gone = Waiter::start(&master, "LOCK.ACQUIRE door gone BLOCK 150");
+    let mut gone = Way::ALL.map(|way| way.start(&master, &format!("LOCK.ACQUIRE door {way:?} BLOCK 150")));
     let paused_at = now_ms();
     alice.ok(&format!("CLIENT PAUSE {PAUSE_MS} ALL"));
-    assert_eq!(gone.reply(), Reply::Nil);
+    gone.iter_mut().for_each(|gone| assert_eq!(gone.reply(), Reply::Nil));
     assert!(now_ms() < paused_at + PAUSE_MS, "answered in the pause");
     locks.outlive();
     assert!(now_ms() < paused_at + PAUSE_MS, "the leases have ended in the pause");
@@ -347,6 +373,7 @@ fn leases_that_end_while_a_shutdown_waits_for_a_replica_are_handed_over_if_it_is
     let replica = replica_of(&master);
     let (mut alice, mut bob) = contended(&master);
     let locks = Staggered::start(&master, "", 20, 15);
+    let mut carol = Way::Notified.start(&master, WAIT_BEHIND);
     let process = Process::of(&replica);
     process.stop();
     alice.ok("SET other x");
@@ -362,7 +389,7 @@ fn leases_that_end_while_a_shutdown_waits_for_a_replica_are_handed_over_if_it_is
 
     alice.send(&["SHUTDOWN", "NOSAVE"]);
     process.resume();
-    assert_eq!(bob.reply(), Reply::Closed);
+    assert_eq!([bob.reply(), carol.reply()], [Reply::Closed, Reply::Closed]);
     master.wait_for_end();
     outcomes.hold_at(&mut replica.client());
 }

@@ -2,25 +2,9 @@
 //! the sentinels for the new master are served there.
 
 use support::process::Process;
-use support::replicas::{in_time, is_master, master, replica_of};
-use support::sentinel::Sentinel;
+use support::replicas::{in_time, master, replica_of};
+use support::sentinel::{Sentinel, new_master};
 use support::{Client, Reply, Server, Waiter, eventually, now_ms};
-
-/// The server that every sentinel names as master, once it is not `old` and takes writes.
-#[track_caller]
-fn new_master<'s>(sentinels: &[Sentinel], old: u16, replicas: &'s [Server]) -> &'s Server {
-    let mut found = None;
-    in_time("the sentinels name a new master", || {
-        let mut ports: Vec<u16> = sentinels.iter().filter_map(Sentinel::master_port).collect();
-        ports.dedup();
-        found = match ports[..] {
-            [port] if port != old => replicas.iter().find(|replica| replica.port() == port),
-            _ => None,
-        };
-        found.is_some_and(is_master)
-    });
-    found.expect("one of the replicas")
-}
 
 /// Bob and carol wait, in this order.
 fn line_up(server: &Server) -> [Waiter; 2] {

@@ -1,7 +1,7 @@
 //! What leaves the server: plain commands with absolute times, in order, so that a replica, an AOF and an RDB without
 //! the module hold the same locks.
 
-use support::{Aof, Client, Reply, Server, Setup, Waiter, eventually, waiters_of};
+use support::{Aof, Client, Reply, Server, Setup, Waiter, Way, eventually, now_ms, waiters_of};
 
 fn server_with_aof() -> (Server, Client) {
     let server = Setup::new().config(Aof::CONFIG).start();
@@ -96,10 +96,10 @@ fn holds_are_hset_and_the_lease_goes_with_the_first_in_one_transaction() {
 }
 
 /// What a release writes while a waiter stands in line, with the end of the waiter's lease.
-fn hand_over(take: &str, wait: &str) -> (Vec<String>, i64) {
+fn hand_over(take: &str, way: Way, wait: &str) -> (Vec<String>, i64) {
     let (server, mut alice) = server_with_aof();
     assert_eq!(alice.run(&format!("{take} door alice PX 30000")), 1);
-    let mut bob = Waiter::start(&server, &format!("{wait} door bob PX 60000 BLOCK 0"));
+    let mut bob = way.start(&server, &format!("{wait} door bob PX 60000 BLOCK 0"));
     let effects = effects(&server, || {
         assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
         assert_eq!(bob.reply(), 1);
@@ -107,22 +107,30 @@ fn hand_over(take: &str, wait: &str) -> (Vec<String>, i64) {
     (effects, alice.expires_at("door"))
 }
 
+/// Of which kind the lock was, and how bob waits for it.
+const FROM: [(&str, Way); 4] = [
+    ("LOCK.ACQUIRE", Way::Blocked),
+    ("LOCK.REENTER", Way::Blocked),
+    ("LOCK.ACQUIRE", Way::Notified),
+    ("LOCK.REENTER", Way::OnOneConnection),
+];
+
 #[test]
 fn a_hand_over_to_a_mutex_waiter_is_one_set() {
-    for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
-        let (effects, end) = hand_over(take, "LOCK.ACQUIRE");
-        assert_eq!(effects, [format!("SET door bob PXAT {end}")], "from {take}");
+    for (take, way) in FROM {
+        let (effects, end) = hand_over(take, way, "LOCK.ACQUIRE");
+        assert_eq!(effects, [format!("SET door bob PXAT {end}")], "from {take}, {way:?}");
     }
 }
 
 #[test]
 fn a_hand_over_to_a_reentrant_waiter_is_one_transaction() {
-    for take in ["LOCK.ACQUIRE", "LOCK.REENTER"] {
-        let (mut effects, end) = hand_over(take, "LOCK.REENTER");
+    for (take, way) in FROM {
+        let (mut effects, end) = hand_over(take, way, "LOCK.REENTER");
         // Several deletes of the old key do no harm, and nothing else may stand before the new one.
         effects.dedup();
         let lease = format!("PEXPIREAT door {end}");
-        assert_eq!(effects, ["MULTI", "DEL door", "HSET door bob 1", &lease, "EXEC"], "from {take}");
+        assert_eq!(effects, ["MULTI", "DEL door", "HSET door bob 1", &lease, "EXEC"], "from {take}, {way:?}");
     }
 }
 
@@ -130,7 +138,7 @@ fn a_hand_over_to_a_reentrant_waiter_is_one_transaction() {
 fn a_hand_over_at_the_end_of_a_lease_deletes_first_and_grants_then() {
     let (server, mut alice) = server_with_aof();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 100"), 1);
-    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+    let mut bob = Way::Notified.send(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
     let written = effects(&server, || assert_eq!(bob.reply(), 1));
     let grant = format!("SET door bob PXAT {}", alice.expires_at("door"));
     ends_with_a_grant(&written, &grant);
@@ -139,9 +147,16 @@ fn a_hand_over_at_the_end_of_a_lease_deletes_first_and_grants_then() {
 #[test]
 fn a_hand_over_after_a_foreign_delete_comes_behind_the_delete() {
     let (server, mut alice) = server_with_aof();
-    for free in ["DEL door", "UNLINK door", "GETDEL door", "EXPIRE door -1"] {
+    for (free, way) in [
+        ("DEL door", Way::Blocked),
+        ("DEL door", Way::Notified),
+        ("UNLINK door", Way::Blocked),
+        ("GETDEL door", Way::OnOneConnection),
+        ("EXPIRE door -1", Way::Blocked),
+        ("EXPIRE door -1", Way::Notified),
+    ] {
         assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
-        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+        let mut bob = way.start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
         let written = effects(&server, || {
             assert!(!alice.run(free).is_error());
             assert_eq!(bob.reply(), 1);
@@ -208,6 +223,33 @@ fn make_locks(server: &Server, client: &mut Client) {
         assert_eq!(bob.reply(), 1);
     }
     assert_eq!(client.run("LOCK.EXTEND mutex alice EX 60 ADD").int() / 60_000, 60);
+    make_shared_locks(server, client);
+}
+
+/// The same of shared locks.
+fn make_shared_locks(server: &Server, client: &mut Client) {
+    for (key, alice, bob) in [("shared", " PX 3600000", " PX 1800000"), ("shared-forever", "", " PX 60")] {
+        assert_eq!(client.run(&format!("LOCK.SHARE {key} alice{alice}")), 1);
+        assert_eq!(client.run(&format!("LOCK.SHARE {key} bob{bob}")), 1);
+    }
+    // In the place of bob's, which has ended.
+    let mut carol = Waiter::send(server, "LOCK.SHARE shared-forever carol PX 3600000 LIMIT 2 BLOCK 0");
+    assert_eq!(carol.reply(), 1);
+    assert_eq!(client.run("LOCK.SHARE shared-last alice PX 3600000"), 1);
+    assert_eq!(client.run("LOCK.SHARE shared-last bob PX 1800000"), 1);
+    assert_eq!(client.run("LOCK.RELEASE shared-last alice"), 0);
+    for (key, take, lease) in
+        [("handed-shared", "LOCK.REENTER", " PX 3600000"), ("expired-shared", "LOCK.ACQUIRE", " PX 60")]
+    {
+        assert_eq!(client.run(&format!("{take} {key} alice{lease}")), 1);
+        let mut readers =
+            ["bob", "carol"].map(|name| Waiter::send(server, &format!("LOCK.SHARE {key} {name} PX 3600000 BLOCK 0")));
+        if take == "LOCK.REENTER" {
+            eventually("both wait", || waiters_of(client, key) == 2);
+            assert_eq!(client.run(&format!("LOCK.RELEASE {key} alice")), 0);
+        }
+        readers.iter_mut().for_each(|reader| assert_eq!(reader.reply(), 1));
+    }
 }
 
 /// Every key with its value and the end of its lease.
@@ -218,6 +260,7 @@ fn contents(client: &mut Client) -> Vec<(String, Reply, i64)> {
         .map(|key| {
             let value = match client.run(&format!("TYPE {key}")).string().as_str() {
                 "hash" => client.run(&format!("HGETALL {key}")),
+                "zset" => client.run(&format!("ZRANGE {key} 0 -1 WITHSCORES")),
                 _ => client.run(&format!("GET {key}")),
             };
             let end = client.expires_at(&key);
@@ -233,10 +276,28 @@ fn an_aof_loads_without_the_module() {
     let mut client = server.client();
     make_locks(&server, &mut client);
     let expected = contents(&mut client);
-    assert_eq!(expected.len(), 7);
+    assert_eq!(expected.len(), 12);
     server.shut_down("");
     let plain = setup.without_module().in_directory_of(&server).start();
     assert_eq!(contents(&mut plain.client()), expected);
+}
+
+#[test]
+fn a_rewritten_aof_has_the_same_locks() {
+    let server = Setup::new().config(Aof::CONFIG).start();
+    let mut client = server.client();
+    make_locks(&server, &mut client);
+    let longest = (1_i64 << 53) - 1 - now_ms() - 60_000;
+    assert_eq!(client.run(&format!("LOCK.SHARE shared-longest alice PX {longest}")), 1);
+    let expected = contents(&mut client);
+    assert!(!client.run("BGREWRITEAOF").is_error());
+    eventually("it is rewritten", || {
+        let done = client.info("persistence", "aof_rewrite_in_progress").as_deref() == Some("0");
+        done && client.info("persistence", "aof_rewrite_scheduled").as_deref() == Some("0")
+    });
+    assert_eq!(client.info("persistence", "aof_last_bgrewrite_status").as_deref(), Some("ok"));
+    client.ok("DEBUG LOADAOF");
+    assert_eq!(contents(&mut client), expected);
 }
 
 #[test]
@@ -254,6 +315,9 @@ fn an_rdb_loads_without_the_module_and_back_into_one_that_has_it() {
     let mut client = again.client();
     assert_eq!(contents(&mut client), expected);
     assert_eq!(client.run("LOCK.RELEASE twice alice"), 1);
+    assert_eq!(client.run("LOCK.SHARE shared-forever dave LIMIT 2"), Reply::Nil);
+    assert_eq!(client.run("LOCK.RELEASE shared-forever alice"), 0);
+    assert_eq!(client.run("LOCK.SHARE shared-forever dave LIMIT 2"), 1);
 }
 
 /// A replica without the module that has received everything so far.
@@ -275,7 +339,7 @@ fn a_replica_without_the_module_holds_the_same_locks() {
     make_locks(&master, &mut client);
     assert_eq!(client.run("WAIT 1 5000"), 1);
     let expected = contents(&mut client);
-    assert_eq!(expected.len(), 8);
+    assert_eq!(expected.len(), 13);
     assert_eq!(contents(&mut replica.client()), expected);
 }
 

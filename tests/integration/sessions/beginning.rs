@@ -102,8 +102,41 @@ fn a_call_by_another_module_has_no_connection() {
             "without a session it is like any"
         );
         assert_eq!(client.run("CALLER.CALL LOCK.RELEASE door alice"), 0);
+        client.ok("MULTI");
+        client.run(&format!("CALLER.CALL {take} door alice PX 60000 SESSION"));
+        client.run(&format!("CALLER.CALL {take} door alice PX 60000 BLOCK 0 NOTIFY news"));
+        for (reply, what) in client.run("EXEC").items().iter().zip(["a session", "NOTIFY"]) {
+            assert_eq!(reply.error(), format!("ERR {what} is not allowed in scripts and calls by other modules"));
+        }
     }
     assert_eq!(info_lock(&mut client, "sessions"), 0);
+}
+
+/// As the user of its client, and with leave to block: Valkey 9.1 then finds the stand-in as if it were a client.
+#[test]
+fn a_call_by_another_module_begins_no_session_however_it_is_made() {
+    let caller = Library::compile("tests/modules/caller.c");
+    let server = Setup::new().config(&format!("loadmodule {}", caller.path().display())).start();
+    let (mut client, mut listener) = (server.client(), server.client());
+    listener.send(&["SSUBSCRIBE", "news"]);
+    listener.receive();
+    assert_eq!(client.run("LOCK.ACQUIRE gate holder"), 1);
+    for flags in ["E", "EC", "EK", "ECK"] {
+        let lines = [
+            format!("CALLER.AS {flags} LOCK.ACQUIRE door alice PX 60000 SESSION"),
+            format!("CALLER.AS {flags} LOCK.REENTER gate alice PX 60000 BLOCK 0 SESSION NOTIFY news"),
+            format!("CALLER.AS {flags} LOCK.ACQUIRE gate alice PX 60000 BLOCK 0 NOTIFY news"),
+        ];
+        for line in &lines {
+            assert_eq!(client.run(line).code(), "ERR", "{line}");
+            client.send_together(&["MULTI", line, "EXEC"]);
+            let replies = [(); 3].map(|()| client.receive());
+            assert_eq!(replies[2].items()[0].code(), "ERR", "{line} in MULTI");
+        }
+    }
+    assert_eq!(info_lock(&mut client, "sessions"), 0);
+    assert_eq!(info_lock(&mut client, "waiters"), 0);
+    assert_eq!(client.run("LOCK.ACQUIRE door alice PX 60000 SESSION"), 1, "and a client begins one all the same");
 }
 
 #[test]

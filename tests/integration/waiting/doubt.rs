@@ -2,11 +2,9 @@
 //! may have been told 1 keeps the lock until its lease ends; only where the answer was certainly never made does the next
 //! in line have it at once.
 
-use std::time::{Duration, Instant};
-
 use support::process::Process;
 use support::raw::RawConnection;
-use support::{Client, Server, Waiter, eventually, field, now_ms, waiters_of};
+use support::{Client, Server, Waiter, eventually, field, info_lock, now_ms, waiters_of};
 
 /// The lease of who comes first. Whether the next comes before its end is what tells.
 const LEASE_MS: i64 = 400;
@@ -103,13 +101,15 @@ fn an_answer_that_was_certainly_never_made_does_not_hold_up_the_next() {
         if server.flavour().answers_at_once() {
             return; // There the answer is in the client's buffer, and may be sent.
         }
+        if end == End::Close && server.has_io_threads() {
+            continue; // The close may be seen after the answer was made.
+        }
         let mut alice = server.client();
         let (first, id, mut carol) = two_wait(&server, &mut alice, &[]);
         alice.ok("CONFIG SET lock.rejoin-grace-ms 0");
-        let since = Instant::now();
         let first = grant_and_end(&server, &mut alice, first, id, end);
         assert_eq!(carol.reply(), 1);
-        assert!(since.elapsed() < Duration::from_millis(LEASE_MS as u64 / 2), "{end:?}");
+        assert_eq!(info_lock(&mut alice, "handovers_expiry"), 0, "{end:?}: not by the end of the lease");
         drop(first);
     }
 }

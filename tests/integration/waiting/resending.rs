@@ -341,7 +341,7 @@ fn cut_at_the_very_moment_of_the_grant() {
                 link.cut();
             }
             assert_eq!(control.receive(), 0);
-            let mut again = Waiter::send_on(&server, server.client(), &support::bytes_of(request));
+            let mut again = Waiter::send(&server, request);
             let first = field(&mut control, "door", "owner").string();
             let served = if first == "alice" { &mut again } else { &mut bob };
             assert_eq!(served.reply(), 1, "round {round}: {first}");

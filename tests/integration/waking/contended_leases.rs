@@ -2,11 +2,12 @@
 //! has stood still, in several databases, with evictions and emptied databases in between. Everybody is answered, one
 //! after the other holds each lock, and the server lives.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use support::listener::Listener;
 use support::parallel::for_each;
 use support::process::{Process, allow_open_files};
 use support::raw::RawConnection;
@@ -143,9 +144,17 @@ impl Stall {
     }
 }
 
-/// Locks of alice's in one database, `lock0` and on, each with one client that waits for a lease of its own.
+/// Locks of alice's in one database, `lock0` and on, each with one waiter for a lease of its own: a blocked client, or a
+/// request for a message, by turns.
 struct Doors {
-    waiters: Vec<RawConnection>,
+    /// The clients that are blocked, with the numbers of their locks.
+    blocked: Vec<(usize, RawConnection)>,
+    /// The numbers of the locks that are waited for by message.
+    told: BTreeSet<usize>,
+    /// The client that asked for all those, and one that listens.
+    _asker: Client,
+    listener: Listener,
+    count: usize,
 }
 
 impl Doors {
@@ -153,24 +162,31 @@ impl Doors {
     fn start(server: &Server, database: u32, count: usize, lease_ms: i64) -> Self {
         let mut alice = server.client_in(database);
         let before = info_lock(&mut alice, "waiters");
-        let waiters: Vec<RawConnection> = (0..count)
-            .map(|number| {
-                assert_eq!(alice.run(&format!("LOCK.ACQUIRE lock{number} alice PX {LONG_MS}")), 1);
-                let mut waiter = RawConnection::open(server.port());
-                assert_eq!(waiter.run(&format!("SELECT {database}")), "+OK");
-                waiter.send(&format!("LOCK.ACQUIRE lock{number} bob{database} PX {lease_ms} BLOCK 0"));
-                waiter
-            })
-            .collect();
+        let (channel, mut asker) = (format!("news{database}"), server.client_in(database));
+        let listener = Listener::start(server, &channel);
+        let (mut blocked, mut told) = (Vec::new(), BTreeSet::new());
+        for number in 0..count {
+            assert_eq!(alice.run(&format!("LOCK.ACQUIRE lock{number} alice PX {LONG_MS}")), 1);
+            let ask = format!("LOCK.ACQUIRE lock{number} bob{database} PX {lease_ms} BLOCK 0");
+            if number % 2 == 1 {
+                asker.run(&format!("{ask} NOTIFY {channel}"));
+                told.insert(number);
+                continue;
+            }
+            let mut waiter = RawConnection::open(server.port());
+            assert_eq!(waiter.run(&format!("SELECT {database}")), "+OK");
+            waiter.send(&ask);
+            blocked.push((number, waiter));
+        }
         let all = before + i64::try_from(count).expect("a small number");
         eventually("all wait", || info_lock(&mut alice, "waiters") == all);
-        Self { waiters }
+        Self { blocked, told, _asker: asker, listener, count }
     }
 
     /// All leases end in so many milliseconds, within some more.
     #[track_caller]
     fn end_soon(&self, client: &mut Client, in_ms: i64, within_ms: i64) {
-        let lines: Vec<String> = (0..self.waiters.len())
+        let lines: Vec<String> = (0..self.count)
             .map(|number| {
                 let lease = in_ms + i64::try_from(number).expect("a small number") % within_ms;
                 format!("PEXPIRE lock{number} {lease}")
@@ -182,9 +198,16 @@ impl Doors {
 
     #[track_caller]
     fn are_all_served(mut self, what: &str) {
-        for (number, waiter) in self.waiters.iter_mut().enumerate() {
+        for (number, waiter) in &mut self.blocked {
             assert_eq!(waiter.line().as_deref(), Some(":1"), "{what}: lock{number}");
         }
+        while !self.told.is_empty() {
+            let message = self.listener.message();
+            assert_eq!(message.event, "granted", "{what}: {message:?}");
+            let number = message.key.strip_prefix("lock").and_then(|number| number.parse().ok());
+            assert!(number.is_some_and(|number| self.told.remove(&number)), "{what}: {message:?}");
+        }
+        self.listener.has_heard_nothing_else();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiters whose answers leave by the server's I/O threads, where it has any: `SERVER_CONFIG="io-threads 2"` runs this and
 //! any other test with them.
 
-use support::{Client, Server, Waiter, eventually, info_lock};
+use support::{Client, Server, Waiting, Way, eventually, info_lock};
 
 const LOCKS: i64 = 64;
 
@@ -21,11 +21,11 @@ fn sent_by_threads(client: &mut Client) -> i64 {
 fn many_waiters_that_are_served_at_once_are_all_answered() {
     let server = Server::start();
     let mut alice = server.client();
-    let mut waiters: Vec<Waiter> = (0..LOCKS)
-        .map(|number| {
+    let mut waiters: Vec<Waiting> = (0..LOCKS)
+        .zip(Way::ALL.iter().cycle())
+        .map(|(number, way)| {
             assert_eq!(alice.run(&format!("LOCK.ACQUIRE lock{number} alice")), 1);
-            let wait = format!("LOCK.ACQUIRE lock{number} bob BLOCK 0");
-            Waiter::send_on(&server, server.client(), &support::bytes_of(&wait))
+            way.send(&server, &format!("LOCK.ACQUIRE lock{number} bob BLOCK 0"))
         })
         .collect();
     eventually("all wait", || info_lock(&mut alice, "waiters") == LOCKS);

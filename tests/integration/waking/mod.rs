@@ -4,5 +4,6 @@ mod contended_leases;
 mod freeing;
 mod io_threads;
 mod overwriting;
+mod shared;
 mod standstill;
 mod write_fences;

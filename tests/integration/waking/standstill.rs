@@ -10,7 +10,9 @@ use support::process::Process;
 use support::replicas::{in_time, is_master, master, replica_of, replicated};
 use support::sessions::{is_renewed, session_of};
 use support::staggered::Staggered;
-use support::{Client, OBSERVATION, Reply, Server, Waiter, eventually, field, info_lock, never_within};
+use support::{
+    Client, LOST, OBSERVATION, Reply, Server, Waiter, Waiting, Way, eventually, field, info_lock, never_within,
+};
 
 /// Longer than a standstill must be to count as one, and than a replica may be silent with a lag of a second.
 const STANDSTILL: Duration = Duration::from_millis(2200);
@@ -51,15 +53,18 @@ enum Fate {
     Silent,
 }
 
+/// How the locks are held whose leases end while the master stands still.
+type Begin = fn(&Server, &str, i64, i64) -> Staggered;
+
 /// The master, which needs one good replica to write, runs again: leases that ended meanwhile go to nobody.
 #[track_caller]
-fn nothing_is_handed_over_by_a_master_whose_replica_is(fate: Fate) {
+fn nothing_is_handed_over_by_a_master_whose_replica_is(fate: Fate, begin: Begin) {
     let old = master("min-replicas-to-write 1\nmin-replicas-max-lag 1");
     let mut replica = replica_of(&old);
     let mut client = old.client();
     in_time("the master takes writes", || !client.run("SET other x").is_error());
     // They end while the master stands still, and the first not before that, however busy the machine is.
-    let locks = Staggered::start(&old, "", 8, 250);
+    let locks = begin(&old, "", 8, 250);
     let silent = Process::of(&replica);
     stand_still(&old, STANDSTILL, || match fate {
         Fate::Promoted => {
@@ -87,7 +92,14 @@ fn nothing_is_handed_over_by_a_master_whose_replica_is(fate: Fate) {
 #[test]
 fn a_master_whose_replica_was_promoted_or_killed_or_fell_silent_meanwhile_hands_nothing_over() {
     for_each(&[Fate::Promoted, Fate::Killed, Fate::Silent], |&fate| {
-        nothing_is_handed_over_by_a_master_whose_replica_is(fate);
+        nothing_is_handed_over_by_a_master_whose_replica_is(fate, Staggered::start);
+    });
+}
+
+#[test]
+fn such_a_master_passes_no_permit_on_either() {
+    for_each(&[Fate::Promoted, Fate::Killed, Fate::Silent], |&fate| {
+        nothing_is_handed_over_by_a_master_whose_replica_is(fate, Staggered::start_shared);
     });
 }
 
@@ -106,21 +118,23 @@ fn a_master_of_a_cluster_that_was_replaced_meanwhile_hands_nothing_over() {
     let outcomes = locks.outcomes();
     assert!(outcomes.granted.is_empty(), "{:?}", outcomes.granted);
     outcomes.told.iter().for_each(|(key, told)| {
-        assert!(*told == Reply::Closed || ["UNBLOCKED", "MOVED"].contains(&told.code()), "{key}: {told:?}");
+        assert!(*told == Reply::Closed || ["UNBLOCKED", "MOVED", LOST].contains(&told.code()), "{key}: {told:?}");
     });
 }
 
 /// A lock of alice's with a lease so long, and bob, who waits for it.
 #[track_caller]
-fn contended(server: &Server, key: &str, lease_ms: u128) -> Waiter {
+fn contended(way: Way, server: &Server, key: &str, lease_ms: u128) -> Waiting {
     assert_eq!(server.client().run(&format!("LOCK.ACQUIRE {key} alice PX {lease_ms}")), 1);
-    Waiter::start(server, &format!("LOCK.ACQUIRE {key} bob PX 600000 BLOCK 0"))
+    way.start(server, &format!("LOCK.ACQUIRE {key} bob PX 600000 BLOCK 0"))
 }
 
 #[test]
 fn leases_that_ended_meanwhile_are_handed_over_when_the_server_has_had_a_second() {
     let server = Server::start();
-    let mut bobs = [400, 1500].map(|lease| contended(&server, &format!("door{lease}"), lease));
+    let leases = [400, 1500].into_iter().flat_map(|lease| Way::ALL.map(|way| (lease, way)));
+    let mut bobs: Vec<Waiting> =
+        leases.map(|(lease, way)| contended(way, &server, &format!("door{lease}{way:?}"), lease)).collect();
     let ran_again = stand_still(&server, Duration::from_millis(1500), || ());
     // The lease of the second may end soon after the standstill, too.
     for bob in &mut bobs {
@@ -130,7 +144,7 @@ fn leases_that_ended_meanwhile_are_handed_over_when_the_server_has_had_a_second(
     }
     // And from then on as ever.
     comes_at_once("the grant", Duration::from_millis(50), |length| {
-        let mut bob = contended(&server, "gate", length.as_millis());
+        let mut bob = contended(Way::Notified, &server, "gate", length.as_millis());
         let asked = Instant::now();
         assert_eq!(bob.reply(), 1);
         assert_eq!(server.client().run("DEL gate"), 1);
@@ -167,7 +181,7 @@ fn a_connection_that_closed_meanwhile_loses_its_session_when_the_server_has_had_
     let server = Server::start();
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000 SESSION"), 1);
-    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+    let mut bob = Way::Notified.start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
     let ran_again = stand_still(&server, Duration::from_millis(1500), || drop(alice));
     assert_eq!(bob.reply(), 1);
     let late = ran_again.elapsed().as_millis();
@@ -206,10 +220,10 @@ fn comes_at_once(what: &str, length: Duration, attempt: impl Fn(Duration) -> Dur
 fn a_wait_whose_time_is_up_meanwhile_is_answered_at_once() {
     comes_at_once("nil", Duration::from_millis(1500), |length| {
         let server = Server::start();
-        let _bob = contended(&server, "door", 400);
-        let mut carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 300");
+        let _bob = contended(Way::Notified, &server, "door", 400);
+        let mut carols = Way::ALL.map(|way| way.start(&server, &format!("LOCK.ACQUIRE door {way:?} BLOCK 300")));
         let ran_again = stand_still(&server, length, || ());
-        assert_eq!(carol.reply(), Reply::Nil);
+        carols.iter_mut().for_each(|carol| assert_eq!(carol.reply(), Reply::Nil));
         ran_again.elapsed()
     });
 }
@@ -219,8 +233,8 @@ fn a_command_works_at_once_after_a_standstill() {
     comes_at_once("the grant", Duration::from_millis(1500), |length| {
         let server = Server::start();
         let mut alice = server.client();
-        let mut held = contended(&server, "held", 600_000);
-        let mut ended = contended(&server, "ended", 300);
+        let mut held = contended(Way::OnOneConnection, &server, "held", 600_000);
+        let mut ended = contended(Way::Blocked, &server, "ended", 300);
         let lines = ["LOCK.RELEASE held alice", "GET held", "LOCK.ACQUIRE ended carol", "LOCK.ACQUIRE new alice"];
         let ran_again = stand_still(&server, length, || alice.send_together(&lines));
         assert_eq!(alice.receive(), 0);
@@ -236,9 +250,9 @@ fn a_command_works_at_once_after_a_standstill() {
 fn after_a_short_stall_leases_that_ended_are_handed_over_at_once() {
     comes_at_once("the grant", STALL, |length| {
         let server = Server::start();
-        let mut bob = contended(&server, "door", 300);
+        let mut bobs = Way::ALL.map(|way| contended(way, &server, &format!("door{way:?}"), 300));
         let ran_again = stand_still(&server, length, || ());
-        assert_eq!(bob.reply(), 1);
+        bobs.iter_mut().for_each(|bob| assert_eq!(bob.reply(), 1));
         ran_again.elapsed()
     });
 }

@@ -1,5 +1,7 @@
 //! What the attempts of all clients say: who waited how long, who was favoured, whether two ever held the lock at once.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -77,15 +79,18 @@ pub fn grants(clients: &Attempts, window: &Range<u64>) -> Vec<u64> {
     clients.iter().map(count).collect()
 }
 
-/// How often the lock was granted while somebody still held it.
-pub fn overlaps(clients: &Attempts) -> usize {
+/// How often the lock was granted while as many as may hold it still held it.
+pub fn overlaps(clients: &Attempts, most: usize) -> usize {
     let mut holds: Vec<Range<u64>> = clients.iter().flatten().filter_map(Attempt::held).collect();
     holds.sort_unstable_by_key(|held| held.start);
-    let mut latest_release = 0;
+    let mut releases = BinaryHeap::new();
     let mut overlaps = 0;
     for held in holds {
-        overlaps += usize::from(held.start < latest_release);
-        latest_release = latest_release.max(held.end);
+        while releases.peek().is_some_and(|&Reverse(release)| release <= held.start) {
+            releases.pop();
+        }
+        releases.push(Reverse(held.end));
+        overlaps += usize::from(releases.len() > most);
     }
     overlaps
 }
@@ -116,9 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_are_seen() {
-        assert_eq!(overlaps(&[client(&["held 0 1 10", "held 10 12 20"]), client(&["held 0 11 12"])]), 0);
-        assert_eq!(overlaps(&[client(&["held 0 1 10"]), client(&["held 0 2 3", "held 4 5 11"])]), 2);
+    fn too_many_holders_are_seen() {
+        assert_eq!(overlaps(&[client(&["held 0 1 10", "held 10 12 20"]), client(&["held 0 11 12"])], 1), 0);
+        let clients = [client(&["held 0 1 10"]), client(&["held 0 2 3", "held 4 5 11"])];
+        assert_eq!(overlaps(&clients, 1), 2);
+        assert_eq!(overlaps(&clients, 2), 0);
+        assert_eq!(overlaps(&[&clients[..], &[client(&["held 0 6 7"])]].concat(), 2), 1);
     }
 
     #[test]

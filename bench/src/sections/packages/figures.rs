@@ -8,7 +8,7 @@ use crate::section::{Bar, Row};
 use crate::statistics::{jain, quantile_us, record, spans};
 
 use super::attempts::{self, Outcome};
-use super::round::Round;
+use super::round::{Round, Terms};
 
 pub const HEADINGS: [&str; 10] = [
     "package",
@@ -18,12 +18,12 @@ pub const HEADINGS: [&str; 10] = [
     "longest wait (ms)",
     "Jain's index",
     "gave up",
-    "two holders at once",
+    "too many holders at once",
     "commands",
     "round trips",
 ];
 
-/// One for LOCK.ACQUIRE, one for LOCK.RELEASE.
+/// One to take the lock, one for LOCK.RELEASE.
 const MODULE_NEEDS: f64 = 2.0;
 
 pub struct Figures {
@@ -41,7 +41,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub fn of(rounds: &[Round]) -> Self {
+    pub fn of(rounds: &[Round], terms: Terms) -> Self {
         let mut release_to_grant = spans();
         let waits = rounds.iter().flat_map(|round| attempts::release_to_grant(&round.attempts, &round.window));
         waits.for_each(|wait| record(&mut release_to_grant, Duration::from_nanos(wait)));
@@ -58,7 +58,7 @@ impl Figures {
             longest_wait: every().filter_map(|attempt| Some(attempt.held()?.start - attempt.begun)).max().unwrap_or(0),
             jain: shares.iter().map(|shares| jain(shares)).sum::<f64>() / rounds.len() as f64,
             gave_up: every().filter(|attempt| attempt.outcome == Outcome::GaveUp).count(),
-            overlaps: rounds.iter().map(|round| attempts::overlaps(&round.attempts)).sum(),
+            overlaps: rounds.iter().map(|round| attempts::overlaps(&round.attempts, terms.permits)).sum(),
             commands: rounds.iter().map(|round| round.spent.commands).sum::<u64>() as f64 / held as f64,
             round_trips: rounds.iter().map(|round| round.spent.reads).sum::<u64>() as f64 / held as f64,
         }
@@ -83,12 +83,15 @@ impl Figures {
     }
 
     /// What the module must keep to in every language.
-    pub fn bars(&self, label: &str) -> [Bar; 3] {
-        let at_most = |what, value, limit| Bar::at_most(format!("{what}, {label}"), value, limit);
+    pub fn bars(&self, label: &str, terms: Terms) -> [Bar; 3] {
+        let (many, request) =
+            if terms.permits == 1 { ("two holders", "ACQUIRE") } else { ("more holders than permits", "SHARE LIMIT") };
+        let at_most = |what: String, value, limit| Bar::at_most(format!("{what}, {label}"), value, limit);
+        let for_a_cycle = |what| format!("{what} for a contended {request} and its RELEASE");
         [
-            at_most("two holders at once", self.overlaps as f64, 0.0),
-            at_most("server commands for a contended ACQUIRE and its RELEASE", self.commands, MODULE_NEEDS),
-            at_most("round trips for a contended ACQUIRE and its RELEASE", self.round_trips, MODULE_NEEDS),
+            at_most(format!("{many} at once"), self.overlaps as f64, 0.0),
+            at_most(for_a_cycle("server commands"), self.commands, MODULE_NEEDS),
+            at_most(for_a_cycle("round trips"), self.round_trips, MODULE_NEEDS),
         ]
     }
 }

@@ -37,6 +37,12 @@ pub const PEERS: [Peer; 8] = [
     module("redis-lock by the redis crate", Program::Rust(RustPeer::Module)),
 ];
 
+/// For a permit of a semaphore.
+pub const PERMIT_PEERS: [Peer; 2] = [
+    package("redis-semaphore", Program::Node("redis-semaphore-permit.mjs")),
+    module("redis-lock by ioredis", Program::Node("module-permit.mjs")),
+];
+
 const fn package(label: &'static str, program: Program) -> Peer {
     Peer { label, program, is_module: false }
 }

@@ -13,6 +13,8 @@ use super::worker::{Worker, now_ns};
 #[derive(Clone, Copy)]
 pub struct Terms {
     pub clients: usize,
+    /// How many may hold the lock at once.
+    pub permits: usize,
     pub hold: Duration,
     pub length: Duration,
 }
@@ -39,7 +41,7 @@ pub struct Counters {
 
 /// A process for each client, so that no interpreter's lock or event loop is shared.
 pub fn run(server: &Server, peer: &Peer, terms: Terms) -> Round {
-    let mut workers: Vec<Worker> = (0..terms.clients).map(|_| start(server, peer, terms.hold)).collect();
+    let mut workers: Vec<Worker> = (0..terms.clients).map(|_| start(server, peer, terms)).collect();
     let versions: Vec<String> = workers.iter().map(Worker::wait_until_ready).collect();
 
     let mut observer = server.client();
@@ -55,9 +57,12 @@ pub fn run(server: &Server, peer: &Peer, terms: Terms) -> Round {
     Round { version, attempts, window: start..end, spent: after.since(before) }
 }
 
-fn start(server: &Server, peer: &Peer, hold: Duration) -> Worker {
+fn start(server: &Server, peer: &Peer, terms: Terms) -> Worker {
     let mut command = peer.program.command();
-    command.arg(server.port().to_string()).arg("contended").arg(hold.as_micros().to_string());
+    command.arg(server.port().to_string()).arg("contended").arg(terms.hold.as_micros().to_string());
+    if terms.permits > 1 {
+        command.arg(terms.permits.to_string());
+    }
     Worker::start(command)
 }
 

@@ -1,9 +1,9 @@
 //! A worker: a process with one client that takes one lock again and again, written in the language of its package.
 //!
-//! It is started with the server's port, the key and how long it is to hold the lock, in microseconds. It connects and
-//! says `ready` and the version of its package. It is told, in a line, until when it is to begin attempts. Then it says
-//! what became of each attempt, a line for each, and `done`, and waits until its input is closed. Times are nanoseconds of
-//! CLOCK_MONOTONIC, which is the same in every process of the machine.
+//! It is started with the server's port, the key, how long it is to hold the lock, in microseconds, and of a semaphore the
+//! number of permits. It connects and says `ready` and the version of its package. It is told, in a line, until when it is
+//! to begin attempts. Then it says what became of each attempt, a line for each, and `done`, and waits until its input is
+//! closed. Times are nanoseconds of CLOCK_MONOTONIC, which is the same in every process of the machine.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};

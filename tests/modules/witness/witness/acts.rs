@@ -20,9 +20,16 @@ pub fn enter(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     Some(with(|state| state.names.len()).to_string())
 }
 
-/// `LISTEN`: hears of events from now on.
+/// `LISTEN`: hears of events from now on. What happened before leaves no trace.
 pub fn listen(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
     server::subscribe::<Witness>();
+    with(|state| state.lines.clear());
+    done()
+}
+
+/// `LISTEN-TO-SORTED-SETS`: hears of what happens to Sorted Sets, too.
+pub fn listen_to_sorted_sets(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    server::subscribe_to_sorted_sets::<Witness>();
     done()
 }
 
@@ -99,6 +106,40 @@ pub fn hset(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     done()
 }
 
+/// `ZADD key score member`: sets the score of a member of a Sorted Set.
+pub fn zadd(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, score, member) = (name(words), text(words, 1), string(words, 2));
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    key.set_score(member.as_ref(), score.parse().ok()?);
+    key.replicate_zadd(score.as_bytes(), member.as_ref());
+    key.signal(&[Event::ZADD]);
+    done()
+}
+
+/// `ZREM key member`: removes a member of a Sorted Set. Says what is left.
+pub fn zrem(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, member) = (name(words), string(words, 1));
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    key.remove_member(member.as_ref());
+    key.replicate_zrem(member.as_ref());
+    let is_last = key.is_empty();
+    key.signal(if is_last { &[Event::ZREM, Event::DEL] } else { &[Event::ZREM] });
+    Some(look(&key))
+}
+
+/// `ZSCORE key member`: says the score of a member.
+pub fn zscore(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, member) = (name(words), string(words, 1));
+    let score = ctx.open(name.as_ref(), Mode::Read).score(member.as_ref());
+    Some(score.map_or("none".to_owned(), |score| score.to_string()))
+}
+
+/// `BELOW key score most`: counts the members with a lower score, as far as that.
+pub fn below(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, score, most) = (name(words), text(words, 1).parse().ok()?, text(words, 2).parse().ok()?);
+    Some(ctx.open(name.as_ref(), Mode::Read).count_below(score, most).to_string())
+}
+
 /// `EXPIRE key ms`: has the key expire in so many milliseconds.
 pub fn expire(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, end) = (name(words), end(words, 1)?);
@@ -124,11 +165,6 @@ pub fn publish(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     Some(server::publish(name(words).as_ref(), string(words, 1).as_ref()).to_string())
 }
 
-/// `ANNOUNCE key channel`: publishes the name of the key.
-pub fn announce(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
-    Some(server::publish(string(words, 1).as_ref(), name(words).as_ref()).to_string())
-}
-
 /// `REPORT channel`: publishes from now on, too, what the server calls.
 pub fn report(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     with(|state| state.reported_on = words.first().cloned());
@@ -138,6 +174,11 @@ pub fn report(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
 /// `MAY-PUBLISH`: whether a message stays out of replies.
 pub fn may_publish(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
     yes_or_no(server::may_publish())
+}
+
+/// `MAY-PUBLISH-ON channel`: whether the user of the connection may.
+pub fn may_publish_on(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    yes_or_no(ctx.may_publish_on(name(words).as_ref()))
 }
 
 /// `SUBSCRIBERS channel`: how many there are.
@@ -204,6 +245,12 @@ fn look(key: &Key<'_, '_, Witness>) -> String {
         ValueType::Hash => {
             let pair = |field: Option<&[u8]>, value: &[u8]| format!("{}={}", text(field.unwrap_or(b"?")), text(value));
             key.only_field(None, pair).unwrap_or_else(|| "hash".to_owned())
+        }
+        ValueType::SortedSet => {
+            let (lowest, highest) = (key.lowest(), key.highest_score().unwrap_or(f64::NAN));
+            let (member, score) =
+                lowest.map_or((String::new(), f64::NAN), |(it, score)| (text(it.as_ref().bytes()), score));
+            format!("{} from {member}={score} to {highest}", key.member_count())
         }
         ValueType::Other => "other".to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use redis_lock::server::{self, Access, Arguments, Command, FindChannel, Keys, RunCommand, handler, now_ms};
+use redis_lock::server::{self, Access, Arguments, Command, Keys, RunCommand, handler, now_ms};
 
 use super::Witness;
 use super::acts::{self, Context, Outcome, Words};
@@ -12,9 +12,8 @@ type Act = fn(&mut Context<'_>, Words<'_>) -> Outcome;
 
 /// Lists the acts: each becomes a command, with the server's own words for what it is like and how many keys it names, and
 /// can be found by its name. Only a client that is blocked needs its key named, by which it is told of a slot that leaves.
-/// The number of the argument that is a channel follows in parentheses.
 macro_rules! acts {
-    ($($name:literal: $flags:literal, $keys:literal $(($channel:literal))? => $act:ident,)*) => {
+    ($($name:literal: $flags:literal, $keys:literal => $act:ident,)*) => {
         /// All commands.
         pub fn commands() -> Vec<Command> {
             let trace = Command::new(Trace::NAME, handler::<Witness, Trace>());
@@ -22,7 +21,6 @@ macro_rules! acts {
                 struct Now;
                 impl RunCommand<Witness> for Now {
                     const NAME: &'static str = concat!("witness.", $name);
-                    $(const CHANNEL: Option<FindChannel> = Some(|_| Some($channel));)?
                     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
                         reply_with(acts::$act, ctx, arguments);
                     }
@@ -39,7 +37,7 @@ macro_rules! acts {
 }
 
 acts! {
-    "announce": "", 1 (2) => announce,
+    "below": "", 0 => below,
     "block": "", 1 => block,
     "brink": "write", 0 => brink,
     "cron": "", 0 => cron,
@@ -50,9 +48,11 @@ acts! {
     "hset": "write", 0 => hset,
     "later": "", 0 => later,
     "listen": "", 0 => listen,
+    "listen-to-sorted-sets": "", 0 => listen_to_sorted_sets,
     "may-publish": "", 0 => may_publish,
+    "may-publish-on": "", 0 => may_publish_on,
     "open": "", 0 => open,
-    "publish": "", 0 (1) => publish,
+    "publish": "", 0 => publish,
     "report": "", 0 => report,
     "set": "write", 0 => set,
     "slot": "", 0 => slot,
@@ -60,6 +60,9 @@ acts! {
     "takes-writes": "", 0 => accepts_writes,
     "unblock": "", 0 => unblock,
     "welcome": "", 0 => welcome,
+    "zadd": "write", 0 => zadd,
+    "zrem": "write", 0 => zrem,
+    "zscore": "", 0 => zscore,
 }
 
 fn reply_with(act: Act, ctx: &mut Context<'_>, arguments: Arguments<'_>) {

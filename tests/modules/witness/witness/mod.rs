@@ -57,7 +57,7 @@ impl Module for Witness {
         report("keyspace changed".to_owned());
     }
 
-    fn role_changed() {
+    fn role_changed(_is_master: bool) {
         report("role changed".to_owned());
     }
 

@@ -1,0 +1,71 @@
+//! What LOCK.QUEUES must list.
+
+use std::collections::{BTreeMap, HashSet};
+
+use redis_lock::server::Reply;
+
+use super::Name;
+use super::door::{Door, Waiting};
+use super::shown::map;
+use super::spec::Ms;
+use crate::request::Verb;
+
+/// The locks that are waited for in one database, of which so many are to be listed.
+pub(super) struct Listed {
+    locks: Vec<Queue>,
+    count: usize,
+}
+
+/// A lock that is waited for.
+struct Queue {
+    key: Vec<u8>,
+    waiters: i64,
+    /// `None`: the order of its line is not sure.
+    longest: Option<Ms>,
+}
+
+impl Listed {
+    pub fn of(doors: &BTreeMap<Name, Door>, db: i32, verb: &Verb, now: Ms) -> Self {
+        let queues = doors.iter().filter(|((own_db, _), _)| *own_db == db);
+        let locks = queues.filter_map(|((_, key), door)| Queue::of(key, door, now)).collect();
+        let count = if let Verb::Queues { count: Some(count) } = verb { usize::from(*count) } else { 10 };
+        Self { locks, count }
+    }
+
+    /// Whether this is a list of them, the longest lines first. In which order those come that are as long is left to the
+    /// tests of the core.
+    pub fn is(&self, reply: &Reply) -> bool {
+        let Reply::Array(items) = reply else { return false };
+        let listed: Vec<_> =
+            items.iter().filter_map(|item| self.locks.iter().find(|lock| lock.is_shown_by(item))).collect();
+        let keys: HashSet<_> = listed.iter().map(|lock| &lock.key).collect();
+        let shortest = listed.iter().map(|lock| lock.waiters).min().unwrap_or_default();
+        let is_left_out = |lock: &&Queue| !keys.contains(&lock.key);
+        listed.len() == items.len()
+            && keys.len() == self.count.min(self.locks.len())
+            && listed.is_sorted_by(|one, next| one.waiters >= next.waiters)
+            && self.locks.iter().filter(is_left_out).all(|lock| lock.waiters <= shortest)
+    }
+}
+
+impl Queue {
+    /// `None`: nobody waits.
+    fn of(key: &[u8], door: &Door, now: Ms) -> Option<Self> {
+        let waits = |request: &&Waiting| !request.let_go;
+        let first = door.line.iter().find(|place| place.requests.iter().any(|request| waits(&request)))?;
+        let is_vague = door.line.iter().any(|place| place.vague);
+        Some(Self {
+            key: key.to_vec(),
+            waiters: door.requests().filter(waits).count() as i64,
+            longest: Some((now - first.since).max(0)).filter(|_| !is_vague),
+        })
+    }
+
+    fn is_shown_by(&self, item: &Reply) -> bool {
+        let Reply::Map(pairs) = item else { return false };
+        let Some((_, shown)) = pairs.last() else { return false };
+        let longest = self.longest.map_or_else(|| shown.clone(), Reply::Integer);
+        let (key, waiters) = (Reply::Bytes(self.key.clone()), Reply::Integer(self.waiters));
+        *item == map([("key", key), ("waiters", waiters), ("longest-wait-ms", longest)])
+    }
+}

@@ -1,0 +1,272 @@
+//! What those are told who wait for a message: once, in time, and of their turn before the lock is theirs.
+
+use std::collections::{BTreeSet, HashMap};
+
+use redis_lock::server::{ClientId, Reply, ServerKind, slot_of};
+
+use super::door::{Door, Waiting};
+use super::spec::{Held, Ms, Who};
+use super::{Checker, Name, Running, Verdict};
+use crate::request::{Verb, token_of};
+
+/// The subscribers of each channel.
+#[derive(Default)]
+pub(super) struct Listeners(HashMap<Vec<u8>, BTreeSet<ClientId>>);
+
+/// A message that tells of a grant, and the lock that is to follow.
+pub(super) struct Announced {
+    name: Name,
+    token: Vec<u8>,
+    channel: Vec<u8>,
+    lease_end: Ms,
+}
+
+/// A request that RELEASE has taken out of the line.
+pub(super) struct Withdrawn {
+    name: Name,
+    token: Vec<u8>,
+    channel: Vec<u8>,
+    /// A round of the loop has ended since.
+    is_old: bool,
+}
+
+/// A message, as it is published.
+struct Message<'m> {
+    event: &'m [u8],
+    lease_end: Ms,
+    name: Name,
+    token: &'m [u8],
+}
+
+impl Listeners {
+    /// A client is told something, which may be about its subscriptions.
+    pub fn hear(&mut self, client: ClientId, told: &Reply) {
+        let (Reply::Array(parts) | Reply::Push(parts)) = told else { return };
+        let [Reply::Bytes(kind), Reply::Bytes(channel), _] = parts.as_slice() else { return };
+        let subscribers = self.0.entry(channel.clone()).or_default();
+        match kind.as_slice() {
+            b"ssubscribe" => _ = subscribers.insert(client),
+            b"sunsubscribe" => _ = subscribers.remove(&client),
+            _ => {}
+        }
+    }
+
+    /// A connection is closed.
+    pub fn leave(&mut self, client: ClientId) {
+        self.0.values_mut().for_each(|subscribers| _ = subscribers.remove(&client));
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether anybody listens.
+    pub fn are_there(&self, channel: &[u8]) -> bool {
+        self.0.get(channel).is_some_and(|subscribers| !subscribers.is_empty())
+    }
+}
+
+impl Announced {
+    fn is_of(&self, name: &Name, who: &Who) -> bool {
+        self.name == *name && self.token == who.name
+    }
+}
+
+/// Whether a message tells a name that it has given up its place for a lock.
+pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> bool {
+    let is_it = |it: &Message<'_>| it.event == b"withdrawn" && it.name == *lock && it.token == token;
+    Message::parse(message).is_some_and(|message| is_it(&message))
+}
+
+impl<'m> Message<'m> {
+    fn parse(message: &'m [u8]) -> Option<Self> {
+        let mut words = message.splitn(5, |&byte| byte == b' ');
+        let (event, lease_end, db, token) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<Ms>().ok();
+        let name = (number(db)? as i32, words.next()?.into());
+        Some(Self { event, lease_end: number(lease_end)?, name, token })
+    }
+}
+
+impl Checker {
+    /// A message was published.
+    pub(super) fn published(&mut self, channel: &[u8], message: &[u8], reached: usize, now: Ms) -> Verdict {
+        let Some(message) = Message::parse(message) else {
+            return Err(format!("no message is {:?}", message.escape_ascii().to_string()));
+        };
+        let Message { event, lease_end, ref name, token } = message;
+        if event != b"granted" && lease_end != 0 {
+            return Err(format!("a lease that ends at {lease_end} without a grant"));
+        }
+        let is_moving = self.lost_slots.contains(&slot_of(&name.1));
+        let door = self.doors.entry(name.clone()).or_default();
+        let waits = |request: &&Waiting| request.channel.as_deref() == Some(channel);
+        let places = door.line.iter().filter(|place| place.who.name == token);
+        let heard = places.flat_map(|place| place.requests.iter().filter(waits).map(move |request| (place, request)));
+        let kept_until = self.limits.kept_until(now);
+        let gives_up =
+            |running: &&mut Running| matches!(running.request.verb, Verb::Release { .. }) && running.name == *name;
+        let releasing = self.running.as_mut().filter(gives_up);
+        let released = releasing.as_ref().map(|running| token_of(running.request.identity));
+        let find = |is: &dyn Fn(&Waiting) -> bool| heard.clone().find(|(_, request)| is(request)).map(|(_, it)| it.tag);
+        let (tag, kept_until) = match event {
+            b"granted" => {
+                // Who releases the lock does not wait for it any more.
+                // Nor does a holder from whom it is taken, because nobody can know, hold up others of his name.
+                let forfeited = match door.lock(now).holder() {
+                    Some(held) if door.is_forfeit(&held.who) => Some(door.without(&held.who, kept_until)),
+                    _ => None,
+                };
+                let door = forfeited.as_ref().unwrap_or(door);
+                let is_next = |who: &Who| door.may_be_next_but_for(released.as_deref(), who, now);
+                let next = heard.clone().find(|(place, _)| is_next(&place.who)).map(|(_, request)| request.tag);
+                if reached > 0 && next.is_some() {
+                    let (name, token, channel) = (name.clone(), token.to_vec(), channel.to_vec());
+                    self.announced.push(Announced { name, token, channel, lease_end });
+                    return Ok(());
+                }
+                (next, kept_until)
+            }
+            b"timeout" => (find(&|request| request.is_over(now)), kept_until),
+            b"withdrawn" => {
+                let is_it = |it: &Withdrawn| it.name == *name && it.token == token && it.channel == channel;
+                if let Some(index) = self.withdrawn.iter().position(is_it) {
+                    self.withdrawn.remove(index);
+                    return Ok(());
+                }
+                let running = releasing.filter(|_| released.is_some_and(|released| released == token));
+                (running.and_then(|running| find(&|_| true).inspect(|_| running.withdrew = true)), kept_until)
+            }
+            b"lost" => {
+                let is_lost = |request: &Waiting| request.may_be_lost || is_moving;
+                // Of two forms by one name, the other one's time may be up.
+                let in_time = find(&|request| is_lost(request) && !request.is_over(now));
+                (in_time.or_else(|| find(&is_lost)), kept_until)
+            }
+            _ => (None, None),
+        };
+        let Some(tag) = tag else { return Err(Self::unfounded(event, name)) };
+        door.leave(tag, kept_until);
+        Ok(())
+    }
+
+    fn unfounded(event: &[u8], (db, key): &Name) -> String {
+        let (event, key) = (event.escape_ascii(), key.escape_ascii());
+        format!("the message {event} about {key} of database {db}, and it is not so")
+    }
+
+    /// A lock goes to somebody, of whom some are told by message. Returns whether there are such.
+    pub(super) fn told_before(&mut self, name: &Name, held: &Held) -> Result<bool, String> {
+        let announced = std::mem::take(&mut self.announced);
+        let (of_lock, others): (Vec<_>, Vec<_>) = announced.into_iter().partition(|it| it.is_of(name, &held.who));
+        self.announced = others;
+        if let Some(wrong) = of_lock.iter().find(|it| Some(it.lease_end) != held.until) {
+            return Err(format!("told of a lease to {}, and it is to {:?}", wrong.lease_end, held.until));
+        }
+        let place = self.doors.get(name).and_then(|door| door.line.iter().find(|place| place.who == held.who));
+        let waiting = place.into_iter().flat_map(|place| &place.requests).filter(|request| request.channel.is_some());
+        for request in waiting {
+            let told = of_lock.iter().filter(|it| request.channel.as_ref() == Some(&it.channel)).count();
+            if told != 1 {
+                return Err(format!("request {} is granted the lock, and told of it {told} times", request.tag));
+            }
+        }
+        Ok(!of_lock.is_empty())
+    }
+
+    /// Whether a message has told of this grant, which is being made.
+    pub(super) fn is_announced(&self, name: &Name, who: &Who) -> bool {
+        self.announced.iter().any(|it| it.is_of(name, who))
+    }
+
+    /// Who was told of a grant has got it.
+    pub(super) fn check_announced(&self) -> Verdict {
+        match self.announced.first() {
+            Some(it) => Err(format!("{} is told of a grant that is not made", it.token.escape_ascii())),
+            None => Ok(()),
+        }
+    }
+
+    /// A request waits for a message from now on, in the place of the same request with the same channel.
+    pub(super) fn wait_for_message(&mut self, name: &Name, who: Who, mut request: Waiting, now: Ms) {
+        self.make_room();
+        let door = self.door(name);
+        let earlier = door.same_request(&who, &request.channel).cloned();
+        // A repeat without SESSION does not take the session away.
+        let wished = earlier.as_ref().filter(|earlier| earlier.client == request.client);
+        request.session = request.session.or(wished.and_then(|earlier| earlier.session));
+        door.join(who, request, now);
+        if let Some(earlier) = earlier {
+            door.leave(earlier.tag, None);
+        }
+    }
+
+    /// Whether a request would take the place of one that waits.
+    pub(super) fn replaces(&self, running: &Running) -> bool {
+        let Verb::Take(take) = running.request.verb else { return false };
+        let channel = take.notify.map(crate::request::channel_of);
+        let door = self.doors.get(&running.name);
+        channel.is_some() && door.is_some_and(|door| door.same_request(&running.who(), &channel).is_some())
+    }
+
+    /// The requests that wait for a message leave with the connection that asked.
+    pub(super) fn asker_closed(&mut self, client: ClientId, now: Ms) {
+        let kept_until = self.limits.kept_until(now);
+        for door in self.doors.values_mut() {
+            let tags: Vec<_> = door.notified().filter(|request| request.client == client).map(|it| it.tag).collect();
+            tags.into_iter().for_each(|tag| _ = door.leave(tag, kept_until));
+        }
+    }
+
+    /// A place was given up, and the message about that is due.
+    pub(super) fn must_hear(&mut self, name: &Name, token: &[u8], request: Waiting) {
+        let channel = request.channel.unwrap_or_default();
+        self.withdrawn.push(Withdrawn { name: name.clone(), token: token.to_vec(), channel, is_old: false });
+    }
+
+    /// Who gave up its place is told in the same round, or in the next where no message can be published.
+    pub(super) fn check_withdrawn(&mut self) -> Verdict {
+        let may_be_late = self.kind == ServerKind::Redis70;
+        if let Some(it) = self.withdrawn.iter().find(|it| it.is_old || !may_be_late) {
+            return Err(format!("{} gave up its place, and is not told", it.token.escape_ascii()));
+        }
+        self.withdrawn.iter_mut().for_each(|it| it.is_old = true);
+        Ok(())
+    }
+
+    /// Whether a message might land in the middle of a reply now, so that nobody can be told.
+    pub(super) fn must_not_publish(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| self.must_not_publish_in(running))
+    }
+
+    pub(super) fn must_not_publish_in(&self, running: &Running) -> bool {
+        let in_transaction = running.denies_blocking && !self.scripts.contains(&running.tag);
+        self.kind == ServerKind::Redis70 && in_transaction && self.doors.values().any(Door::has_notified)
+    }
+}
+
+impl Door {
+    /// Those who wait for a message.
+    pub fn notified(&mut self) -> impl Iterator<Item = &mut Waiting> {
+        self.line.iter_mut().flat_map(|place| &mut place.requests).filter(|request| request.channel.is_some())
+    }
+
+    /// Whether anybody waits for a message.
+    pub fn has_notified(&self) -> bool {
+        self.line.iter().flat_map(|place| &place.requests).any(|request| request.channel.is_some())
+    }
+
+    /// The request with this claim that waits for a message on the same channel.
+    fn same_request(&self, who: &Who, channel: &Option<Vec<u8>>) -> Option<&Waiting> {
+        let place = self.line.iter().find(|place| place.who == *who)?;
+        place.requests.iter().find(|request| request.channel == *channel)
+    }
+}
+
+impl Waiting {
+    /// The server cannot go on with it, and says so.
+    pub fn lose(&mut self, now: Ms) {
+        self.may_be_lost = true;
+        self.lost_since.get_or_insert(now);
+    }
+}

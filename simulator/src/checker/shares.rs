@@ -1,0 +1,160 @@
+//! What the contract knows of shares, beside what is so for every lock.
+
+use redis_lock::server::{Entry, Value, Writer};
+
+use super::door::{Door, Place, Session};
+use super::settle::Undecided;
+use super::spec::{Held, Lock, Ms, Who, end_of, latest_end};
+use super::{Checker, Name, Verdict};
+use crate::request::Form;
+
+impl Checker {
+    /// The module has changed a lock that is free or shared, and is so still: one share at a time.
+    pub(super) fn shares_changed(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Verdict {
+        let (was, is) = (before.holders(), after.holders());
+        let left: Vec<&Held> = was.iter().filter(|held| !after.is_held_by(&held.who)).collect();
+        let joined: Vec<&Held> = is.iter().filter(|held| !before.is_held_by(&held.who)).collect();
+        let altered: Vec<_> =
+            was.iter().filter_map(|was| Some((was, is.iter().find(|is| is.who == was.who)?))).collect();
+        let altered: Vec<_> = altered.into_iter().filter(|(was, is)| was != is).collect();
+        if left.len() + joined.len() + altered.len() > 1 {
+            return Err(format!("{before:?} becomes {after:?}"));
+        }
+        // The lease that the command has found may have been cut short, by an expiry that the module has put right since.
+        let found = self.running.as_ref().map(|running| before.expiring(running.expiry));
+        let mut is_own = |before: &Lock| self.is_own(name, before, after, now);
+        if before != after && (is_own(before) || found.is_some_and(|found| is_own(&found))) {
+            return Ok(());
+        }
+        let regranted = self.regranted(name, before, after, now);
+        if let Some((held, _)) = regranted.as_ref().filter(|(_, may_be_renewed)| !may_be_renewed) {
+            return self.handed_over(name, held, before, now);
+        }
+        if let Some((held, _)) = regranted {
+            self.undecided.push(Undecided { name: name.clone(), held, before: before.clone() });
+        }
+        match (left.first(), joined.first(), altered.first()) {
+            (Some(held), ..) => {
+                self.door(name).is_being_shared = true;
+                self.forfeited(name, &held.who, now)
+            }
+            (_, Some(held), _) if self.is_given_back(name, held, before, now)? => Ok(()),
+            (_, Some(held), _) => self.handed_over(name, held, before, now),
+            (.., Some((was, is))) => {
+                let was = Held { until: before.end_of_lease(was), ..(*was).clone() };
+                self.renewed(name, &was, is, now)
+            }
+            (None, None, None) => Ok(()),
+        }
+    }
+
+    /// Who is the next in line for a share that it holds already, as it can be after what others have done, and has it from now
+    /// on by this grant; and whether its session may have renewed it instead.
+    fn regranted(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Option<(Held, bool)> {
+        let in_timer = self.in_timer;
+        let door = self.door(name);
+        let is_next =
+            |place: &&Place| door.may_be_next(&place.who, now) && door.waits(&place.who) && place.fits(before);
+        let place = door.line.iter().find(is_next)?;
+        let held = after.held_by(&place.who).filter(|_| before.is_held_by(&place.who))?;
+        let may_renew = |session: &Session| session.is_doubtful() || held.until == Some(now + session.lease);
+        let is_change = before != after && held.until.is_some();
+        let may_be_renewed = in_timer && is_change && door.session_of(&place.who).is_some_and(may_renew);
+        let is_granted = held.until == place.lease().map(|lease| now + lease);
+        is_granted.then_some((held, may_be_renewed))
+    }
+
+    /// What the module has written of shares: the key lives as long as the last of them, and no share of an open session was
+    /// removed because its time had passed.
+    pub(super) fn check_members(&mut self, name: &Name, earlier: Option<&Entry>, now: Ms) -> Verdict {
+        let door = self.door(name);
+        if let Some((entry, latest)) = door.entry.as_ref().and_then(|entry| Some((entry, latest_end(entry)?))) {
+            if entry.expiry != latest {
+                return Err(format!("the key lives until {:?}, and its last share until {latest:?}", entry.expiry));
+            }
+        }
+        let Some(Value::SortedSet(members)) = earlier.map(|entry| &entry.value) else { return Ok(()) };
+        let passed = members.iter().filter(|(_, score)| end_of(**score).is_some_and(|end| end < now));
+        let mut whose = passed.map(|(name, _)| Who { form: Form::Share, name: name.clone() });
+        let is_open = |who: &Who| door.session_of(who).is_some_and(Session::is_open);
+        match whose.find(|who| is_open(who) && !door.has_member(&who.name)) {
+            Some(who) => Err(format!("the share of an open session is removed: {who:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Who is granted one form of a lock does not wait for another any more.
+    pub(super) fn give_up_other_places(&mut self, name: &Name, who: &Who) {
+        let (withdrawn, _) = self.door(name).withdraw(&who.name, Some(who.form));
+        self.release(name, &who.name, withdrawn);
+    }
+
+    /// A step is over in which shares were granted, or given up: all for whom there was room have got it. So many that they
+    /// would not be served in one step do not wait here.
+    pub(super) fn check_shared(&mut self, now: Ms) -> Verdict {
+        let is_silent = self.must_not_publish();
+        for door in self.doors.values_mut() {
+            let is_due = std::mem::take(&mut door.is_being_shared) && !std::mem::take(&mut door.lags) && !is_silent;
+            let lock = door.lock(now);
+            if let Some(first) = door.first(now).filter(|first| is_due && first.fits(&lock)) {
+                // Where the order of the line is not sure, nor is who is due. One whose time is up may not know yet.
+                let ahead = |place: &&Place| place.turn != first.turn;
+                let is_held_up = door.line.iter().take_while(ahead).any(|place| door.waits(&place.who));
+                if !is_held_up && door.line.iter().all(|place| !place.vague) {
+                    return Err(format!("{:?} waits, and there is room beside {lock:?}", first.who));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Door {
+    /// Somebody else has changed the key, and the sessions of shares go on, or not. The module hears of some changes, and finds
+    /// others when it renews, one session after the other: where it may be either, both are allowed.
+    pub fn share_sessions_after(&mut self, before: Option<&Entry>, was: &Lock, is: &Lock, writer: Writer, now: Ms) {
+        let expiry_is_same = before.map(|entry| entry.expiry) == self.entry.as_ref().map(|entry| entry.expiry);
+        let is_share = |session: &Session| session.who.form == Form::Share;
+        let has_lapsed = |session: &Session| {
+            let held = was.held_by(&session.who);
+            is_share(session) && held.is_none_or(|held| held.until.is_some_and(|until| until <= now))
+        };
+        let all_end = match writer {
+            Writer::Arrival => true,
+            Writer::Command => *is == Lock::Free && !self.sessions.iter().any(has_lapsed),
+            _ => false,
+        };
+        if all_end {
+            return self.sessions.retain(|session| !is_share(session));
+        }
+        self.is_touched |= writer == Writer::Command;
+        let goes_on = |session: &Session| was.held_by(&session.who) == is.held_by(&session.who);
+        // A key that ends before its last share is put right by a renewal.
+        let is_whole = self.entry.as_ref().is_none_or(|entry| latest_end(entry).is_none_or(|end| entry.expiry == end));
+        let untouched =
+            |session: &Session| expiry_is_same && is_whole && is.is_held_by(&session.who) && goes_on(session);
+        self.sessions.iter_mut().filter(|session| is_share(session) && !untouched(session)).for_each(Session::doubt);
+    }
+
+    /// The key has expired. Shares whose leases would have ended later were taken away by whoever set the expiry; and of those
+    /// that others have changed just before, the module cannot know what was left.
+    pub fn end_early(&mut self, before: &Lock, now: Ms) {
+        let is_touched = self.is_touched;
+        let is_later =
+            |held: &Held| held.who.form == Form::Share && (is_touched || held.until.is_none_or(|until| until > now));
+        let is_early = |session: &&mut Session| before.held_by(&session.who).as_ref().is_some_and(is_later);
+        self.sessions.iter_mut().filter(is_early).for_each(Session::doubt);
+    }
+
+    /// Whether there is a session that goes on for sure, and holds nothing of a lock that is so: its lease has ended.
+    pub fn has_session_without(&self, lock: &Lock) -> bool {
+        self.sessions.iter().any(|session| session.is_open() && !lock.is_held_by(&session.who))
+    }
+
+    fn has_member(&self, name: &[u8]) -> bool {
+        match self.entry.as_ref().map(|entry| &entry.value) {
+            Some(Value::SortedSet(members)) => members.contains_key(name),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `LOCK.QUEUES [COUNT n]`
+
+use super::Reply;
+use super::options::{Allowed, Options};
+use crate::core::{Contended, Error, MAX_QUEUES_SHOWN, UnixMs};
+
+/// The number of locks that are listed without COUNT.
+const DEFAULT_COUNT: usize = 10;
+
+/// Lists the locks of a database that most requests wait for, most first.
+pub struct Queues {
+    /// The number of locks to list, 1 to [`MAX_QUEUES_SHOWN`].
+    pub count: usize,
+}
+
+impl Queues {
+    /// The name of the command, in lower case as the server reports it.
+    pub const NAME: &str = "lock.queues";
+
+    /// Parses the arguments.
+    ///
+    /// # Errors
+    ///
+    /// The error to reply with if an argument is invalid.
+    pub fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
+        let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
+        if count <= MAX_QUEUES_SHOWN { Ok(Self { count }) } else { Err(Error::TooManyQueues) }
+    }
+
+    /// Returns the reply: these locks, in this order.
+    pub fn report<'r>(most: &[Contended<'r>], now: UnixMs) -> Reply<'r> {
+        planted!(ShortestComesFirst => return {
+            Reply::Array(most.iter().rev().map(|lock| describe(lock, now)).collect())
+        });
+        Reply::Array(most.iter().map(|lock| describe(lock, now)).collect())
+    }
+}
+
+fn describe<'r>(lock: &Contended<'r>, now: UnixMs) -> Reply<'r> {
+    Reply::Map(vec![
+        ("key", Reply::Bytes(lock.key.into())),
+        ("waiters", Reply::count(lock.requests)),
+        ("longest-wait-ms", Reply::Integer(now.saturating_sub(lock.since).max(0))),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(line: &str) -> Result<usize, Error> {
+        Queues::parse(line.split_whitespace().map(str::as_bytes)).map(|queues| queues.count)
+    }
+
+    #[test]
+    fn the_number_of_locks_has_a_default_and_a_limit() {
+        assert_eq!(count(""), Ok(10));
+        assert_eq!(count("count 1"), Ok(1));
+        assert_eq!(count("COUNT 1000"), Ok(MAX_QUEUES_SHOWN));
+        assert_eq!(count("COUNT 1001"), Err(Error::TooManyQueues));
+        assert_eq!(count("COUNT 9223372036854775807"), Err(Error::TooManyQueues));
+        assert_eq!(count("COUNT 0"), Err(Error::NotPositive));
+        assert_eq!(count("COUNT 1 COUNT 2"), Err(Error::Syntax));
+        assert_eq!(count("door"), Err(Error::Syntax));
+    }
+}

@@ -1,0 +1,92 @@
+//! What belongs to connections, until they close.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ClientId;
+
+/// Entries of type `T`, each of which belongs to one connection or several.
+///
+/// A connection may have very many. So its close is only recorded, and its entries are removed one by one.
+pub struct Connections<T> {
+    entries: BTreeMap<ClientId, BTreeSet<T>>,
+    /// Closed connections that still have entries.
+    closed: BTreeSet<ClientId>,
+}
+
+impl<T: Copy + Ord> Connections<T> {
+    pub const fn new() -> Self {
+        Self { entries: BTreeMap::new(), closed: BTreeSet::new() }
+    }
+
+    /// Records that an entry belongs to a connection.
+    pub fn add(&mut self, client: ClientId, entry: T) {
+        self.entries.entry(client).or_default().insert(entry);
+    }
+
+    /// Records that an entry does not belong to a connection any more.
+    pub fn remove(&mut self, client: ClientId, entry: T) {
+        let Some(entries) = self.entries.get_mut(&client) else { return };
+        entries.remove(&entry);
+        if entries.is_empty() {
+            self.entries.remove(&client);
+            self.closed.remove(&client);
+        }
+    }
+
+    /// Records that a connection has closed. Nothing is recorded of one without entries.
+    pub fn close(&mut self, client: ClientId) {
+        if self.entries.contains_key(&client) {
+            self.closed.insert(client);
+        }
+    }
+
+    /// Returns whether a connection with entries has closed.
+    pub fn is_closed(&self, client: ClientId) -> bool {
+        self.closed.contains(&client)
+    }
+
+    /// Returns whether any closed connection still has entries.
+    pub fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// Returns an entry of a closed connection, if there is one.
+    pub fn first_of_closed(&self) -> Option<(ClientId, T)> {
+        let client = *self.closed.first()?;
+        Some((client, *self.entries.get(&client)?.first()?))
+    }
+
+    /// Returns all entries of all connections.
+    pub fn entries(&self) -> impl Iterator<Item = T> {
+        self.entries.values().flatten().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_entries_of_a_closed_connection_are_found_until_the_last_is_removed() {
+        let mut connections = Connections::new();
+        [(1, 'a'), (2, 'b'), (2, 'c')].into_iter().for_each(|(client, entry)| connections.add(client, entry));
+        assert!(!connections.has_closed());
+        connections.close(2);
+        assert!(connections.is_closed(2) && !connections.is_closed(1));
+        assert_eq!(connections.first_of_closed(), Some((2, 'b')));
+        connections.remove(2, 'b');
+        assert_eq!(connections.first_of_closed(), Some((2, 'c')));
+        connections.remove(2, 'c');
+        assert!(!connections.has_closed());
+        assert_eq!(connections.entries().collect::<Vec<_>>(), ['a']);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_connection_without_entries() {
+        let mut connections = Connections::<char>::new();
+        connections.close(1);
+        assert!(!connections.has_closed());
+        connections.add(1, 'a');
+        assert!(!connections.is_closed(1));
+    }
+}

@@ -1,0 +1,49 @@
+//! A hash table of handles.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+
+use hashbrown::HashTable;
+
+/// Handles of type `H`, found by keys that are not copied, but read from the entries of the handles.
+pub struct HandleTable<H> {
+    table: HashTable<H>,
+    /// The hasher, whose key is random because clients choose what is hashed. It is created with the first handle,
+    /// because a constant cannot have one.
+    hasher: Option<RandomState>,
+}
+
+impl<H: Copy + PartialEq> HandleTable<H> {
+    pub const fn new() -> Self {
+        Self { table: HashTable::new(), hasher: None }
+    }
+
+    /// Returns the number of handles.
+    #[cfg(feature = "simulated")]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns the handle with a key, if there is one. `has_key` says whether the entry of a handle has it.
+    pub fn find(&self, key: impl Hash, has_key: impl Fn(H) -> bool) -> Option<H> {
+        let hash = self.hasher.as_ref()?.hash_one(key);
+        self.table.find(hash, |&handle| has_key(handle)).copied()
+    }
+
+    /// Adds a handle whose key is not there yet. `key_of` returns the keys of all handles that are.
+    pub fn insert<K: Hash>(&mut self, key: K, handle: H, key_of: impl Fn(H) -> Option<K>) {
+        let hasher = self.hasher.get_or_insert_default();
+        let hash = |&handle: &H| key_of(handle).map_or(0, |key| hasher.hash_one(key));
+        self.table.insert_unique(hasher.hash_one(key), handle, hash);
+    }
+
+    /// Removes a handle, which has this key.
+    pub fn remove(&mut self, key: impl Hash, handle: H) {
+        let Some(hasher) = &self.hasher else { return };
+        if let Ok(entry) = self.table.find_entry(hasher.hash_one(key), |&other| other == handle) {
+            entry.remove();
+        }
+        if self.table.is_empty() {
+            self.table = HashTable::new(); // Gives back the memory after a peak of waiters.
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The recovery period: after a start or a promotion, nobody is granted a lock that he does not hold already.
+//!
+//! A server that has just become a master, or has just started, may have forgotten the last grants: replication and most
+//! settings of `appendfsync` are behind. So it waits until what it may have forgotten has ended by itself.
+
+use std::mem;
+
+/// When the server may have forgotten grants, and whether grants are held back. All times are milliseconds of one
+/// monotonic clock.
+#[derive(Debug)]
+pub struct Recovery {
+    /// The latest start or promotion.
+    began_at: Option<i64>,
+    /// Whether a grant is held back, or may have been.
+    is_holding_back: bool,
+    is_announced: bool,
+}
+
+/// What has become of a time in which grants are held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Began,
+    Ended,
+}
+
+impl Recovery {
+    pub const fn new() -> Self {
+        Self { began_at: None, is_holding_back: false, is_announced: false }
+    }
+
+    /// Records that the server has started, or has become a master.
+    pub fn begin(&mut self, now_ms: i64) {
+        self.began_at = Some(now_ms);
+        self.is_announced = false;
+    }
+
+    /// Returns what remains of a period of `length_ms`, in milliseconds, or 0.
+    pub fn remaining_ms(&self, length_ms: i64, now_ms: i64) -> i64 {
+        // The clock shows a millisecond from its beginning on.
+        let end = |began_at: i64| began_at.saturating_add(1).saturating_add(length_ms);
+        self.began_at.filter(|_| length_ms > 0).map_or(0, |began_at| end(began_at).saturating_sub(now_ms).max(0))
+    }
+
+    /// Records that a grant was held back, so that [`follow`](Self::follow) tells of the end.
+    pub fn hold_back(&mut self) {
+        self.is_holding_back = true;
+    }
+
+    /// Returns whether a grant is held back, or may have been, and [`follow`](Self::follow) has not told of the end.
+    pub fn is_holding_back(&self) -> bool {
+        self.is_holding_back
+    }
+
+    /// Records whether grants are held back now, for this or another reason. Returns what has changed since the last call.
+    pub fn follow(&mut self, is_holding_back: bool) -> Option<Change> {
+        let was = mem::replace(&mut self.is_holding_back, is_holding_back);
+        let was_announced = mem::replace(&mut self.is_announced, is_holding_back);
+        match is_holding_back {
+            true if !was_announced => Some(Change::Began),
+            false if was => Some(Change::Ended),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 50_000;
+
+    #[test]
+    fn a_period_counts_from_the_latest_beginning_whatever_its_length() {
+        let mut recovery = Recovery::new();
+        assert_eq!(recovery.remaining_ms(1000, NOW), 0);
+        recovery.begin(NOW);
+        assert_eq!(recovery.remaining_ms(1000, NOW + 1), 1000);
+        assert_eq!(recovery.remaining_ms(3000, NOW + 1001), 2000);
+        assert_eq!(recovery.remaining_ms(1000, NOW + 1000), 1);
+        assert_eq!(recovery.remaining_ms(1000, NOW + 1001), 0);
+        assert_eq!(recovery.remaining_ms(0, NOW), 0);
+        recovery.begin(NOW + 500);
+        assert_eq!(recovery.remaining_ms(1000, NOW + 1001), 500);
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut recovery = Recovery::new();
+        assert_eq!(recovery.follow(false), None);
+        assert_eq!(recovery.follow(true), Some(Change::Began));
+        assert_eq!(recovery.follow(true), None);
+        assert_eq!(recovery.follow(false), Some(Change::Ended));
+        recovery.follow(true);
+        recovery.begin(NOW);
+        assert_eq!(recovery.follow(true), Some(Change::Began), "a promotion in a period begins another");
+    }
+
+    #[test]
+    fn the_end_is_told_to_those_who_were_held_back_before_anybody_looked() {
+        let mut recovery = Recovery::new();
+        recovery.hold_back();
+        assert!(recovery.is_holding_back());
+        assert_eq!(recovery.follow(false), Some(Change::Ended));
+        assert!(!recovery.is_holding_back());
+    }
+}

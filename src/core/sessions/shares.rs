@@ -1,0 +1,66 @@
+//! The sessions of the shares of a lock, as far as it has several.
+
+use std::rc::Rc;
+
+use super::{SessionId, Sessions};
+use crate::core::UnixMs;
+
+impl Sessions {
+    /// Returns whether shares of a lock have sessions.
+    pub fn has_shares(&self, db: i32, key: &[u8]) -> bool {
+        !self.is_empty() && self.by_lock.has_shares(db, key)
+    }
+
+    /// Returns the sessions of a lock's shares.
+    pub fn shares(&self, db: i32, key: &[u8]) -> impl Iterator<Item = SessionId> {
+        self.by_lock.shares(db, key)
+    }
+
+    /// Ends the sessions of all shares of a lock. [`forget_ended`](Self::forget_ended) works them off.
+    pub fn end_shares(&mut self, db: i32, key: &[u8]) {
+        self.take_doubt(db, key);
+        if self.is_empty() {
+            return;
+        }
+        for id in self.by_lock.take_shares(db, key) {
+            let clients = self.sessions.get(id).map_or(0, |session| session.clients.len());
+            self.pairs = self.pairs.saturating_sub(clients);
+            self.ended.push(id);
+        }
+    }
+
+    /// Records that others may have removed shares of a lock, or set its expiry time.
+    pub fn doubt_shares(&mut self, db: i32, key: &[u8]) {
+        if self.has_shares(db, key) {
+            self.doubtful.insert((db, key.into()));
+        }
+    }
+
+    /// Returns whether others may have removed shares of a lock, and forgets it.
+    pub fn take_doubt(&mut self, db: i32, key: &[u8]) -> bool {
+        !self.doubtful.is_empty() && self.doubtful.remove(&(db, key.into()))
+    }
+
+    /// Returns a lock of which others may have removed shares.
+    pub fn first_doubtful(&self) -> Option<(i32, Rc<[u8]>)> {
+        self.doubtful.first().cloned()
+    }
+
+    /// Schedules the renewal of one share of a lock at once.
+    pub fn renew_one_share(&mut self, db: i32, key: &[u8]) {
+        let one = self.shares(db, key).next();
+        one.into_iter().for_each(|one| self.schedule_renewal_at(one, UnixMs::MIN));
+    }
+
+    /// Forgets one session that has ended with others. Returns whether there was one.
+    pub fn forget_ended(&mut self) -> bool {
+        let Some(id) = self.ended.pop() else { return false };
+        if self.ended.is_empty() {
+            self.ended = Vec::new();
+        }
+        if !self.is_current(id) {
+            self.remove(id);
+        }
+        true
+    }
+}

@@ -1,0 +1,217 @@
+//! The naive model: one list of places a lock, searched from the front.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{GRACE_MS, KEYS};
+use crate::core::{Kind, UnixMs};
+
+/// A request for a lock, or for a share of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Take {
+    pub kind: Kind,
+    pub key: u8,
+    pub who: u8,
+    pub lease_ms: Option<i64>,
+    pub block_ms: Option<i64>,
+    /// Only a share's.
+    pub limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Granted,
+    Nil,
+    /// The caller holds the lock in the other form.
+    Refused,
+    /// The client went away: no answer that matters.
+    Gone,
+}
+
+/// Holders, with the ends of their leases: one alone, or shares.
+pub type Holders = BTreeMap<u8, Vec<ModelHolder>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ModelHolder {
+    pub who: u8,
+    pub is_share: bool,
+    pub is_reentrant: bool,
+    pub holds: i64,
+    pub end: Option<UnixMs>,
+}
+
+/// The naive model: holders by key, and for each key the places in a list.
+#[derive(Default)]
+pub struct Model {
+    pub holders: Holders,
+    pub line: BTreeMap<u8, Vec<ModelPlace>>,
+    pub answers: BTreeMap<u64, Answer>,
+    pub turns: usize,
+}
+
+pub struct ModelPlace {
+    pub take: Take,
+    /// Its place among all that have ever waited, and when it began to.
+    pub turn: usize,
+    pub since: UnixMs,
+    /// Connection and deadline of each request.
+    pub requests: Vec<(u64, Option<UnixMs>)>,
+    /// When it is dropped, if it is away.
+    pub kept_until: UnixMs,
+}
+
+impl ModelPlace {
+    pub fn is_present(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    pub fn is_of(&self, take: &Take) -> bool {
+        self.take.kind == take.kind && self.take.who == take.who
+    }
+}
+
+impl ModelHolder {
+    pub fn new(take: &Take, now: UnixMs) -> Self {
+        let (is_share, is_reentrant) = (take.kind == Kind::Shared, take.kind == Kind::Reentrant);
+        Self { who: take.who, is_share, is_reentrant, holds: 1, end: take.lease_ms.map(|ms| now + ms) }
+    }
+
+    pub fn has_kind(&self, kind: Kind) -> bool {
+        self.is_share == (kind == Kind::Shared) && self.is_reentrant == (kind == Kind::Reentrant)
+    }
+}
+
+/// Returns whether there is room for one more.
+pub fn has_room(holders: &[ModelHolder], take: &Take) -> bool {
+    let shares = take.kind == Kind::Shared && holders.iter().all(|holder| holder.is_share);
+    holders.is_empty() || shares && take.limit.is_none_or(|limit| holders.len() < limit)
+}
+
+impl Model {
+    pub fn take(&mut self, waiter: u64, now: UnixMs, take: &Take) {
+        let holders = self.holders.entry(take.key).or_default();
+        let in_line = self.line.get(&take.key).is_some_and(|line| line.iter().any(ModelPlace::is_present));
+        let has_room = has_room(holders, take) && !in_line;
+        let answer = match holders.iter_mut().find(|holder| holder.who == take.who) {
+            Some(own) if own.has_kind(take.kind) => {
+                own.holds += i64::from(own.is_reentrant);
+                own.end = own.end.map(|end| end.max(take.lease_ms.map_or(end, |ms| now + ms)));
+                Answer::Granted
+            }
+            Some(own) if own.is_share != (take.kind == Kind::Shared) => Answer::Refused,
+            None if has_room => {
+                self.grant(take, now);
+                self.forget(take.key, |place| place.is_of(take));
+                Answer::Granted
+            }
+            _ => match take.block_ms {
+                None => Answer::Nil,
+                Some(ms) => return self.wait(waiter, now, (ms > 0).then(|| now + ms), take),
+            },
+        };
+        self.answers.insert(waiter, answer);
+    }
+
+    pub fn grant(&mut self, take: &Take, now: UnixMs) {
+        self.holders.entry(take.key).or_default().push(ModelHolder::new(take, now));
+        self.forget(take.key, |place| place.take.who == take.who && place.take.kind != take.kind);
+    }
+
+    pub fn wait(&mut self, waiter: u64, now: UnixMs, deadline: Option<UnixMs>, take: &Take) {
+        self.turns += 1;
+        let line = self.line.entry(take.key).or_default();
+        let Some(place) = line.iter_mut().find(|place| place.is_of(take)) else {
+            let (turn, requests) = (self.turns, vec![(waiter, deadline)]);
+            return line.push(ModelPlace { take: *take, turn, since: now, requests, kept_until: 0 });
+        };
+        if place.is_present() {
+            let longest = place.take.lease_ms.zip(take.lease_ms).map(|(present, lease)| present.max(lease));
+            let smallest = [place.take.limit, take.limit].into_iter().flatten().min();
+            (place.take.lease_ms, place.take.limit) = (longest, smallest);
+        } else {
+            place.take = *take;
+        }
+        place.requests.push((waiter, deadline));
+    }
+
+    pub fn forget(&mut self, key: u8, which: impl Fn(&ModelPlace) -> bool) {
+        let line = self.line.entry(key).or_default();
+        for (waiter, _) in line.iter().filter(|place| which(place)).flat_map(|place| &place.requests) {
+            self.answers.insert(*waiter, Answer::Nil);
+        }
+        line.retain(|place| !which(place));
+    }
+
+    pub fn release(&mut self, key: u8, who: u8, now: UnixMs) {
+        let holders = self.holders.entry(key).or_default();
+        let own = holders.iter_mut().find(|holder| holder.who == who);
+        if let Some(own) = own.filter(|own| own.holds > 1) {
+            own.holds -= 1;
+            return;
+        }
+        holders.retain(|holder| holder.who != who);
+        self.forget(key, |place| place.take.who == who);
+        self.serve(key, now);
+    }
+
+    pub fn delete(&mut self, key: u8, now: UnixMs) {
+        self.holders.remove(&key);
+        self.serve(key, now);
+    }
+
+    /// Serves those at the head of the line for whom there is room.
+    pub fn serve(&mut self, key: u8, now: UnixMs) {
+        loop {
+            let line = self.line.entry(key).or_default();
+            let Some(first) = line.iter().position(ModelPlace::is_present) else { return };
+            if !has_room(self.holders.entry(key).or_default(), &line[first].take) {
+                return;
+            }
+            let place = line.remove(first);
+            self.answers.extend(place.requests.iter().map(|(waiter, _)| (*waiter, Answer::Granted)));
+            self.grant(&place.take, now);
+        }
+    }
+
+    pub fn leave(&mut self, waiter: u64, now: UnixMs, answer: Answer) {
+        for place in self.line.values_mut().flatten().filter(|place| place.is_present()) {
+            place.requests.retain(|(other, _)| *other != waiter);
+            place.kept_until = now + GRACE_MS;
+        }
+        self.answers.insert(waiter, answer);
+        (0..KEYS).for_each(|key| self.serve(key, now));
+    }
+
+    /// Lets one millisecond pass: leases that have ended go first, then deadlines, in the order of `timed_out`.
+    pub fn tick(&mut self, now: UnixMs, timed_out: &[u64]) {
+        for holders in self.holders.values_mut() {
+            holders.retain(|holder| holder.end.is_none_or(|end| now <= end));
+        }
+        (0..KEYS).for_each(|key| self.serve(key, now));
+        for waiter in timed_out {
+            assert!(self.late(now).contains(waiter), "{waiter} timed out, and has time");
+            self.leave(*waiter, now, Answer::Nil);
+        }
+        assert_eq!(self.late(now), [], "these have not timed out");
+        for line in self.line.values_mut() {
+            line.retain(|place| place.is_present() || place.kept_until > now);
+        }
+    }
+
+    /// The locks that are waited for: key, requests and since when, the most contended first.
+    pub fn contended(&self) -> Vec<(u8, usize, UnixMs)> {
+        let present = |line: &'_ Vec<ModelPlace>| -> Option<(usize, usize, UnixMs)> {
+            let first = line.iter().find(|place| place.is_present())?;
+            Some((first.turn, line.iter().map(|place| place.requests.len()).sum(), first.since))
+        };
+        let mut locks: Vec<_> = self.line.iter().filter_map(|(key, line)| Some((*key, present(line)?))).collect();
+        locks.sort_by_key(|(_, (turn, requests, _))| (Reverse(*requests), *turn));
+        locks.into_iter().map(|(key, (_, requests, since))| (key, requests, since)).collect()
+    }
+
+    pub fn late(&self, now: UnixMs) -> Vec<u64> {
+        let requests = self.line.values().flatten().flat_map(|place| &place.requests);
+        let late = requests.filter(|(_, deadline)| deadline.is_some_and(|deadline| now > deadline));
+        late.map(|(waiter, _)| *waiter).collect()
+    }
+}

@@ -1,0 +1,40 @@
+//! The keys by which places and queues are found.
+
+use std::hash::{Hash, Hasher};
+
+use super::types::{Place, Queue, QueueId};
+use crate::core::Kind;
+
+/// What identifies a place: a claim on the lock of a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ClaimKey<'n> {
+    pub queue: QueueId,
+    pub kind: Kind,
+    pub owner: &'n [u8],
+}
+
+/// The places of an owner in a queue have the same hash, whatever their kinds are.
+impl Hash for ClaimKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.queue, self.owner).hash(state);
+    }
+}
+
+/// What identifies a queue: its lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LockName<'n> {
+    pub db: i32,
+    pub key: &'n [u8],
+}
+
+impl Place {
+    pub fn claim_key(&self) -> ClaimKey<'_> {
+        ClaimKey { queue: self.queue, kind: self.claim.kind, owner: &self.claim.owner }
+    }
+}
+
+impl Queue {
+    pub fn lock_name(&self) -> LockName<'_> {
+        LockName { db: self.db, key: &self.key }
+    }
+}

@@ -1,0 +1,30 @@
+//! What the server's log says when the module has been loaded.
+
+use super::state::{Context, Locks};
+use crate::server::{self, Module};
+
+/// Says what was loaded where, what is missing there, and what endangers locks.
+pub fn log(ctx: &mut Context<'_>) {
+    let server = server_name(ctx);
+    ctx.notice(&format!("redis-lock {} is loaded into {server}", Locks::VERSION));
+    if !server::has_own_acl_categories() {
+        ctx.notice("this server has no ACL category @lock: name the LOCK commands in ACL rules");
+    }
+    if !ctx.has_command(c"CONFIG") {
+        ctx.notice(
+            "CONFIG has another name: LATENCY shows nothing of this module, and min-replicas-max-lag counts as 10",
+        );
+    }
+    let policy = ctx.server_info(c"memory", c"maxmemory_policy");
+    if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
+        ctx.warn(&format!("maxmemory-policy is {policy}: the server may evict a lock that is held; use noeviction"));
+    }
+}
+
+/// Returns the server's name and version, as far as it tells.
+fn server_name(ctx: &mut Context<'_>) -> String {
+    let mut named = |name, field| ctx.server_info(c"server", field).map(|version| format!("{name} {version}"));
+    // Valkey also shows the version of Redis that it is compatible with.
+    let server = named("Valkey", c"valkey_version").or_else(|| named("Redis", c"redis_version"));
+    server.unwrap_or_else(|| "an unknown server".to_owned())
+}

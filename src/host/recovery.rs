@@ -1,0 +1,125 @@
+//! When grants are held back: in the recovery period, and after a standstill of the event loop.
+//!
+//! A server that has just started, or has become a master, may have forgotten the last grants. A master whose loop stood
+//! still may have been replaced meanwhile, which it learns when its replicas are gone for `min-replicas-max-lag`. As long
+//! as `lock.recovery-ms` is set, neither grants a lock before what the other may have granted has ended.
+//!
+//! What a grant would have made of it stays: the key is free, the line stands, and the session keeps its turn. When the
+//! time is over, all locks that are waited for are looked at.
+
+use super::settings::RECOVERY_MS;
+use super::state::{self, Context, Locks};
+use super::timer;
+use crate::core::{Decision, Error, HOLD_OFF_MS, RecoveryChange, Write};
+use crate::server;
+
+/// How much longer than `min-replicas-max-lag` a server may take to see that its replicas are gone, in milliseconds. It
+/// counts lags in whole seconds, and looks at them once a second.
+const LAG_MARGIN_MS: i64 = 3000;
+
+/// What `min-replicas-max-lag` is where the server does not tell, in seconds: its default.
+const DEFAULT_LAG_S: i64 = 10;
+
+/// How often the server is asked for its `min-replicas-max-lag`, in milliseconds.
+const LAG_LOOK_MS: i64 = 1000;
+
+/// Begins a recovery period: the server has started, or has become a master.
+pub fn begin() {
+    state::with(|state| state.recovery.begin(server::monotonic_ms()));
+    follow_soon();
+}
+
+/// Has the time in which grants are held back followed from now on, or to its end: it may have been set otherwise.
+pub fn follow_soon() {
+    if RECOVERY_MS.get() > 0 {
+        server::subscribe_to_roles::<Locks>();
+    }
+    if RECOVERY_MS.get() > 0 || state::with(|state| state.watches_standstill || state.recovery.is_holding_back()) {
+        server::run_timer_soon::<Locks>();
+    }
+}
+
+/// Returns whether the grant that is due now is held back. If so, the lock is looked at when that is over.
+#[inline(always)]
+pub fn holds_back_grant() -> bool {
+    RECOVERY_MS.get() > 0 && hold_back_grant()
+}
+
+#[cold]
+fn hold_back_grant() -> bool {
+    let is_held_back = state::with(|state| {
+        let is_held_back = state.held_back_ms() > 0;
+        if is_held_back {
+            state.recovery.hold_back();
+        }
+        is_held_back
+    });
+    if is_held_back {
+        timer::set();
+    }
+    is_held_back
+}
+
+/// Returns what is decided on a request while grants are held back: somebody may hold the lock of whom the server does not
+/// know.
+///
+/// # Errors
+///
+/// [`Error::StoodStill`] if a lease would be lengthened after a standstill, which a server that was replaced must not do.
+pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
+    match decided {
+        decided if RECOVERY_MS.get() == 0 => decided,
+        Ok(Decision::Done { write: Write::Take { .. }, .. }) if hold_back_grant() => Ok(Decision::Contended),
+        Ok(Decision::Done { write, .. }) if sets_lease(write) && has_stood_still() => Err(Error::StoodStill),
+        decided => decided,
+    }
+}
+
+fn sets_lease(write: Write) -> bool {
+    match write {
+        Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end.is_some(),
+        Write::SetLease(_) => true,
+        Write::Take { .. } | Write::Free | Write::Leave => false,
+    }
+}
+
+fn has_stood_still() -> bool {
+    state::with(|state| state.stall.held_off_ms(server::monotonic_ms()) > 0)
+}
+
+/// Follows the time in which grants are held back, on a master or a replica. When it is over, all locks that are waited
+/// for are looked at.
+pub fn follow(ctx: &Context<'_>, is_replica: bool) {
+    let watches = RECOVERY_MS.get() > 0 && !is_replica;
+    if watches {
+        look_at_lag();
+    }
+    let (change, held_back_ms) = state::with(|state| {
+        state.watches_standstill = watches;
+        let lag_ms = state.max_lag_s.unwrap_or(DEFAULT_LAG_S).saturating_mul(1000);
+        let hold_off_ms = if watches { lag_ms.saturating_add(LAG_MARGIN_MS) } else { HOLD_OFF_MS };
+        state.stall.set_hold_off(hold_off_ms);
+        let held_back_ms = if watches { state.held_back_ms() } else { 0 };
+        (state.recovery.follow(held_back_ms > 0), held_back_ms)
+    });
+    match change {
+        Some(RecoveryChange::Began) => ctx.notice(&format!(
+            "nobody is granted a lock for {held_back_ms} ms: this server may not know of all that are held (lock.recovery-ms)"
+        )),
+        Some(RecoveryChange::Ended) => {
+            if !is_replica {
+                ctx.notice("locks are granted again");
+            }
+            state::with(|state| state.waiting.review_all());
+        }
+        None => {}
+    }
+}
+
+fn look_at_lag() {
+    let now = server::monotonic_ms();
+    if state::with(|state| state.lag_asked_at.is_none_or(|asked| now.saturating_sub(asked) >= LAG_LOOK_MS)) {
+        let max_lag_s = server::server_setting(c"min-replicas-max-lag");
+        state::with(|state| (state.max_lag_s, state.lag_asked_at) = (max_lag_s, Some(now)));
+    }
+}

@@ -1,0 +1,32 @@
+//! Requests that are refused because a limit is reached. The first of many is worth a line in the log.
+
+use super::settings::{self, MAX_SESSIONS, MAX_WAITERS};
+use crate::core::{Episode, Error};
+
+/// When requests were refused last.
+pub struct Refusals {
+    queue_full: Episode,
+    session_full: Episode,
+}
+
+impl Refusals {
+    pub const fn new() -> Self {
+        Self { queue_full: Episode::new(), session_full: Episode::new() }
+    }
+
+    /// Records that a request is refused, at a time of the monotonic clock. Returns the line to log if a limit is the reason
+    /// and this is the first such refusal in a minute.
+    pub fn record(&mut self, error: Error, now_ms: i64) -> Option<String> {
+        match error {
+            Error::QueueFull if self.queue_full.begins_at(now_ms) => Some(format!(
+                "QUEUEFULL: requests are refused, because as many wait as lock.max-waiters allows ({})",
+                settings::limit(&MAX_WAITERS)
+            )),
+            Error::SessionFull if self.session_full.begins_at(now_ms) => Some(format!(
+                "SESSIONFULL: requests are refused, because there are as many sessions as lock.max-sessions allows ({})",
+                settings::limit(&MAX_SESSIONS)
+            )),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Reads a Sorted Set as the shares of a lock: its members are the tokens, its scores the ends of their leases.
+
+use super::state::Key;
+use crate::core::{LATEST_SHARE_END, UnixMs};
+use crate::server::{OwnedString, StringRef, ValueType};
+
+/// The number of members whose time has passed that are told from those that hold. Each LOCK write removes such members,
+/// so there are many only when a key was loaded long after its last write.
+const MOST_PASSED: usize = 100_000;
+
+/// Returns whether there may be more members whose time has passed than are told from those that hold.
+pub fn is_crowded(key: &Key<'_, '_>) -> bool {
+    key.member_count() > MOST_PASSED
+}
+
+/// The end of a share's lease, as its score tells.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+pub struct ShareEnd(f64);
+
+/// The shares of a lock.
+pub struct ShareView {
+    /// The time at which they are looked at. It stands still where the key should have expired and is still there, as
+    /// it does in a script.
+    pub now: UnixMs,
+    /// The number of members that hold.
+    pub held: usize,
+    /// The earliest end, which may have passed.
+    pub earliest: ShareEnd,
+    pub latest: ShareEnd,
+    /// The expiry time of the key. It is another one than the latest end if others have set it, or removed a share.
+    pub expiry: Option<UnixMs>,
+}
+
+impl ShareView {
+    /// Returns the end of the last lease, or of the key if that comes earlier.
+    pub fn ends_at(&self) -> Option<UnixMs> {
+        [self.latest.time(), self.expiry].into_iter().flatten().min()
+    }
+
+    /// Returns whether the key ends before its last share: others have set its expiry time.
+    pub fn outlives_key(&self) -> bool {
+        ShareEnd::at(self.expiry) < self.latest
+    }
+
+    /// Returns whether there are members whose time has passed, or the key would outlive its last share.
+    pub fn is_untidy(&self) -> bool {
+        self.earliest.has_passed(self.now) || ShareEnd::at(self.expiry) > self.latest
+    }
+}
+
+impl ShareEnd {
+    /// The end of a lease at `time`, or of a share without a lease.
+    pub fn at(time: Option<UnixMs>) -> Self {
+        Self(time.map_or(f64::INFINITY, |time| time.min(LATEST_SHARE_END) as f64))
+    }
+
+    /// Returns the end as a time, or `None` if the share has no lease.
+    pub fn time(self) -> Option<UnixMs> {
+        self.0.is_finite().then_some(self.0 as UnixMs)
+    }
+
+    /// Returns the end as a score.
+    pub fn score(self) -> f64 {
+        self.0
+    }
+
+    /// Returns whether the time of the share has passed. It holds through the millisecond in which it ends, as a key does.
+    pub fn has_passed(self, now: UnixMs) -> bool {
+        self < Self::at(Some(now))
+    }
+
+    /// Returns whether the module writes such a score.
+    fn is_ours(self) -> bool {
+        let latest = LATEST_SHARE_END as f64;
+        self.0 == f64::INFINITY || self.0 == (self.0 as UnixMs) as f64 && (-latest..=latest).contains(&self.0)
+    }
+}
+
+/// Returns the shares of a lock, or `None` if the value of the key is none: if its highest score has passed, or is finite
+/// on a key that does not expire, or no score of ours.
+pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
+    if key.value_type() != ValueType::SortedSet {
+        return None;
+    }
+    let (earliest, latest) = (ShareEnd(key.lowest_score()?), self::latest(key)?);
+    let expiry = key.expiry_of_value();
+    let now = expiry.map_or(now, |end| end.min(now));
+    let is_lock = earliest.is_ours() && latest.is_ours() && !latest.has_passed(now);
+    if !is_lock || latest.time().is_some() && expiry.is_none() {
+        return None;
+    }
+    planted!(PassedShareCounts => return Some(ShareView { now, held: key.member_count(), earliest, latest, expiry }));
+    let passed = if earliest.has_passed(now) { key.count_below(now as f64, MOST_PASSED) } else { 0 };
+    Some(ShareView { now, held: key.member_count().saturating_sub(passed), earliest, latest, expiry })
+}
+
+/// Returns the latest end, even if it has passed, or `None` if the key is empty.
+pub fn latest(key: &Key<'_, '_>) -> Option<ShareEnd> {
+    key.highest_score().map(ShareEnd)
+}
+
+/// Returns the token with the earliest end, if that has passed.
+pub fn first_passed(key: &Key<'_, '_>, now: UnixMs) -> Option<OwnedString> {
+    key.lowest().filter(|(_, score)| ShareEnd(*score).has_passed(now)).map(|(token, _)| token)
+}
+
+/// Returns the end of a token's share, even if it has passed, or `None` if it has none.
+pub fn end_of(key: &Key<'_, '_>, token: StringRef<'_>) -> Option<ShareEnd> {
+    key.score(token).map(ShareEnd)
+}

@@ -1,0 +1,310 @@
+//! Those who wait for locks, how each of them is told, and the grants that are being delivered to blocked clients.
+
+use std::collections::HashMap;
+use std::mem;
+use std::rc::Rc;
+
+use crate::core::{Arena, ClientId, Connections, Grant, Id, Lease, LockIndex, RequestId, Seat, WaiterId};
+use crate::server::BlockedClient;
+
+/// All waiting requests.
+pub struct Waiters {
+    entries: Arena<WaiterEntry>,
+    /// The number of waiting requests that asked for a session.
+    session_waiters: usize,
+    /// The number of requests that are told by message.
+    notified: usize,
+    /// The channels that messages go to, each kept once, with the number of its requests.
+    channels: Option<HashMap<Rc<[u8]>, usize>>,
+    /// The requests that are told by message. Unlike a blocked client, they do not end with their connection by
+    /// themselves.
+    connections: Connections<EntryId>,
+    /// Requests that end because the server has become another master or a replica. Some may be gone already.
+    lost: Vec<EntryId>,
+    /// Grants that are being delivered.
+    deliveries: Arena<Delivery>,
+    latest_deliveries: LockIndex<Delivery>,
+}
+
+/// A handle to a request that waits, or is about to.
+pub type EntryId = Id<WaiterEntry>;
+
+/// A request that waits, or is about to.
+pub struct WaiterEntry {
+    pub told: ToldBy,
+    /// The connection that asked.
+    pub client: ClientId,
+    /// The lease to renew, if the request asked for a session.
+    pub session: Option<Lease>,
+    wait_state: WaitState,
+}
+
+/// How a waiter is told of the end of its wait.
+pub enum ToldBy {
+    /// By the reply to its command. The server's handle is there once the client is blocked.
+    Reply(Option<BlockedClient>),
+    /// By a message on this shard channel.
+    Message(Rc<[u8]>),
+}
+
+/// The state of a wait.
+#[derive(Clone, Copy)]
+pub enum WaitState {
+    Waiting(RequestId),
+    /// The lock is written in the client's name, and the reply is on its way.
+    Granted(Id<Delivery>),
+    /// The wait has ended otherwise.
+    Over,
+}
+
+/// A grant that is being delivered to its clients.
+pub struct Delivery {
+    pub grant: Grant,
+    /// The number of its clients that are still blocked.
+    clients: usize,
+    /// Whether a client has, or may have, been told of the grant. Then the grant stands.
+    told: bool,
+    /// The connections whose requests were told by message.
+    notified: Vec<ClientId>,
+}
+
+impl WaiterEntry {
+    /// Returns the state of the wait.
+    pub fn wait_state(&self) -> WaitState {
+        self.wait_state
+    }
+
+    /// Returns the channel of a waiter that is told by message.
+    pub fn channel(&self) -> Option<&Rc<[u8]>> {
+        match &self.told {
+            ToldBy::Reply(_) => None,
+            ToldBy::Message(channel) => Some(channel),
+        }
+    }
+
+    /// Returns whether it asks for a session, and a request of this connection, or one that is told on this channel, is the
+    /// same.
+    pub fn asks_for_session(&self, client: ClientId, channel: Option<&[u8]>) -> bool {
+        let is_told_there = channel.is_some() && self.channel().map(|own| &**own) == channel;
+        self.session.is_some() && (self.client == client || is_told_there)
+    }
+
+    /// Sets the server's handle, when the client is blocked.
+    pub fn set_handle(&mut self, handle: Option<BlockedClient>) {
+        self.told = ToldBy::Reply(handle);
+    }
+
+    /// Returns the server's handle of a blocked client.
+    pub fn handle(&mut self) -> Option<&mut BlockedClient> {
+        match &mut self.told {
+            ToldBy::Reply(handle) => handle.as_mut(),
+            ToldBy::Message(_) => None,
+        }
+    }
+}
+
+impl Waiters {
+    pub const fn new() -> Self {
+        Self {
+            entries: Arena::new(),
+            session_waiters: 0,
+            notified: 0,
+            channels: None,
+            connections: Connections::new(),
+            lost: Vec::new(),
+            deliveries: Arena::new(),
+            latest_deliveries: LockIndex::new(),
+        }
+    }
+
+    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    #[cfg(feature = "simulated")]
+    pub fn entry_count(&self) -> usize {
+        let deliveries = [self.deliveries.len(), self.latest_deliveries.seat_count()];
+        let messages = [self.channels.as_ref().map_or(0, HashMap::len), self.connections.entries().count()];
+        let waiters = [self.entries.len(), self.session_waiters, self.lost.len()];
+        deliveries.into_iter().chain(messages).chain(waiters).sum()
+    }
+
+    /// Adds a request whose client is about to be blocked.
+    pub fn insert_blocked(&mut self, client: ClientId, session: Option<Lease>) -> Option<EntryId> {
+        self.insert(ToldBy::Reply(None), client, session)
+    }
+
+    /// Adds a request that is to be told by message.
+    pub fn insert_notified(&mut self, client: ClientId, session: Option<Lease>, channel: &[u8]) -> Option<EntryId> {
+        let known = self.channels.get_or_insert_default().get_key_value(channel);
+        let channel = known.map_or_else(|| channel.into(), |(known, _)| Rc::clone(known));
+        let id = self.insert(ToldBy::Message(Rc::clone(&channel)), client, session)?;
+        self.connections.add(client, id);
+        self.notified = self.notified.saturating_add(1);
+        let requests = self.channels.get_or_insert_default().entry(channel).or_default();
+        *requests = requests.saturating_add(1);
+        Some(id)
+    }
+
+    fn insert(&mut self, told: ToldBy, client: ClientId, session: Option<Lease>) -> Option<EntryId> {
+        self.entries.insert(WaiterEntry { told, client, session, wait_state: WaitState::Over })
+    }
+
+    /// Returns an entry, if it is still there.
+    pub fn get(&self, id: EntryId) -> Option<&WaiterEntry> {
+        self.entries.get(id)
+    }
+
+    /// Returns an entry for modification, if it is still there.
+    pub fn get_mut(&mut self, id: EntryId) -> Option<&mut WaiterEntry> {
+        self.entries.get_mut(id)
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, id: EntryId) {
+        self.set_wait_state(id, WaitState::Over);
+        planted!(ClientIsKept => return);
+        let Some(WaiterEntry { told: ToldBy::Message(channel), client, .. }) = self.entries.remove(id) else { return };
+        self.connections.remove(client, id);
+        self.notified = self.notified.saturating_sub(1);
+        let Some(channels) = &mut self.channels else { return };
+        match channels.get_mut(&channel) {
+            Some(requests) if *requests > 1 => *requests = requests.saturating_sub(1),
+            _ => _ = channels.remove(&channel),
+        }
+    }
+
+    /// Returns the number of requests that are told by message.
+    pub fn notified(&self) -> usize {
+        self.notified
+    }
+
+    /// Returns whether any request is told by message.
+    pub fn has_messages(&self) -> bool {
+        self.notified > 0
+    }
+
+    /// Records that a connection has closed. [`first_of_closed`](Self::first_of_closed) finds its requests.
+    pub fn connection_closed(&mut self, client: ClientId) {
+        self.connections.close(client);
+    }
+
+    /// Returns the channel of a waiter that is told by message, and whether the connection that asked has closed: then
+    /// nothing is told any more.
+    pub fn channel_of(&self, id: EntryId) -> Option<(Rc<[u8]>, bool)> {
+        let entry = self.get(id)?;
+        Some((Rc::clone(entry.channel()?), self.connections.is_closed(entry.client)))
+    }
+
+    /// Returns a request of a closed connection, which is to be removed.
+    pub fn first_of_closed(&self) -> Option<EntryId> {
+        self.connections.first_of_closed().map(|(_, id)| id)
+    }
+
+    /// Records that all requests that are told by message are lost. [`pop_lost`](Self::pop_lost) returns them.
+    pub fn lose_all(&mut self) {
+        self.lost.extend(self.connections.entries());
+    }
+
+    /// Records that requests are lost, as far as they are told by message.
+    pub fn lose(&mut self, waiters: impl Iterator<Item = WaiterId>) {
+        let is_told = |id: &EntryId| self.entries.get(*id).is_some_and(|entry| entry.channel().is_some());
+        self.lost.extend(waiters.map(entry_id).filter(is_told));
+    }
+
+    /// Removes and returns a request that was lost.
+    pub fn pop_lost(&mut self) -> Option<EntryId> {
+        let lost = self.lost.pop();
+        if self.lost.is_empty() {
+            self.lost = Vec::new();
+        }
+        lost
+    }
+
+    /// Returns whether requests are to be removed, or told that they are lost.
+    pub fn has_left(&self) -> bool {
+        self.connections.has_closed() || !self.lost.is_empty()
+    }
+
+    /// Returns the number of waiting requests that asked for a session.
+    pub fn session_waiters(&self) -> usize {
+        self.session_waiters
+    }
+
+    /// Sets the state of a wait. Returns the previous state.
+    pub fn set_wait_state(&mut self, id: EntryId, state: WaitState) -> Option<WaitState> {
+        let entry = self.entries.get_mut(id)?;
+        let before = mem::replace(&mut entry.wait_state, state);
+        if entry.session.is_some() {
+            let waits = |state: WaitState| usize::from(matches!(state, WaitState::Waiting(_)));
+            self.session_waiters = self.session_waiters.saturating_add(waits(state)).saturating_sub(waits(before));
+        }
+        Some(before)
+    }
+
+    /// Returns whether any grant is being delivered.
+    pub fn has_deliveries(&self) -> bool {
+        !self.deliveries.is_empty()
+    }
+
+    /// Returns a grant that is being delivered, unless a message has told this connection of it, or the lock was granted again.
+    pub fn grant_unknown_to(&self, client: ClientId, id: Id<Delivery>) -> Option<&Grant> {
+        self.deliveries
+            .get(id)
+            .filter(|it| !it.notified.contains(&client) || planted!(NotifiedIsDetached))
+            .map(|delivery| &delivery.grant)
+            .filter(|grant| self.is_latest(id, grant))
+    }
+
+    /// Returns whether the lock of a grant was not granted again since.
+    fn is_latest(&self, id: Id<Delivery>, grant: &Grant) -> bool {
+        self.latest_deliveries.get(grant.seat()) == Some(id)
+    }
+
+    /// Records that the holder of a lock or a share is told that it holds it, by the reply to another request.
+    pub fn mark_holder_told(&mut self, seat: Seat<'_>) {
+        let latest = self.latest_deliveries.get(seat);
+        if let Some(delivery) = latest.and_then(|id| self.deliveries.get_mut(id)) {
+            delivery.told = true;
+        }
+    }
+
+    /// Begins the delivery of a grant to a number of blocked clients. The requests of these connections were told by message.
+    pub fn begin_delivery(&mut self, grant: Grant, clients: usize, notified: Vec<ClientId>) -> Option<Id<Delivery>> {
+        let id = self.deliveries.insert(Delivery { grant, clients, told: !notified.is_empty(), notified })?;
+        let grant = &self.deliveries.get(id)?.grant;
+        self.latest_deliveries.insert(grant.db, Rc::clone(&grant.key), grant.seat().share, id);
+        Some(id)
+    }
+
+    /// Records that a lock or a share was granted anew, to somebody who has been told: what is on its way is void.
+    pub fn supersede_delivery(&mut self, seat: Seat<'_>) {
+        self.latest_deliveries.remove(seat);
+    }
+
+    /// Finishes the delivery of a grant to one client.
+    ///
+    /// With the last client, returns the grant if nobody was told of it and the lock was not granted again meanwhile.
+    pub fn finish_delivery(&mut self, id: Id<Delivery>, told: bool) -> Option<Grant> {
+        let delivery = self.deliveries.get_mut(id)?;
+        planted!(LastCopyDecides => delivery.told = told);
+        delivery.told |= told;
+        delivery.clients = delivery.clients.saturating_sub(1);
+        if delivery.clients > 0 {
+            return None;
+        }
+        let Delivery { grant, told, .. } = self.deliveries.remove(id)?;
+        let is_latest = self.is_latest(id, &grant);
+        if is_latest {
+            self.latest_deliveries.remove(grant.seat());
+        }
+        (is_latest && !told).then_some(grant)
+    }
+}
+
+/// Returns the core's number for an entry.
+pub fn waiter_id(id: EntryId) -> WaiterId {
+    WaiterId(id.to_bits())
+}
+
+/// Returns the entry for the core's number.
+pub fn entry_id(waiter: WaiterId) -> EntryId {
+    Id::from_bits(waiter.0)
+}

@@ -1,0 +1,109 @@
+//! Sorted Sets.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::key::Key;
+use super::keyspace::{Entry, Value};
+use super::string::{OwnedString, StringRef};
+
+/// The score of a member, which is not NaN.
+#[derive(Clone, Copy, Debug)]
+pub struct Score(pub f64);
+
+/// Members with their scores.
+pub type Members = BTreeMap<Vec<u8>, Score>;
+
+impl Score {
+    /// Reads a score, as ZADD does.
+    pub(super) fn parse(word: &[u8]) -> Option<Self> {
+        std::str::from_utf8(word).ok()?.parse().ok().filter(|score: &f64| !score.is_nan()).map(Self)
+    }
+}
+
+impl Ord for Score {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Score {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Score {}
+
+/// The member with the lowest score. Of several the first by name.
+pub(super) fn lowest(members: &Members) -> Option<(&Vec<u8>, Score)> {
+    members.iter().map(|(member, score)| (member, *score)).min_by_key(|&(member, score)| (score, member))
+}
+
+impl<M> Key<'_, '_, M> {
+    /// The score of a member, if the value is a Sorted Set and has the member.
+    pub fn score(&self, member: StringRef<'_>) -> Option<f64> {
+        self.members()?.get(member.bytes()).map(|score| score.0)
+    }
+
+    /// The number of members of a Sorted Set.
+    pub fn member_count(&self) -> usize {
+        self.members().map_or(0, BTreeMap::len)
+    }
+
+    /// The member with the lowest score of a Sorted Set, and its score.
+    pub fn lowest(&self) -> Option<(OwnedString, f64)> {
+        lowest(self.members()?).map(|(member, score)| (OwnedString::new(member), score.0))
+    }
+
+    /// The lowest score of a Sorted Set.
+    pub fn lowest_score(&self) -> Option<f64> {
+        self.members()?.values().min().map(|score| score.0)
+    }
+
+    /// The highest score of a Sorted Set.
+    pub fn highest_score(&self) -> Option<f64> {
+        self.members()?.values().max().map(|score| score.0)
+    }
+
+    /// The number of members whose score is lower than `score`, counted no further than `most`.
+    pub fn count_below(&self, score: f64, most: usize) -> usize {
+        let members = self.members().into_iter().flatten();
+        members.filter(|(_, other)| other.0 < score).take(most).count()
+    }
+
+    /// Sets the score of a member of a Sorted Set; an empty key becomes one. Nothing happens to a key that holds anything
+    /// else.
+    pub fn set_score(&mut self, member: StringRef<'_>, score: f64) {
+        let empty = Entry { value: Value::SortedSet(Members::new()), expiry: None };
+        let mut entry = self.entry().cloned().unwrap_or(empty);
+        if let Value::SortedSet(members) = &mut entry.value {
+            members.insert(member.bytes().to_vec(), Score(score));
+            self.write(Some(entry));
+        }
+    }
+
+    /// Removes a member of a Sorted Set, and with the last one the key.
+    pub fn remove_member(&mut self, member: StringRef<'_>) {
+        let Some(mut entry) = self.entry().cloned() else { return };
+        if let Value::SortedSet(members) = &mut entry.value {
+            if members.remove(member.bytes()).is_some() {
+                let is_last = members.is_empty();
+                self.write((!is_last).then_some(entry));
+            }
+        }
+    }
+
+    fn members(&self) -> Option<&Members> {
+        match &self.entry()?.value {
+            Value::SortedSet(members) => Some(members),
+            _ => None,
+        }
+    }
+}

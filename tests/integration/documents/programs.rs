@@ -1,0 +1,115 @@
+//! Running the documentation's programs in languages that need an interpreter.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use support::python::interpreter;
+use support::{Client, happens_within, repository};
+
+/// Where the packages for Node.js are, which come with the benchmark's.
+const NODE_PACKAGES: &str = "bench/peers/node_modules/redis";
+
+/// Whether a language can be run here. For JavaScript `scripts/setup bench` must have been run.
+pub fn is_installed(language: &str) -> bool {
+    let installed = language != "javascript" || repository().join(NODE_PACKAGES).exists();
+    if !installed {
+        eprintln!("no {NODE_PACKAGES}: JavaScript is not run before `scripts/setup bench`");
+    }
+    installed
+}
+
+/// Starts a program that connects to port 6379, here to another one.
+#[track_caller]
+pub fn start(language: &str, shown: &str, port: u16) -> Child {
+    let here = shown.replace("6379", &port.to_string());
+    assert_ne!(here, shown, "it names the port:\n{shown}");
+    // A shell that runs the tests in the background may have them ignore SIGINT.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT");
+    match language {
+        "python" => command.arg(interpreter()).arg("-c"),
+        "javascript" => command.args(["node", "--input-type=module", "--eval"]),
+        _ => panic!("nothing runs {language}"),
+    };
+    command.arg(here).current_dir(repository().join("bench/peers")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("a program that starts")
+}
+
+/// What a program that ended well has said, or what went wrong.
+pub fn said(program: Child) -> Result<String, String> {
+    let output = program.wait_with_output().expect("a program that ends");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// A program that does not outlive its test.
+pub struct Running(Option<Child>);
+
+impl Running {
+    #[track_caller]
+    pub fn start(language: &str, shown: &str, port: u16) -> Self {
+        Self(Some(start(language, shown, port)))
+    }
+
+    #[track_caller]
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("a program that runs")
+    }
+
+    pub fn id(&mut self) -> u32 {
+        self.child().id()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child().try_wait().expect("a status").is_some()
+    }
+
+    /// What it says, if it ends within the limit.
+    #[track_caller]
+    pub fn said_within(&mut self, limit: Duration) -> Result<String, String> {
+        assert!(happens_within(limit, || self.has_ended()), "the program does not end");
+        said(self.0.take().expect("a program"))
+    }
+
+    /// What it says from now on, line by line, in place of all at its end.
+    #[track_caller]
+    pub fn lines(&mut self) -> Lines {
+        let output = BufReader::new(self.child().stdout.take().expect("an output that nobody reads"));
+        let (sender, lines) = channel();
+        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        Lines(lines)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The lines that a program says.
+pub struct Lines(Receiver<String>);
+
+impl Lines {
+    /// The next line; none when there is none within this time.
+    #[track_caller]
+    pub fn next_within(&self, span: Duration) -> Option<String> {
+        match self.0.recv_timeout(span) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("the program has ended"),
+        }
+    }
+}
+
+/// How often the server has run a command.
+pub fn calls(client: &mut Client, command: &str) -> usize {
+    let calls = client.info("commandstats", &format!("cmdstat_{command}"));
+    calls.map_or(0, |calls| calls["calls=".len()..].split(',').next().unwrap_or_default().parse().expect("a number"))
+}

@@ -1,0 +1,53 @@
+//! Holds docs/reliability.md to what there is: planted defects, and the tests that show what was found.
+
+use std::fs;
+use std::path::Path;
+
+use support::repository;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The sources below a folder, one after the other.
+fn sources(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut all = String::new();
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        if path.is_dir() {
+            all.push_str(&sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all.push_str(&fs::read_to_string(&path).expect("a source"));
+        }
+    }
+    all
+}
+
+/// What is said to show each of the findings.
+fn shown_by(page: &str) -> Vec<String> {
+    let (_, findings) = page.split_once("## What was found").expect("the findings");
+    let (findings, _) = findings.split_once("\n## ").expect("what comes after them");
+    let rows = findings.lines().filter(|line| line.starts_with("| ")).skip(1);
+    rows.map(|row| row.split(" | ").last().expect("a column").to_owned()).collect()
+}
+
+#[test]
+fn the_page_says_how_many_defects_are_planted() {
+    let bugs = read("src/planted/bugs.rs");
+    let is_bug =
+        |line: &&str| line.contains(" seen as ") && line.trim().starts_with(|first: char| first.is_ascii_digit());
+    let count = bugs.lines().filter(is_bug).count();
+    assert!(read("docs/reliability.md").contains(&format!("has {count} defects")), "there are {count}");
+}
+
+#[test]
+fn what_shows_a_finding_is_there() {
+    let sources: String = ["src", "tests"].map(|folder| sources(&repository().join(folder))).concat();
+    let shown_by = shown_by(&read("docs/reliability.md"));
+    assert!(shown_by.len() > 10, "{shown_by:?}");
+    let words = shown_by.iter().flat_map(|words| words.split(|char: char| !char.is_alphanumeric() && char != '_'));
+    let mut tests = words.filter(|word| word.matches('_').count() > 1).peekable();
+    assert!(tests.peek().is_some());
+    let missing: Vec<&str> = tests.filter(|test| !sources.contains(&format!("fn {test}("))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -1,0 +1,143 @@
+//! LATENCY: what the server's latency monitor gets to see of the module.
+
+use support::{Aof, Client, Reply, Server, Setup, Waiter, eventually};
+
+const HAND_OVER: &str = "lock-handover";
+const BACKGROUND: &str = "lock-background";
+
+/// So many clients that listen to so many patterns each: each key event takes the server milliseconds. It looks for a
+/// pattern among all others of a client when it is added.
+const SUBSCRIBERS: usize = 40;
+const PATTERNS: usize = 500;
+
+/// A server on which writes take long, because each of their key events is matched with many patterns. The clients are
+/// those that have subscribed to them.
+fn slow(setup: &Setup) -> (Server, Vec<Client>) {
+    let server = setup.clone().config("notify-keyspace-events KEA").start();
+    let subscribers = (0..SUBSCRIBERS).map(|subscriber| {
+        let mut client = server.client();
+        let patterns = (0..PATTERNS).map(|number| format!("__key*:nobody*{subscriber}-{number}"));
+        let words: Vec<String> = ["PSUBSCRIBE".to_owned()].into_iter().chain(patterns).collect();
+        client.send(&words);
+        (0..PATTERNS).for_each(|_| assert_eq!(client.receive().items()[0], "psubscribe"));
+        client
+    });
+    let subscribers = subscribers.collect();
+    (server, subscribers)
+}
+
+/// A server like that whose latency monitor takes everything from this many milliseconds on.
+fn monitored(threshold_ms: u32) -> (Server, Client, Vec<Client>) {
+    let (server, subscribers) = slow(&Setup::new().config(&format!("latency-monitor-threshold {threshold_ms}")));
+    let client = server.client();
+    (server, client, subscribers)
+}
+
+/// The longest sample of an event of the latency monitor, if there is one.
+#[track_caller]
+fn worst_ms(client: &mut Client, event: &str) -> Option<i64> {
+    let latest = client.run("LATENCY LATEST");
+    let found = latest.items().iter().find(|entry| entry.items()[0] == event);
+    found.map(|entry| entry.items()[3].int())
+}
+
+/// Alice's lock goes on to bob.
+#[track_caller]
+fn hand_over(server: &Server, client: &mut Client) {
+    assert_eq!(client.run("LOCK.ACQUIRE door alice"), 1);
+    let mut bob = Waiter::start(server, "LOCK.ACQUIRE door bob PX 600000 BLOCK 0");
+    assert_eq!(client.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(bob.reply(), 1);
+    assert_eq!(client.run("LOCK.RELEASE door bob"), 0);
+}
+
+#[test]
+fn a_slow_hand_over_is_a_sample_and_a_request_that_nobody_waits_for_is_none() {
+    let (server, mut client, _subscribers) = monitored(1);
+    for _ in 0..3 {
+        assert_eq!(client.run("LOCK.ACQUIRE door alice PX 600000"), 1);
+        assert_eq!(client.run("LOCK.RELEASE door alice"), 0);
+    }
+    assert!(worst_ms(&mut client, "command").is_some(), "they do take long");
+    assert_eq!(worst_ms(&mut client, HAND_OVER), None);
+    hand_over(&server, &mut client);
+    assert!(worst_ms(&mut client, HAND_OVER).is_some_and(|ms| ms >= 1));
+    assert_eq!(client.run(&format!("LATENCY HISTORY {HAND_OVER}")).items().len(), 1);
+    assert!(client.run("LATENCY DOCTOR").string().contains(HAND_OVER));
+}
+
+#[test]
+fn a_slow_run_of_the_background_work_is_a_sample() {
+    let (server, mut client, _subscribers) = monitored(1);
+    assert_eq!(client.run("LOCK.ACQUIRE door alice PX 600000"), 1);
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 600000 BLOCK 0");
+    client.run("LATENCY RESET");
+    assert_eq!(client.run("PEXPIRE door 20"), 1);
+    assert_eq!(bob.reply(), 1);
+    for event in [BACKGROUND, HAND_OVER] {
+        eventually("the run has ended", || worst_ms(&mut client, event).is_some_and(|ms| ms >= 1));
+    }
+}
+
+#[test]
+fn what_is_quicker_than_the_threshold_is_no_sample() {
+    let (server, mut client, _subscribers) = monitored(1_000_000);
+    hand_over(&server, &mut client);
+    assert_eq!(worst_ms(&mut client, HAND_OVER), None);
+    client.ok("CONFIG SET latency-monitor-threshold 1");
+    hand_over(&server, &mut client);
+    assert!(worst_ms(&mut client, HAND_OVER).is_some());
+}
+
+/// Redis would take what a module gives it even then.
+#[test]
+fn there_are_no_samples_while_the_monitor_is_off() {
+    let (server, mut client, _subscribers) = monitored(0);
+    hand_over(&server, &mut client);
+    assert_eq!(client.run("LATENCY LATEST"), Reply::List(vec![]));
+    client.ok("CONFIG SET latency-monitor-threshold 1");
+    hand_over(&server, &mut client);
+    assert!(worst_ms(&mut client, HAND_OVER).is_some());
+}
+
+#[test]
+fn without_config_under_its_own_name_there_are_no_samples() {
+    let setup = Setup::new().config("rename-command CONFIG hidden\nlatency-monitor-threshold 1");
+    let (server, _subscribers) = slow(&setup);
+    let mut client = server.client();
+    hand_over(&server, &mut client);
+    assert!(worst_ms(&mut client, "command").is_some());
+    assert_eq!(worst_ms(&mut client, HAND_OVER), None);
+}
+
+/// What replicas and the AOF are told of hand-overs in a command, a transaction, a script and the background.
+fn told_of_hand_overs(server: &Server) -> Vec<String> {
+    let mut client = server.client();
+    let release = "redis.call('SET', 'before', 1); local r = redis.call('LOCK.RELEASE', 'door', 'alice');\
+                   redis.call('SET', 'behind', 1); return r";
+    let transaction = ["MULTI", "SET before 1", "LOCK.RELEASE door alice", "SET behind 1", "EXEC"];
+    let ways: [&dyn Fn(&mut Client); 4] = [
+        &|client| assert_eq!(client.run("LOCK.RELEASE door alice"), 0),
+        &|client| transaction.iter().for_each(|line| drop(client.run(line))),
+        &|client| assert_eq!(client.call(&["EVAL", release, "0"]), 0),
+        &|client| assert_eq!(client.run("PEXPIREAT door 1"), 1),
+    ];
+    for free in ways {
+        assert_eq!(client.run("LOCK.ACQUIRE door alice"), 1);
+        let mut bob = Waiter::start(server, "LOCK.REENTER door bob BLOCK 0");
+        free(&mut client);
+        assert_eq!(bob.reply(), 1);
+        assert_eq!(client.run("LOCK.RELEASE door bob"), 0);
+    }
+    server.aof().commands()
+}
+
+#[test]
+fn a_sample_changes_nothing_of_what_the_aof_is_told() {
+    let setup = Setup::new().config(Aof::CONFIG);
+    let (server, _subscribers) = slow(&setup.clone().config("latency-monitor-threshold 1"));
+    let slowly = told_of_hand_overs(&server);
+    assert!(worst_ms(&mut server.client(), HAND_OVER).is_some());
+    assert_eq!(slowly, told_of_hand_overs(&setup.start()));
+    assert!(slowly.iter().filter(|line| *line == "HSET door bob 1").count() == 4, "{slowly:?}");
+}
