@@ -1,6 +1,7 @@
 //! When all clients have gone: nothing of them is left, and the append-only file says what the server says.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,32 @@ pub fn used_memory(link: &mut Link) -> Option<i64> {
     figure(link, "memory", "used_memory")
 }
 
+/// Asks for a new append-only file. It is refused while one is being written, and then the old one stays stale.
+pub fn rewrite_file(world: &World, link: &mut Link) {
+    let reply = link.run("BGREWRITEAOF");
+    if matches!(reply, Reply::Status(_)) {
+        world.file_is_stale.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Waits until the append-only file has nothing but what the server has.
+fn wait_for_file(world: &World, link: &mut Link) -> Option<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < SETTLING {
+        let fields = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+        let [running, scheduled] = fields.map(|name| figure(link, "persistence", name));
+        if running? + scheduled? > 0 {
+            sleep(Duration::from_millis(10));
+        } else if world.file_is_stale.load(Ordering::SeqCst) {
+            rewrite_file(world, link);
+        } else {
+            return Some(());
+        }
+    }
+    world.court.charge("the server writes its append-only file", format!("not within {SETTLING:?}"));
+    None
+}
+
 /// Nobody waits, no session is open, and every strict lock is free.
 fn settle(world: &World, link: &mut Link) -> Option<()> {
     let begun = Instant::now();
@@ -83,6 +110,7 @@ fn what_is_left(world: &World, link: &mut Link) -> Option<String> {
 
 /// The server that loads its file has the same keys as before.
 fn compare_with_file(world: &World, link: &mut Link) -> Option<()> {
+    wait_for_file(world, link)?;
     leave_locks(world, link)?;
     let before = snapshot(link)?;
     let loaded = link.run("DEBUG LOADAOF");

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,9 @@ pub struct World {
     pub unblocked: Unblocked,
     /// How often all data was loaded again.
     pub reloads: Reloads,
+    /// Whether the append-only file is behind a reload: it still has what had expired by then, which a reload leaves
+    /// out and tells the file nothing of.
+    pub file_is_stale: AtomicBool,
     without: Vec<Part>,
 }
 
@@ -49,6 +52,7 @@ impl World {
             figures: Figures::since(started),
             unblocked: Unblocked::default(),
             reloads: Reloads::default(),
+            file_is_stale: AtomicBool::new(false),
             without,
         }
     }

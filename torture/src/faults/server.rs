@@ -1,9 +1,11 @@
 //! Faults that meet the server as a whole.
 
+use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::Disturber;
+use crate::ending;
 
 /// A pause ends when the server's loop looks at it, ten times a second at least.
 const PAUSE_NOTICED: Duration = Duration::from_millis(110);
@@ -72,7 +74,11 @@ impl Disturber<'_> {
 
     pub(super) fn reload(&mut self) {
         self.world.reloads.add();
+        self.world.file_is_stale.store(true, Ordering::SeqCst);
         self.make("DEBUG RELOAD", "DEBUG RELOAD");
+        if let Some(link) = &mut self.link {
+            ending::rewrite_file(self.world, link);
+        }
     }
 
     pub(super) fn change_hz(&mut self) {
