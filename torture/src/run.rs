@@ -40,7 +40,7 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     let server = ground.start().map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
     let keys = Keys::new(ground.keys_in_each_part);
-    let world = World::new(server.port(), plan.started, deadline, keys, plan.without.clone());
+    let world = World::new(&server, plan.started, deadline, keys, plan.without.clone());
     println!("The server listens on port {}", server.port());
 
     let memory = world.connect(0, false).as_mut().and_then(ending::used_memory).unwrap_or_default();

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use support::Server;
+
 use crate::Part;
 use crate::court::Court;
 use crate::figures::Figures;
@@ -34,15 +36,16 @@ pub struct World {
     /// Whether the append-only file is behind a reload: it still has what had expired by then, which a reload leaves
     /// out and tells the file nothing of.
     pub file_is_stale: AtomicBool,
+    /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
+    pub moves_keys: bool,
     without: Vec<Part>,
 }
 
 impl World {
-    pub fn new(port: u16, started: Instant, deadline: Instant, keys: Keys, without: Vec<Part>) -> Self {
+    pub fn new(server: &Server, started: Instant, deadline: Instant, keys: Keys, without: Vec<Part>) -> Self {
         let ledger = Ledger::of(started, keys.all().len());
         Self {
-            port,
-
+            port: server.port(),
             deadline,
             keys,
             mint: Mint::default(),
@@ -53,6 +56,7 @@ impl World {
             unblocked: Unblocked::default(),
             reloads: Reloads::default(),
             file_is_stale: AtomicBool::new(false),
+            moves_keys: !server.flavour().is("valkey 8"),
             without,
         }
     }

@@ -43,10 +43,8 @@ fn meddle_with_one(world: &World, links: &mut [Option<Link>; 4], random: &mut fa
     let key = world.keys.rough(random);
     let other = world.keys.rough(random);
     let line = line(key, other, random);
-    run_on(links, world, key.database, std::slice::from_ref(&line));
-    if line.starts_with("MOVE") {
-        // Valkey 8.1 leaves the client in the other database.
-        links[key.database as usize] = None;
+    if world.moves_keys || !line.starts_with("MOVE") {
+        run_on(links, world, key.database, &[line]);
     }
 }
 
