@@ -8,7 +8,7 @@ use super::api;
 use super::context::{Context, ContextFlags};
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
-use super::{blocked, channels, commands, events, info, listeners, replication, settings, timer};
+use super::{blocked, channels, commands, events, info, listeners, replication, settings, timer, unloading};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -68,8 +68,12 @@ pub unsafe fn load<M: Module>(
 /// The server calls this with the argument of that function.
 pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     catch_panic("unload", ERR, || {
-        if let Err(reason) = M::state().with(M::may_unload) {
-            api::warn(ctx, &format!("module {} is not unloaded: {reason}", M::NAME.to_string_lossy()));
+        let name = M::NAME.to_string_lossy();
+        let reason = M::state().with(M::may_unload).err().map(str::to_owned);
+        // SAFETY: the server's own context for this callback.
+        let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}.")) });
+        if let Some(reason) = reason {
+            api::warn(ctx, &format!("module {name} is not unloaded: {reason}"));
             return ERR;
         }
         timer::uninstall();

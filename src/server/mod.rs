@@ -18,6 +18,7 @@
 #[macro_use]
 mod api;
 mod allocator;
+mod answer;
 mod blocked;
 mod blocked_client;
 mod channel_rights;
@@ -51,6 +52,7 @@ mod settings;
 mod sorted_set;
 mod string;
 mod timer;
+mod unloading;
 
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};

@@ -145,5 +145,6 @@ fn the_module_is_not_unloaded_while_somebody_waits() {
     assert_eq!(bob.run("LOCK.ACQUIRE door bob PX 60000 BLOCK 0 NOTIFY news"), Reply::waiting());
     assert!(alice.run("MODULE UNLOAD lock").is_error());
     assert_eq!(bob.run("LOCK.RELEASE door bob"), Reply::Nil);
-    alice.ok("MODULE UNLOAD lock");
+    assert_eq!(bob.run("PING"), "PONG");
+    eventually("nobody waits", || alice.run("MODULE UNLOAD lock") == "OK");
 }

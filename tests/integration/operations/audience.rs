@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use support::{Client, Library, Reply, Server, Setup, Waiter, info_lock, module_under_test};
+use support::{Client, Library, Reply, Server, Setup, Waiter, eventually, info_lock, module_under_test};
 
 /// A life of locks: what is done, and the events that it causes.
 const LIFE: [(&str, &[&str]); 13] = [
@@ -137,7 +137,8 @@ fn a_module_that_was_loaded_before_hears_of_every_write() {
     let lines = [module.path(), module_under_test()].map(|path| loadmodule(&path)).join("\n");
     let server = Setup::new().without_module().config(&lines).start();
     hears_everything(&server, listener(&server));
-    server.client().ok("MODULE UNLOAD lock");
+    let mut client = server.client();
+    eventually("those who have asked for locks have left", || client.run("MODULE UNLOAD lock") == "OK");
     load(&mut server.client(), &module_under_test());
     hears_everything(&server, listener(&server));
 }

@@ -157,7 +157,8 @@ fn it_can_be_unloaded_when_nobody_waits_and_loaded_again_with_the_locks_in_place
         assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
         assert_eq!(bob.reply(), 1);
 
-        alice.ok("MODULE UNLOAD lock");
+        drop((bob, short));
+        eventually("those who waited have left", || alice.run("MODULE UNLOAD lock") == "OK");
         assert!(alice.run("LOCK.INFO door").error().starts_with("ERR unknown command"));
         assert_eq!(alice.run("GET door"), "bob");
         assert_eq!(alice.run("HGET gate alice"), "1");
@@ -202,7 +203,8 @@ fn it_cannot_be_unloaded_while_somebody_waits() {
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 0, "it goes on working");
     assert_eq!(bob.reply(), 1);
     assert_eq!(alice.run("LOCK.ACQUIRE door bob"), 1);
-    alice.ok("MODULE UNLOAD lock");
+    drop(bob);
+    eventually("who waited has left", || alice.run("MODULE UNLOAD lock") == "OK");
 }
 
 #[test]

@@ -5,3 +5,4 @@ mod latency;
 mod loading;
 mod log;
 mod second_module;
+mod unloading;

@@ -41,7 +41,7 @@ fn the_module_is_not_unloaded_while_there_is_one() {
     assert!(client.run("MODULE UNLOAD lock").is_error());
     assert!(server.log().contains("lock_recovery_ms"), "{}", server.log());
     end(&mut client);
-    client.ok("MODULE UNLOAD lock");
+    eventually("it is over", || client.run("MODULE UNLOAD lock") == "OK");
     load(&server);
     assert_eq!(client.run("LOCK.ACQUIRE door alice PX 1000"), 1);
 }

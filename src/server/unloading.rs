@@ -1,0 +1,90 @@
+//! What the server would not outlive when a module's commands are gone.
+//!
+//! Servers keep pointers to the command that a connection has sent last, and to those that it has queued in MULTI. They
+//! look at them later (CLIENT LIST, EXEC), also when the module has gone and the memory is somebody else's. And they end
+//! when they apply an ACL rule that names a command which is not there any more. Seen on Redis 7.0 to 8.6 and Valkey 8.1;
+//! Valkey 9.1 looks at the rules, but not at the connections.
+
+use redis_module::raw::RedisModuleCtx;
+
+use super::answer::Answer;
+
+/// Returns why the server would crash if the commands whose names begin with `prefix` went away, `None` if it would not.
+/// What the server does not tell, because ACL or CLIENT have other names, is taken for harmless.
+///
+/// # Safety
+///
+/// `ctx` is a context of the module that lives.
+pub(super) unsafe fn danger(ctx: *mut RedisModuleCtx, prefix: &str) -> Option<String> {
+    // SAFETY: by contract.
+    let [users, clients] =
+        unsafe { [Answer::to(ctx, c"ACL", c"LIST", None), Answer::to(ctx, c"CLIENT", c"LIST", None)] };
+    let by_rules = users.as_ref().and_then(|users| users.texts().find_map(|user| danger_by_user(user, prefix)));
+    by_rules.or_else(|| clients.as_ref()?.text().lines().find_map(|client| danger_by_client(client, prefix)))
+}
+
+/// Looks at a line of ACL LIST.
+fn danger_by_user(user: &str, prefix: &str) -> Option<String> {
+    let mut words = user.split_whitespace();
+    let name = words.nth(1)?;
+    // A selector stands in parentheses.
+    let mut rules = words.map(|word| word.trim_matches(['(', ')']));
+    let rule = rules.find(|rule| rule.strip_prefix(['+', '-']).is_some_and(|command| command.starts_with(prefix)))?;
+    Some(format!("the ACL rule {rule} of the user {name} names a command of it, and the server would crash"))
+}
+
+/// Looks at a line of CLIENT LIST.
+fn danger_by_client(client: &str, prefix: &str) -> Option<String> {
+    let field = |name: &str| client.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    let (id, last, flags) = (field("id")?, field("cmd")?, field("flags")?);
+    // It is closed before it is looked at again.
+    if flags.contains('A') {
+        return None;
+    }
+    if last.starts_with(prefix) {
+        return Some(format!("connection {id} has sent {last} last, and the server would crash: close it first"));
+    }
+    // In EXEC there is nobody but the one who unloads the module.
+    let is_in_multi = flags.contains('x') && field("multi")? != "0" && last != "exec";
+    is_in_multi.then(|| format!("connection {id} is in MULTI, and the server may crash: close it first"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_name_a_command_are_found_in_users_and_selectors() {
+        for user in [
+            "user bob on #5e88 ~* resetchannels -@all +get +lock.acquire",
+            "user bob on nopass ~* &* +@all -lock.info",
+            "user bob on nopass resetchannels -@all (~a* resetchannels -@all +lock.acquire)",
+        ] {
+            let danger = danger_by_user(user, "lock.").unwrap_or_else(|| panic!("{user}"));
+            assert!(danger.contains("bob"), "{danger}");
+        }
+    }
+
+    #[test]
+    fn rules_that_name_no_command_are_harmless() {
+        let user = "user lock.bob on nopass ~lock.* %R~lock.x &lock.y -@all +@lock +get";
+        assert_eq!(danger_by_user(user, "lock."), None);
+    }
+
+    #[test]
+    fn connections_that_know_a_command_are_found() {
+        for (client, is_danger) in [
+            ("id=3 flags=N multi=-1 cmd=get user=lock.bob", false),
+            ("id=3 name=cmd flags=N multi=-1 cmd=lock.release user=default", true),
+            ("id=3 flags=x multi=2 cmd=get user=default", true),
+            ("id=3 flags=x multi=0 cmd=multi user=default", false),
+            // Valkey shows the commands of the last transaction.
+            ("id=3 flags=N multi=2 cmd=get user=default", false),
+            ("id=3 flags=A multi=-1 cmd=lock.release user=default", false),
+            ("id=3 flags=x multi=3 cmd=exec user=default", false),
+            ("id=3 flags=N multi=-1 cmd=NULL user=default", false),
+        ] {
+            assert_eq!(danger_by_client(client, "lock.").is_some(), is_danger, "{client}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! When the module is not unloaded because the server would crash, and that it does not crash otherwise.
+
+use support::{Client, Server, eventually};
+
+#[track_caller]
+fn assert_refused(admin: &mut Client, server: &Server, reason: &str) {
+    let refused = admin.run("MODULE UNLOAD lock");
+    assert!(refused.is_error(), "{refused:?}");
+    let log = server.log();
+    assert!(log.contains(reason), "no {reason:?} in the log:\n{log}");
+    assert_eq!(admin.run("LOCK.ACQUIRE door alice"), 1, "it goes on working");
+    assert_eq!(admin.run("LOCK.RELEASE door alice"), 0);
+}
+
+/// What servers look at commands for that are gone.
+#[track_caller]
+fn assert_unloads(admin: &mut Client) {
+    eventually("it is unloaded", || admin.run("MODULE UNLOAD lock") == "OK");
+    assert!(admin.run("LOCK.INFO door").error().starts_with("ERR unknown command"));
+    assert!(!admin.run("ACL LIST").is_error());
+    assert!(!admin.run("CLIENT LIST").is_error());
+}
+
+#[test]
+fn an_acl_rule_that_names_a_command_keeps_the_module() {
+    let server = Server::start();
+    let mut admin = server.client();
+    for rule in ["+lock.acquire", "+@all -lock.info", "(+LOCK.EXTEND ~door)"] {
+        let words: Vec<_> = ["ACL", "SETUSER", "bob"].into_iter().chain(rules_in(rule)).collect();
+        assert_eq!(admin.call(&words), "OK", "{rule}");
+        // Valkey 9.1 sees to that itself, in words of its own.
+        assert_refused(&mut admin, &server, " ACL ");
+        assert_eq!(admin.run("ACL DELUSER bob"), 1);
+    }
+    admin.ok("ACL SETUSER lock.bob on nopass ~lock.* +get");
+    assert_unloads(&mut admin);
+}
+
+/// A selector is one word.
+fn rules_in(text: &str) -> Vec<&str> {
+    if text.starts_with('(') { vec![text] } else { text.split(' ').collect() }
+}
+
+#[test]
+fn a_connection_that_has_sent_a_command_last_keeps_the_module() {
+    let server = Server::start();
+    let (mut admin, mut bob) = (server.client(), server.client());
+    assert_eq!(bob.run("LOCK.ACQUIRE gate bob"), 1);
+    assert_refused(&mut admin, &server, "module lock is not unloaded: connection ");
+    assert_eq!(bob.run("GET gate"), "bob");
+    assert_unloads(&mut admin);
+    assert_eq!(bob.run("GET gate"), "bob");
+}
+
+#[test]
+fn a_connection_that_has_queued_a_command_keeps_the_module() {
+    let server = Server::start();
+    let (mut admin, mut bob) = (server.client(), server.client());
+    bob.ok("MULTI");
+    assert_eq!(bob.run("LOCK.ACQUIRE gate bob"), "QUEUED");
+    assert_eq!(bob.run("PING"), "QUEUED");
+    assert_refused(&mut admin, &server, "module lock is not unloaded: connection ");
+    assert_eq!(bob.run("EXEC").items().len(), 2);
+    assert_eq!(bob.run("PING"), "PONG");
+    assert_unloads(&mut admin);
+}
+
+#[test]
+fn it_is_unloaded_in_one_transaction_with_the_end_of_all_other_connections() {
+    let server = Server::start();
+    let mut admin = server.client();
+    let mut others: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for other in &mut others {
+        assert_eq!(other.run("LOCK.RELEASE gate nobody").code(), "NOTHELD");
+    }
+    for line in ["MULTI", "CLIENT KILL TYPE normal SKIPME yes", "MODULE UNLOAD lock"] {
+        assert!(!admin.run(line).is_error(), "{line}");
+    }
+    let done = admin.run("EXEC");
+    assert_eq!(done.items()[0], 20);
+    assert_eq!(done.items()[1], "OK", "{}", server.log());
+    assert!(!admin.run("CLIENT LIST").is_error());
+    assert_eq!(server.client().run("PING"), "PONG");
+}
