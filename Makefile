@@ -12,6 +12,8 @@ ARGS ?=
 SECONDS ?= 60
 SEED ?=
 SEEDS ?= 10000
+# Where monitoring draws its picture, if anywhere.
+PLOT ?=
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 MODULE := $(TARGET)/release/libredis_lock.so
@@ -25,7 +27,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix torture simulate hunt bench bench-core lint fmt install uninstall clean
+.PHONY: help build run test test-matrix torture simulate hunt monitoring bench bench-core lint fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -72,6 +74,15 @@ hunt: ## plant defects in the module, one by one, and see that the simulation fi
 	@scripts/setup build
 	cargo test --locked --no-default-features --features planted --lib planted
 	cargo test --profile tool --locked --package simulator --features planted -- --nocapture
+
+# All servers in one run, or SERVER alone.
+monitoring: ## run the alerts, the dashboard and the exporter's script of contrib/ with Prometheus
+	@scripts/setup monitoring
+	$(if $(SERVER),,@scripts/servers)
+	cargo build --release --locked
+	@servers=$$($(if $(SERVER),true,scripts/servers --list)) && server=$$(scripts/servers --server) && \
+		SERVERS=$$servers SERVER=$$server PLOT='$(abspath $(PLOT))' \
+		cargo test --locked --package monitoring -- $(ARGS)
 
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench

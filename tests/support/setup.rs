@@ -62,6 +62,18 @@ impl Setup {
         self
     }
 
+    /// Another server binary than the one under test.
+    pub fn binary(mut self, binary: PathBuf) -> Self {
+        self.binary = binary;
+        self
+    }
+
+    /// Another build of the module than the one under test.
+    pub fn module(mut self, module: &Path) -> Self {
+        self.module = Some(module.display().to_string());
+        self
+    }
+
     /// Another server binary, with no configuration beyond what every version knows.
     pub fn old_binary(mut self, binary: PathBuf) -> Self {
         self.binary = binary;
@@ -146,7 +158,8 @@ fn lines_for_every_server() -> Vec<String> {
     config.split([';', '\n']).map(|line| line.trim().to_owned()).collect()
 }
 
-pub(crate) fn free_port() -> u16 {
+/// A port on which nobody listens now.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("the port's number").port()
 }

@@ -12,6 +12,9 @@ use support::{Client, Server, Setup, eventually, happens_within, info_lock, repo
 use super::blocks::{Block, LOSING, MULTIPLEXED, all_blocks, every_block};
 use super::programs::{calls, is_installed, said, start};
 
+/// Languages of which documents only show what contrib/ has, and `make monitoring` runs.
+const OF_CONTRIB: [&str; 3] = ["yaml", "ini", "promql"];
+
 fn place(block: &Block) -> String {
     format!("{}, line {}", block.document, block.first)
 }
@@ -20,6 +23,7 @@ fn place(block: &Block) -> String {
 fn every_block_is_in_a_language_that_is_run_or_is_plain_text() {
     // Sessions, which are marked redis, are played in replies.rs; Rust is run in clients/multiplexed.rs.
     let known = ["redis", "sh", "conf", "python", "javascript", "rust", "sql", "text"];
+    let known = [&known[..], &OF_CONTRIB].concat();
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", place(&block), block.language);
     }
@@ -35,6 +39,26 @@ fn every_shell_command_is_a_target_of_the_makefile() {
             assert_eq!(words.first(), Some(&"make"), "{}: {line}", place(&block));
             let dry_run = Command::new("make").arg("--dry-run").args(&words[1..]).current_dir(repository()).output();
             assert!(dry_run.expect("make").status.success(), "{}: {line}", place(&block));
+        }
+    }
+}
+
+#[test]
+fn what_is_shown_of_contrib_stands_there() {
+    let mut texts = Vec::new();
+    for folder in ["prometheus", "grafana"] {
+        let entries = fs::read_dir(repository().join("contrib").join(folder)).expect("a folder of contrib");
+        texts.extend(entries.map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a text")));
+    }
+    for language in OF_CONTRIB {
+        let blocks = every_block(language);
+        assert!(!blocks.is_empty(), "{language}");
+        for block in blocks {
+            let shown = block.lines.join("\n");
+            // In the dashboard a query is a string of JSON.
+            let forms = [shown.replace('"', "\\\""), shown];
+            let stands = texts.iter().any(|text| forms.iter().any(|form| text.contains(form)));
+            assert!(stands, "{}", place(&block));
         }
     }
 }
