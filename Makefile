@@ -12,6 +12,8 @@ ARGS ?=
 SECONDS ?= 60
 SEED ?=
 SEEDS ?= 10000
+# The older version that upgrade begins with; scripts/upgrade knows one.
+FROM ?=
 # Where monitoring draws its picture, if anywhere.
 PLOT ?=
 
@@ -22,12 +24,12 @@ INSTALLED := $(MODULEDIR)/redis-lock.so
 # Where rustup puts cargo, also for a shell that has not been told.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 # The scripts read these. No SERVER: the one in PATH, or a private one.
-export PORT MODULE
+export PORT MODULE FROM
 ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix torture simulate hunt monitoring bench bench-core lint fmt install uninstall clean
+.PHONY: help build run test test-matrix torture simulate hunt monitoring upgrade bench bench-core lint fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -84,6 +86,11 @@ monitoring: ## run the alerts, the dashboard and the exporter's script of contri
 		SERVERS=$$servers SERVER=$$server PLOT='$(abspath $(PLOT))' \
 		cargo test --locked --package monitoring -- $(ARGS)
 
+upgrade: ## run an older version (FROM=commit) and this one in one replicated set, and in a rolling restart
+	@scripts/setup test
+	cargo build --release --locked
+	@scripts/upgrade $(ARGS)
+
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench
 	cargo build --release --locked
@@ -101,7 +108,7 @@ lint: ## check format, clippy, documentation and scripts; warnings are errors
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
-	shellcheck scripts/servers scripts/setup scripts/run scripts/test .ci/run
+	shellcheck scripts/servers scripts/setup scripts/run scripts/test scripts/upgrade .ci/run
 
 fmt: ## format the code
 	cargo fmt --all

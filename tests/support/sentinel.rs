@@ -84,6 +84,13 @@ impl Sentinel {
         }
     }
 
+    /// Has it promote a replica, although the master is there; waits until it knows of one that it may promote.
+    #[track_caller]
+    pub fn fail_over(&self) {
+        let failover = format!("SENTINEL FAILOVER {NAME}");
+        in_time("the sentinel fails over", || self.client().is_some_and(|mut client| client.run(&failover) == "OK"));
+    }
+
     fn client(&self) -> Option<Client> {
         Client::connect(self.port, Protocol::Resp2)
     }

@@ -22,6 +22,7 @@ pub struct Setup {
     module: Option<String>,
     lines: Vec<String>,
     directory: Option<Arc<TempDir>>,
+    port: Option<u16>,
     for_tests: bool,
     /// A program and its arguments that runs the server, valgrind for one.
     runner: Vec<String>,
@@ -40,6 +41,7 @@ impl Setup {
             module: Some(module_under_test().display().to_string()),
             lines: Vec::new(),
             directory: None,
+            port: None,
             for_tests: true,
             runner: Vec::new(),
         }
@@ -93,6 +95,12 @@ impl Setup {
         self
     }
 
+    /// On the port of a server that was stopped.
+    pub fn on_port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
     #[track_caller]
     pub fn start(&self) -> Server {
         self.try_start().unwrap_or_else(|ended| panic!("the server did not start; its log:\n{}", ended.log))
@@ -115,7 +123,7 @@ impl Setup {
             .directory
             .clone()
             .unwrap_or_else(|| Arc::new(TempDir::with_prefix("redis-lock-test-").expect("a temporary folder")));
-        let port = free_port();
+        let port = self.port.unwrap_or_else(free_port);
         let file = config_path(&directory);
         fs::write(&file, self.text(port, directory.path())).expect("a writable folder");
         Server::launch(self.command(&file), port, directory)
