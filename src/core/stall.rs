@@ -70,15 +70,22 @@ impl StallDetector {
     }
 
     fn turn(&mut self, now_ms: i64) {
-        let Some(last_turn) = self.last_turn.replace(now_ms) else { return };
-        planted!(IdleStallIsUnseen => if !self.is_running { return });
+        self.turned_again_at = self.turned_again_by(now_ms);
+        self.last_turn = Some(now_ms);
+    }
+
+    /// Returns what `turned_again_at` is when the loop turns at `now_ms`.
+    fn turned_again_by(&self, now_ms: i64) -> i64 {
+        let Some(last_turn) = self.last_turn else { return self.turned_again_at };
+        planted!(IdleStallIsUnseen => if !self.is_running { return self.turned_again_at });
         let gap = now_ms.saturating_sub(last_turn);
         if self.is_stall(gap) {
-            self.turned_again_at = now_ms;
-        } else if self.is_holding_off(last_turn) && !planted!(SettlingIsShort) {
-            // The server's cron counts its rounds: a longer one counts no more.
-            self.turned_again_at = self.turned_again_at.saturating_add(gap.saturating_sub(TICK_MS).max(0));
+            return now_ms;
         }
+        // The server's cron counts its rounds: a longer one counts no more.
+        let counts = !self.is_holding_off(last_turn) || planted!(SettlingIsShort);
+        let uncounted = if counts { 0 } else { gap.saturating_sub(TICK_MS).max(0) };
+        self.turned_again_at.saturating_add(uncounted)
     }
 
     /// Returns whether a gap between two rounds of the loop is a stall.
@@ -89,21 +96,18 @@ impl StallDetector {
 
     /// Returns whether a stall has ended only just: what the server knows may be out of date.
     pub fn is_holding_off(&self, now_ms: i64) -> bool {
-        self.remaining_ms(now_ms) > 0
-    }
-
-    fn remaining_ms(&self, now_ms: i64) -> i64 {
-        self.turned_again_at.saturating_add(self.hold_off_ms).saturating_sub(now_ms).max(0)
+        self.end_after(self.turned_again_at) > now_ms
     }
 
     /// Returns for how long writes are held off from `now_ms` on, in milliseconds, or 0.
     ///
-    /// The first command after a stall may come before the first turn: then the stall is seen here.
+    /// The first command after a stall, or a shorter gap, may come before the first turn: then it is seen here.
     pub fn held_off_ms(&self, now_ms: i64) -> i64 {
-        if self.last_turn.is_some_and(|last_turn| self.is_stall(now_ms.saturating_sub(last_turn))) {
-            return self.hold_off_ms;
-        }
-        self.remaining_ms(now_ms)
+        self.end_after(self.turned_again_by(now_ms)).saturating_sub(now_ms).max(0)
+    }
+
+    fn end_after(&self, turned_again_at: i64) -> i64 {
+        turned_again_at.saturating_add(self.hold_off_ms)
     }
 }
 
@@ -173,6 +177,20 @@ mod tests {
         assert!(!detector.is_holding_off(NOW + STALL_MS + 5000));
         detector.set_hold_off(HOLD_OFF_MS);
         assert_eq!(detector.held_off_ms(NOW + STALL_MS + 200), HOLD_OFF_MS - 200);
+    }
+
+    #[test]
+    fn the_first_command_after_a_gap_sees_that_it_does_not_count() {
+        let mut detector = StallDetector::new();
+        detector.tick(NOW);
+        let thawed = NOW + STALL_MS;
+        detector.tick(thawed);
+        let before_its_end = thawed + HOLD_OFF_MS - 100;
+        detector.tick(before_its_end - TICK_MS);
+        let held_off_ms = detector.held_off_ms(before_its_end + 500);
+        assert!(held_off_ms > 0, "the time was to end in the gap");
+        detector.tick(before_its_end + 500);
+        assert_eq!(detector.held_off_ms(before_its_end + 500), held_off_ms, "as the turn sees it");
     }
 
     #[test]
