@@ -3,16 +3,19 @@
 mod clients;
 mod faults;
 mod rest;
+mod standstill;
+mod weather;
 
 use std::collections::VecDeque;
 
 use redis_lock::host::Locks;
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
-use crate::checker::{Checker, Verdict, Weather};
+use crate::checker::{Checker, Verdict};
 use crate::request::{Identity, NAMES, Request, channel_of, key_of};
 use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Slot, Step};
 use crate::tally::Tally;
+use standstill::Standstills;
 
 /// For how long the place of one who left is kept.
 const GRACE_MS: i64 = 200;
@@ -29,6 +32,9 @@ const STANDSTILL_MS: i64 = 800;
 
 /// How long the module takes to see that a slot has left.
 const SLOT_LOOK_MS: i64 = 420;
+
+/// How long a server is a replica before it is promoted.
+const ELECTION_MS: i64 = 50;
 
 /// How often the server's cron runs.
 const CRON_MS: i64 = 100;
@@ -61,6 +67,11 @@ pub struct Play {
     fenced: bool,
     cluster_is_down: bool,
     replica_until: Option<i64>,
+    standstills: Standstills,
+    /// When grants are not held back any more.
+    granting_at: i64,
+    /// The loop has not turned since it stood still.
+    is_thawing: bool,
     last_tag: Tag,
     /// What the clients' names begin at. Where a lock has gone to another key, its holder's name is not used again.
     names: Identity,
@@ -108,6 +119,9 @@ impl Play {
             fenced: false,
             cluster_is_down: false,
             replica_until: None,
+            standstills: Standstills::new(),
+            granting_at: 0,
+            is_thawing: false,
             last_tag: 0,
             names: 0,
             tally: Tally::default(),
@@ -220,7 +234,8 @@ impl Play {
             }
             Step::Replicate(units) => self.replicate(usize::from(*units)),
             Step::FailOver { planned } => return self.fail_over(*planned),
-            Step::Restart => return self.restart(),
+            Step::Restart { has_log } => return self.restart(*has_log),
+            Step::HideSettings => return self.hide_settings(),
             Step::Configure { knob, value } => return self.configure(*knob, *value),
             Step::Evict(door) => self.master.evict(0, &key_of(*door)),
             Step::Demote(ms) => return self.demote(i64::from(*ms)),
@@ -255,7 +270,9 @@ impl Play {
         self.observe()?;
         let info = self.master.info();
         let find = |name: &str| info.iter().find(|(field, _)| field == name).map_or(0, |&(_, count)| count as usize);
-        self.checker.check_counts(find)
+        self.checker.check_counts(&self.standstills.held_back(self.time), find)?;
+        self.standstills.learn(find("recovery_ms") as i64, self.time);
+        if std::mem::take(&mut self.is_thawing) { self.cron() } else { Ok(()) }
     }
 
     /// Has the checker see what has happened.
@@ -278,28 +295,12 @@ impl Play {
         Ok(())
     }
 
-    fn weather(&mut self) -> Weather {
-        let obstructed = self.fenced
-            || self.cluster_is_down
-            || self.replica_until.is_some()
-            || self.noticed_at.is_some()
-            || self.time < self.paused_until
-            || self.time < self.unsettled_until;
-        if obstructed {
-            self.obstructed_at = self.obstructed_at.max(self.time);
-        }
-        let now = self.master.now_ms();
-        let wall = |time: i64| now - self.time + time;
-        Weather {
-            now,
-            writable_since: (!obstructed).then(|| wall(self.obstructed_at)),
-            turning_since: wall(self.stalled_at),
-        }
-    }
-
     /// Time passes; the loop turns when something is due.
     fn pass(&mut self, ms: i64) -> Verdict {
         self.observe()?;
+        if self.is_thawing {
+            self.turn()?;
+        }
         let end = self.time + ms;
         let mut rounds = 0;
         loop {
@@ -342,11 +343,16 @@ impl Play {
         }
         if self.noticed_at.take_if(|at| *at <= self.time).is_some() {
             self.master.notice();
-            self.replica_until = Some(self.time + 50);
+            self.note_role();
+            self.replica_until = Some(self.time + ELECTION_MS);
         }
         if self.replica_until.take_if(|at| *at <= self.time).is_some() {
             // What has been noticed passes, or the election is over.
+            let was_replica = self.master.is_replica();
             self.master.become_master();
+            if was_replica {
+                self.standstills.begin(self.time, false);
+            }
             self.master.set_fence(None);
             self.fenced = false;
             self.obstructed_at = self.obstructed_at.max(self.time);

@@ -79,8 +79,10 @@ pub enum Step {
     Replicate(u8),
     /// The replica takes over: all that it has not heard is lost, or, if it is planned, nothing.
     FailOver { planned: bool },
-    /// The server ends and begins again with what its AOF says.
-    Restart,
+    /// The server ends and begins again: with what its AOF says, or, without one, with nothing.
+    Restart { has_log: bool },
+    /// CONFIG gets a name that the module does not know.
+    HideSettings,
     /// A setting is set.
     Configure { knob: Knob, value: u32 },
     /// The server evicts a lock that has a lease.
@@ -103,13 +105,17 @@ pub enum Victim {
     First,
 }
 
-/// A setting of the module.
+/// A setting of the module, or one of the server that it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
     MaxWaiters,
     MaxBlockMs,
     RejoinGraceMs,
     MaxSessions,
+    MaxLeaseMs,
+    RecoveryMs,
+    /// In seconds.
+    MaxLag,
 }
 
 /// How a LOCK command comes to the server.
@@ -235,6 +241,9 @@ impl Knob {
             Self::MaxBlockMs => "lock.max-block-ms",
             Self::RejoinGraceMs => "lock.rejoin-grace-ms",
             Self::MaxSessions => "lock.max-sessions",
+            Self::MaxLeaseMs => "lock.max-lease-ms",
+            Self::RecoveryMs => "lock.recovery-ms",
+            Self::MaxLag => "min-replicas-max-lag",
         }
     }
 }

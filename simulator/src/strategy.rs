@@ -19,15 +19,18 @@ use crate::step::{
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let numbers = || uniform10(0u16..);
     (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| {
-        let mut dice = Dice::new(place, Crowd::Many, Taste::Exclusive);
+        let mut dice = Dice::new(place, Crowd::Many, Taste::Exclusive, Operator::Lenient);
         let kind = dice.one_of(&ServerKind::ALL);
         let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
         let crowd = dice.weighed(&[(5, Crowd::Many), (1, Crowd::Few), (4, Crowd::Alike)]);
         let taste = dice.weighed(&[(3, Taste::Exclusive), (2, Taste::Shares)]);
         let listeners = if dice.percent(60) { CHANNELS } else { 0 };
         let subscribe = |channel| Step::Subscribe { client: CLIENTS - 1 - channel, channel };
-        let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste).step());
-        History { kind, setting, steps: (0..listeners).map(subscribe).chain(steps).collect() }
+        let operator = dice.weighed(&[(3, Operator::Lenient), (1, Operator::Strict)]);
+        let settings = dice.settings(operator);
+        let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste, operator).step());
+        let steps = settings.into_iter().chain((0..listeners).map(subscribe)).chain(steps);
+        History { kind, setting, steps: steps.collect() }
     })
 }
 
@@ -58,16 +61,26 @@ enum Taste {
     Shares,
 }
 
+/// What the operator minds.
+#[derive(Clone, Copy, Debug)]
+enum Operator {
+    /// No lock is held back.
+    Lenient,
+    /// Nobody is granted a lock before what was forgotten has ended; and there are more failures.
+    Strict,
+}
+
 /// Numbers that were thrown, and what is read off them. When there are no more, they are zero.
 struct Dice {
     numbers: std::array::IntoIter<u16, 10>,
     crowd: Crowd,
     taste: Taste,
+    operator: Operator,
 }
 
 impl Dice {
-    fn new(numbers: [u16; 10], crowd: Crowd, taste: Taste) -> Self {
-        Self { numbers: numbers.into_iter(), crowd, taste }
+    fn new(numbers: [u16; 10], crowd: Crowd, taste: Taste, operator: Operator) -> Self {
+        Self { numbers: numbers.into_iter(), crowd, taste, operator }
     }
 
     fn number(&mut self) -> u32 {
@@ -124,6 +137,7 @@ impl Dice {
     }
 
     fn step(&mut self) -> Step {
+        let world = if matches!(self.operator, Operator::Strict) { 7 } else { 4 };
         let kind: fn(&mut Self) -> Step = self.weighed(&[
             (84, Self::ask as _),
             (9, |_| Step::Turn),
@@ -133,7 +147,7 @@ impl Dice {
             (5, |dice| Step::HangUp(dice.client())),
             (1, Self::together),
             (9, Self::disturbance),
-            (4, Self::world),
+            (world, Self::world),
         ]);
         kind(self)
     }
@@ -178,7 +192,45 @@ impl Dice {
         Step::Together { client, requests: [request(first, one), request(second, other)] }
     }
 
+    /// What is set before anybody is there.
+    fn settings(&mut self, operator: Operator) -> Vec<Step> {
+        let set = |knob, value| Step::Configure { knob, value };
+        let lease = self.weighed(&[(8, 0), (1, 1000), (1, 250)]);
+        let lease = Some(set(Knob::MaxLeaseMs, lease)).filter(|_| lease > 0);
+        let recovery = match operator {
+            Operator::Lenient => Vec::new(),
+            Operator::Strict => {
+                let lag = self.weighed(&[(6, 0), (3, 1), (1, 10)]);
+                let ms = self.one_of(&[300, 1200, 60]);
+                let is_hidden = lag == 10 && ms == 60;
+                let lag = if is_hidden { Step::HideSettings } else { set(Knob::MaxLag, lag) };
+                vec![lag, set(Knob::RecoveryMs, ms)]
+            }
+        };
+        lease.into_iter().chain(recovery).collect()
+    }
+
     fn knob(&mut self) -> Step {
+        let is_strict = matches!(self.operator, Operator::Strict);
+        if is_strict && self.percent(60) { self.recovery_knob() } else { self.common_knob() }
+    }
+
+    fn recovery_knob(&mut self) -> Step {
+        let (knob, value) = self.one_of(&[
+            (Knob::RecoveryMs, 0),
+            (Knob::RecoveryMs, 100),
+            (Knob::RecoveryMs, 500),
+            (Knob::RecoveryMs, 1500),
+            (Knob::MaxLeaseMs, 0),
+            (Knob::MaxLeaseMs, 200),
+            (Knob::MaxLeaseMs, 1000),
+            (Knob::MaxLag, 0),
+            (Knob::MaxLag, 1),
+        ]);
+        Step::Configure { knob, value }
+    }
+
+    fn common_knob(&mut self) -> Step {
         let (knob, value) = self.one_of(&[
             (Knob::MaxWaiters, 100_000),
             (Knob::MaxWaiters, 4),
@@ -322,7 +374,7 @@ impl Dice {
             }),
             (3, |dice| Step::Replicate(dice.within(1, 20) as u8)),
             (2, |dice| Step::FailOver { planned: dice.percent(50) }),
-            (1, |_| Step::Restart),
+            (1, |dice| Step::Restart { has_log: !dice.percent(20) }),
             (2, Self::knob),
             (2, |dice| Step::Evict(dice.door())),
             (1, |dice| Step::Demote(dice.within(1, 300) as u16)),

@@ -214,9 +214,9 @@ impl Replier<'_> {
     }
 }
 
-/// The value of a setting of the server that is a number.
+/// The value of a setting of the server that is a number, if it can be asked for.
 pub fn server_setting(name: &'static CStr) -> Option<i64> {
-    setting::of_server(name.to_bytes()).map(Setting::get)
+    setting::of_server(name.to_bytes()).filter(|_| !setting::are_hidden()).map(Setting::get)
 }
 
 /// Here a module hears of changes of the role from the start.

@@ -223,9 +223,19 @@ impl Node {
         self.set_role(true);
     }
 
+    /// Whether the server is a replica.
+    pub fn is_replica(self) -> bool {
+        self.here(|world| world.obstacles.replica)
+    }
+
+    /// The command by which modules could ask for the server's settings has another name from now on.
+    pub fn hide_settings(self) {
+        super::setting::hide();
+    }
+
     /// The server becomes a master, if it is none.
     pub fn become_master(self) {
-        if self.here(|world| world.obstacles.replica) {
+        if self.is_replica() {
             self.set_role(false);
         }
     }

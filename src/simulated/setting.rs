@@ -1,11 +1,12 @@
 //! What an operator can set: for all nodes of a thread, so that tests do not disturb each other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 
 thread_local! {
     static VALUES: RefCell<BTreeMap<&'static CStr, i64>> = const { RefCell::new(BTreeMap::new()) };
+    static ARE_HIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A number that the operator sets.
@@ -38,7 +39,18 @@ pub(super) fn of_server(name: &[u8]) -> Option<&'static Setting> {
     OF_SERVER.iter().find(|setting| setting.name.to_bytes() == name)
 }
 
+/// Has no module ask for the server's settings: CONFIG has another name.
+pub(super) fn hide() {
+    ARE_HIDDEN.set(true);
+}
+
+/// Whether no module can ask for them.
+pub(super) fn are_hidden() -> bool {
+    ARE_HIDDEN.get()
+}
+
 /// Has every setting at its default again.
 pub(super) fn forget() {
+    ARE_HIDDEN.set(false);
     VALUES.with_borrow_mut(BTreeMap::clear);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use redis_lock::server::{ClientId, Entry, Tag, Value};
 
+use super::limits::Limits;
 use super::spec::{Held, Lock, Ms, Who, end_of};
 use crate::request::Form;
 
@@ -28,6 +29,8 @@ pub struct Door {
     pub lags: bool,
     /// Others have changed the shares, and the module has not looked yet which of them are left.
     pub is_touched: bool,
+    /// Its leases are as the module has set them, under the limit that is in force.
+    pub is_counted: bool,
     /// Grants of which somebody has not been told yet, the latest last.
     pub grants: Vec<Grant>,
     pub last_turn: u64,
@@ -79,6 +82,8 @@ pub struct Session {
     pub who: Who,
     pub holds: i64,
     pub lease: i64,
+    /// It may have been cut to this by a limit of leases that was in force meanwhile.
+    pub lowest: i64,
     pub clients: BTreeSet<ClientId>,
     /// Those that are closed since, too.
     pub ever: BTreeSet<ClientId>,
@@ -127,6 +132,7 @@ impl Door {
         match self.sessions.iter_mut().find(|session| session.who == who) {
             Some(session) => {
                 session.lease = session.lease.max(lease);
+                session.lowest = session.lowest.max(lease);
                 session.renew_at = session.renew_at.min(now + lease / 3);
                 session.holds = holds;
                 session.clients.insert(client);
@@ -140,6 +146,7 @@ impl Door {
                     who,
                     holds,
                     lease,
+                    lowest: lease,
                     clients,
                     ever,
                     renew_at,
@@ -512,9 +519,15 @@ impl Session {
     }
 
     /// Whether it looks as if it had just taken its lock back.
-    pub fn may_have_taken(&self, held: &Held, now: Ms) -> bool {
-        let is_full = held.until == Some(now + self.lease) && held.holds == self.holds;
+    pub fn may_have_taken(&self, held: &Held, limits: &Limits, now: Ms) -> bool {
+        let is_full = limits.may_renew(self, held, now) && held.holds == self.holds;
         self.who == held.who && is_full && !self.clients.is_empty()
+    }
+
+    /// Its lease is seen, which was renewed.
+    pub fn show_lease(&mut self, held: &Held, now: Ms) {
+        self.lease = held.until.map_or(self.lease, |until| until - now);
+        self.lowest = self.lease;
     }
 
     /// It may have ended from now on.
@@ -525,6 +538,7 @@ impl Session {
     /// EXTEND has set its lease to so many milliseconds.
     pub fn extend(&mut self, lease: i64, now: Ms) {
         self.lease = lease.max(100);
+        self.lowest = self.lease;
         // As if the lease had begun earlier.
         self.renew_at = now + lease - self.lease + self.lease / 3;
     }

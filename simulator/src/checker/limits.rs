@@ -2,13 +2,15 @@
 
 use redis_lock::server::ClientId;
 
-use super::door::{Door, Session, Trust};
-use super::spec::{Ms, Who};
+use super::door::{Door, Place, Session, Trust};
+use super::recovery::HeldBack;
+use super::spec::{Held, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Request, Verb, channel_of, token_of};
 use crate::step::Knob;
 
 /// The settings of the module.
+#[derive(Clone, Copy)]
 pub(super) struct Limits {
     /// The most requests that may wait.
     pub waiters: usize,
@@ -18,11 +20,15 @@ pub(super) struct Limits {
     pub block_ms: Option<Ms>,
     /// How long a place is kept.
     pub grace_ms: Ms,
+    /// The longest lease, if there is one.
+    pub lease_ms: Option<Ms>,
+    /// The recovery period.
+    pub recovery_ms: Ms,
 }
 
 impl Limits {
     pub fn new(grace_ms: Ms) -> Self {
-        Self { waiters: usize::MAX, sessions: usize::MAX, block_ms: None, grace_ms }
+        Self { waiters: usize::MAX, sessions: usize::MAX, block_ms: None, grace_ms, lease_ms: None, recovery_ms: 0 }
     }
 
     pub fn set(&mut self, knob: Knob, value: u32) {
@@ -31,7 +37,26 @@ impl Limits {
             Knob::MaxSessions => self.sessions = value as usize,
             Knob::MaxBlockMs => self.block_ms = Some(Ms::from(value)).filter(|&ms| ms > 0),
             Knob::RejoinGraceMs => self.grace_ms = Ms::from(value),
+            Knob::MaxLeaseMs => self.lease_ms = Some(Ms::from(value)).filter(|&ms| ms > 0),
+            Knob::RecoveryMs => self.recovery_ms = Ms::from(value),
+            Knob::MaxLag => {}
         }
+    }
+
+    /// A lease, cut to the longest one.
+    pub fn cut(&self, lease: i64) -> i64 {
+        self.lease_ms.map_or(lease, |longest| lease.min(longest))
+    }
+
+    /// The lease that a place gets. None is the longest.
+    pub fn lease_for(&self, place: &Place) -> Option<i64> {
+        place.lease().map(|lease| self.cut(lease)).or(self.lease_ms)
+    }
+
+    /// Whether a session may have been given this lease now.
+    pub fn may_renew(&self, session: &Session, held: &Held, now: Ms) -> bool {
+        let leases = self.cut(session.lowest)..=self.cut(session.lease);
+        held.until.is_some_and(|until| leases.contains(&(until - now)))
     }
 
     /// Until when a place is kept that somebody leaves now, if it is.
@@ -103,7 +128,11 @@ impl Checker {
     ///
     /// # Errors
     /// A number that is not right.
-    pub fn check_counts(&self, shown: impl Fn(&str) -> usize) -> Verdict {
+    pub fn check_counts(&self, held_back: &HeldBack, shown: impl Fn(&str) -> usize) -> Verdict {
+        let recovery_ms = shown("recovery_ms") as Ms;
+        if !held_back.may_show(recovery_ms) {
+            return Err(format!("INFO says that nobody is granted a lock for {recovery_ms} ms: {held_back:?}"));
+        }
         let waiting = |door: &Door| door.requests().filter(|request| !request.let_go).count();
         let notified = |door: &Door| door.requests().filter(|request| request.channel.is_some()).count();
         let counts = [

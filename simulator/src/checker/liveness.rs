@@ -22,6 +22,7 @@ impl Checker {
     pub(super) fn check_time(&mut self, weather: &Weather) -> Verdict {
         self.unblocked.clear();
         self.check_answers()?;
+        self.ledger.forget(weather.steady);
         self.check_withdrawn()?;
         self.end_sessions_elsewhere(weather);
         let Self { doors, lost_slots, gone_slots, .. } = self;
@@ -41,9 +42,7 @@ impl Checker {
             check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
             let is_here = !lost_slots.contains(&slot_of(&name.1));
             match weather.writable_since.filter(|_| is_here) {
-                Some(since) => {
-                    check_lock(door, weather.now, since).map_err(|wrong| format!("{}: {wrong}", shown(name)))
-                }
+                Some(since) => check_lock(door, weather, since).map_err(|wrong| format!("{}: {wrong}", shown(name))),
                 None => Ok(()),
             }
         })
@@ -125,24 +124,30 @@ fn check_deadlines(door: &Door, weather: &Weather) -> Verdict {
     Ok(())
 }
 
-fn check_lock(door: &Door, now: Ms, since: Ms) -> Verdict {
-    let lock = door.lock(now);
-    if let Some(free_since) = door.free_since(now) {
+fn check_lock(door: &Door, weather: &Weather, since: Ms) -> Verdict {
+    let (now, lock) = (weather.now, door.lock(weather.now));
+    if let Some(granting_since) = weather.granting_since {
+        check_grants(door, &lock, granting_since, since, now)?;
+    }
+    lock.holders().iter().try_for_each(|held| check_holder(door, held, now, since))
+}
+
+/// Who is to have the lock has it, from the moment when grants are not held back any more.
+fn check_grants(door: &Door, lock: &Lock, granting_since: Ms, since: Ms, now: Ms) -> Verdict {
+    if let Some(free_since) = door.free_since(now).map(|free_since| free_since.max(granting_since)) {
         if door.first(now).is_some() && is_late(free_since, since, now) {
             return Err(format!("free since {free_since}, and somebody waits for it at {now}"));
         }
         let mut open = door.sessions.iter().filter(|session| session.is_open());
-        if open.any(|session| is_renewal_late(session, free_since, since, now)) {
+        if open.any(|session| is_renewal_late(session, free_since, since.max(granting_since), now)) {
             return Err(format!("not given back to its session since {free_since}"));
         }
     }
-    if let Some(room_since) = door.room_since(now).filter(|&room_since| is_late(room_since, since, now)) {
+    let room_since = door.room_since(now).map(|room_since| room_since.max(granting_since));
+    if let Some(room_since) = room_since.filter(|&room_since| is_late(room_since, since, now)) {
         return Err(format!("{lock:?} has room since {room_since}, and somebody waits for it at {now}"));
     }
-    if matches!(lock, Lock::Shared(_)) {
-        check_passed(door, &lock, now, since)?;
-    }
-    lock.holders().iter().try_for_each(|held| check_holder(door, held, now, since))
+    if matches!(lock, Lock::Shared(_)) { check_passed(door, lock, now, since.max(granting_since)) } else { Ok(()) }
 }
 
 /// A share whose lease has ended although a connection is open is given back.
@@ -174,7 +179,8 @@ fn check_renewal(door: &Door, held: &Held, now: Ms, since: Ms) -> Verdict {
     let open = door.session_of(&held.who).filter(|session| session.is_open());
     let (Some(session), Some(until)) = (open, held.until) else { return Ok(()) };
     let due = session.renew_at.max(door.changed_at);
-    if until < now + session.lease / 2 && is_renewal_late(session, due, since, now) {
+    // A lease that is longer than one that was cut is not cut short.
+    if until < now + session.lowest / 2 && is_renewal_late(session, due, since, now) {
         return Err(format!("a session of {} ms ends at {until}, and was to be renewed at {due}", session.lease));
     }
     Ok(())

@@ -9,6 +9,7 @@ mod listed;
 mod liveness;
 mod messages;
 mod others;
+mod recovery;
 mod replies;
 mod settle;
 mod shares;
@@ -25,6 +26,8 @@ use crate::step::{Knob, SlotFate};
 use door::{Door, Session, Trust};
 use limits::Limits;
 use messages::{Announced, Listeners, Withdrawn};
+pub use recovery::HeldBack;
+use recovery::Ledger;
 use replies::Expected;
 use settle::Undecided;
 use spec::Ms;
@@ -38,6 +41,12 @@ pub struct Weather {
     pub writable_since: Option<Ms>,
     /// Since when its loop turns, and its clock runs evenly.
     pub turning_since: Ms,
+    /// For how long grants are held back.
+    pub held_back: HeldBack,
+    /// Since when they are not; `None`: they may be.
+    pub granting_since: Option<Ms>,
+    /// Now, by a clock that is never set.
+    pub steady: Ms,
 }
 
 /// The last fencing token: the numbers stay below 2^53.
@@ -81,6 +90,12 @@ pub struct Checker {
     undecided: Vec<Undecided>,
     in_timer: bool,
     limits: Limits,
+    held_back: HeldBack,
+    /// Those whom the servers that are gone had granted a lock.
+    ledger: Ledger,
+    now: Ms,
+    /// What a clock that is never set shows beyond the node's.
+    wall_offset: Ms,
     /// Slots that are not this node's, or not for sure.
     lost_slots: Vec<u8>,
     /// Those of them that are another node's.
@@ -132,6 +147,10 @@ impl Checker {
             undecided: Vec::new(),
             in_timer: false,
             limits: Limits::new(grace_ms),
+            held_back: HeldBack::default(),
+            ledger: Ledger::default(),
+            now: 0,
+            wall_offset: 0,
             lost_slots: Vec::new(),
             gone_slots: Vec::new(),
             grants: 0,
@@ -166,6 +185,7 @@ impl Checker {
 
     /// A setting is set.
     pub fn configure(&mut self, knob: Knob, value: u32) {
+        self.follow_conditions(knob, value.into());
         self.limits.set(knob, value);
     }
 
@@ -212,6 +232,7 @@ impl Checker {
     /// have ended, so that its session takes the lock for lost.
     pub fn clock_was_set(&mut self) {
         for door in self.doors.values_mut() {
+            door.is_counted = false;
             door.make_room();
             // Whatever the time: a key that is still there is held, or has expired once more.
             let lock = door.lock(Ms::MIN);
@@ -252,6 +273,7 @@ impl Checker {
             println!("{} {note:?}", weather.now);
         }
         let now = weather.now;
+        self.look_at(weather);
         self.decide(note, now)?;
         match note {
             Note::Began { client, tag, db, denies_blocking } => {

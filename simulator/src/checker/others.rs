@@ -75,7 +75,7 @@ impl Checker {
             let (was, is) = (door.lock(now), Lock::of(entry.as_ref(), now));
             let is_changed = door.entry != entry;
             if is_changed {
-                door.changed_at = now;
+                (door.changed_at, door.is_counted) = (now, false);
                 // Where the same name holds the lock still, nobody can see that it is another grant.
                 let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.place.who);
                 door.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
@@ -100,7 +100,7 @@ impl Checker {
         let door = self.door(name);
         let before = door.entry.take();
         door.entry = entry.cloned();
-        door.changed_at = now;
+        (door.changed_at, door.is_counted) = (now, false);
         if writer == Writer::Expiry {
             // Whatever the time: it was there a moment ago.
             door.end_early(&Lock::of(before.as_ref(), Ms::MIN), now);

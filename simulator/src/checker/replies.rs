@@ -6,7 +6,7 @@ use super::door::{Door, Grant, Waiting};
 use super::limits::Limits;
 use super::listed::Listed;
 use super::shown::Shown;
-use super::spec::{Lock, Ms, Outcome, Who, outcome};
+use super::spec::{Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
 use crate::request::{Form, Request, Take, Verb, channel_of, counter_of, token_of};
 
@@ -52,8 +52,8 @@ impl Checker {
         // The module may not have got to those whose time is up.
         let someone_waits = door.line.iter().flat_map(|place| &place.requests).any(|request| !request.let_go);
         let is_tidy = !door.has_passed(now);
-        let mut come = outcome(&running.request, &token_of(running.request.identity), &lock, now);
-        if running.reply.is_some() && !is_tidy && running.request.verb != Verb::Fence {
+        let mut come = self.outcome_in(&running, &lock, now);
+        if running.reply.is_some() && !is_tidy && !self.held_back.may_be() && running.request.verb != Verb::Fence {
             return Err(format!("{} leaves shares whose time has passed", running.request));
         }
         if running.reply.is_none() && matches!(lock, Lock::Shared(_)) && someone_waits && come.takes(&lock) {
@@ -91,7 +91,7 @@ impl Checker {
         let Running { name, request, client, .. } = running;
         let may_be_full = self.may_refuse_session(running);
         Ok(match come {
-            Outcome::Done { after, reply } if after == *lock => {
+            Outcome::Done { after, reply, .. } if after == *lock => {
                 Expected::Confirmed { name: name.clone(), client: *client, reply, or_full: may_be_full }
             }
             Outcome::Done { .. } if may_be_full => Expected::Error("SESSIONFULL"),
@@ -99,13 +99,17 @@ impl Checker {
                 return Err(running.error(&format!("should have made {after:?}"), lock));
             }
             Outcome::Contended => self.contended(running, may_be_full, lock, now)?,
+            // Words may be no request for another reason, too.
+            Outcome::Refused("ERR") if self.limits.lease_ms.is_some() => {
+                Expected::OneOf { codes: vec!["ERR", "LEASELIMIT"], or_nil: false }
+            }
             Outcome::Refused(code) => Expected::Error(code),
             Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
             Outcome::Looked if matches!(request.verb, Verb::Queues { .. }) => {
                 Expected::Listed(Listed::of(&self.doors, name.0, &request.verb, now))
             }
             Outcome::Looked => {
-                let shown = self.doors.get(name).and_then(|door| Shown::of(door, &request.verb, now));
+                let shown = self.doors.get(name).and_then(|door| Shown::of(door, &request.verb, self.held_back, now));
                 shown.map_or(Expected::Anything, Expected::Shown)
             }
         })

@@ -4,7 +4,7 @@ use redis_lock::server::{Entry, Note};
 
 use super::door::{Grant, Place, Session, Trust};
 use super::messages::tells_of_withdrawal;
-use super::spec::{Held, Lock, Ms, Outcome, Who, outcome};
+use super::spec::{Held, Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, is_counter, number};
 use crate::request::{Form, Request, Verb, token_of};
 
@@ -23,6 +23,7 @@ impl Checker {
         let before = door.lock(now);
         let earlier = std::mem::replace(&mut door.entry, draft);
         door.changed_at = now;
+        door.is_counted |= before == Lock::Free;
         if self.running.as_ref().is_some_and(|running| is_counter(&name.1, &running.request)) {
             return self.drawn(name, earlier.as_ref(), now);
         }
@@ -30,6 +31,7 @@ impl Checker {
         if matches!(after, Lock::Shared(_)) || matches!(before, Lock::Shared(_)) {
             self.check_members(name, earlier.as_ref(), now)?;
         }
+        self.check_grant(name, &before, &after, now)?;
         if before.may_be_shared() && after.may_be_shared() {
             return self.shares_changed(name, &before, &after, now);
         }
@@ -53,7 +55,7 @@ impl Checker {
                 self.forfeited(name, &was.who, now)?;
                 match &holder {
                     Some(held) => self.handed_over(name, held, &Lock::Free, now),
-                    None if self.must_not_publish() => Ok(()),
+                    None if self.must_not_publish() || self.held_back.may_be() => Ok(()),
                     None => match self.door(name).first(now) {
                         Some(first) => Err(format!("{:?} waits, and the lock goes to nobody", first.who)),
                         None => Ok(()),
@@ -102,8 +104,8 @@ impl Checker {
         };
         let (client, request) = (running.client, running.request.clone());
         let identity = token_of(request.identity);
-        let silent = self.must_not_publish();
-        let Outcome::Done { after: due, reply } = outcome(&request, &identity, before, now) else { return false };
+        let silent = self.must_not_publish() || self.held_back.may_be();
+        let Outcome::Done { after: due, reply, .. } = self.outcome(&request, before, now) else { return false };
         let door = self.door(name);
         let someone_is_first = door.first(now).is_some();
         let session_is_first = door.has_session_without(before);
@@ -151,6 +153,7 @@ impl Checker {
     fn carried_out(&mut self, name: &Name, client: i64, request: &Request, before: &Lock, after: &Lock, now: Ms) {
         let identity = token_of(request.identity);
         let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
+        let limits = self.limits;
         let door = self.door(name);
         let Some(held) = of_caller(after) else {
             of_caller(before).iter().for_each(|was| door.begin_anew(&was.who));
@@ -163,7 +166,7 @@ impl Checker {
             // A session of the same name may have taken the lock back, so that this is a repeat; but not with NX.
             let is_strict = matches!(&request.verb, Verb::Take(take) if take.strict);
             match door.session_of_mut(&held.who) {
-                Some(session) if !is_strict && session.may_have_taken(&held, now) => session.doubt(),
+                Some(session) if !is_strict && session.may_have_taken(&held, &limits, now) => session.doubt(),
                 _ => door.begin_anew(&held.who),
             }
             door.void_grants(&held.who);
@@ -189,7 +192,7 @@ impl Checker {
 
     /// Whether a session takes its lock back.
     pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Result<bool, String> {
-        let is_announced = self.is_announced(name, &held.who);
+        let (is_announced, limits) = (self.is_announced(name, &held.who), self.limits);
         let door = self.door(name);
         let is_next = door.may_be_next(&held.who, now);
         if is_announced {
@@ -210,9 +213,10 @@ impl Checker {
         if session.holds != held.holds {
             return Err(format!("{} holds are given back, not {}", held.holds, session.holds));
         }
-        if held.until != Some(now + session.lease) {
+        if !limits.may_renew(session, held, now) {
             return Err(format!("the lease that is given back ends at {:?}", held.until));
         }
+        session.show_lease(held, now);
         (session.renew_at, session.trust) = (now + session.lease / 3, Trust::Sure);
         Ok(true)
     }
@@ -220,12 +224,13 @@ impl Checker {
     /// Whether a lock may have been given back to a session that may have ended, whose holder is the first in line. If it may
     /// be either, that is decided later.
     fn may_be_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> bool {
+        let limits = self.limits;
         let door = self.door(name);
-        let by_session = door.session_of(&held.who).map(|session| now + session.lease);
+        let may_be_by_session = door.session_of(&held.who).is_some_and(|session| limits.may_renew(session, held, now));
         let Some(place) = door.line.iter_mut().find(|place| place.who == held.who) else { return true };
-        let is_lease_of_place = held.until == place.lease().map(|lease| now + lease);
+        let is_lease_of_place = held.until == limits.lease_for(place).map(|lease| now + lease);
         let is_share = held.who.form == Form::Share;
-        if is_share && is_lease_of_place && held.until != by_session {
+        if is_share && is_lease_of_place && !may_be_by_session {
             return false;
         }
         if is_lease_of_place {
@@ -260,7 +265,7 @@ impl Checker {
 
     /// The lock, which was so before, goes to the first in line.
     pub(super) fn handed_over(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Verdict {
-        let told = self.told_before(name, held)?;
+        let (told, limits) = (self.told_before(name, held)?, self.limits);
         let door = self.doors.get_mut(name).ok_or("a lock without a door")?;
         // The lease ended by itself, and a connection is open.
         let is_passed_over = |session: &&Session| session.is_open() && !before.is_held_by(&session.who);
@@ -275,7 +280,7 @@ impl Checker {
         }
         let who = held.who.clone();
         let first = door.line.iter().find(|place| place.who == who).ok_or("a place that is not there")?;
-        let lease_end = first.lease().map(|lease| now + lease);
+        let lease_end = limits.lease_for(first).map(|lease| now + lease);
         if held.holds != 1 || held.until != lease_end {
             return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
         }
@@ -287,7 +292,7 @@ impl Checker {
         if let Some(place) = door.take_place(&who) {
             for request in place.requests.iter().filter(|request| !request.let_go) {
                 if let Some(lease) = request.session {
-                    door.begin_session(who.clone(), 1, lease, request.client, now);
+                    door.begin_session(who.clone(), 1, limits.cut(lease), request.client, now);
                 }
             }
             let (open, notified): (Vec<_>, Vec<_>) =
@@ -305,7 +310,7 @@ impl Checker {
 
     /// The server lengthens the lease of a session.
     pub(super) fn renewed(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Verdict {
-        let in_timer = self.in_timer;
+        let (in_timer, limits) = (self.in_timer, self.limits);
         let is_open = |session: &&mut Session| in_timer && !session.clients.is_empty();
         let Some(session) = self.door(name).session_of_mut(&is.who).filter(is_open) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
@@ -313,15 +318,17 @@ impl Checker {
         if session.is_doubtful() {
             // It may be a later session, with another lease, which shows now.
             session.lease = is.until.map_or(session.lease, |until| until - now).min(session.lease);
+            session.lowest = session.lowest.min(session.lease);
             session.may_be_later = true;
         }
-        let is_full = is.until == Some(now + session.lease);
+        let is_full = limits.may_renew(session, is, now);
         if was.holds != is.holds || is.until <= was.until || !is_full {
             return Err(format!("{was:?} is renewed to {is:?}, by {} ms", session.lease));
         }
         if now < session.renew_at && session.trust == Trust::Sure {
             return Err(format!("renewed at {now}, and that was due at {}", session.renew_at));
         }
+        session.show_lease(is, now);
         session.renew_at = now + session.lease / 3;
         session.trust = Trust::Sure;
         Ok(())

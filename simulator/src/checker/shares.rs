@@ -51,27 +51,31 @@ impl Checker {
     /// Who is the next in line for a share that it holds already, as it can be after what others have done, and has it from now
     /// on by this grant; and whether its session may have renewed it instead.
     fn regranted(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Option<(Held, bool)> {
-        let in_timer = self.in_timer;
+        let (in_timer, limits) = (self.in_timer, self.limits);
         let door = self.door(name);
         let is_next =
             |place: &&Place| door.may_be_next(&place.who, now) && door.waits(&place.who) && place.fits(before);
         let place = door.line.iter().find(is_next)?;
         let held = after.held_by(&place.who).filter(|_| before.is_held_by(&place.who))?;
-        let may_renew = |session: &Session| session.is_doubtful() || held.until == Some(now + session.lease);
+        let may_renew = |session: &Session| session.is_doubtful() || limits.may_renew(session, &held, now);
         let is_change = before != after && held.until.is_some();
         let may_be_renewed = in_timer && is_change && door.session_of(&place.who).is_some_and(may_renew);
-        let is_granted = held.until == place.lease().map(|lease| now + lease);
+        let is_granted = held.until == limits.lease_for(place).map(|lease| now + lease);
         is_granted.then_some((held, may_be_renewed))
     }
 
     /// What the module has written of shares: the key lives as long as the last of them, and no share of an open session was
     /// removed because its time had passed.
     pub(super) fn check_members(&mut self, name: &Name, earlier: Option<&Entry>, now: Ms) -> Verdict {
+        let may_be_held_back = self.held_back.may_be();
         let door = self.door(name);
         if let Some((entry, latest)) = door.entry.as_ref().and_then(|entry| Some((entry, latest_end(entry)?))) {
             if entry.expiry != latest {
                 return Err(format!("the key lives until {:?}, and its last share until {latest:?}", entry.expiry));
             }
+        }
+        if may_be_held_back {
+            return Ok(()); // Those with a session get them back later, whether they are there or not.
         }
         let Some(Value::SortedSet(members)) = earlier.map(|entry| &entry.value) else { return Ok(()) };
         let passed = members.iter().filter(|(_, score)| end_of(**score).is_some_and(|end| end < now));
@@ -92,7 +96,7 @@ impl Checker {
     /// A step is over in which shares were granted, or given up: all for whom there was room have got it. So many that they
     /// would not be served in one step do not wait here.
     pub(super) fn check_shared(&mut self, now: Ms) -> Verdict {
-        let is_silent = self.must_not_publish();
+        let is_silent = self.must_not_publish() || self.held_back.may_be();
         for door in self.doors.values_mut() {
             let is_due = std::mem::take(&mut door.is_being_shared) && !std::mem::take(&mut door.lags) && !is_silent;
             let lock = door.lock(now);

@@ -3,6 +3,7 @@
 use redis_lock::server::Reply;
 
 use super::door::{Door, Place, Trust, Waiting};
+use super::recovery::{HeldBack, without_recovery};
 use super::spec::{Lock, Ms};
 use crate::request::{Form, Verb};
 
@@ -11,11 +12,12 @@ pub(super) struct Shown {
     pub reply: Reply,
     /// It is not sure which connections belong to the session: any may be shown, or none.
     pub any_session: bool,
+    pub held_back: HeldBack,
 }
 
 impl Shown {
     /// What a request to look at a lock must be answered. `None`: the order of the line is not sure.
-    pub fn of(door: &Door, verb: &Verb, now: Ms) -> Option<Self> {
+    pub fn of(door: &Door, verb: &Verb, held_back: HeldBack, now: Ms) -> Option<Self> {
         let waits = |request: &&Waiting| !request.let_go;
         // Of copies of a request the latest comes first.
         let of_place = |place| move |request| (place, request);
@@ -28,19 +30,20 @@ impl Shown {
                 }
                 let count = count.map_or(100, usize::from);
                 let waiters = line.iter().take(count).map(|(place, request)| waiter(place, request, now)).collect();
-                Some(Self { reply: Reply::Array(waiters), any_session: false })
+                Some(Self { reply: Reply::Array(waiters), any_session: false, held_back })
             }
-            _ => Some(info(door, line.len(), now)),
+            _ => Some(info(door, line.len(), held_back, now)),
         }
     }
 
     /// Whether this is what was shown.
     pub fn is(&self, reply: &Reply) -> bool {
+        let reply = &without_recovery(reply, &self.held_back);
         *reply == self.reply || self.any_session && without_session(reply) == without_session(&self.reply)
     }
 }
 
-fn info(door: &Door, waiters: usize, now: Ms) -> Shown {
+fn info(door: &Door, waiters: usize, held_back: HeldBack, now: Ms) -> Shown {
     let lock = door.lock(now);
     let session = lock.holder().and_then(|held| door.session_of(&held.who));
     let clients = session.into_iter().flat_map(|session| &session.clients).map(|&client| Reply::Integer(client));
@@ -70,6 +73,7 @@ fn info(door: &Door, waiters: usize, now: Ms) -> Shown {
     Shown {
         reply: map(pairs),
         any_session: session.is_some_and(|session| session.trust != Trust::Sure || session.may_be_later),
+        held_back,
     }
 }
 

@@ -56,8 +56,8 @@ pub struct Who {
 /// What comes of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The lock is so then, and the reply is this.
-    Done { after: Lock, reply: i64 },
+    /// The lock is so then, and the reply is this. The lease may be set.
+    Done { after: Lock, reply: i64, sets_lease: bool },
     /// Somebody else holds it: nil, or wait.
     Contended,
     /// An error with this code; nothing changes.
@@ -227,14 +227,13 @@ impl Held {
     }
 
     fn lengthened(&self, lock: &Lock, lease: Option<i64>, now: Ms) -> Option<Ms> {
-        let longer =
-            lease.map(|lease| now + lease).filter(|end| lock.end_of_lease(self).is_some_and(|until| *end > until));
-        longer.or(self.until)
+        lease.map(|lease| now + lease).filter(|end| lock.end_of_lease(self).is_some_and(|until| *end > until))
     }
 
     fn with(&self, lock: &Lock, holds: i64, lease: Option<i64>, now: Ms) -> Outcome {
-        let after = Self { holds, until: self.lengthened(lock, lease, now), who: self.who.clone() };
-        Outcome::Done { after: after.on(lock), reply: holds }
+        let longer = self.lengthened(lock, lease, now);
+        let after = Self { holds, until: longer.or(self.until), who: self.who.clone() };
+        Outcome::Done { after: after.on(lock), reply: holds, sets_lease: longer.is_some() }
     }
 
     /// The lock with this holder, among the shares if there are such.
@@ -272,7 +271,7 @@ pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome 
                 Some(until) => {
                     let end = if *add { until.max(now) + lease } else { now + lease };
                     let after = Held { until: Some(end), ..held };
-                    Outcome::Done { after: after.on(lock), reply: end - now }
+                    Outcome::Done { after: after.on(lock), reply: end - now, sets_lease: true }
                 }
             },
         },
@@ -310,7 +309,7 @@ fn taken(take: &Take, name: &[u8], lock: &Lock, now: Ms) -> Outcome {
         (_, Ok(held)) if held.who == who && !take.strict => again(take, &held, lock, now),
         _ if is_first && lock.has_room(take.form, take.limit) => {
             let held = Held { who, holds: 1, until: take.lease.map(|lease| now + lease) };
-            Outcome::Done { after: held.on(lock), reply: 1 }
+            Outcome::Done { after: held.on(lock), reply: 1, sets_lease: true }
         }
         _ if is_first => Outcome::Contended,
         (Lock::Free, _) => Outcome::Refused("NOTHELD"),
@@ -339,7 +338,7 @@ fn released(held: &Held, lock: &Lock, hold: Option<i64>, lease: Option<i64>, now
         _ => {}
     }
     if held.holds == 1 {
-        return Outcome::Done { after: held.off(lock), reply: 0 };
+        return Outcome::Done { after: held.off(lock), reply: 0, sets_lease: false };
     }
     held.with(lock, held.holds - 1, lease, now)
 }

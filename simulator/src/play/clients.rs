@@ -60,8 +60,16 @@ impl Play {
     pub(super) fn configure(&mut self, knob: Knob, value: u32) -> Verdict {
         self.pass(0)?;
         self.checker.configure(knob, value);
+        self.standstills.configure(knob, i64::from(value), self.time);
         self.operate(&format!("CONFIG SET {} {value}", knob.name()));
         self.turn()
+    }
+
+    /// CONFIG gets another name, by which the module cannot ask for settings.
+    pub(super) fn hide_settings(&mut self) -> Verdict {
+        self.standstills.hide_lag(self.time);
+        self.master.hide_settings();
+        Ok(())
     }
 
     pub(super) fn say(&mut self, client: Slot, line: &str) {

@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
 
-use super::{CLIENTS, CRON_MS, Client, NOTICED_MS, Play, SETTLED_MS, SLOT_LOOK_MS, STANDSTILL_MS};
+use super::{CLIENTS, CRON_MS, Client, ELECTION_MS, NOTICED_MS, Play, SETTLED_MS, SLOT_LOOK_MS, STANDSTILL_MS};
 use crate::checker::Verdict;
 use crate::request::key_of;
 use crate::step::{Change, Setting, SlotFate};
@@ -33,8 +33,10 @@ impl Play {
         }
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
-        self.turn()?;
-        self.cron()
+        self.standstills.stall(ms, self.time);
+        // What clients send now is the first that the server sees.
+        self.is_thawing = true;
+        Ok(())
     }
 
     /// The server is a replica for a while, and knows it at once.
@@ -42,9 +44,16 @@ impl Play {
         if self.noticed_at.is_none() && self.replica_until.is_none() {
             self.turn()?;
             self.master.become_replica();
+            self.note_role();
             self.replica_until = Some(self.time + ms);
         }
         self.turn()
+    }
+
+    pub(super) fn note_role(&mut self) {
+        if self.master.is_replica() {
+            self.standstills.demote();
+        }
     }
 
     pub(super) fn replicate(&mut self, units: usize) {
@@ -81,19 +90,34 @@ impl Play {
         Ok(())
     }
 
-    /// The server ends and comes back with what its AOF says.
-    pub(super) fn restart(&mut self) -> Verdict {
+    /// The server ends and comes back with what its AOF says, or with nothing.
+    pub(super) fn restart(&mut self, has_log: bool) -> Verdict {
         self.tally.faults.restarts += 1;
         self.turn()?;
         self.check_copy(self.shadow, "the AOF")?;
-        let keyspace = self.shadow.keyspace();
+        let keyspace = if has_log {
+            self.shadow.keyspace()
+        } else {
+            self.backlog.clear();
+            self.replica.iter().for_each(|replica| {
+                replica.load(Keyspace::default()); // It synchronizes with what there is.
+                replica.journal();
+            });
+            Keyspace::default()
+        };
         self.master.restart(keyspace.clone());
         self.begin_anew(self.master, keyspace);
+        if self.master.is_replica() {
+            // A replica stays one until it is promoted.
+            self.note_role();
+            self.replica_until = Some(self.time + ELECTION_MS);
+        }
         Ok(())
     }
 
     /// Another process is the master.
     pub(super) fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
+        self.checker.fails();
         self.master = master;
         self.master.journal();
         self.master.cron(CRON_MS);
@@ -102,7 +126,8 @@ impl Play {
         self.shadow.load(keyspace);
         self.master.set_fence(None);
         (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
-        (self.paused_until, self.unsettled_until) = (0, 0);
+        (self.paused_until, self.unsettled_until, self.is_thawing) = (0, 0, false);
+        self.standstills.begin(self.time, true);
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
     }

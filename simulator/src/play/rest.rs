@@ -3,9 +3,9 @@
 use redis_lock::host::entry_count;
 use redis_lock::server::{Keyspace, Node};
 
-use super::{CLIENTS, NOTICED_MS, Play, SETTLED_MS};
+use super::{CLIENTS, CRON_MS, NOTICED_MS, Play, SETTLED_MS};
 use crate::checker::Verdict;
-use crate::step::{DOORS, SlotFate, Step};
+use crate::step::{DOORS, Knob, SlotFate, Step};
 
 impl Play {
     /// Everybody leaves. Then nothing is left.
@@ -19,13 +19,17 @@ impl Play {
         self.step(&Step::Fence(None))?;
         self.operate("CLIENT UNPAUSE");
         self.paused_until = 0;
-        self.pass(NOTICED_MS + SETTLED_MS + 100)?;
+        let held_back = self.standstills.held_back(self.time);
+        self.pass((NOTICED_MS + SETTLED_MS + 100).max(held_back.most_ms() + SETTLED_MS))?;
         self.check_copy(self.shadow, "the AOF")?;
         self.checker.check_answered()?;
         for client in 0..CLIENTS {
             self.step(&Step::HangUp(client))?;
         }
         self.pass(2000)?;
+        // As long as that is set, the loop is watched though there is nothing to do.
+        self.configure(Knob::RecoveryMs, 0)?;
+        self.pass(CRON_MS)?;
         if let Some(replica) = self.replica {
             self.replicate(self.backlog.len());
             self.check_copy(replica, "the replica")?;

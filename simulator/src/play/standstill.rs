@@ -1,0 +1,159 @@
+//! For how long a server grants nothing: what follows from its starts, promotions and standstills, as seen from outside.
+
+use super::CRON_MS;
+use crate::checker::HeldBack;
+use crate::step::Knob;
+
+/// The shortest gap between two rounds of the loop that is a standstill.
+const STANDSTILL_MS: i64 = 1000;
+
+/// What is held back at least after one, whatever the settings.
+const LEAST_MS: i64 = 1200;
+
+/// How much longer than `min-replicas-max-lag`.
+const MARGIN_MS: i64 = 3000;
+
+/// What `min-replicas-max-lag` is for a module that cannot ask, in seconds.
+const UNKNOWN_LAG_S: i64 = 10;
+
+/// In what time the module has asked for it again.
+const ASKED_MS: i64 = 1150;
+
+/// At least, and at most.
+type Span = (i64, i64);
+
+/// What is known of a master: all times are those of the history.
+pub(super) struct Standstills {
+    /// lock.recovery-ms
+    length_ms: i64,
+    /// The latest start or promotion.
+    began_at: i64,
+    /// When the loop turned again, with what does not count of the time since then.
+    turned_at: Option<Span>,
+    /// What is set now, and what the module may take it for.
+    set_lag_s: i64,
+    lag_s: Span,
+    is_lag_hidden: bool,
+    /// When the module knows the lag that is set, if it follows it all the time.
+    lag_known_at: i64,
+    /// It is a replica, which follows no lag.
+    is_replica: bool,
+}
+
+impl Standstills {
+    /// A server that starts.
+    pub fn new() -> Self {
+        Self {
+            length_ms: 0,
+            began_at: 0,
+            turned_at: None,
+            set_lag_s: UNKNOWN_LAG_S,
+            lag_s: (UNKNOWN_LAG_S, UNKNOWN_LAG_S),
+            is_lag_hidden: false,
+            lag_known_at: 0,
+            is_replica: false,
+        }
+    }
+
+    /// Another process is the master, or this one has become it.
+    pub fn begin(&mut self, now: i64, is_new: bool) {
+        (self.began_at, self.is_replica) = (now, false);
+        self.lag_known_at = now + ASKED_MS;
+        if is_new {
+            self.turned_at = None;
+        }
+    }
+
+    /// It is a replica now.
+    pub fn demote(&mut self) {
+        self.is_replica = true;
+    }
+
+    /// A setting is set.
+    pub fn configure(&mut self, knob: Knob, value: i64, now: i64) {
+        self.settle(now);
+        match knob {
+            Knob::RecoveryMs => {
+                if self.length_ms == 0 {
+                    self.lag_known_at = now + ASKED_MS;
+                }
+                self.length_ms = value;
+            }
+            Knob::MaxLag if !self.is_lag_hidden => self.set_lag(value, now),
+            _ => {}
+        }
+    }
+
+    /// The module cannot ask for the lag any more.
+    pub fn hide_lag(&mut self, now: i64) {
+        self.settle(now);
+        self.is_lag_hidden = true;
+        self.set_lag(UNKNOWN_LAG_S, now);
+    }
+
+    fn set_lag(&mut self, lag_s: i64, now: i64) {
+        self.lag_s = (self.lag_s.0.min(lag_s), self.lag_s.1.max(lag_s));
+        self.lag_known_at = now + ASKED_MS;
+        self.set_lag_s = lag_s;
+    }
+
+    /// The loop turns again at `now`, after so many milliseconds.
+    pub fn stall(&mut self, ms: i64, now: i64) {
+        // How long before it was last seen to turn is not known exactly.
+        let (before, longest) = (now - ms, ms + CRON_MS);
+        self.settle(before);
+        self.lag_known_at += ms;
+        if ms >= STANDSTILL_MS {
+            self.turned_at = Some((now, now));
+            return;
+        }
+        let hold = self.hold_off_ms();
+        let turned = self.turned_at.unwrap_or((i64::MIN / 2, i64::MIN / 2));
+        // A shorter gap does not count as time to settle.
+        let lost = |is_held: bool, ms: i64| if is_held { (ms - CRON_MS).max(0) } else { 0 };
+        let least = turned.0 + lost(turned.0 + hold.0 > before, ms);
+        let most = turned.1 + lost(turned.1 + hold.1 > before - CRON_MS, longest);
+        self.turned_at = Some((least, if longest >= STANDSTILL_MS { now } else { most }));
+    }
+
+    /// For how long nobody is granted a lock from `now` on.
+    pub fn held_back(&mut self, now: i64) -> HeldBack {
+        self.settle(now);
+        if self.length_ms == 0 {
+            return HeldBack::default();
+        }
+        let (hold, left) = (self.hold_off_ms(), |end: i64| (end - now).max(0));
+        let standstill_ms = self.turned_at.map_or((0, 0), |turned| (left(turned.0 + hold.0), left(turned.1 + hold.1)));
+        HeldBack { period_ms: left(self.began_at + 1 + self.length_ms), standstill_ms }
+    }
+
+    /// The module has shown how much remains: when it saw the latest standstill is known now.
+    pub fn learn(&mut self, shown_ms: i64, now: i64) {
+        let (least, most) = self.hold_off_ms();
+        let held_back = self.held_back(now);
+        let Some(turned) = self.turned_at.as_mut().filter(|_| least == most && held_back.most_ms() > 0) else { return };
+        let seen = shown_ms + now - most;
+        if shown_ms > held_back.period_ms {
+            *turned = (seen, seen);
+        } else {
+            turned.1 = turned.1.min(seen);
+        }
+    }
+
+    /// For how long a standstill holds grants back.
+    fn hold_off_ms(&self) -> Span {
+        let (least, most) = (self.lag_s.0 * 1000 + MARGIN_MS, self.lag_s.1 * 1000 + MARGIN_MS);
+        match (self.length_ms, self.is_replica) {
+            (0, _) => (LEAST_MS, LEAST_MS),
+            (_, true) => (LEAST_MS, most),
+            (_, false) => (least, most),
+        }
+    }
+
+    /// The module has asked for the lag meanwhile.
+    fn settle(&mut self, now: i64) {
+        if self.length_ms > 0 && !self.is_replica && now >= self.lag_known_at {
+            self.lag_s = (self.set_lag_s, self.set_lag_s);
+        }
+    }
+}
