@@ -351,7 +351,7 @@ impl Play {
             let was_replica = self.master.is_replica();
             self.master.become_master();
             if was_replica {
-                self.standstills.begin(self.time, false);
+                self.standstills.promote(self.time);
             }
             self.master.set_fence(None);
             self.fenced = false;

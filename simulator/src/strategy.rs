@@ -153,10 +153,11 @@ impl Dice {
     }
 
     fn ask(&mut self) -> Step {
+        let extend = if matches!(self.operator, Operator::Strict) { 4 } else { 1 };
         let verb: fn(&mut Self) -> Verb = self.weighed(&[
             (20, Self::take),
             (3, |dice| Verb::Release { hold: dice.hold(), lease: dice.percent(20).then(|| dice.within(1, 400)) }),
-            (1, |dice| Verb::Extend { lease: dice.within(1, 400), add: dice.percent(50) }),
+            (extend, |dice| Verb::Extend { lease: dice.within(1, 400), add: dice.percent(50) }),
             (1, |_| Verb::Fence),
             (1, |dice| {
                 let (waiters, queues) = (|count| Verb::Waiters { count }, |count| Verb::Queues { count });
@@ -268,9 +269,12 @@ impl Dice {
                 (false, None, Some(number - 2).filter(|&number| number > 0).map(|number| 1 + number % 7 % 3))
             }
         };
+        let is_strict = matches!(self.operator, Operator::Strict);
         // No lease where the number is small, and a longer one for a session.
         let lease = match (lease, session) {
             (398.., _) => Some(1000),
+            // It outlives a standstill.
+            (340.., _) if is_strict => Some(6000),
             (lease, true) => Some(100 + lease),
             (lease, false) => Some(lease).filter(|&lease| lease >= 30),
         };

@@ -103,6 +103,7 @@ impl StallDetector {
     ///
     /// The first command after a stall, or a shorter gap, may come before the first turn: then it is seen here.
     pub fn held_off_ms(&self, now_ms: i64) -> i64 {
+        planted!(FirstAfterStandstillIsServed => return self.end_after(self.turned_again_at).saturating_sub(now_ms).max(0));
         self.end_after(self.turned_again_by(now_ms)).saturating_sub(now_ms).max(0)
     }
 

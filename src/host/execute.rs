@@ -169,7 +169,9 @@ fn restrict(decided: Result<Decision, Error>, now: UnixMs) -> Result<Decision, E
     let longest = settings::longest_lease();
     let is_too_long = |end| longest.is_some_and(|longest| end > longest.end_from(now));
     match recovery::restrict(decided)? {
-        Decision::Done { write: Write::SetLease(end), .. } if is_too_long(end) => Err(Error::LeaseLimit),
+        Decision::Done { write: Write::SetLease(end), .. } if is_too_long(end) && !planted!(AddIsUnlimited) => {
+            Err(Error::LeaseLimit)
+        }
         decision => Ok(decision),
     }
 }

@@ -64,7 +64,7 @@ impl Module for Locks {
 
     /// Begins a recovery period if the server starts.
     fn loaded(ctx: &mut Context<'_>) {
-        if ctx.is_starting() {
+        if ctx.is_starting() && !planted!(StartBeginsNothing) {
             recovery::begin();
         }
         recovery::follow_soon();
@@ -83,6 +83,7 @@ impl Module for Locks {
 
     /// What a setting held back may be due now.
     fn setting_changed() {
+        planted!(SettingIsUnfollowed => return);
         recovery::follow_soon();
     }
 
@@ -134,7 +135,7 @@ impl Module for Locks {
     }
 
     fn role_changed(is_master: bool) {
-        if is_master {
+        if is_master && !planted!(PromotionBeginsNothing) {
             recovery::begin();
         }
         state::with(|state| {

@@ -67,6 +67,14 @@ fn hold_back_grant() -> bool {
 ///
 /// [`Error::StoodStill`] if a lease would be lengthened after a standstill, which a server that was replaced must not do.
 pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
+    planted!(FreeIsTakenInPeriod => if matches!(decided, Ok(Decision::Done { write: Write::Take { .. }, .. })) {
+        return decided;
+    });
+    planted!(ShareIsTakenInPeriod => {
+        if let Ok(Decision::Done { write: Write::Take { kind: crate::core::Kind::Shared, .. }, .. }) = decided {
+            return decided;
+        }
+    });
     match decided {
         decided if RECOVERY_MS.get() == 0 => decided,
         Ok(Decision::Done { write: Write::Take { .. }, .. }) if hold_back_grant() => Ok(Decision::Contended),
@@ -77,6 +85,7 @@ pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
 
 fn sets_lease(write: Write) -> bool {
     match write {
+        Write::Confirm { .. } if planted!(RepeatLengthensAfterStandstill) => false,
         Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end.is_some(),
         Write::SetLease(_) => true,
         Write::Take { .. } | Write::Free | Write::Leave => false,
@@ -84,6 +93,7 @@ fn sets_lease(write: Write) -> bool {
 }
 
 fn has_stood_still() -> bool {
+    planted!(LeaseIsSetAfterStandstill => return false);
     state::with(|state| state.stall.held_off_ms(server::monotonic_ms()) > 0)
 }
 
@@ -97,7 +107,8 @@ pub fn follow(ctx: &Context<'_>, is_replica: bool) {
     let (change, held_back_ms) = state::with(|state| {
         state.watches_standstill = watches;
         let lag_ms = state.max_lag_s.unwrap_or(DEFAULT_LAG_S).saturating_mul(1000);
-        let hold_off_ms = if watches { lag_ms.saturating_add(LAG_MARGIN_MS) } else { HOLD_OFF_MS };
+        let hold_off_ms =
+            if watches && !planted!(StandstillIsShort) { lag_ms.saturating_add(LAG_MARGIN_MS) } else { HOLD_OFF_MS };
         state.stall.set_hold_off(hold_off_ms);
         let held_back_ms = if watches { state.held_back_ms() } else { 0 };
         (state.recovery.follow(held_back_ms > 0), held_back_ms)
@@ -110,6 +121,7 @@ pub fn follow(ctx: &Context<'_>, is_replica: bool) {
             if !is_replica {
                 ctx.notice("locks are granted again");
             }
+            planted!(NobodyIsServedAtItsEnd => return);
             state::with(|state| state.waiting.review_all());
         }
         None => {}
@@ -117,6 +129,7 @@ pub fn follow(ctx: &Context<'_>, is_replica: bool) {
 }
 
 fn look_at_lag() {
+    planted!(LagIsUnseen => return);
     let now = server::monotonic_ms();
     if state::with(|state| state.lag_asked_at.is_none_or(|asked| now.saturating_sub(asked) >= LAG_LOOK_MS)) {
         let max_lag_s = server::server_setting(c"min-replicas-max-lag");

@@ -127,6 +127,7 @@ impl State {
             return 0;
         }
         let now = server::monotonic_ms();
+        planted!(StandstillHoldsNothingBack => return self.recovery.remaining_ms(length_ms, now));
         self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now))
     }
 

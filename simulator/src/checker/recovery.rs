@@ -48,15 +48,17 @@ impl HeldBack {
     }
 }
 
-/// What is shown of the recovery period, in the place of which 0 is left if that may be shown.
+/// What LOCK.INFO shows, with 0 in the place of what remains of the recovery period if that may be shown.
 pub(super) fn without_recovery(reply: &Reply, held_back: &HeldBack) -> Reply {
     let Reply::Map(pairs) = reply else { return reply.clone() };
-    let is_right = |value: &Reply| matches!(value, Reply::Integer(ms) if held_back.may_show(*ms));
-    let plain = |(name, value): &(Reply, Reply)| match name {
-        Reply::Bytes(text) if text == b"recovery-ms" && is_right(value) => (name.clone(), Reply::Integer(0)),
-        _ => (name.clone(), value.clone()),
-    };
-    Reply::Map(pairs.iter().map(plain).collect())
+    let mut pairs = pairs.clone();
+    for (name, value) in &mut pairs {
+        if matches!(name, Reply::Bytes(text) if text == b"recovery-ms") {
+            let is_right = matches!(value, Reply::Integer(ms) if held_back.may_show(*ms));
+            *value = if is_right { Reply::Integer(0) } else { Reply::Nil };
+        }
+    }
+    Reply::Map(pairs)
 }
 
 impl Checker {

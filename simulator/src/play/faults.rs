@@ -127,7 +127,7 @@ impl Play {
         self.master.set_fence(None);
         (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
         (self.paused_until, self.unsettled_until, self.is_thawing) = (0, 0, false);
-        self.standstills.begin(self.time, true);
+        self.standstills.begin(self.time);
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
     }

@@ -36,8 +36,16 @@ pub(super) struct Standstills {
     is_lag_hidden: bool,
     /// When the module knows the lag that is set, if it follows it all the time.
     lag_known_at: i64,
-    /// It is a replica, which follows no lag.
-    is_replica: bool,
+    role: Role,
+}
+
+/// Whether a standstill matters to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Master,
+    Replica,
+    /// It is a master, and its loop has not turned since.
+    Promoted,
 }
 
 impl Standstills {
@@ -51,22 +59,25 @@ impl Standstills {
             lag_s: (UNKNOWN_LAG_S, UNKNOWN_LAG_S),
             is_lag_hidden: false,
             lag_known_at: 0,
-            is_replica: false,
+            role: Role::Master,
         }
     }
 
-    /// Another process is the master, or this one has become it.
-    pub fn begin(&mut self, now: i64, is_new: bool) {
-        (self.began_at, self.is_replica) = (now, false);
+    /// Another process is the master.
+    pub fn begin(&mut self, now: i64) {
+        (self.began_at, self.role, self.turned_at) = (now, Role::Master, None);
         self.lag_known_at = now + ASKED_MS;
-        if is_new {
-            self.turned_at = None;
-        }
     }
 
     /// It is a replica now.
     pub fn demote(&mut self) {
-        self.is_replica = true;
+        self.role = Role::Replica;
+    }
+
+    /// It is a master again.
+    pub fn promote(&mut self, now: i64) {
+        (self.began_at, self.role) = (now, Role::Promoted);
+        self.lag_known_at = now + ASKED_MS;
     }
 
     /// A setting is set.
@@ -129,6 +140,9 @@ impl Standstills {
 
     /// The module has shown how much remains: when it saw the latest standstill is known now.
     pub fn learn(&mut self, shown_ms: i64, now: i64) {
+        if self.role == Role::Promoted {
+            self.role = Role::Master;
+        }
         let (least, most) = self.hold_off_ms();
         let held_back = self.held_back(now);
         let Some(turned) = self.turned_at.as_mut().filter(|_| least == most && held_back.most_ms() > 0) else { return };
@@ -143,16 +157,16 @@ impl Standstills {
     /// For how long a standstill holds grants back.
     fn hold_off_ms(&self) -> Span {
         let (least, most) = (self.lag_s.0 * 1000 + MARGIN_MS, self.lag_s.1 * 1000 + MARGIN_MS);
-        match (self.length_ms, self.is_replica) {
+        match (self.length_ms, self.role) {
             (0, _) => (LEAST_MS, LEAST_MS),
-            (_, true) => (LEAST_MS, most),
-            (_, false) => (least, most),
+            (_, Role::Replica | Role::Promoted) => (LEAST_MS, most),
+            (_, Role::Master) => (least, most),
         }
     }
 
     /// The module has asked for the lag meanwhile.
     fn settle(&mut self, now: i64) {
-        if self.length_ms > 0 && !self.is_replica && now >= self.lag_known_at {
+        if self.length_ms > 0 && self.role == Role::Master && now >= self.lag_known_at {
             self.lag_s = (self.set_lag_s, self.set_lag_s);
         }
     }
