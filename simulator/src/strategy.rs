@@ -196,19 +196,19 @@ impl Dice {
     /// What is set before anybody is there.
     fn settings(&mut self, operator: Operator) -> Vec<Step> {
         let set = |knob, value| Step::Configure { knob, value };
-        let lease = self.weighed(&[(8, 0), (1, 1000), (1, 250)]);
-        let lease = Some(set(Knob::MaxLeaseMs, lease)).filter(|_| lease > 0);
-        let recovery = match operator {
-            Operator::Lenient => Vec::new(),
-            Operator::Strict => {
-                let lag = self.weighed(&[(6, 0), (3, 1), (1, 10)]);
-                let ms = self.one_of(&[300, 1200, 60]);
-                let is_hidden = lag == 10 && ms == 60;
-                let lag = if is_hidden { Step::HideSettings } else { set(Knob::MaxLag, lag) };
-                vec![lag, set(Knob::RecoveryMs, ms)]
+        match operator {
+            Operator::Lenient => {
+                let longest = self.weighed(&[(8, 0), (1, 1000), (1, 250)]);
+                if longest > 0 { vec![set(Knob::MaxLeaseMs, longest)] } else { Vec::new() }
             }
-        };
-        lease.into_iter().chain(recovery).collect()
+            Operator::Strict => {
+                let lag = self.weighed(&[(12, Some(0)), (6, Some(1)), (1, Some(10)), (1, None)]);
+                let lag = lag.map_or(Step::HideSettings, |lag| set(Knob::MaxLag, lag));
+                // Often it is no shorter than the longest lease, as it should be.
+                let (recovery, longest) = self.one_of(&[(300, 250), (1200, 1000), (300, 0), (1200, 0), (60, 0)]);
+                vec![lag, set(Knob::RecoveryMs, recovery), set(Knob::MaxLeaseMs, longest)]
+            }
+        }
     }
 
     fn knob(&mut self) -> Step {

@@ -198,3 +198,29 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::spec::Who;
+    use crate::request::Form;
+
+    fn held(form: Form, name: &str) -> Held {
+        Held { who: Who { form, name: name.into() }, holds: 1, until: None }
+    }
+
+    #[test]
+    fn who_may_believe_to_hold_a_lock_excludes_others_to_the_end_of_his_lease() {
+        let lock = (0, b"door".as_slice().into());
+        let mut ledger = Ledger::default();
+        ledger.note(&lock, held(Form::Share, "alice"), 1000);
+        let bob = held(Form::Mutex, "bob");
+        assert!(ledger.check(&lock, &bob, 1000).is_err());
+        assert_eq!(ledger.check(&lock, &bob, 1001), Ok(()));
+        assert_eq!(ledger.check(&lock, &held(Form::Share, "bob"), 1000), Ok(()), "a share beside a share");
+        assert_eq!(ledger.check(&lock, &held(Form::Share, "alice"), 1000), Ok(()), "it is hers");
+        assert_eq!(ledger.check(&(1, lock.1.clone()), &bob, 1000), Ok(()), "another lock");
+        ledger.forget(1001);
+        assert!(ledger.is_empty());
+    }
+}
