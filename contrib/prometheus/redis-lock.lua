@@ -8,7 +8,7 @@
 --
 -- A server without the module answers with nothing, and so does not fail.
 
--- How many locks of a database are named. Each name is a time series while it is there.
+-- How many locks of a database are named, 0 for none. Each name is a time series while it is there.
 local MOST = 10
 -- How much of a key is shown, in bytes.
 local LONGEST = 80
@@ -48,5 +48,7 @@ for name, value in info:gmatch('(lock_[%w_]+):(%d+)') do add(name, value) end
 for _, code in ipairs(ERRORS) do
     add('lock_errors_' .. code, info:match('errorstat_' .. code .. ':count=(%d+)') or 0)
 end
-for database in info:gmatch('db(%d+):keys=') do add_queues(database) end
+if MOST > 0 then
+    for database in info:gmatch('db(%d+):keys=') do add_queues(database) end
+end
 return metrics

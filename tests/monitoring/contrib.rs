@@ -12,6 +12,7 @@ use super::programs::command;
 const SERVER: &str = "redis://127.0.0.1:6379";
 const EXPORTER: &str = "127.0.0.1:9121";
 
+pub const SCRIPT: &str = "prometheus/redis-lock.lua";
 pub const RULES: &str = "prometheus/redis-lock.rules.yml";
 
 pub fn path(name: &str) -> PathBuf {
@@ -40,7 +41,7 @@ pub fn exporter(port: u16) -> Command {
         let value = value.trim_matches('"');
         if name == "ARGS" {
             let here = replaced(value, EXPORTER, &format!("127.0.0.1:{port}"));
-            let script = path("prometheus/redis-lock.lua").display().to_string();
+            let script = path(SCRIPT).display().to_string();
             exporter.args(replaced(&here, "/etc/prometheus/redis-lock.lua", &script).split(' '));
         } else {
             exporter.env(name, value);

@@ -23,11 +23,23 @@ const PALETTE: [RGBColor; 6] = [
     RGBColor(110, 110, 110),
 ];
 
-/// Title and query of each chart, and the label that names its lines.
-const CHARTS: [(&str, &str, &str); 3] = [
-    ("Requests that wait", "redis_script_values{SERVER, key=~\"lock_waiters|lock_waiters_notified\"}", "key"),
-    ("Longest present wait, ms", "redis_script_values{SERVER, key=\"lock_longest_wait_ms\"}", "key"),
-    ("Hand-overs per second, by cause", "rate(redis_script_values{SERVER, key=~\"lock_handovers_.+\"}[10s])", "key"),
+/// Title and query of each chart, and where there is room for the names of its lines.
+const CHARTS: [(&str, &str, SeriesLabelPosition); 3] = [
+    (
+        "Requests that wait",
+        "redis_script_values{SERVER, key=~\"lock_waiters|lock_waiters_notified\"}",
+        SeriesLabelPosition::UpperLeft,
+    ),
+    (
+        "Longest present wait, ms",
+        "redis_script_values{SERVER, key=\"lock_longest_wait_ms\"}",
+        SeriesLabelPosition::UpperLeft,
+    ),
+    (
+        "Hand-overs per second, by cause",
+        "rate(redis_script_values{SERVER, key=~\"lock_handovers_.+\"}[10s])",
+        SeriesLabelPosition::MiddleLeft,
+    ),
 ];
 
 type Area<'p> = DrawingArea<SVGBackend<'p>, Shift>;
@@ -42,17 +54,23 @@ pub fn draw(prometheus: &Prometheus, instance: &str, from: i64, to: i64) -> Stri
         let height = HEIGHT * CHARTS.len() as u32;
         let all = SVGBackend::with_string(&mut picture, (WIDTH, height)).into_drawing_area();
         all.fill(&CARD).expect("a picture in memory");
-        for (area, (title, query, name)) in all.split_evenly((CHARTS.len(), 1)).iter().zip(CHARTS) {
+        for (area, (title, query, names)) in all.split_evenly((CHARTS.len(), 1)).iter().zip(CHARTS) {
             let series = prometheus.history(&query.replace("SERVER", &server), from, to);
             assert!(!series.is_empty(), "{title}: something to draw");
-            chart(area, title, name, &series, (from, to)).expect("a chart in memory");
+            chart(area, title, names, &series, (from, to)).expect("a chart in memory");
         }
         all.present().expect("a picture in memory");
     }
     picture
 }
 
-fn chart(area: &Area<'_>, title: &str, name: &str, all: &[Series], span: (f64, f64)) -> Result<(), Box<dyn Error>> {
+fn chart(
+    area: &Area<'_>,
+    title: &str,
+    names: SeriesLabelPosition,
+    all: &[Series],
+    span: (f64, f64),
+) -> Result<(), Box<dyn Error>> {
     let highest = all.iter().flat_map(|series| &series.points).map(|point| point.1).fold(1.0, f64::max);
     let text = |size| ("sans-serif", size).with_color(INK);
     let mut chart = ChartBuilder::on(area)
@@ -74,12 +92,12 @@ fn chart(area: &Area<'_>, title: &str, name: &str, all: &[Series], span: (f64, f
         let points = series.points.iter().map(|&(time, value)| (time - span.0, value));
         chart
             .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
-            .label(series.label(name))
+            .label(series.label("key"))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(3)));
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(names)
         .background_style(CARD)
         .border_style(FAINT)
         .label_font(text(13))

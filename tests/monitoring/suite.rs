@@ -14,5 +14,6 @@ mod live;
 mod picture;
 mod programs;
 mod prometheus;
+mod script;
 mod stage;
 mod traffic;
