@@ -37,7 +37,7 @@ help: ## list the targets
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
-	@echo '  SERVER=path   another server for run, test, torture and bench'
+	@echo '  SERVER=path   another server for run, test, torture, monitoring, upgrade and bench'
 	@echo '  ARGS=...      more arguments for cargo test, torture and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
