@@ -1,5 +1,6 @@
 //! What the server answers to a command that the module sends it.
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::{ptr, slice};
 
@@ -32,14 +33,14 @@ impl Answer {
         ptr::NonNull::new(reply).map(Self)
     }
 
-    /// Returns the text; empty if this is a list or an error.
-    pub(super) fn text(&self) -> &str {
+    /// Returns the text, whose bytes that are not UTF-8 are replaced; empty if this is a list or an error.
+    pub(super) fn text(&self) -> Cow<'_, str> {
         // SAFETY: the reply lives as long as this value.
         unsafe { text_of(self.0.as_ptr()) }
     }
 
-    /// Returns the texts of a list; none if this is a text.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
+    /// Returns the texts of a list, as [`text`](Self::text) does; none if this is a text.
+    pub(super) fn texts(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let element = |index| {
             // SAFETY: the reply lives as long as this value, and its elements too; one that is not there is null.
             let element = unsafe { api!(RedisModule_CallReplyArrayElement(self.0.as_ptr(), index)) };
@@ -57,20 +58,20 @@ impl Drop for Answer {
     }
 }
 
-/// Returns the text in a reply, empty if it has none, or one that is not UTF-8.
+/// Returns the text in a reply, empty if it has none.
 ///
 /// # Safety
 ///
 /// `reply` is a reply, or an element of one, which lives for `'r`.
-unsafe fn text_of<'r>(reply: *mut RedisModuleCallReply) -> &'r str {
+unsafe fn text_of<'r>(reply: *mut RedisModuleCallReply) -> Cow<'r, str> {
     let mut len = 0;
     // SAFETY: by contract; the text, which is null if the reply is no string, lives as long as the reply.
     let bytes = unsafe {
         let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
         if text.is_null() {
-            return "";
+            return Cow::Borrowed("");
         }
         slice::from_raw_parts(text.cast::<u8>(), len)
     };
-    std::str::from_utf8(bytes).unwrap_or_default()
+    String::from_utf8_lossy(bytes)
 }

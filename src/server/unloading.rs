@@ -1,9 +1,9 @@
 //! What the server would not outlive when a module's commands are gone.
 //!
-//! Servers keep pointers to the command that a connection has sent last, and to those that it has queued in MULTI. They
-//! look at them later (CLIENT LIST, EXEC), also when the module has gone and the memory is somebody else's. And they end
-//! when they apply an ACL rule that names a command which is not there any more. Seen on Redis 7.0 to 8.6 and Valkey 8.1;
-//! Valkey 9.1 looks at the rules, but not at the connections.
+//! Servers keep pointers to the command that a connection has sent last, to those that it has queued in MULTI, and the
+//! newer ones to those that stand in its pipeline. They look at them later (CLIENT LIST, EXEC), also when the module has
+//! gone and the memory is somebody else's. And they end when they apply an ACL rule that names a command which is not there
+//! any more. Seen on Redis 7.0 to 8.6 and Valkey 8.1; Valkey 9.1 looks at the rules, but not at the connections.
 
 use redis_module::raw::RedisModuleCtx;
 
@@ -19,7 +19,7 @@ pub(super) unsafe fn danger(ctx: *mut RedisModuleCtx, prefix: &str) -> Option<St
     // SAFETY: by contract.
     let [users, clients] =
         unsafe { [Answer::to(ctx, c"ACL", c"LIST", None), Answer::to(ctx, c"CLIENT", c"LIST", None)] };
-    let by_rules = users.as_ref().and_then(|users| users.texts().find_map(|user| danger_by_user(user, prefix)));
+    let by_rules = users.as_ref().and_then(|users| users.texts().find_map(|user| danger_by_user(&user, prefix)));
     by_rules.or_else(|| clients.as_ref()?.text().lines().find_map(|client| danger_by_client(client, prefix)))
 }
 
@@ -41,12 +41,16 @@ fn danger_by_client(client: &str, prefix: &str) -> Option<String> {
     if flags.contains('A') {
         return None;
     }
-    if last.starts_with(prefix) {
-        return Some(format!("connection {id} has sent {last} last, and the server would crash: close it first"));
-    }
     // In EXEC there is nobody but the one who unloads the module.
     let is_in_multi = flags.contains('x') && field("multi")? != "0" && last != "exec";
-    is_in_multi.then(|| format!("connection {id} is in MULTI, and the server may crash: close it first"))
+    let what = match () {
+        () if last.starts_with(prefix) => format!("has sent {last} last"),
+        () if is_in_multi => "is in MULTI".to_owned(),
+        // What stands behind the command that it waits with may have been looked up already.
+        () if flags.contains('b') => "is blocked".to_owned(),
+        () => return None,
+    };
+    Some(format!("connection {id} {what}, and the server may crash: close it first"))
 }
 
 #[cfg(test)]
@@ -77,6 +81,7 @@ mod tests {
             ("id=3 flags=N multi=-1 cmd=get user=lock.bob", false),
             ("id=3 name=cmd flags=N multi=-1 cmd=lock.release user=default", true),
             ("id=3 flags=x multi=2 cmd=get user=default", true),
+            ("id=3 flags=b multi=-1 cmd=blpop user=default", true),
             ("id=3 flags=x multi=0 cmd=multi user=default", false),
             // Valkey shows the commands of the last transaction.
             ("id=3 flags=N multi=2 cmd=get user=default", false),

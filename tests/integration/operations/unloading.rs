@@ -1,6 +1,6 @@
 //! When the module is not unloaded because the server would crash, and that it does not crash otherwise.
 
-use support::{Client, Server, eventually};
+use support::{Client, Reply, Server, eventually};
 
 #[track_caller]
 fn assert_refused(admin: &mut Client, server: &Server, reason: &str) {
@@ -81,4 +81,38 @@ fn it_is_unloaded_in_one_transaction_with_the_end_of_all_other_connections() {
     assert_eq!(done.items()[1], "OK", "{}", server.log());
     assert!(!admin.run("CLIENT LIST").is_error());
     assert_eq!(server.client().run("PING"), "PONG");
+}
+
+#[test]
+fn a_connection_is_found_whatever_bytes_the_name_of_its_user_has() {
+    let server = Server::start();
+    let (mut admin, mut bob) = (server.client(), server.client());
+    let user: [&[u8]; 8] = [b"ACL", b"SETUSER", b"b\xf6b", b"on", b"nopass", b"~*", b"&*", b"+@all"];
+    assert_eq!(admin.call(&user), "OK");
+    assert_eq!(bob.call(&[b"AUTH".as_slice(), b"b\xf6b", b"any"]), "OK");
+    assert_eq!(bob.run("LOCK.ACQUIRE gate bob"), 1);
+    assert_refused(&mut admin, &server, "module lock is not unloaded: connection ");
+}
+
+#[test]
+fn a_rule_is_found_whatever_bytes_the_patterns_of_its_user_have() {
+    let server = Server::start();
+    let mut admin = server.client();
+    let user: [&[u8]; 7] = [b"ACL", b"SETUSER", b"bob", b"on", b"nopass", b"~\xf6*", b"+lock.acquire"];
+    assert_eq!(admin.call(&user), "OK");
+    assert_refused(&mut admin, &server, " ACL ");
+}
+
+/// Newer servers look up the commands of a pipeline before they run the first.
+#[test]
+fn a_connection_that_waits_keeps_the_module_because_of_what_may_stand_behind() {
+    let server = Server::start();
+    let (mut admin, mut bob) = (server.client(), server.client());
+    bob.send_together(&["BLPOP list 0", "LOCK.ACQUIRE gate bob", "PING"]);
+    eventually("bob waits", || admin.info("clients", "blocked_clients").as_deref() == Some("1"));
+    assert_refused(&mut admin, &server, "module lock is not unloaded: connection ");
+    assert_eq!(admin.run("RPUSH list item"), 1);
+    assert_eq!(bob.receive().items().len(), 2);
+    assert_eq!([bob.receive(), bob.receive()], [Reply::Int(1), Reply::Status("PONG".into())]);
+    assert_unloads(&mut admin);
 }
