@@ -16,7 +16,7 @@ pub enum Error {
     /// The lease exceeds `lock.max-lease-ms`, or is missing while that is set.
     LeaseLimit,
     /// The lease would be lengthened shortly after a standstill, in which the server may have been replaced.
-    StoodStill,
+    MayBeReplaced,
     /// The number of waiting requests has reached `lock.max-waiters`.
     QueueFull,
     /// The value of the key is not a lock.
@@ -81,7 +81,7 @@ impl Error {
             Self::OtherForm => "OTHERFORM This token holds the lock in another form",
             Self::NoLease => "NOLEASE This lock has no lease: it is held until it is released",
             Self::LeaseLimit => "LEASELIMIT A lease of at most lock.max-lease-ms milliseconds is needed",
-            Self::StoodStill => "TRYAGAIN The server stood still a moment ago, see lock.recovery-ms",
+            Self::MayBeReplaced => "TRYAGAIN Another server may be the master, see lock.recovery-ms",
             Self::QueueFull => "QUEUEFULL Too many requests wait already, see lock.max-waiters",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::HoldMismatch => "HOLDMISMATCH This is not the hold that comes next",

@@ -11,6 +11,7 @@
 
 mod background;
 mod commands;
+mod contact;
 mod effect;
 mod execute;
 mod fence;

@@ -1,12 +1,14 @@
-//! When grants are held back: in the recovery period, and after a standstill of the event loop.
+//! When grants are held back: in the recovery period, after a standstill of the event loop, and while replicas are silent.
 //!
 //! A server that has just started, or has become a master, may have forgotten the last grants. A master whose loop stood
-//! still may have been replaced meanwhile, which it learns when its replicas are gone for `min-replicas-max-lag`. As long
-//! as `lock.recovery-ms` is set, neither grants a lock before what the other may have granted has ended.
+//! still, or has not heard of its replicas, may have been replaced meanwhile, which it learns when they are gone for
+//! `min-replicas-max-lag`. As long as `lock.recovery-ms` is set, neither grants a lock before what the other may have granted
+//! has ended.
 //!
 //! What a grant would have made of it stays: the key is free, the line stands, and the session keeps its turn. When the
 //! time is over, all locks that are waited for are looked at.
 
+use super::contact;
 use super::settings::RECOVERY_MS;
 use super::state::{self, Context, Locks};
 use super::timer;
@@ -16,12 +18,6 @@ use crate::server;
 /// How much longer than `min-replicas-max-lag` a server may take to see that its replicas are gone, in milliseconds. It
 /// counts lags in whole seconds, and looks at them once a second.
 const LAG_MARGIN_MS: i64 = 3000;
-
-/// What `min-replicas-max-lag` is where the server does not tell, in seconds: its default.
-const DEFAULT_LAG_S: i64 = 10;
-
-/// How often the server is asked for its `min-replicas-max-lag`, in milliseconds.
-const LAG_LOOK_MS: i64 = 1000;
 
 /// Begins a recovery period: the server has started, or has become a master.
 pub fn begin() {
@@ -65,7 +61,7 @@ fn hold_back_grant() -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::StoodStill`] if a lease would be lengthened after a standstill, which a server that was replaced must not do.
+/// [`Error::MayBeReplaced`] if a lease would be lengthened, which a server that was replaced must not do.
 pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     planted!(FreeIsTakenInPeriod => if matches!(decided, Ok(Decision::Done { write: Write::Take { .. }, .. })) {
         return decided;
@@ -78,7 +74,7 @@ pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     match decided {
         decided if RECOVERY_MS.get() == 0 => decided,
         Ok(Decision::Done { write: Write::Take { .. }, .. }) if hold_back_grant() => Ok(Decision::Contended),
-        Ok(Decision::Done { write, .. }) if sets_lease(write) && has_stood_still() => Err(Error::StoodStill),
+        Ok(Decision::Done { write, .. }) if sets_lease(write) && may_be_replaced() => Err(Error::MayBeReplaced),
         decided => decided,
     }
 }
@@ -92,23 +88,23 @@ fn sets_lease(write: Write) -> bool {
     }
 }
 
-fn has_stood_still() -> bool {
+/// Returns whether another server may have taken this one's place.
+fn may_be_replaced() -> bool {
     planted!(LeaseIsSetAfterStandstill => return false);
-    state::with(|state| state.stall.held_off_ms(server::monotonic_ms()) > 0)
+    state::with(|state| state.contact.is_lost() || state.stall.held_off_ms(server::monotonic_ms()) > 0)
 }
 
 /// Follows the time in which grants are held back, on a master or a replica. When it is over, all locks that are waited
 /// for are looked at.
-pub fn follow(ctx: &Context<'_>, is_replica: bool) {
+pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
     let watches = RECOVERY_MS.get() > 0 && !is_replica;
     if watches {
-        look_at_lag();
+        contact::look(ctx);
     }
     let (change, held_back_ms) = state::with(|state| {
         state.watches_standstill = watches;
-        let lag_ms = state.max_lag_s.unwrap_or(DEFAULT_LAG_S).saturating_mul(1000);
-        let hold_off_ms =
-            if watches && !planted!(StandstillIsShort) { lag_ms.saturating_add(LAG_MARGIN_MS) } else { HOLD_OFF_MS };
+        let until_seen_ms = state.contact.max_lag_ms().saturating_add(LAG_MARGIN_MS);
+        let hold_off_ms = if watches && !planted!(StandstillIsShort) { until_seen_ms } else { HOLD_OFF_MS };
         state.stall.set_hold_off(hold_off_ms);
         let held_back_ms = if watches { state.held_back_ms() } else { 0 };
         (state.recovery.follow(held_back_ms > 0), held_back_ms)
@@ -125,14 +121,5 @@ pub fn follow(ctx: &Context<'_>, is_replica: bool) {
             state::with(|state| state.waiting.review_all());
         }
         None => {}
-    }
-}
-
-fn look_at_lag() {
-    planted!(LagIsUnseen => return);
-    let now = server::monotonic_ms();
-    if state::with(|state| state.lag_asked_at.is_none_or(|asked| now.saturating_sub(asked) >= LAG_LOOK_MS)) {
-        let max_lag_s = server::server_setting(c"min-replicas-max-lag");
-        state::with(|state| (state.max_lag_s, state.lag_asked_at) = (max_lag_s, Some(now)));
     }
 }

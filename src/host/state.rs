@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::contact::{Contact, LOOK_MS};
 use super::refusals::Refusals;
 use super::settings::RECOVERY_MS;
 use super::slot_watch::SlotWatch;
@@ -31,9 +32,7 @@ pub struct State {
     pub recovery: Recovery,
     /// Whether a standstill matters although there is nothing to do: grants are held back after it.
     pub watches_standstill: bool,
-    /// The server's `min-replicas-max-lag`, in seconds, as far as is known, and when it was asked for.
-    pub max_lag_s: Option<i64>,
-    pub lag_asked_at: Option<i64>,
+    pub contact: Contact,
     pub slots: SlotWatch,
     /// Messages that are published in the next run of the background work, in this order.
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
@@ -79,8 +78,7 @@ impl State {
             stall: StallDetector::new(),
             recovery: Recovery::new(),
             watches_standstill: false,
-            max_lag_s: None,
-            lag_asked_at: None,
+            contact: Contact::new(),
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
             unheard: 0,
@@ -128,7 +126,8 @@ impl State {
         }
         let now = server::monotonic_ms();
         planted!(StandstillHoldsNothingBack => return self.recovery.remaining_ms(length_ms, now));
-        self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now))
+        let until_next_look_ms = if self.contact.is_lost() { LOOK_MS } else { 0 };
+        self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
     }
 
     /// Returns whether there is no queue, no session and no revocation.

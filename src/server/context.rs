@@ -1,6 +1,6 @@
 //! The context of a call of the module.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bitflags::bitflags;
 use redis_module::raw;
 
+use super::server_info::ServerInfo;
 use super::string::OwnedString;
 use super::{ClientId, api};
 
@@ -137,14 +138,22 @@ impl<M> Context<'_, M> {
 
     /// Returns a field of a section of INFO, if there is one.
     pub fn server_info(&mut self, section: &CStr, field: &CStr) -> Option<String> {
-        // SAFETY: the data is made and given back here, and the text copied before that.
-        unsafe {
-            let data = api!(RedisModule_GetServerInfo(self.raw, section.as_ptr()));
-            let text = api!(RedisModule_ServerInfoGetFieldC(data, field.as_ptr()));
-            let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
-            api!(RedisModule_FreeServerInfo(self.raw, data));
-            text
-        }
+        // SAFETY: the context is valid (see `new`).
+        unsafe { ServerInfo::of(self.raw, section) }.field(field)
+    }
+
+    /// Returns how many replicas are online and were heard of within the last `lag_s` seconds, which the server counts in whole
+    /// ones.
+    pub fn replicas_heard_within(&mut self, lag_s: i64) -> i64 {
+        // SAFETY: the context is valid (see `new`).
+        let info = unsafe { ServerInfo::of(self.raw, c"replication") };
+        let replica = |number| info.field(&CString::new(format!("slave{number}")).ok()?);
+        let is_heard = |replica: &String| {
+            let value = |name: &str| replica.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            value("state") == Some("online")
+                && value("lag").and_then(|lag| lag.parse().ok()).is_some_and(|lag: i64| lag <= lag_s)
+        };
+        (0..).map_while(replica).filter(is_heard).map(|_| 1).sum()
     }
 
     /// Returns whether the server is starting, and has not served anybody yet.

@@ -47,6 +47,7 @@ mod panics;
 mod permission;
 mod replication;
 mod reply;
+mod server_info;
 mod setting;
 mod settings;
 mod sorted_set;

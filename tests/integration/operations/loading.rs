@@ -44,7 +44,7 @@ fn settings_have_defaults_and_are_set_by_config_set() {
         ("lock.max-waiters", "100000", "7"),
         ("lock.max-block-ms", "0", "60000"),
         ("lock.max-lease-ms", "0", "20000"),
-        ("lock.recovery-ms", "0", "28000"),
+        ("lock.recovery-ms", "0", "29000"),
     ] {
         assert_eq!(setting(&mut client, name), default);
         client.ok(&format!("CONFIG SET {name} {other}"));
