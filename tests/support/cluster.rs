@@ -163,7 +163,7 @@ fn slots_of(number: usize) -> (i64, i64) {
     (bound(number), bound(number + 1) - 1)
 }
 
-pub(super) fn bus_port(server: &Server) -> u16 {
+pub fn bus_port(server: &Server) -> u16 {
     let pair = server.client().run("CONFIG GET cluster-port");
     pair.items().get(1).expect("a value").string().parse().expect("a port")
 }

@@ -24,26 +24,33 @@ impl Sentinel {
     /// Three of them that know of each other and of the master's replicas.
     #[track_caller]
     pub fn start_three(master: &Server, replicas: usize) -> Vec<Self> {
-        let sentinels: Vec<Self> = (0..3).map(|_| Self::start(master)).collect();
+        Self::start_three_at(master.port(), replicas, |_, _| String::new())
+    }
+
+    /// The same for a master that is reached at another port than its own, with lines for the configuration of each: `more`
+    /// is told its number, and the name of the master.
+    #[track_caller]
+    pub fn start_three_at(port: u16, replicas: usize, more: impl Fn(usize, &str) -> String) -> Vec<Self> {
+        let sentinels: Vec<Self> = (0..3).map(|number| Self::start(port, &more(number, NAME))).collect();
         for sentinel in &sentinels {
             in_time("the sentinels know everybody", || sentinel.knows(sentinels.len() - 1, replicas));
         }
         sentinels
     }
 
-    fn start(master: &Server) -> Self {
+    fn start(master: u16, more: &str) -> Self {
         let directory = TempDir::with_prefix("redis-lock-test-").expect("a temporary folder");
         let port = free_port();
         let config = format!(
             "bind 127.0.0.1\n\
              port {port}\n\
              dir {}\n\
-             sentinel monitor {NAME} 127.0.0.1 {} {QUORUM}\n\
+             sentinel monitor {NAME} 127.0.0.1 {master} {QUORUM}\n\
              sentinel down-after-milliseconds {NAME} 500\n\
              sentinel failover-timeout {NAME} 5000\n\
-             sentinel parallel-syncs {NAME} 2\n",
+             sentinel parallel-syncs {NAME} 2\n\
+             {more}",
             directory.path().display(),
-            master.port(),
         );
         let file = directory.path().join("sentinel.conf");
         fs::write(&file, config).expect("a writable folder");
@@ -60,7 +67,7 @@ impl Sentinel {
     }
 
     /// Whether it has heard of that many other sentinels and of replicas that are in step.
-    fn knows(&self, others: usize, replicas: usize) -> bool {
+    pub fn knows(&self, others: usize, replicas: usize) -> bool {
         let Some(mut client) = self.client() else { return false };
         let master = client.run(&format!("SENTINEL MASTER {NAME}"));
         if master.is_error() || master.get("num-other-sentinels") != others.to_string().as_str() {
@@ -69,6 +76,22 @@ impl Sentinel {
         let known = client.run(&format!("SENTINEL REPLICAS {NAME}"));
         let in_step = known.items().iter().filter(|replica| replica.get("master-link-status") == "ok").count();
         in_step == replicas
+    }
+
+    /// Whether it thinks that the master and enough sentinels are well, and is not replacing it.
+    pub fn is_calm(&self) -> bool {
+        let Some(mut client) = self.client() else { return false };
+        let master = client.run(&format!("SENTINEL MASTER {NAME}"));
+        let agreed = client.run(&format!("SENTINEL CKQUORUM {NAME}"));
+        !master.is_error() && master.get("flags") == "master" && !agreed.is_error()
+    }
+
+    /// Has it replace the master now, whatever it thinks of it.
+    pub fn fail_over(&self) {
+        if let Some(mut client) = self.client() {
+            // Refused where a replacement is under way already.
+            client.run(&format!("SENTINEL FAILOVER {NAME}"));
+        }
     }
 
     /// The port on which it answers itself.
@@ -91,7 +114,11 @@ impl Sentinel {
         in_time("the sentinel fails over", || self.client().is_some_and(|mut client| client.run(&failover) == "OK"));
     }
 
-    fn client(&self) -> Option<Client> {
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("sentinel.log")).unwrap_or_default()
+    }
+
+    pub fn client(&self) -> Option<Client> {
         Client::connect(self.port, Protocol::Resp2)
     }
 }
@@ -102,8 +129,7 @@ impl Drop for Sentinel {
         let _ = self.process.kill();
         let _ = self.process.wait();
         if thread::panicking() {
-            let log = fs::read_to_string(self.directory.path().join("sentinel.log")).unwrap_or_default();
-            eprintln!("--- sentinel on port {}:\n{log}", self.port);
+            eprintln!("--- sentinel on port {}:\n{}", self.port, self.log());
         }
     }
 }
