@@ -1,7 +1,8 @@
 //! Clients that contend for the locks, and stop at the end of their leases by their own count.
 //!
-//! Each talks to one node. Half of them go elsewhere as soon as that does not answer or refuses; the others stay with it
-//! until it says that it is no master, so that a master that was replaced is asked on and on.
+//! Each talks to one node. Half of them hear of a new master at once and go there, with the locks that they hold, and go
+//! elsewhere as soon as a node does not answer or refuses. The others stay with theirs until it says that it is no master,
+//! so that a master that was replaced is asked on and on.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -29,7 +30,11 @@ pub struct Client<'a> {
     field: &'a Field<'a>,
     random: fastrand::Rng,
     node: usize,
+    /// The master of which it heard last.
+    master: usize,
     is_loyal: bool,
+    /// Whether it has a lock that belongs to its connection.
+    is_bound: bool,
     link: Option<Connection>,
 }
 
@@ -57,13 +62,15 @@ struct Hold {
 }
 
 impl<'a> Client<'a> {
-    pub fn new(field: &'a Field<'a>, number: usize, node: usize, random: fastrand::Rng) -> Self {
-        Self { field, random, node, is_loyal: number % 2 == 0, link: None }
+    pub fn new(field: &'a Field<'a>, number: usize, random: fastrand::Rng) -> Self {
+        let node = field.master();
+        Self { field, random, node, master: node, is_loyal: number % 2 == 0, is_bound: false, link: None }
     }
 
     /// Contends until the round is over.
     pub fn run(mut self) {
         while !self.field.is_over() {
+            self.hear();
             let way = self.choose();
             if let Some(hold) = self.ask(&way) {
                 self.hold(hold);
@@ -117,7 +124,8 @@ impl<'a> Client<'a> {
 
     /// Holds the lock in one of several ways, and notes from when to when it was believed to be held.
     fn hold(&mut self, mut hold: Hold) {
-        let renewals = if self.random.bool() { self.random.u32(1..5) } else { 0 };
+        self.is_bound = hold.session;
+        let renewals = if self.random.bool() { self.random.u32(1..8) } else { 0 };
         for _ in 0..renewals {
             self.field.rest_until(hold.belief.from.max(Instant::now()) + L / 4);
             if !self.renew(&mut hold) {
@@ -134,6 +142,7 @@ impl<'a> Client<'a> {
         hold.belief.until = hold.belief.until.min(Instant::now());
         let release = format!("LOCK.RELEASE {} {}", hold.key, hold.belief.token);
         self.field.ledger.believed(hold.belief);
+        self.is_bound = false;
         if hold.session {
             self.link = None;
         } else if releases {
@@ -148,7 +157,8 @@ impl<'a> Client<'a> {
             if left.is_zero() {
                 return false;
             }
-            let node = self.node;
+            self.hear();
+            let (node, asked) = (self.node, Instant::now());
             match self.extend(&hold.key, &hold.belief.token, ANSWER.min(left)) {
                 Some(answer) if answer.is_confirmed() => {
                     // Too late is too late, whatever the server says.
@@ -164,7 +174,11 @@ impl<'a> Client<'a> {
                     return false;
                 }
                 Some(_) => {}
-                None if hold.session => return false,
+                None if hold.session => {
+                    // The connection is closed now, and the lock with it.
+                    hold.belief.until = hold.belief.until.min(asked);
+                    return false;
+                }
                 None => self.go_on(),
             }
             self.rest(REST_MS);
@@ -216,8 +230,19 @@ impl<'a> Client<'a> {
     fn judge(&mut self, reply: &Reply) {
         let Reply::Error(line) = reply else { return };
         let is_no_master = ["READONLY", "MOVED", "UNBLOCKED"].iter().any(|code| line.starts_with(code));
+        if self.is_bound {
+            return;
+        }
         if is_no_master || !self.is_loyal && !is_loss(line) && !line.starts_with("TRYAGAIN") {
             self.go_on();
+        }
+    }
+
+    /// Goes to a new master of which it hears.
+    fn hear(&mut self) {
+        let master = self.field.master();
+        if !self.is_loyal && !self.is_bound && master != self.master {
+            (self.master, self.node, self.link) = (master, master, None);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the clients of a round share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,15 @@ pub struct Field<'a> {
     over: AtomicBool,
     tokens: AtomicU64,
     put_off: AtomicU64,
+    /// The master, as Sentinel or the cluster tells clients that listen.
+    master: AtomicUsize,
 }
 
 impl<'a> Field<'a> {
-    pub fn new(ports: &'a Ports, tag: &'a str) -> Self {
-        let (over, tokens) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { ports, ledger: Ledger::default(), tag, over, tokens, put_off: AtomicU64::new(0) }
+    pub fn new(ports: &'a Ports, tag: &'a str, master: usize) -> Self {
+        let (over, tokens, put_off) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        let master = AtomicUsize::new(master);
+        Self { ports, ledger: Ledger::default(), tag, over, tokens, put_off, master }
     }
 
     /// A lock, and whether it is for shares.
@@ -48,6 +51,14 @@ impl<'a> Field<'a> {
 
     pub fn put_off(&self) -> u64 {
         self.put_off.load(Ordering::Relaxed)
+    }
+
+    pub fn master(&self) -> usize {
+        self.master.load(Ordering::Relaxed)
+    }
+
+    pub fn announce(&self, master: usize) {
+        self.master.store(master, Ordering::Relaxed);
     }
 
     pub fn end(&self) {

@@ -61,12 +61,12 @@ pub fn play(scene: &mut Scene, fault: Fault, random: &mut fastrand::Rng) -> Resu
     let (old, started) = (scene.wait_until_whole()?, Instant::now());
     let (ports, tag) = (Ports::default(), scene.tag.clone());
     scene.publish(&ports);
-    let field = Field::new(&ports, &tag);
+    let field = Field::new(&ports, &tag, old);
     let ill = fault.silences().then_some(old);
     let (course, stall) = thread::scope(|scope| {
         let ending = Ending(&field);
         for number in 0..CLIENTS {
-            let client = Client::new(&field, number, old, random.fork());
+            let client = Client::new(&field, number, random.fork());
             scope.spawn(move || client.run());
         }
         let watcher = scope.spawn(|| weather::watch(&field, ill));
@@ -96,8 +96,9 @@ fn run(
     }
     let new = scene.wait_for_promotion(old)?;
     let promoted = Instant::now();
-    // What an operator does: the one that is gone is no replica until it is back, and locks are to be had without it.
-    scene.require_replicas(new, REPLICAS - 1);
+    field.announce(new);
+    // As an operator would do who wants locks before all replicas are back: so nothing but the period holds grants back.
+    scene.require_replicas(new, 0);
     fault.end(scene, old, new, field.ports, random);
     let last = scene.wait_until_whole()?;
     scene.require_replicas(last, REPLICAS);

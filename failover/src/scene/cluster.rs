@@ -118,6 +118,17 @@ impl Others for Voters {
         nodes.iter().chain(&self.0).all(|node| is_in_touch(node, &id))
     }
 
+    /// A replica whose master has become one of another may stay with it.
+    fn mend(&self, nodes: &[Node], master: usize) {
+        let port = nodes[master].gate.port.to_string();
+        let Reply::Text(id) = nodes[master].answer("CLUSTER MYID") else { return };
+        for node in nodes.iter().filter(|node| node.says("master_link_status").as_deref() == Some("up")) {
+            if node.says("master_port").is_some_and(|other| other != port) {
+                node.answer(&format!("CLUSTER REPLICATE {}", String::from_utf8_lossy(&id)));
+            }
+        }
+    }
+
     fn promote(&self, replica: &Server) {
         if let Some(mut client) = Client::connect(replica.port(), Protocol::Resp2) {
             client.run("CLUSTER FAILOVER FORCE");
@@ -125,7 +136,7 @@ impl Others for Voters {
     }
 
     fn logs(&self) -> Vec<String> {
-        self.0.iter().map(|node| node.server.log()).collect()
+        self.0.iter().map(|node| format!("{}\n{}", node.server.log(), node.answer("CLUSTER NODES"))).collect()
     }
 
     fn on_restart(&self, _: &Node) -> String {

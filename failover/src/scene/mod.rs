@@ -56,6 +56,9 @@ trait Others: Send {
     /// Whether they agree that this one is the master, and that everything is well.
     fn are_content(&self, nodes: &[Node], master: usize) -> bool;
 
+    /// Does what an operator has to do for all replicas to be attached to the master directly.
+    fn mend(&self, nodes: &[Node], master: usize);
+
     /// Has a replica take over, without waiting until they see that the master is down. It may be refused: then they see
     /// it in time.
     fn promote(&self, replica: &Server);
@@ -183,6 +186,7 @@ impl Scene {
             let masters: Vec<usize> = (0..NODES).filter(|node| self.is_master(*node)).collect();
             let [master] = masters[..] else { return false };
             found = master;
+            self.others.mend(&self.nodes, master);
             self.has_all_replicas(master) && self.others.are_content(&self.nodes, master)
         })?;
         Ok(found)

@@ -63,6 +63,9 @@ impl Others for Sentinels {
         })
     }
 
+    /// Sentinels do it themselves.
+    fn mend(&self, _: &[Node], _: usize) {}
+
     fn promote(&self, _: &Server) {
         if let Some(sentinel) = self.0.first() {
             sentinel.fail_over();
