@@ -1,8 +1,8 @@
 //! What the clients of a round share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Instant;
 
 use crate::ledger::Ledger;
 use crate::scene::Ports;
@@ -10,13 +10,12 @@ use crate::scene::Ports;
 const MUTEXES: usize = 6;
 /// Most requests for these are for shares.
 const SHARED: usize = 2;
-const POLL: Duration = Duration::from_millis(5);
-
 pub struct Field<'a> {
     pub ports: &'a Ports,
     pub ledger: Ledger,
     tag: &'a str,
-    over: AtomicBool,
+    over: Mutex<bool>,
+    ended: Condvar,
     tokens: AtomicU64,
     put_off: AtomicU64,
     /// The master, as Sentinel or the cluster tells clients that listen.
@@ -25,9 +24,10 @@ pub struct Field<'a> {
 
 impl<'a> Field<'a> {
     pub fn new(ports: &'a Ports, tag: &'a str, master: usize) -> Self {
-        let (over, tokens, put_off) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        let (tokens, put_off) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (over, ended) = (Mutex::new(false), Condvar::new());
         let master = AtomicUsize::new(master);
-        Self { ports, ledger: Ledger::default(), tag, over, tokens, put_off, master }
+        Self { ports, ledger: Ledger::default(), tag, over, ended, tokens, put_off, master }
     }
 
     /// A lock, and whether it is for shares.
@@ -62,17 +62,21 @@ impl<'a> Field<'a> {
     }
 
     pub fn end(&self) {
-        self.over.store(true, Ordering::Relaxed);
+        *self.over() = true;
+        self.ended.notify_all();
     }
 
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        *self.over()
+    }
+
+    fn over(&self) -> MutexGuard<'_, bool> {
+        self.over.lock().expect("nothing panics here")
     }
 
     /// Sleeps until then, or until the round is over.
     pub fn rest_until(&self, then: Instant) {
-        while !self.is_over() && Instant::now() < then {
-            sleep(POLL.min(then.saturating_duration_since(Instant::now())));
-        }
+        let left = then.saturating_duration_since(Instant::now());
+        drop(self.ended.wait_timeout_while(self.over(), left, |over| !*over));
     }
 }

@@ -3,8 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::happens_within;
-
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::field::Field;
@@ -18,6 +16,7 @@ const CLIENTS: usize = 20;
 const GRANTS: usize = 6;
 /// How long they may take, which includes a recovery period.
 const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(25);
 /// When the fault comes, once there is contention, in milliseconds.
 const CALM_MS: std::ops::Range<u64> = 0..1000;
 
@@ -35,6 +34,16 @@ pub struct Outcome {
     pub overlaps: Vec<String>,
     /// Why the round does not count, if it does not.
     pub disturbance: Option<String>,
+    /// Whether the servers came to no agreement, which is no matter of locks. Their scene is of no use any more.
+    pub is_lost: bool,
+}
+
+/// Why a round did not come to its end.
+enum Stop {
+    /// The servers do not agree who is master.
+    Lost(String),
+    /// The master grants nothing.
+    Stuck(String),
 }
 
 /// What happened when.
@@ -56,9 +65,13 @@ impl Drop for Ending<'_, '_> {
     }
 }
 
-/// Plays a round; Err if the servers do not do what they must for it.
+/// Plays a round; Err if a master does not grant locks.
 pub fn play(scene: &mut Scene, fault: Fault, random: &mut fastrand::Rng) -> Result<Outcome, String> {
-    let (old, started) = (scene.wait_until_whole()?, Instant::now());
+    let started = Instant::now();
+    let old = match scene.wait_until_whole() {
+        Ok(old) => old,
+        Err(what) => return Ok(Outcome::lost(what, Vec::new())),
+    };
     let (ports, tag) = (Ports::default(), scene.tag.clone());
     scene.publish(&ports);
     let field = Field::new(&ports, &tag, old);
@@ -74,8 +87,17 @@ pub fn play(scene: &mut Scene, fault: Fault, random: &mut fastrand::Rng) -> Resu
         drop(ending);
         (course, watcher.join().expect("a watcher that has not panicked"))
     });
-    let course = course.map_err(|what| stall.iter().fold(what, |what, stall| format!("{what}\n{stall}")))?;
-    Ok(outcome(&field, &course, started, stall))
+    match course {
+        Ok(course) => Ok(outcome(&field, &course, started, stall)),
+        Err(Stop::Lost(what)) => {
+            let overlaps = field.ledger.overlaps();
+            Ok(Outcome::lost(what, overlaps.iter().map(|overlap| shown(overlap, started)).collect()))
+        }
+        Err(Stop::Stuck(what)) => match stall {
+            Some(stall) => Ok(Outcome::lost(format!("{what}; {stall}"), Vec::new())),
+            None => Err(what),
+        },
+    }
 }
 
 fn run(
@@ -84,9 +106,9 @@ fn run(
     old: usize,
     field: &Field<'_>,
     random: &mut fastrand::Rng,
-) -> Result<Course, String> {
+) -> Result<Course, Stop> {
     let begun = Instant::now();
-    wait_for_grants(field, old, begun)?;
+    wait_for_grants(field, old, begun).map_err(Stop::Stuck)?;
     thread::sleep(Duration::from_millis(random.u64(CALM_MS)));
     fault.prepare(scene, old);
     let struck = Instant::now();
@@ -94,21 +116,27 @@ fn run(
     if fault.is_seen_at_once(random) {
         scene.promote_a_replica_of(old);
     }
-    let new = scene.wait_for_promotion(old)?;
+    let new = scene.wait_for_promotion(old).map_err(Stop::Lost)?;
     let promoted = Instant::now();
     field.announce(new);
     // As an operator would do who wants locks before all replicas are back: so nothing but the period holds grants back.
     scene.require_replicas(new, 0);
     fault.end(scene, old, new, field.ports, random);
-    let last = scene.wait_until_whole()?;
+    let last = scene.wait_until_whole().map_err(Stop::Lost)?;
     scene.require_replicas(last, REPLICAS);
-    wait_for_grants(field, last, promoted)?;
+    wait_for_grants(field, last, promoted).map_err(Stop::Stuck)?;
     Ok(Course { old, new, struck, promoted, last })
 }
 
 fn wait_for_grants(field: &Field<'_>, node: usize, since: Instant) -> Result<(), String> {
-    let come = happens_within(PATIENCE, || field.ledger.count(node, since) >= GRANTS);
-    come.then_some(()).ok_or_else(|| format!("node {node} grants nothing, though it is the master"))
+    let deadline = Instant::now() + PATIENCE;
+    while field.ledger.count(node, since) < GRANTS {
+        if Instant::now() > deadline {
+            return Err(format!("node {node} grants nothing, though it is the master"));
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 fn outcome(field: &Field<'_>, course: &Course, started: Instant, stall: Option<String>) -> Outcome {
@@ -132,6 +160,23 @@ fn outcome(field: &Field<'_>, course: &Course, started: Instant, stall: Option<S
         gap: longest_gap(&grants),
         overlaps,
         disturbance: stall.or(replaced),
+        is_lost: false,
+    }
+}
+
+impl Outcome {
+    fn lost(what: String, overlaps: Vec<String>) -> Self {
+        Self {
+            grants: 0,
+            grants_of_old: 0,
+            grants_of_new: 0,
+            put_off: 0,
+            until_promotion: Duration::ZERO,
+            gap: Duration::ZERO,
+            overlaps,
+            disturbance: Some(what),
+            is_lost: true,
+        }
     }
 }
 

@@ -59,7 +59,12 @@ fn work(rounds: &Mutex<Rounds>, topology: Topology, mut random: fastrand::Rng) {
     let mut scene = Scene::start(topology, with_period);
     while let Some(fault) = next(rounds, topology) {
         match round::play(&mut scene, fault, &mut random) {
-            Ok(outcome) => lock(rounds).note(topology, fault, &outcome),
+            Ok(outcome) => {
+                lock(rounds).note(topology, fault, &outcome);
+                if outcome.is_lost {
+                    scene = Scene::start(topology, with_period);
+                }
+            }
             Err(what) => lock(rounds).failure = Some(format!("{topology}, {fault}: {what}")),
         }
     }
@@ -99,7 +104,7 @@ impl Rounds {
     }
 
     fn repeat(&mut self, topology: Topology, fault: Fault, what: &str) {
-        println!("       does not count, and is repeated: {what}");
+        println!("       does not count, and is repeated: {}", what.lines().next().unwrap_or_default());
         self.tally.repeated += 1;
         self.left.push((topology, fault));
         if self.tally.repeated > REPETITIONS + self.tally.rounds() {

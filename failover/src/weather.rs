@@ -8,7 +8,7 @@ use support::connection::{Connection, packed};
 use crate::field::Field;
 use crate::scene::NODES;
 
-const EVERY: Duration = Duration::from_millis(20);
+const EVERY: Duration = Duration::from_millis(25);
 /// What may pass by unseen. Longer ones add to the time in which a master notices that its replicas are gone.
 const STALL: Duration = Duration::from_millis(400);
 

@@ -21,7 +21,7 @@ pub const NODES: usize = REPLICAS + 1;
 
 /// How long the servers may take to agree.
 const AGREEMENT: Duration = Duration::from_secs(40);
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(25);
 
 /// Who replaces a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
