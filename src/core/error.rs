@@ -15,8 +15,11 @@ pub enum Error {
     NoLease,
     /// The lease exceeds `lock.max-lease-ms`, or is missing while that is set.
     LeaseLimit,
-    /// The lease would be lengthened shortly after a standstill, in which the server may have been replaced.
+    /// The lease would be lengthened shortly after a standstill, or while replicas are silent: the server may have been
+    /// replaced.
     MayBeReplaced,
+    /// The lease would be lengthened while a master that was replaced may still grant the lock when it ends there.
+    JustBegun,
     /// The number of waiting requests has reached `lock.max-waiters`.
     QueueFull,
     /// The value of the key is not a lock.
@@ -82,6 +85,7 @@ impl Error {
             Self::NoLease => "NOLEASE This lock has no lease: it is held until it is released",
             Self::LeaseLimit => "LEASELIMIT A lease of at most lock.max-lease-ms milliseconds is needed",
             Self::MayBeReplaced => "TRYAGAIN Another server may be the master, see lock.recovery-ms",
+            Self::JustBegun => "TRYAGAIN The master before this one may still grant locks, see lock.recovery-ms",
             Self::QueueFull => "QUEUEFULL Too many requests wait already, see lock.max-waiters",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::HoldMismatch => "HOLDMISMATCH This is not the hold that comes next",

@@ -62,6 +62,8 @@ fn hold_back_grant() -> bool {
 /// # Errors
 ///
 /// [`Error::MayBeReplaced`] if a lease would be lengthened, which a server that was replaced must not do.
+/// [`Error::JustBegun`] if it would be while the master that was replaced may still grant locks. To that one the lease ends
+/// when it did, and the next in line gets the lock there.
 pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     planted!(FreeIsTakenInPeriod => if matches!(decided, Ok(Decision::Done { write: Write::Take { .. }, .. })) {
         return decided;
@@ -75,6 +77,7 @@ pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
         decided if RECOVERY_MS.get() == 0 => decided,
         Ok(Decision::Done { write: Write::Take { .. }, .. }) if hold_back_grant() => Ok(Decision::Contended),
         Ok(Decision::Done { write, .. }) if sets_lease(write) && may_be_replaced() => Err(Error::MayBeReplaced),
+        Ok(Decision::Done { write, .. }) if sets_lease(write) && other_may_grant() => Err(Error::JustBegun),
         decided => decided,
     }
 }
@@ -86,6 +89,11 @@ fn sets_lease(write: Write) -> bool {
         Write::SetLease(_) => true,
         Write::Take { .. } | Write::Free | Write::Leave => false,
     }
+}
+
+/// Returns whether leases must end when they do, because a master that was replaced may still grant the locks then.
+pub fn other_may_grant() -> bool {
+    state::with(|state| state.other_may_grant())
 }
 
 /// Returns whether another server may have taken this one's place.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::contact::{Contact, LOOK_MS};
 use super::refusals::Refusals;
-use super::settings::RECOVERY_MS;
+use super::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use super::slot_watch::SlotWatch;
 use super::waiters::Waiters;
 use crate::core::{Recovery, Revocations, Sessions, StallDetector, Stats, WaitQueues};
@@ -128,6 +128,15 @@ impl State {
         planted!(StandstillHoldsNothingBack => return self.recovery.remaining_ms(length_ms, now));
         let until_next_look_ms = if self.contact.is_lost() { LOOK_MS } else { 0 };
         self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
+    }
+
+    /// Returns whether a master that was replaced may still grant locks, which it does until the longest lease before the
+    /// end of the recovery period. Without a longest lease nothing is known of that.
+    pub fn other_may_grant(&self) -> bool {
+        let (length_ms, lease_ms) = (RECOVERY_MS.get(), MAX_LEASE_MS.get());
+        length_ms > 0
+            && lease_ms > 0
+            && self.recovery.remaining_ms(length_ms.saturating_sub(lease_ms), server::monotonic_ms()) > 0
     }
 
     /// Returns whether there is no queue, no session and no revocation.

@@ -5,5 +5,6 @@ mod after_a_cut;
 mod after_a_standstill;
 mod beginnings;
 mod held_back;
+mod leases;
 mod longest_lease;
 mod period;
