@@ -111,8 +111,8 @@ fn run(
     wait_for_grants(field, old, begun).map_err(Stop::Stuck)?;
     thread::sleep(Duration::from_millis(random.u64(CALM_MS)));
     fault.prepare(scene, old);
-    let struck = Instant::now();
     fault.strike(scene, old);
+    let struck = Instant::now();
     if fault.is_seen_at_once(random) {
         scene.promote_a_replica_of(old);
     }

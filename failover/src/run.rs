@@ -13,8 +13,9 @@ use crate::scene::{Scene, Topology};
 use crate::settings;
 use crate::tally::Tally;
 
-/// How many more rounds may be repeated than have counted.
-const REPETITIONS: usize = 8;
+/// How many rounds may be repeated in any case, and how many more for each that has counted.
+const REPETITIONS: usize = 12;
+const REPETITIONS_PER_ROUND: usize = 3;
 
 /// What the threads of a run share.
 struct Rounds {
@@ -107,7 +108,7 @@ impl Rounds {
         println!("       does not count, and is repeated: {}", what.lines().next().unwrap_or_default());
         self.tally.repeated += 1;
         self.left.push((topology, fault));
-        if self.tally.repeated > REPETITIONS + self.tally.rounds() {
+        if self.tally.repeated > REPETITIONS + REPETITIONS_PER_ROUND * self.tally.rounds() {
             self.failure = Some("the machine is too busy for this".to_owned());
         }
     }
