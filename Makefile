@@ -12,6 +12,8 @@ ARGS ?=
 SECONDS ?= 60
 SEED ?=
 SEEDS ?= 10000
+# How many masters are replaced with each fault.
+ROUNDS ?= 1
 # The older version that upgrade begins with; scripts/upgrade knows one.
 FROM ?=
 # Where monitoring draws its picture, if anywhere.
@@ -29,7 +31,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix torture simulate hunt monitoring upgrade bench bench-core lint fmt install uninstall clean
+.PHONY: help build run test test-matrix torture simulate hunt failover monitoring upgrade bench bench-core lint fmt install \
+	uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -37,8 +40,8 @@ help: ## list the targets
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
-	@echo '  SERVER=path   another server for run, test, torture, monitoring, upgrade and bench'
-	@echo '  ARGS=...      more arguments for cargo test, torture and the benchmarks: ARGS=--short'
+	@echo '  SERVER=path   another server for run, test, torture, failover, monitoring, upgrade and bench'
+	@echo '  ARGS=...      more arguments for cargo test, torture, failover and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
 	@scripts/setup build
@@ -76,6 +79,12 @@ hunt: ## plant defects in the module, one by one, and see that the simulation fi
 	@scripts/setup build
 	cargo test --locked --no-default-features --features planted --lib planted
 	cargo test --profile tool --locked --package simulator --features planted -- --nocapture
+
+failover: ## replace masters under ROUNDS=n of each fault, and check that no lock has two holders at once
+	@scripts/setup build
+	cargo build --release --locked
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package failover -- \
+		--rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 # All servers in one run, or SERVER alone.
 monitoring: ## run the alerts, the dashboard and the exporter's script of contrib/ with Prometheus
