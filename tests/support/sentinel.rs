@@ -86,12 +86,10 @@ impl Sentinel {
         !master.is_error() && master.get("flags") == "master" && !agreed.is_error()
     }
 
-    /// Has it replace the master now, whatever it thinks of it.
-    pub fn fail_over(&self) {
-        if let Some(mut client) = self.client() {
-            // Refused where a replacement is under way already.
-            client.run(&format!("SENTINEL FAILOVER {NAME}"));
-        }
+    /// Has it replace the master now, whatever it thinks of it. Returns whether it does: not while it replaces one already, or
+    /// knows of none to promote.
+    pub fn try_to_fail_over(&self) -> bool {
+        self.client().is_some_and(|mut client| client.run(&format!("SENTINEL FAILOVER {NAME}")) == "OK")
     }
 
     /// The port on which it answers itself.
@@ -110,8 +108,7 @@ impl Sentinel {
     /// Has it promote a replica, although the master is there; waits until it knows of one that it may promote.
     #[track_caller]
     pub fn fail_over(&self) {
-        let failover = format!("SENTINEL FAILOVER {NAME}");
-        in_time("the sentinel fails over", || self.client().is_some_and(|mut client| client.run(&failover) == "OK"));
+        in_time("the sentinel fails over", || self.try_to_fail_over());
     }
 
     pub fn log(&self) -> String {

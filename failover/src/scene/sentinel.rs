@@ -68,7 +68,7 @@ impl Others for Sentinels {
 
     fn promote(&self, _: &Server) {
         if let Some(sentinel) = self.0.first() {
-            sentinel.fail_over();
+            sentinel.try_to_fail_over();
         }
     }
 
