@@ -37,10 +37,6 @@ fn danger_by_user(user: &str, prefix: &str) -> Option<String> {
 fn danger_by_client(client: &str, prefix: &str) -> Option<String> {
     let field = |name: &str| client.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
     let (id, last, flags) = (field("id")?, field("cmd")?, field("flags")?);
-    // It is closed before it is looked at again.
-    if flags.contains('A') {
-        return None;
-    }
     // In EXEC there is nobody but the one who unloads the module.
     let is_in_multi = flags.contains('x') && field("multi")? != "0" && last != "exec";
     let what = match () {
@@ -85,7 +81,8 @@ mod tests {
             ("id=3 flags=x multi=0 cmd=multi user=default", false),
             // Valkey shows the commands of the last transaction.
             ("id=3 flags=N multi=2 cmd=get user=default", false),
-            ("id=3 flags=A multi=-1 cmd=lock.release user=default", false),
+            // It is listed until the end of the round.
+            ("id=3 flags=A multi=-1 cmd=lock.release user=default", true),
             ("id=3 flags=x multi=3 cmd=exec user=default", false),
             ("id=3 flags=N multi=-1 cmd=NULL user=default", false),
         ] {
