@@ -9,6 +9,7 @@
 
 mod arena;
 mod connections;
+mod contact;
 mod episode;
 mod error;
 mod fence;
@@ -27,6 +28,7 @@ mod waiting;
 
 pub use arena::{Arena, Cursor, Id};
 pub use connections::Connections;
+pub use contact::{Contact, DEFAULT_LAG_S, LOOK_MS};
 pub use episode::Episode;
 pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};

@@ -11,7 +11,6 @@
 
 mod background;
 mod commands;
-mod contact;
 mod effect;
 mod execute;
 mod fence;

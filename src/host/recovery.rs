@@ -8,11 +8,10 @@
 //! What a grant would have made of it stays: the key is free, the line stands, and the session keeps its turn. When the
 //! time is over, all locks that are waited for are looked at.
 
-use super::contact;
 use super::settings::RECOVERY_MS;
 use super::state::{self, Context, Locks};
 use super::timer;
-use crate::core::{Decision, Error, HOLD_OFF_MS, RecoveryChange, Write};
+use crate::core::{DEFAULT_LAG_S, Decision, Error, HOLD_OFF_MS, RecoveryChange, Write};
 use crate::server;
 
 /// How much longer than `min-replicas-max-lag` a server may take to see that its replicas are gone, in milliseconds. It
@@ -91,8 +90,14 @@ fn sets_lease(write: Write) -> bool {
     }
 }
 
-/// Returns whether leases must end when they do, because a master that was replaced may still grant the locks then.
-pub fn other_may_grant() -> bool {
+/// Returns whether leases must end when they do now: another server may grant the locks then.
+pub fn forbids_longer_leases() -> bool {
+    RECOVERY_MS.get() > 0 && (may_be_replaced() || other_may_grant())
+}
+
+/// Returns whether the master before this one may still grant locks.
+fn other_may_grant() -> bool {
+    planted!(LeaseIsLengthenedInPeriod => return false);
     state::with(|state| state.other_may_grant())
 }
 
@@ -107,7 +112,7 @@ fn may_be_replaced() -> bool {
 pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
     let watches = RECOVERY_MS.get() > 0 && !is_replica;
     if watches {
-        contact::look(ctx);
+        look_at_replicas(ctx);
     }
     let (change, held_back_ms) = state::with(|state| {
         state.watches_standstill = watches;
@@ -129,5 +134,20 @@ pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
             state::with(|state| state.waiting.review_all());
         }
         None => {}
+    }
+}
+
+/// Looks at the replicas, if that is due. Where CONFIG has another name, it is not known how many are needed.
+///
+/// The server does the same for `min-replicas-to-write`, but once in so many rounds of its cron: while commands hold up its
+/// loop, only every ten seconds, say. This is by the clock.
+fn look_at_replicas(ctx: &mut Context<'_>) {
+    planted!(LagIsUnseen => return);
+    let now = server::monotonic_ms();
+    if state::with(|state| state.contact.is_due(now)) {
+        let max_lag_s = server::server_setting(c"min-replicas-max-lag").unwrap_or(DEFAULT_LAG_S);
+        let needed = server::server_setting(c"min-replicas-to-write").unwrap_or(0);
+        let heard = if needed > 0 { ctx.replicas_heard_within(max_lag_s) } else { 0 };
+        state::with(|state| state.contact.look(now, max_lag_s, needed, heard));
     }
 }

@@ -57,7 +57,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         return end(&session);
     }
     let is_held = matches!(found, SessionLockState::Held(_));
-    let must_wait = if is_held { recovery::other_may_grant() } else { recovery::holds_back_grant() };
+    let must_wait = if is_held { recovery::forbids_longer_leases() } else { recovery::holds_back_grant() };
     if slot != Slot::Ours || must_wait || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         planted!(RefusedRenewalIsOver => return);
         let later = session.lock.lease.renewal_retry_after(now);

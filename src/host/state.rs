@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::contact::{Contact, LOOK_MS};
 use super::refusals::Refusals;
 use super::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use super::slot_watch::SlotWatch;
 use super::waiters::Waiters;
-use crate::core::{Recovery, Revocations, Sessions, StallDetector, Stats, WaitQueues};
+use crate::core::{Contact, LOOK_MS, Recovery, Revocations, Sessions, StallDetector, Stats, WaitQueues};
 use crate::server;
 
 /// The module: locks.
@@ -130,8 +129,8 @@ impl State {
         self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
     }
 
-    /// Returns whether a master that was replaced may still grant locks, which it does until the longest lease before the
-    /// end of the recovery period. Without a longest lease nothing is known of that.
+    /// Returns whether the master before this one may still grant locks. It does until the longest lease before the end of the
+    /// recovery period; without a longest lease nothing is known of that.
     pub fn other_may_grant(&self) -> bool {
         let (length_ms, lease_ms) = (RECOVERY_MS.get(), MAX_LEASE_MS.get());
         length_ms > 0

@@ -236,4 +236,5 @@ bugs! {
     179 ReleaseIsUnlimited "RELEASE may set any lease" seen as "RELEASE"
     180 WaiterGetsItsLease "who has waited gets the lease that it asked for" seen as "is granted, with"
     181 SessionKeepsItsLease "a session is renewed by a lease that is too long now" seen as "is renewed to"
+    182 LeaseIsLengthenedInPeriod "a lease is lengthened while the master before this one may still grant the lock" seen as "becomes"
 }

@@ -12,6 +12,8 @@ use crate::step::Knob;
 pub struct HeldBack {
     /// What remains of the recovery period.
     pub period_ms: Ms,
+    /// What remains of its first part, in which no lease is lengthened: all of it but the longest lease.
+    pub first_part_ms: Ms,
     /// What remains of the time after a standstill, at least and at most.
     pub standstill_ms: (Ms, Ms),
 }
@@ -37,14 +39,14 @@ impl HeldBack {
         (self.period_ms.max(self.standstill_ms.0)..=self.most_ms()).contains(&ms)
     }
 
-    /// Whether a lease is surely not set, because the server stood still.
+    /// Whether a lease is surely not lengthened.
     pub fn refuses_leases(&self) -> bool {
-        self.standstill_ms.0 > 0
+        self.first_part_ms.max(self.standstill_ms.0) > 0
     }
 
     /// Whether it may not be.
     pub fn may_refuse_leases(&self) -> bool {
-        self.standstill_ms.1 > 0
+        self.first_part_ms.max(self.standstill_ms.1) > 0
     }
 }
 

@@ -103,6 +103,9 @@ impl Checker {
             Outcome::Refused("ERR") if self.limits.lease_ms.is_some() => {
                 Expected::OneOf { codes: vec!["ERR", "LEASELIMIT"], or_nil: false }
             }
+            Outcome::Refused("TRYAGAIN") if may_be_full => {
+                Expected::OneOf { codes: vec!["TRYAGAIN", "SESSIONFULL"], or_nil: false }
+            }
             Outcome::Refused(code) => Expected::Error(code),
             Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
             Outcome::Looked if matches!(request.verb, Verb::Queues { .. }) => {

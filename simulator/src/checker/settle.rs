@@ -310,6 +310,9 @@ impl Checker {
 
     /// The server lengthens the lease of a session.
     pub(super) fn renewed(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Verdict {
+        if self.held_back.refuses_leases() {
+            return Err(format!("{was:?} becomes {is:?}, and no lease is lengthened: {:?}", self.held_back));
+        }
         let (in_timer, limits) = (self.in_timer, self.limits);
         let is_open = |session: &&mut Session| in_timer && !session.clients.is_empty();
         let Some(session) = self.door(name).session_of_mut(&is.who).filter(is_open) else {

@@ -26,6 +26,8 @@ type Span = (i64, i64);
 pub(super) struct Standstills {
     /// lock.recovery-ms
     length_ms: i64,
+    /// lock.max-lease-ms
+    longest_ms: i64,
     /// The latest start or promotion.
     began_at: i64,
     /// When the loop turned again, with what does not count of the time since then.
@@ -53,6 +55,7 @@ impl Standstills {
     pub fn new() -> Self {
         Self {
             length_ms: 0,
+            longest_ms: 0,
             began_at: 0,
             turned_at: None,
             set_lag_s: UNKNOWN_LAG_S,
@@ -90,6 +93,7 @@ impl Standstills {
                 }
                 self.length_ms = value;
             }
+            Knob::MaxLeaseMs => self.longest_ms = value,
             Knob::MaxLag if !self.is_lag_hidden => self.set_lag(value, now),
             _ => {}
         }
@@ -135,7 +139,10 @@ impl Standstills {
         }
         let (hold, left) = (self.hold_off_ms(), |end: i64| (end - now).max(0));
         let standstill_ms = self.turned_at.map_or((0, 0), |turned| (left(turned.0 + hold.0), left(turned.1 + hold.1)));
-        HeldBack { period_ms: left(self.began_at + 1 + self.length_ms), standstill_ms }
+        let period_ms = left(self.began_at + 1 + self.length_ms);
+        let has_first_part = (1..self.length_ms).contains(&self.longest_ms);
+        let first_part_ms = if has_first_part { (period_ms - self.longest_ms).max(0) } else { 0 };
+        HeldBack { period_ms, first_part_ms, standstill_ms }
     }
 
     /// The module has shown how much remains: when it saw the latest standstill is known now.
