@@ -201,9 +201,7 @@ pub fn finish_delivery(id: EntryId, told: bool) {
         let Some(entry) = waiters.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
         waiters.set_wait_state(id, WaitState::Over);
-        if let Some(grant) =
-            waiters.grant_unknown_to(client, delivery).filter(|_| !told && !planted!(UntoldStaysInSession))
-        {
+        if let Some(grant) = waiters.grant_unknown_to(client, delivery).filter(|_| !told) {
             sessions.detach(grant.seat(), client);
         }
         if let Some(untold) = waiters.finish_delivery(delivery, told) {
