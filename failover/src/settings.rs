@@ -16,7 +16,7 @@ const REPL_TIMEOUT_S: u64 = 3;
 
 /// What `lock.recovery-ms` has to be: L and S.
 pub fn recovery() -> Duration {
-    let noticed = Duration::from_secs(MAX_LAG_S + 2).max(Duration::from_secs(REPL_TIMEOUT_S));
+    let noticed = Duration::from_secs(MAX_LAG_S + 3).max(Duration::from_secs(REPL_TIMEOUT_S));
     L + noticed + DELAY
 }
 
