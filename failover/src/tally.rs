@@ -98,6 +98,6 @@ impl fmt::Display for Tally {
                  | {gap:.1} s | {found} |"
             )?;
         }
-        writeln!(f, "Rounds that were repeated, because the machine was too busy: {}", self.repeated)
+        writeln!(f, "Rounds that did not count, and were repeated: {}", self.repeated)
     }
 }
