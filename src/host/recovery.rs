@@ -8,7 +8,7 @@
 //! What a grant would have made of it stays: the key is free, the line stands, and the session keeps its turn. When the
 //! time is over, all locks that are waited for are looked at.
 
-use super::settings::RECOVERY_MS;
+use super::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use super::state::{self, Context, Locks};
 use super::timer;
 use crate::core::{DEFAULT_LAG_S, Decision, Error, HOLD_OFF_MS, RecoveryChange, Write};
@@ -95,10 +95,13 @@ pub fn forbids_longer_leases() -> bool {
     RECOVERY_MS.get() > 0 && (may_be_replaced() || other_may_grant())
 }
 
-/// Returns whether the master before this one may still grant locks.
+/// Returns whether the master before this one may still grant locks. It does until the longest lease before the end of the
+/// recovery period; without a longest lease nothing is known of that.
 fn other_may_grant() -> bool {
     planted!(LeaseIsLengthenedInPeriod => return false);
-    state::with(|state| state.other_may_grant())
+    let longest_ms = MAX_LEASE_MS.get();
+    let first_part_ms = RECOVERY_MS.get().saturating_sub(longest_ms);
+    longest_ms > 0 && state::with(|state| state.recovery.remaining_ms(first_part_ms, server::monotonic_ms()) > 0)
 }
 
 /// Returns whether another server may have taken this one's place.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::refusals::Refusals;
-use super::settings::{MAX_LEASE_MS, RECOVERY_MS};
+use super::settings::RECOVERY_MS;
 use super::slot_watch::SlotWatch;
 use super::waiters::Waiters;
 use crate::core::{Contact, LOOK_MS, Recovery, Revocations, Sessions, StallDetector, Stats, WaitQueues};
@@ -127,15 +127,6 @@ impl State {
         planted!(StandstillHoldsNothingBack => return self.recovery.remaining_ms(length_ms, now));
         let until_next_look_ms = if self.contact.is_lost() { LOOK_MS } else { 0 };
         self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
-    }
-
-    /// Returns whether the master before this one may still grant locks. It does until the longest lease before the end of the
-    /// recovery period; without a longest lease nothing is known of that.
-    pub fn other_may_grant(&self) -> bool {
-        let (length_ms, lease_ms) = (RECOVERY_MS.get(), MAX_LEASE_MS.get());
-        length_ms > 0
-            && lease_ms > 0
-            && self.recovery.remaining_ms(length_ms.saturating_sub(lease_ms), server::monotonic_ms()) > 0
     }
 
     /// Returns whether there is no queue, no session and no revocation.

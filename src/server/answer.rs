@@ -58,6 +58,11 @@ impl Drop for Answer {
     }
 }
 
+/// Returns the value of a field in a line of `name=value`, as INFO and CLIENT LIST have them.
+pub(super) fn value_in<'l>(line: &'l str, separator: char, name: &str) -> Option<&'l str> {
+    line.split(separator).find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
 /// Returns the text in a reply, empty if it has none.
 ///
 /// # Safety

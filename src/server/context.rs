@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bitflags::bitflags;
 use redis_module::raw;
 
+use super::answer::value_in;
 use super::server_info::ServerInfo;
 use super::string::OwnedString;
 use super::{ClientId, api};
@@ -149,7 +150,7 @@ impl<M> Context<'_, M> {
         let info = unsafe { ServerInfo::of(self.raw, c"replication") };
         let replica = |number| info.field(&CString::new(format!("slave{number}")).ok()?);
         let is_heard = |replica: &String| {
-            let value = |name: &str| replica.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            let value = |name| value_in(replica, ',', name);
             value("state") == Some("online")
                 && value("lag").and_then(|lag| lag.parse().ok()).is_some_and(|lag: i64| lag <= lag_s)
         };

@@ -7,7 +7,7 @@
 
 use redis_module::raw::RedisModuleCtx;
 
-use super::answer::Answer;
+use super::answer::{Answer, value_in};
 
 /// Returns why the server would crash if the commands whose names begin with `prefix` went away, `None` if it would not.
 /// What the server does not tell, because ACL or CLIENT have other names, is taken for harmless.
@@ -35,7 +35,7 @@ fn danger_by_user(user: &str, prefix: &str) -> Option<String> {
 
 /// Looks at a line of CLIENT LIST.
 fn danger_by_client(client: &str, prefix: &str) -> Option<String> {
-    let field = |name: &str| client.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    let field = |name| value_in(client, ' ', name);
     let (id, last, flags) = (field("id")?, field("cmd")?, field("flags")?);
     // In EXEC there is nobody but the one who unloads the module.
     let is_in_multi = flags.contains('x') && field("multi")? != "0" && last != "exec";
