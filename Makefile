@@ -31,8 +31,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix torture simulate hunt failover monitoring upgrade bench bench-core lint fmt install \
-	uninstall clean
+.PHONY: help build run test test-matrix torture simulate hunt failover monitoring upgrade bench bench-core lint advisories \
+	fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -109,7 +109,7 @@ bench-core: ## time the core alone: the waiting line, and what an uncontended re
 	@scripts/setup build
 	cargo bench --profile tool --locked --package bench --bench core -- $(ARGS)
 
-lint: ## check format, clippy, documentation and scripts; warnings are errors
+lint: ## check format, clippy, documentation, scripts and what is used of others; warnings are errors
 	@scripts/setup lint
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --exclude simulator --all-targets -- -D warnings
@@ -117,7 +117,12 @@ lint: ## check format, clippy, documentation and scripts; warnings are errors
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
-	shellcheck scripts/servers scripts/setup scripts/run scripts/test scripts/upgrade .ci/run
+	shellcheck scripts/deny scripts/servers scripts/setup scripts/run scripts/test scripts/upgrade .ci/run
+	@scripts/deny check
+
+advisories: ## ask whether a defect is known of anything that is used; says so where that cannot be known
+	@scripts/setup lint
+	@scripts/deny advisories
 
 fmt: ## format the code
 	cargo fmt --all
