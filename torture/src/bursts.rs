@@ -49,7 +49,12 @@ fn gather(world: &World, crowd: Option<Crowd>, locks: usize) -> Option<Crowd> {
 /// One burst; the crowd, if all of its connections are still good.
 fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u32, locks: usize) -> Option<Crowd> {
     let lease = random.u64(5..=25);
-    let request = |lock: usize| format!("LOCK.ACQUIRE b{number}.{lock} {} PX {lease}", world.mint.fresh());
+    // Every other lock has one permit, or two.
+    let request = |lock: usize| {
+        let (command, limit) =
+            [("ACQUIRE", ""), ("SHARE", " LIMIT 1"), ("ACQUIRE", ""), ("SHARE", " LIMIT 2")][lock % 4];
+        format!("LOCK.{command} b{number}.{lock} {} PX {lease}{limit}", world.mint.fresh())
+    };
     let lines: Vec<String> = (0..locks).map(request).collect();
     crowd.holder.send(&lines)?;
     for at in 0..locks * WAITERS {

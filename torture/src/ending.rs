@@ -133,13 +133,16 @@ fn leave_locks(world: &World, link: &mut Link) -> Option<()> {
     for number in 0..20 {
         let (first, second) = (world.mint.fresh(), world.mint.fresh());
         let name = format!("left{number}");
-        let command = if number % 2 == 0 { "LOCK.ACQUIRE" } else { "LOCK.REENTER" };
+        let command = ["LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"][number % 3];
         link.run(&format!("{command} {name} {first} PX 600000"));
         other.send(&[format!("{command} {name} {second} PX {} BLOCK 5000", 700_000 + number)])?;
-        if number % 3 == 0 {
+        if number % 5 == 0 {
             link.run(&format!("LOCK.EXTEND {name} {first} PX 900000"));
         }
-        link.run(&format!("LOCK.RELEASE {name} {first}"));
+        // Those who share a lock may go on together, for different times.
+        if number % 2 == 0 || command != "LOCK.SHARE" {
+            link.run(&format!("LOCK.RELEASE {name} {first}"));
+        }
         other.receive(SETTLING)?;
         if number % 4 == 0 {
             other.run(&format!("LOCK.EXTEND {name} {second} PX 800000"));
@@ -172,6 +175,7 @@ fn value(link: &mut Link, name: &str) -> Reply {
         kind if kind == "string" => link.run(&format!("GET {name}")),
         kind if kind == "hash" => link.run(&format!("HGETALL {name}")),
         kind if kind == "list" => link.run(&format!("LRANGE {name} 0 -1")),
+        kind if kind == "zset" => link.run(&format!("ZRANGE {name} 0 -1 WITHSCORES")),
         kind => kind,
     }
 }

@@ -13,7 +13,10 @@ pub struct Figures {
     pub grants: Count,
     /// Grants after waiting, as the server counts them.
     pub handovers: Count,
-    faults: Mutex<BTreeMap<&'static str, u64>>,
+    /// The most shares of one lock that were held at once.
+    pub most_together: Count,
+    faults: Tally,
+    met: Tally,
     longest_wait: AtomicU64,
 }
 
@@ -36,6 +39,25 @@ impl fmt::Display for Count {
     }
 }
 
+/// How often each kind of thing happened.
+#[derive(Default)]
+struct Tally(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Tally {
+    fn add(&self, kind: &'static str) {
+        *self.0.lock().expect("no panic").entry(kind).or_default() += 1;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = self.0.lock().expect("no panic");
+        let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        f.write_str(if counts.is_empty() { "none" } else { "" })?;
+        f.write_str(&counts.join(", "))
+    }
+}
+
 impl Figures {
     pub fn since(started: Instant) -> Self {
         Self {
@@ -43,13 +65,20 @@ impl Figures {
             requests: Count::default(),
             grants: Count::default(),
             handovers: Count::default(),
-            faults: Mutex::default(),
+            most_together: Count::default(),
+            faults: Tally::default(),
+            met: Tally::default(),
             longest_wait: AtomicU64::new(0),
         }
     }
 
     pub fn fault(&self, kind: &'static str) {
-        *self.faults.lock().expect("no panic").entry(kind).or_default() += 1;
+        self.faults.add(kind);
+    }
+
+    /// Something happened that is worth to be met in every run.
+    pub fn met(&self, kind: &'static str) {
+        self.met.add(kind);
     }
 
     /// A client has waited for so long for an answer.
@@ -61,16 +90,16 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let faults = self.faults.lock().expect("no panic");
-        let faults: Vec<String> = faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
         write!(
             f,
-            "{:.0} s, {} requests, {} grants, {} hand-overs; faults: {faults}; longest wait for an answer {} ms",
+            "{:.0} s, {} requests, {} grants, {} hand-overs; met: {}, {} shares at once; faults: {}; longest wait for an answer {} ms",
             self.started.elapsed().as_secs_f64(),
             self.requests,
             self.grants,
             self.handovers,
+            self.met,
+            self.most_together,
+            self.faults,
             self.longest_wait.load(Ordering::Relaxed),
         )
     }

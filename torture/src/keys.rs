@@ -16,6 +16,8 @@ pub struct Key {
     pub database: u32,
     pub name: String,
     pub class: Class,
+    /// How many shares may be held at once. All who want a share of this key say so.
+    pub limit: Option<usize>,
 }
 
 impl Key {
@@ -29,6 +31,9 @@ impl Key {
         self.number % 4 != 3
     }
 }
+
+/// The limits of the keys of a part, in turn.
+const LIMITS: [Option<usize>; 5] = [None, Some(2), Some(4), Some(1), Some(3)];
 
 /// All keys of the run, by database.
 pub struct Keys(Vec<Key>);
@@ -49,7 +54,7 @@ impl Keys {
         let names = PARTS.iter().flat_map(|part| (0..each).map(move |index| (part, index)));
         let key = |(number, (&(database, class), index))| {
             let letter = if class == Class::Strict { 's' } else { 'r' };
-            Key { number, database, name: format!("{letter}{index}"), class }
+            Key { number, database, name: format!("{letter}{index}"), class, limit: LIMITS[index % LIMITS.len()] }
         };
         Self(names.enumerate().map(key).collect())
     }

@@ -88,6 +88,7 @@ fn show_progress(world: &World) {
         if let Some(count) = link.and_then(|mut link| ending::figure(&mut link, "lock", "lock_granted_after_waiting")) {
             world.figures.handovers.set(u64::try_from(count).unwrap_or_default());
         }
+        world.figures.most_together.set(world.ledger.most_together() as u64);
         println!("  {}", world.figures);
     }
 }

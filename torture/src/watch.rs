@@ -1,4 +1,5 @@
-//! Looks at one lock after the other: nobody may wait for a free one. What it sees of the lines is noted as well.
+//! Looks at one lock after the other: nobody may wait for one that is free, or has room for the share that he wants. What it
+//! sees of the lines is noted as well.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::link::Link;
 use crate::token::Token;
 use crate::world::World;
 
-/// For how long a lock may look free while somebody waits, when the server is held up by nothing.
+/// For how long a lock may look free to the first in line, when the server is held up by nothing.
 const BOUND: Duration = Duration::from_millis(100);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
@@ -17,6 +18,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 struct Look {
     sent: Instant,
     received: Instant,
+    /// The first in line could have the lock.
     free: bool,
     line: Vec<Token>,
 }
@@ -38,7 +40,7 @@ pub fn watch(world: &World, mut random: fastrand::Rng) {
 /// Looks at a lock until it is not free, or nobody waits, or another is first in line. None when the connection closes.
 fn examine(world: &World, key: &Key, link: &mut Link) -> Option<()> {
     let first = look(key, link)?;
-    world.ledger.saw_line(key.number, first.received, first.line.clone());
+    world.ledger.saw_line(key.number, first.sent, first.line.clone());
     let mut last = Look { line: first.line.clone(), ..first };
     // As long as the same token is first in line, nobody has got the lock: those behind it do not overtake.
     while last.free && !last.line.is_empty() && last.line.first() == first.line.first() {
@@ -69,12 +71,48 @@ fn look(key: &Key, link: &mut Link) -> Option<Look> {
     if info == Reply::Closed || waiters == Reply::Closed {
         return None;
     }
-    // What is no lock is not free.
-    let free = matches!(info, Reply::List(_)) && info.get("state") == "free";
-    Some(Look { sent, received, free, line: tokens(&waiters) })
+    let waiters = if let Reply::List(waiters) = waiters { waiters } else { Vec::new() };
+    let free = waiters.first().is_some_and(|first| has_room(&info, first));
+    let line = waiters.iter().filter_map(|waiter| Token::read(waiter.get("token").bytes())).collect();
+    Some(Look { sent, received, free, line })
 }
 
-fn tokens(waiters: &Reply) -> Vec<Token> {
-    let Reply::List(waiters) = waiters else { return Vec::new() };
-    waiters.iter().filter_map(|waiter| Token::read(waiter.get("token").bytes())).collect()
+/// Whether this waiter could have a lock of which LOCK.INFO says this. What is no lock has room for nobody.
+fn has_room(info: &Reply, waiter: &Reply) -> bool {
+    if info.is_error() {
+        return false;
+    }
+    let limit = waiter.get("limit").int();
+    let fits = || waiter.get("kind") == "shared" && (limit == 0 || info.get("holds").int() < limit);
+    info.get("state") == "free" || (info.get("state") == "shared" && fits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: [(&str, Reply); 2]) -> Reply {
+        Reply::List(pairs.into_iter().flat_map(|(name, value)| [Reply::text(name), value]).collect())
+    }
+
+    fn has_room_for(state: &str, holds: i64, kind: &str, limit: i64) -> bool {
+        let info = map([("state", Reply::text(state)), ("holds", Reply::Int(holds))]);
+        has_room(&info, &map([("kind", Reply::text(kind)), ("limit", Reply::Int(limit))]))
+    }
+
+    #[test]
+    fn a_shared_lock_has_room_for_shares_up_to_their_limit() {
+        assert!(has_room_for("shared", 1, "shared", 2));
+        assert!(!has_room_for("shared", 2, "shared", 2));
+        assert!(has_room_for("shared", 200, "shared", 0));
+        assert!(!has_room_for("shared", 1, "mutex", 0));
+    }
+
+    #[test]
+    fn a_free_lock_has_room_for_anybody_and_one_that_is_held_alone_for_nobody() {
+        assert!(has_room_for("free", 0, "mutex", 0));
+        assert!(has_room_for("free", 0, "shared", 1));
+        assert!(!has_room_for("mutex", 1, "shared", 2));
+        assert!(!has_room(&Reply::Error("WRONGTYPE".to_owned()), &Reply::List(Vec::new())));
+    }
 }

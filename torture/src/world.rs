@@ -43,7 +43,7 @@ pub struct World {
 
 impl World {
     pub fn new(server: &Server, started: Instant, deadline: Instant, keys: Keys, without: Vec<Part>) -> Self {
-        let ledger = Ledger::of(started, keys.all().len());
+        let ledger = Ledger::of(started, keys.all().iter().map(|key| key.limit));
         Self {
             port: server.port(),
             deadline,

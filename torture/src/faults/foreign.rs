@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use support::Reply;
+use support::{Reply, now_ms};
 
 use crate::keys::{Key, WILD};
 use crate::link::Link;
@@ -51,7 +51,7 @@ fn meddle_with_one(world: &World, links: &mut [Option<Link>; 4], random: &mut fa
 fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
     let (name, ms) = (&key.name, random.u32(1..60));
     let to = &other.name;
-    match random.u8(..20) {
+    match random.u8(..28) {
         0..3 => format!("DEL {name}"),
         3 => format!("UNLINK {name}"),
         4 => format!("GETDEL {name}"),
@@ -67,7 +67,13 @@ fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
         15 | 16 => format!("RENAME {name} {to}"),
         17 => format!("COPY {name} {to} REPLACE"),
         18 => format!("MOVE {name} {}", WILD[random.usize(..WILD.len())]),
-        _ => format!("GETEX {name} PX {ms}"),
+        19 => format!("GETEX {name} PX {ms}"),
+        20 | 21 => format!("ZPOPMIN {name}"),
+        22 => format!("ZPOPMAX {name}"),
+        23 | 24 => format!("ZREMRANGEBYSCORE {name} -inf {}", now_ms() + i64::from(ms)),
+        25 => format!("ZREMRANGEBYRANK {name} 0 0"),
+        26 => format!("ZADD {name} {} foreign", now_ms() + i64::from(ms)),
+        _ => format!("ZREM {name} foreign"),
     }
 }
 

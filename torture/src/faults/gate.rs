@@ -9,7 +9,7 @@ use super::Disturber;
 use super::targets::waiting;
 use crate::Part;
 use crate::keys::Key;
-use crate::ledger::Hold;
+use crate::ledger::{Form, Hold};
 use crate::link::Link;
 use crate::token::Token;
 
@@ -37,7 +37,7 @@ impl Disturber<'_> {
             }
             if line.starts_with("LOCK.RELEASE") {
                 let in_time = asked.elapsed() < Duration::from_millis(LEASE_MS);
-                self.check(key, Hold { token, from, until, one_request: true }, &reply, in_time);
+                self.check(key, Hold { token, form: Form::Alone, from, until, one_request: true }, &reply, in_time);
             }
         }
     }

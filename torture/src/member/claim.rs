@@ -3,17 +3,37 @@
 use std::time::{Duration, Instant};
 
 use crate::keys::Key;
+use crate::ledger::Form;
 use crate::token::Token;
 use crate::world::World;
 
 /// Server and clients read two clocks, of which one may be adjusted by half a thousandth: less than this in the longest
 /// lease.
 const CLOCKS: Duration = Duration::from_millis(1);
+/// Longer than any run: a lock that is held until it is released.
+const WITHOUT_END: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Mutex,
     Reentrant,
+    Share,
+}
+
+impl Kind {
+    /// How others see a lock that is held in this way.
+    pub fn form(self) -> Form {
+        if self == Self::Share { Form::Share } else { Form::Alone }
+    }
+
+    /// What the figures call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutex => "mutexes",
+            Self::Reentrant => "re-entrant locks",
+            Self::Share => "shares",
+        }
+    }
 }
 
 /// One token and the lock that it asks for.
@@ -21,7 +41,8 @@ pub struct Claim<'w> {
     pub key: &'w Key,
     pub token: Token,
     pub kind: Kind,
-    pub lease_ms: u64,
+    /// None where the lock is held until it is released.
+    pub lease_ms: Option<u64>,
     pub session: bool,
     /// How many requests were sent for the grant.
     requests: u32,
@@ -34,7 +55,7 @@ pub struct Claim<'w> {
 }
 
 impl<'w> Claim<'w> {
-    pub fn new(world: &World, key: &'w Key, kind: Kind, lease_ms: u64) -> Self {
+    pub fn new(world: &World, key: &'w Key, kind: Kind, lease_ms: Option<u64>) -> Self {
         Self {
             key,
             token: world.mint.fresh(),
@@ -57,14 +78,16 @@ impl<'w> Claim<'w> {
     /// The request for the lock, as it is sent each time. None is for a request that does not wait.
     pub fn request(&mut self, block_ms: Option<u64>) -> String {
         self.requests += 1;
-        let (name, token, lease) = (&self.key.name, self.token, self.lease_ms);
+        let (name, token) = (&self.key.name, self.token);
+        let lease = self.lease_ms.map_or(String::new(), |ms| format!(" PX {ms}"));
         let session = if self.session { " SESSION" } else { "" };
         let block = block_ms.map_or(String::new(), |ms| format!(" BLOCK {ms}"));
-        let (command, hold) = match self.kind {
-            Kind::Mutex => ("ACQUIRE", ""),
-            Kind::Reentrant => ("REENTER", " HOLD 1"),
+        let (command, option) = match self.kind {
+            Kind::Mutex => ("ACQUIRE", String::new()),
+            Kind::Reentrant => ("REENTER", " HOLD 1".to_owned()),
+            Kind::Share => ("SHARE", self.key.limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"))),
         };
-        format!("LOCK.{command} {name} {token} PX {lease}{hold}{session}{block}")
+        format!("LOCK.{command} {name} {token}{lease}{option}{session}{block}")
     }
 
     /// The request that was sent then was granted.
@@ -74,8 +97,9 @@ impl<'w> Claim<'w> {
     }
 
     /// A lease of this length counts from `sent` at the earliest.
-    pub fn lease_from(&mut self, sent: Instant, lease_ms: u64) {
-        self.safe_until = Some(sent + Duration::from_millis(lease_ms).saturating_sub(CLOCKS));
+    pub fn lease_from(&mut self, sent: Instant, lease_ms: Option<u64>) {
+        let lease = lease_ms.map_or(WITHOUT_END, Duration::from_millis);
+        self.safe_until = Some(sent + lease.saturating_sub(CLOCKS));
     }
 
     /// A further hold, which can only have lengthened the lease.
@@ -87,6 +111,11 @@ impl<'w> Claim<'w> {
 
     pub fn told(&self) -> Option<Instant> {
         self.told
+    }
+
+    /// A request was sent with this token that is not the one for its grant.
+    pub fn asked_otherwise(&mut self) {
+        self.requests += 1;
     }
 
     pub fn has_one_request(&self) -> bool {

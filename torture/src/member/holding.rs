@@ -1,6 +1,6 @@
 //! From the grant to the release, and what a client may be told on the way.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::Reply;
 
@@ -10,7 +10,7 @@ use crate::ledger::Hold;
 const KEPT: &str = "who was told 1 holds the lock until its lease ends";
 const SESSION: &str = "a session has its lock, or gets it back, while its connection is open";
 const NIL_IS_NIL: &str = "who was told nil does not hold the lock";
-const EXPECTED: &str = "only answers that the contract knows";
+pub(super) const EXPECTED: &str = "only answers that the contract knows";
 
 /// What an answer says about who holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,7 @@ impl<'w> Member<'w> {
             Reply::Int(1) => {
                 claim.granted(answer.sent, answer.received);
                 self.world.figures.grants.add(1);
+                self.world.figures.met(claim.kind.name());
                 Told::Yours
             }
             Reply::Nil => {
@@ -52,18 +53,23 @@ impl<'w> Member<'w> {
     }
 
     /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, and a reload.
-    fn may_be_told(&self, reply: &Reply) -> bool {
+    pub(super) fn may_be_told(&self, reply: &Reply) -> bool {
         let Reply::Error(line) = reply else { return false };
         line.starts_with("LOADING") || (line.starts_with("UNBLOCKED") && self.link.is_none())
     }
 
     /// Keeps a lock for some time, does with it what holders do, and mostly gives it back.
-    pub(super) fn hold(&mut self, mut claim: Claim<'w>) {
+    pub(super) fn hold(&mut self, claim: Claim<'w>) {
+        let Some(lease) = claim.lease_ms else { return self.hold_without_lease(claim) };
         if self.random.u8(..10) < 6 {
-            let most = claim.lease_ms + claim.lease_ms / 4;
-            let span = Duration::from_millis(self.random.u64(..=most));
+            let span = Duration::from_millis(self.random.u64(..=lease + lease / 4));
             self.world.rest(span);
         }
+        self.finish(claim);
+    }
+
+    /// What a holder does when its work is done.
+    pub(super) fn finish(&mut self, mut claim: Claim<'w>) {
         if self.random.u8(..4) == 0 && !self.extend(&mut claim) {
             return;
         }
@@ -71,6 +77,8 @@ impl<'w> Member<'w> {
             // The lease ends by itself, or the connection that the lock belongs to does.
             if claim.session {
                 self.hang_up();
+            } else {
+                self.was_held_until(&claim, claim.safe_until.map(|end| end.min(Instant::now())));
             }
             return;
         }
@@ -87,7 +95,7 @@ impl<'w> Member<'w> {
         match &answer.reply {
             Reply::Int(_) => {
                 self.was_held(claim, &answer);
-                claim.lease_from(answer.sent, lease);
+                claim.lease_from(answer.sent, Some(lease));
                 true
             }
             Reply::Closed => {
@@ -120,6 +128,28 @@ impl<'w> Member<'w> {
         }
     }
 
+    /// Keeps a lock that has no lease for a short time, and gives it back for certain.
+    fn hold_without_lease(&mut self, claim: Claim<'w>) {
+        let span = Duration::from_millis(self.random.u64(..60));
+        self.world.rest(span);
+        self.clean_up(claim);
+    }
+
+    /// Releases until there is an answer: nothing else would end the hold.
+    pub(super) fn clean_up(&mut self, mut claim: Claim<'w>) {
+        while claim.safe_until.is_some() || claim.doubtful {
+            let answer = self.ask(&claim, self.release_line(&claim), 0);
+            self.released(&mut claim, &answer);
+            let loading = matches!(&answer.reply, Reply::Error(line) if line.starts_with("LOADING"));
+            if self.world.court.is_over() || !(answer.reply == Reply::Closed || loading) {
+                return;
+            }
+            // The first try may have worked.
+            claim.safe_until = None;
+            claim.doubtful = true;
+        }
+    }
+
     pub(super) fn release_line(&self, claim: &Claim<'w>) -> String {
         let hold = if claim.kind == Kind::Reentrant { " HOLD 1" } else { "" };
         format!("LOCK.RELEASE {} {}{hold}", claim.key.name, claim.token)
@@ -135,18 +165,21 @@ impl<'w> Member<'w> {
     }
 
     /// The token was found to hold the lock.
-    fn was_held(&self, claim: &Claim<'w>, answer: &Answer) {
-        let Some(from) = claim.told() else {
-            if !claim.doubtful {
-                self.charge(claim, NIL_IS_NIL, "it holds the lock");
-            }
-            return;
-        };
-        let Some(until) = claim.certain_until(answer.sent).filter(|until| *until > from) else { return };
+    pub(super) fn was_held(&self, claim: &Claim<'w>, answer: &Answer) {
+        if claim.told().is_none() && !claim.doubtful {
+            self.charge(claim, NIL_IS_NIL, "it holds the lock");
+        }
+        self.was_held_until(claim, claim.certain_until(answer.sent));
+    }
+
+    /// The token certainly held the lock from when its client was told until then.
+    fn was_held_until(&self, claim: &Claim<'w>, until: Option<Instant>) {
+        let Some((from, until)) = claim.told().zip(until).filter(|(from, until)| until > from) else { return };
         if !claim.key.is_strict() {
             return;
         }
-        let hold = Hold { token: claim.token, from, until, one_request: claim.has_one_request() };
+        let form = claim.kind.form();
+        let hold = Hold { token: claim.token, form, from, until, one_request: claim.has_one_request() };
         if let Some((rule, what)) = self.world.ledger.confirm(claim.key.number, hold) {
             self.charge(claim, rule, &what);
         }

@@ -2,6 +2,8 @@
 
 mod claim;
 mod holding;
+mod repeats;
+mod shares;
 mod ways;
 
 pub use claim::{Claim, Kind};

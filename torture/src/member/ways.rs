@@ -15,7 +15,7 @@ const LONGEST_BLOCK_MS: u64 = 2000;
 impl<'w> Member<'w> {
     /// Does one thing that clients do.
     pub(super) fn one_way(&mut self) {
-        match self.random.u8(..20) {
+        match self.random.u8(..27) {
             0..6 => self.plainly(),
             6..8 => self.once_more(),
             8..11 => self.in_a_session(),
@@ -23,20 +23,28 @@ impl<'w> Member<'w> {
             11..15 => self.in_one_write(),
             15..18 => self.over_lost_connections(),
             18 => self.in_slices(),
-            _ => self.without_end(),
+            19 => self.without_end(),
+            20..22 => self.twice(),
+            22..24 => self.in_another_form(),
+            24..26 => self.several_shares(),
+            _ => self.without_a_lease(),
         }
     }
 
     /// A claim to some lock, in whose database the next request is made.
-    fn claim(&mut self) -> Claim<'w> {
+    pub(super) fn claim(&mut self) -> Claim<'w> {
         let key = self.world.keys.any(&mut self.random);
         self.go_to(key.database);
-        let kind = if self.random.u8(..4) == 0 { Kind::Reentrant } else { Kind::Mutex };
+        let kind = match self.random.u8(..8) {
+            0..2 => Kind::Reentrant,
+            2..5 => Kind::Share,
+            _ => Kind::Mutex,
+        };
         let lease = if self.random.bool() { self.random.u64(5..=25) } else { self.random.u64(5..=500) };
-        Claim::new(self.world, key, kind, lease)
+        Claim::new(self.world, key, kind, Some(lease))
     }
 
-    fn block(&mut self) -> Option<u64> {
+    pub(super) fn block(&mut self) -> Option<u64> {
         match self.random.u8(..10) {
             0..2 => None,
             2..5 => Some(self.random.u64(1..50)),
@@ -45,7 +53,7 @@ impl<'w> Member<'w> {
     }
 
     /// Sends the request once and returns what it was told.
-    fn try_once(&mut self, claim: &mut Claim<'w>, block: Option<u64>) -> Told {
+    pub(super) fn try_once(&mut self, claim: &mut Claim<'w>, block: Option<u64>) -> Told {
         let line = claim.request(block);
         let answer = self.ask(claim, line, block.unwrap_or(0));
         self.told(claim, &answer)
@@ -70,7 +78,8 @@ impl<'w> Member<'w> {
         if self.try_once(&mut claim, block) != Told::Yours {
             return;
         }
-        let (name, owner, lease) = (&claim.key.name, claim.token, claim.lease_ms);
+        let Some(lease) = claim.lease_ms else { return };
+        let (name, owner) = (&claim.key.name, claim.token);
         let most = self.random.u8(2..5);
         for hold in 2..=most {
             let answer = self.ask(&claim, format!("LOCK.REENTER {name} {owner} PX {lease} HOLD {hold}"), 0);
@@ -101,7 +110,7 @@ impl<'w> Member<'w> {
 
     fn in_a_session(&mut self) {
         let mut claim = self.claim().for_session();
-        claim.lease_ms = self.random.u64(100..=500);
+        claim.lease_ms = Some(self.random.u64(100..=500));
         let block = self.block();
         if self.try_once(&mut claim, block) == Told::Yours {
             self.hold(claim);
@@ -142,7 +151,7 @@ impl<'w> Member<'w> {
         let mut claim = self.claim();
         if self.random.u8(..4) == 0 {
             claim = claim.for_session();
-            claim.lease_ms = claim.lease_ms.max(100);
+            claim.lease_ms = claim.lease_ms.max(Some(100));
         }
         let tries = self.random.u8(1..4);
         for _ in 0..tries {
