@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// A promise, in words.
+pub type Rule = &'static str;
+
 /// A promise that was broken.
 #[derive(Debug)]
 pub struct Violation {
-    pub rule: &'static str,
+    pub rule: Rule,
     /// What happened, and the history of the lock around it.
     pub what: String,
 }
@@ -26,7 +29,7 @@ pub struct Court {
 
 impl Court {
     /// Reports a finding and ends the run. Later ones may be consequences of the first, and are dropped.
-    pub fn charge(&self, rule: &'static str, what: String) {
+    pub fn charge(&self, rule: Rule, what: String) {
         let _ = self.first.set(Violation { rule, what });
         self.over.store(true, Ordering::Relaxed);
     }

@@ -42,6 +42,9 @@ pub struct Keys(Vec<Key>);
 const PARTS: [(u32, Class); 5] =
     [(0, Class::Strict), (1, Class::Strict), (0, Class::Rough), (2, Class::Rough), (3, Class::Rough)];
 
+/// How many databases have keys.
+pub const DATABASES: u32 = 4;
+
 /// The databases that are flushed and swapped as a whole.
 pub const WILD: [u32; 2] = [2, 3];
 
@@ -67,6 +70,12 @@ impl Keys {
     pub fn any(&self, random: &mut fastrand::Rng) -> &Key {
         let part = random.usize(..PARTS.len());
         self.in_part(part, random)
+    }
+
+    /// A key in a database, the same few often.
+    pub fn in_database(&self, database: u32, random: &mut fastrand::Rng) -> &Key {
+        let parts: Vec<usize> = (0..PARTS.len()).filter(|&part| PARTS[part].0 == database).collect();
+        self.in_part(parts[random.usize(..parts.len())], random)
     }
 
     /// A key that other commands may change.

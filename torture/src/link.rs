@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use support::connection::{Connection, packed};
+use support::connection::{Connection, Sender, packed};
 use support::{Reply, bytes_of};
 
 /// How long a connection may take to be made, above the longest stall.
@@ -52,6 +52,11 @@ impl Link {
         let sent = Instant::now();
         self.connection.send(bytes).ok()?;
         Some(sent)
+    }
+
+    /// A handle to send by, while another thread reads; None when there are too many.
+    pub fn sender(&self) -> Option<Sender> {
+        self.connection.sender().ok()
     }
 
     /// The next reply; None when none comes within `limit`, after which this connection is of no use.

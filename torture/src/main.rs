@@ -1,7 +1,8 @@
 //! `make torture`: puts one real server with the module under load from real clients, makes faults that a seed chooses,
 //! and checks from outside that the promises of the README hold all the while.
 //!
-//! [`member`]s ask for locks in many ways and check what they are told; [`faults`] disturb the server and its clients;
+//! [`member`]s ask for locks in many ways and check what they are told, those who are [`notified`] wait without blocking their
+//! connection; [`faults`] disturb the server and its clients;
 //! [`watch`] looks at locks, [`bursts`] lets leases end in crowds. The [`ledger`] knows who held what when, the
 //! [`weather`] when the server was held up. The first finding goes to the [`court`] and ends the run.
 
@@ -17,6 +18,7 @@ mod keys;
 mod ledger;
 mod link;
 mod member;
+mod notified;
 mod pulse;
 mod run;
 mod token;

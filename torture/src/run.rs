@@ -9,8 +9,9 @@ use support::Server;
 
 use crate::faults::{self, Disturber};
 use crate::ground::Ground;
-use crate::keys::Keys;
+use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
+use crate::notified::Notified;
 use crate::world::World;
 use crate::{Part, bursts, ending, pulse, watch};
 
@@ -68,6 +69,10 @@ fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, pl
     for number in 0..plan.clients {
         let member = Member::new(world, number, random.fork());
         scope.spawn(move || member.run());
+    }
+    for database in 0..DATABASES {
+        let client = Notified::new(world, database, random.fork());
+        scope.spawn(move || client.run());
     }
     let disturber = Disturber::new(world, server, random.fork());
     scope.spawn(move || disturber.run());

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::keys::Key;
-use crate::ledger::Form;
+use crate::ledger::{Finding, Form, Hold};
 use crate::token::Token;
 use crate::world::World;
 
@@ -88,6 +88,26 @@ impl<'w> Claim<'w> {
             Kind::Share => ("SHARE", self.key.limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"))),
         };
         format!("LOCK.{command} {name} {token}{lease}{option}{session}{block}")
+    }
+
+    /// Gives up the lock, or the place in line.
+    pub fn release_line(&self) -> String {
+        let hold = if self.kind == Kind::Reentrant { " HOLD 1" } else { "" };
+        format!("LOCK.RELEASE {} {}{hold}", self.key.name, self.token)
+    }
+
+    /// The lock was granted, and the end of its lease was told.
+    pub fn granted_until(&mut self, received: Instant, end: Instant) {
+        self.told = Some(received);
+        self.safe_until = end.checked_sub(CLOCKS);
+    }
+
+    /// Notes that the token certainly held a strict lock from when its client was told until then.
+    pub fn held_until(&self, world: &World, until: Option<Instant>) -> Finding {
+        let (from, until) = self.told.zip(until).filter(|(from, until)| until > from && self.key.is_strict())?;
+        let form = self.kind.form();
+        let hold = Hold { token: self.token, form, from, until, one_request: self.has_one_request() };
+        world.ledger.confirm(self.key.number, hold)
     }
 
     /// The request that was sent then was granted.

@@ -4,13 +4,12 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use super::{Answer, Claim, Kind, Member};
-use crate::ledger::Hold;
+use super::{Answer, Claim, Member};
 
-const KEPT: &str = "who was told 1 holds the lock until its lease ends";
-const SESSION: &str = "a session has its lock, or gets it back, while its connection is open";
+pub const KEPT: &str = "who was told 1 holds the lock until its lease ends";
+pub const SESSION: &str = "a session has its lock, or gets it back, while its connection is open";
 const NIL_IS_NIL: &str = "who was told nil does not hold the lock";
-pub(super) const EXPECTED: &str = "only answers that the contract knows";
+pub const EXPECTED: &str = "only answers that the contract knows";
 
 /// What an answer says about who holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +116,7 @@ impl<'w> Member<'w> {
             if self.session_is_gone(claim) {
                 return;
             }
-            let answer = self.ask(claim, self.release_line(claim), 0);
+            let answer = self.ask(claim, claim.release_line(), 0);
             self.released(claim, &answer);
             if answer.reply != Reply::Closed {
                 return;
@@ -138,7 +137,7 @@ impl<'w> Member<'w> {
     /// Releases until there is an answer: nothing else would end the hold.
     pub(super) fn clean_up(&mut self, mut claim: Claim<'w>) {
         while claim.safe_until.is_some() || claim.doubtful {
-            let answer = self.ask(&claim, self.release_line(&claim), 0);
+            let answer = self.ask(&claim, claim.release_line(), 0);
             self.released(&mut claim, &answer);
             let loading = matches!(&answer.reply, Reply::Error(line) if line.starts_with("LOADING"));
             if self.world.court.is_over() || !(answer.reply == Reply::Closed || loading) {
@@ -148,11 +147,6 @@ impl<'w> Member<'w> {
             claim.safe_until = None;
             claim.doubtful = true;
         }
-    }
-
-    pub(super) fn release_line(&self, claim: &Claim<'w>) -> String {
-        let hold = if claim.kind == Kind::Reentrant { " HOLD 1" } else { "" };
-        format!("LOCK.RELEASE {} {}{hold}", claim.key.name, claim.token)
     }
 
     /// Takes in the answer to the release of the last hold.
@@ -174,13 +168,7 @@ impl<'w> Member<'w> {
 
     /// The token certainly held the lock from when its client was told until then.
     fn was_held_until(&self, claim: &Claim<'w>, until: Option<Instant>) {
-        let Some((from, until)) = claim.told().zip(until).filter(|(from, until)| until > from) else { return };
-        if !claim.key.is_strict() {
-            return;
-        }
-        let form = claim.kind.form();
-        let hold = Hold { token: claim.token, form, from, until, one_request: claim.has_one_request() };
-        if let Some((rule, what)) = self.world.ledger.confirm(claim.key.number, hold) {
+        if let Some((rule, what)) = claim.held_until(self.world, until) {
             self.charge(claim, rule, &what);
         }
     }

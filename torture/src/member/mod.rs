@@ -7,6 +7,7 @@ mod shares;
 mod ways;
 
 pub use claim::{Claim, Kind};
+pub use holding::{EXPECTED, KEPT, SESSION};
 
 use std::time::{Duration, Instant};
 

@@ -136,7 +136,7 @@ impl<'w> Member<'w> {
         let mut claim = self.claim();
         let block = self.block();
         let line = claim.request(block);
-        let Some(sent) = self.send(&claim, &[line.clone(), self.release_line(&claim)]) else { return };
+        let Some(sent) = self.send(&claim, &[line.clone(), claim.release_line()]) else { return };
         let wait = Some(Duration::from_millis(block.unwrap_or(0)));
         let answer = self.answer(&claim, &line, sent, wait, None);
         self.told(&mut claim, &answer);

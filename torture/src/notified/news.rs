@@ -1,0 +1,230 @@
+//! What such a client makes of answers and messages.
+
+use std::time::Instant;
+
+use support::Reply;
+
+use super::post::{Complaint, Event, Post};
+use super::wait::{Phase, Step, Wait};
+use super::wire::Heard;
+use super::{Line, Notified, Question, What};
+use crate::court::Rule;
+use crate::member::{EXPECTED, KEPT, SESSION};
+use crate::token::Token;
+use crate::world::World;
+
+const DATED: Rule = "a grant that is told by message begins its lease then";
+const NAMED: Rule = "a message names its wait";
+
+impl Notified<'_> {
+    pub(super) fn take_in(&mut self, heard: Heard) {
+        let Heard { wire, at, reply } = heard;
+        if reply == Reply::Closed {
+            return self.closed(wire);
+        }
+        if self.listening.as_ref().is_some_and(|listening| listening.number == wire) || matches!(reply, Reply::Push(_))
+        {
+            let (Reply::Push(parts) | Reply::List(parts)) = reply else { return };
+            return self.hear(&parts, at);
+        }
+        if let Some(question) = self.asking.as_mut().filter(|line| line.wire.number == wire).and_then(Line::next) {
+            return self.answered(&question, reply, at);
+        }
+        if let Some(place) = self.blocking.iter().position(|line| line.wire.number == wire) {
+            // What CLIENT UNBLOCK was sent for may get one reply too many, so nothing else is sent on it.
+            let mut line = self.blocking.swap_remove(place);
+            if let Some(question) = line.next() {
+                self.answered(&question, reply, at);
+            }
+        }
+    }
+
+    fn closed(&mut self, wire: u64) {
+        self.blocking.retain(|line| line.wire.number != wire);
+        if self.listening.take_if(|listening| listening.number == wire).is_some() {
+            self.is_deaf();
+        }
+        if self.asking.take_if(|line| line.wire.number == wire).is_some() {
+            self.asker_is_gone();
+        }
+    }
+
+    /// The connection that asks is closed: its requests are away, and its sessions over.
+    pub(super) fn asker_is_gone(&mut self) {
+        self.posts().for_each(Post::left);
+        let again = Instant::now();
+        for wait in self.waits.values_mut() {
+            // A release that was not answered may have worked.
+            wait.claim.doubtful = true;
+            if wait.claim.session {
+                wait.phase = Phase::Over;
+                wait.next = None;
+            } else if wait.phase == Phase::Holding && wait.is_released() {
+                wait.claim.safe_until = None;
+                wait.next = Some((again, Step::Release));
+            }
+        }
+        if self.alone {
+            self.is_deaf();
+        } else {
+            self.ask_again();
+        }
+    }
+
+    /// Asks again for everything that may never be told, with the same tokens.
+    fn ask_again(&mut self) {
+        let now = Instant::now();
+        for wait in self.waits.values_mut().filter(|wait| wait.phase == Phase::InLine) {
+            let gives_up = wait.is_released() || self.random.u8(..4) == 0;
+            wait.next = Some((now, if gives_up { Step::Release } else { Step::Ask(0) }));
+            self.world.figures.met("waits asked for again");
+        }
+    }
+
+    /// What the server says to who listens.
+    fn hear(&mut self, parts: &[Reply], at: Instant) {
+        match parts {
+            [kind, channel, Reply::Text(text)] if *kind == "smessage" => {
+                let channel = usize::from(*channel == self.channels[1].as_str());
+                self.message(channel, &String::from_utf8_lossy(text), at);
+            }
+            [kind, ..] if *kind == "ssubscribe" => {
+                self.confirmed += 1;
+                if self.confirmed == self.channels.len() {
+                    self.listens = Some(at);
+                    self.ask_again();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn message(&mut self, channel: usize, text: &str, at: Instant) {
+        let world = self.world;
+        let mut words = text.splitn(5, ' ');
+        let mut word = || words.next().unwrap_or_default();
+        let (event, end, database, token, key) = (word(), word(), word(), word(), word());
+        let (Some(event), Some(token)) = (Event::read(event), Token::read(token.as_bytes())) else {
+            return world.court.charge(NAMED, text.to_owned());
+        };
+        world.figures.met(event.name());
+        let Some(wait) = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token)) else {
+            return world.court.charge(NAMED, text.to_owned());
+        };
+        world.ledger.note(wait.claim.key.number, at, format!("notified  hears {text}"));
+        if key != wait.claim.key.name || database != wait.claim.key.database.to_string() {
+            world.court.charge(NAMED, text.to_owned());
+        }
+        let complaint = wait.posts[channel].heard(event, at);
+        complain(world, wait, complaint);
+        if wait.phase == Phase::Over {
+            return;
+        }
+        if event == Event::Granted {
+            world.figures.grants.add(1);
+            let dated = wait.granted_by_message(at, end.parse().unwrap_or_default());
+            complain(world, wait, dated.err().map(|what| (DATED, what)));
+            wait.begin_to_hold(at, &mut self.random);
+        } else if wait.is_idle() {
+            wait.phase = Phase::Over;
+        }
+    }
+
+    fn answered(&mut self, question: &Question, reply: Reply, at: Instant) {
+        // What EXEC answers for the one command.
+        let reply = match reply {
+            Reply::List(mut replies) if replies.len() == 1 => replies.remove(0),
+            reply => reply,
+        };
+        let in_order = self.alone;
+        let token = question.token;
+        let Some(wait) = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token)) else { return };
+        if !matches!(question.what, What::Frame) {
+            self.world.ledger.note(wait.claim.key.number, at, format!("notified  {token} is told {reply:?}"));
+        }
+        match question.what {
+            What::Frame => {}
+            What::Release => released(self.world, wait, question.sent, &reply, at),
+            What::Block(_) => {
+                if reply == 1 {
+                    wait.granted_by_answer(question.sent, at, &mut self.random);
+                } else if reply != Reply::Nil {
+                    check_error(self.world, wait, &reply);
+                }
+            }
+            What::Ask(channel) => {
+                let waits = reply == Reply::waiting();
+                let complaint = wait.posts[channel].answered(waits, in_order);
+                complain(self.world, wait, complaint);
+                if waits {
+                    self.world.figures.met("waits for a message");
+                    wait.plan_in_line(at, &mut self.random);
+                } else if reply == 1 {
+                    wait.granted_by_answer(question.sent, at, &mut self.random);
+                } else if reply.is_error() && reply.code() == "NOSUBSCRIBER" {
+                    self.world.figures.met("NOSUBSCRIBER");
+                    // It may take a moment until this client hears that its listener is gone.
+                    if self.listens.is_some_and(|since| question.sent > since) {
+                        self.suspect = Some((at, token));
+                    }
+                } else {
+                    check_error(self.world, wait, &reply);
+                }
+                if wait.phase == Phase::InLine && wait.is_idle() {
+                    wait.next = Some((at, Step::Release));
+                }
+            }
+        }
+    }
+}
+
+impl Line {
+    /// What the next answer is to.
+    fn next(&mut self) -> Option<Question> {
+        self.questions.pop_front()
+    }
+}
+
+/// Takes in the answer to a release.
+fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at: Instant) {
+    let claim = &wait.claim;
+    let known = match reply {
+        Reply::Int(0) => {
+            if let Some((rule, what)) = claim.held_until(world, claim.certain_until(sent)) {
+                world.charge(claim.key, rule, &what);
+            }
+            true
+        }
+        Reply::Nil => true,
+        Reply::Error(_) => may_be_told(reply) || matches!(reply.code(), "NOTHELD" | "NOTOWNER"),
+        _ => false,
+    };
+    let lost = *reply != 0 && !may_be_told(reply);
+    let what = format!("{}: it was told {reply:?}", claim.token);
+    if !known {
+        world.charge(claim.key, EXPECTED, &what);
+    } else if lost && claim.has_lease_at(at) {
+        world.charge(claim.key, KEPT, &what);
+    } else if lost && wait.phase == Phase::Holding && claim.has_session(world) {
+        world.charge(claim.key, SESSION, &what);
+    }
+    wait.phase = Phase::Over;
+}
+
+/// Any other answer than an error that a fault explains is wrong.
+fn check_error(world: &World, wait: &Wait<'_>, reply: &Reply) {
+    if !may_be_told(reply) {
+        world.charge(wait.claim.key, EXPECTED, &format!("{}: it was told {reply:?}", wait.claim.token));
+    }
+}
+
+/// Errors that a fault explains.
+fn may_be_told(reply: &Reply) -> bool {
+    reply.is_error() && matches!(reply.code(), "LOADING" | "EXECABORT" | "UNBLOCKED")
+}
+
+fn complain(world: &World, wait: &Wait<'_>, complaint: Complaint) {
+    if let Some((rule, what)) = complaint {
+        world.accuse(wait.claim.key, rule, &format!("{}: {what}", wait.claim.token));
+    }
+}
