@@ -10,6 +10,9 @@ use crate::world::World;
 
 const WAITERS: usize = 3;
 const BLOCK_MS: u64 = 6000;
+/// Of four locks this one has a share that is held for longer than the others wait.
+const KEPT: usize = 3;
+const KEPT_MS: u64 = 2000;
 /// What all hand-overs of a lock may take together beyond its leases, with this program's own time to read the answers.
 const SLACK: Duration = Duration::from_millis(250);
 const LATE: &str = "the end of a lease is noticed";
@@ -49,16 +52,11 @@ fn gather(world: &World, crowd: Option<Crowd>, locks: usize) -> Option<Crowd> {
 /// One burst; the crowd, if all of its connections are still good.
 fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u32, locks: usize) -> Option<Crowd> {
     let lease = random.u64(5..=25);
-    // Every other lock has one permit, or two.
-    let request = |lock: usize| {
-        let (command, limit) =
-            [("ACQUIRE", ""), ("SHARE", " LIMIT 1"), ("ACQUIRE", ""), ("SHARE", " LIMIT 2")][lock % 4];
-        format!("LOCK.{command} b{number}.{lock} {} PX {lease}{limit}", world.mint.fresh())
-    };
-    let lines: Vec<String> = (0..locks).map(request).collect();
+    let first = |lock: usize| request(world, number, lock, if lock % 4 == KEPT { KEPT_MS } else { lease });
+    let lines: Vec<String> = (0..locks).map(first).collect();
     crowd.holder.send(&lines)?;
     for at in 0..locks * WAITERS {
-        crowd.waiters[at].send(&[format!("{} BLOCK {BLOCK_MS}", request(at % locks))])?;
+        crowd.waiters[at].send(&[format!("{} BLOCK {BLOCK_MS}", request(world, number, at % locks, lease))])?;
     }
     let sent = Instant::now();
     world.figures.requests.add((locks * (WAITERS + 1)) as u64);
@@ -78,6 +76,12 @@ fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u3
         check(world, &reply, "a waiter")?;
     }
     Some(crowd)
+}
+
+/// Every other lock has one permit, or two of which the first holder keeps one.
+fn request(world: &World, burst: u32, lock: usize, lease: u64) -> String {
+    let (command, limit) = [("ACQUIRE", ""), ("SHARE", " LIMIT 1"), ("ACQUIRE", ""), ("SHARE", " LIMIT 2")][lock % 4];
+    format!("LOCK.{command} b{burst}.{lock} {} PX {lease}{limit}", world.mint.fresh())
 }
 
 fn check_time(world: &World, sent: Instant, received: Instant, leases: Duration, lock: &str) {

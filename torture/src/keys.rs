@@ -72,6 +72,11 @@ impl Keys {
         self.in_part(part, random)
     }
 
+    /// The key with this name, if it is one of these.
+    pub fn named(&self, database: u32, name: &str) -> Option<&Key> {
+        self.0.iter().find(|key| key.database == database && key.name == name)
+    }
+
     /// A key in a database, the same few often.
     pub fn in_database(&self, database: u32, random: &mut fastrand::Rng) -> &Key {
         let parts: Vec<usize> = (0..PARTS.len()).filter(|&part| PARTS[part].0 == database).collect();

@@ -70,6 +70,12 @@ impl Link {
         }
     }
 
+    /// The locks of this database that are waited for most.
+    pub fn contended(&mut self) -> Vec<String> {
+        let Reply::List(queues) = self.run("LOCK.QUEUES COUNT 20") else { return Vec::new() };
+        queues.iter().map(|queue| queue.get("key").string()).collect()
+    }
+
     /// Sends a line and waits for its reply, which is [`Reply::Closed`] also when none comes.
     pub fn run(&mut self, line: &str) -> Reply {
         match self.send(&[line]) {

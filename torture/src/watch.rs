@@ -28,13 +28,19 @@ pub fn watch(world: &World, mut random: fastrand::Rng) {
     let mut links: [Option<Link>; 4] = Default::default();
     while world.goes_on() {
         let key = world.keys.any(&mut random);
-        if key.is_watched() {
-            let slot = &mut links[key.database as usize];
-            let link = slot.take().or_else(|| world.connect(key.database, false));
-            *slot = link.and_then(|mut link| examine(world, key, &mut link).map(|()| link));
+        let slot = &mut links[key.database as usize];
+        if let Some(mut link) = slot.take().or_else(|| world.connect(key.database, false)) {
+            let key = if random.bool() { key } else { contended(world, &mut link, key, &mut random) };
+            *slot = (!key.is_watched() || examine(world, key, &mut link).is_some()).then_some(link);
         }
         world.rest(BETWEEN_LOOKS);
     }
+}
+
+/// One of the locks of this database that are waited for most, or this one.
+fn contended<'w>(world: &'w World, link: &mut Link, key: &'w Key, random: &mut fastrand::Rng) -> &'w Key {
+    let names = link.contended();
+    random.choice(names).and_then(|name| world.keys.named(key.database, &name)).unwrap_or(key)
 }
 
 /// Looks at a lock until it is not free, or nobody waits, or another is first in line. None when the connection closes.

@@ -40,12 +40,22 @@ fn volatile(random: &mut fastrand::Rng) -> Vec<String> {
 }
 
 fn meddle_with_one(world: &World, links: &mut [Option<Link>; 4], random: &mut fastrand::Rng) {
-    let key = world.keys.rough(random);
+    let mut key = world.keys.rough(random);
     let other = world.keys.rough(random);
+    if random.bool() {
+        key = contended(world, links, key, random);
+    }
     let line = line(key, other, random);
     if world.moves_keys || !line.starts_with("MOVE") {
         run_on(links, world, key.database, &[line]);
     }
+}
+
+/// One of the rough keys of this database that are waited for most, or this one.
+fn contended<'w>(world: &'w World, links: &mut [Option<Link>; 4], key: &'w Key, random: &mut fastrand::Rng) -> &'w Key {
+    let names = links[key.database as usize].as_mut().map(Link::contended).unwrap_or_default();
+    let keys = names.iter().filter_map(|name| world.keys.named(key.database, name));
+    random.choice(keys.filter(|key| !key.is_strict()).collect::<Vec<_>>()).unwrap_or(key)
 }
 
 fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
