@@ -11,6 +11,7 @@ mod notify;
 mod operations;
 mod recovery;
 mod replication;
+mod security;
 mod sessions;
 mod shares;
 mod waiting;

@@ -20,7 +20,7 @@ pub struct Block {
     pub lines: Vec<String>,
 }
 
-/// Every block of README.md and below docs/.
+/// Every block of README.md, SECURITY.md and below docs/.
 pub fn all_blocks() -> Vec<Block> {
     documents().iter().flat_map(|path| blocks_of(path)).collect()
 }
@@ -38,9 +38,9 @@ pub fn two_blocks(document: &str, language: &str) -> [String; 2] {
     blocks.try_into().expect("two blocks")
 }
 
-/// README.md and the pages below docs/.
+/// README.md, SECURITY.md and the pages below docs/.
 pub fn documents() -> Vec<PathBuf> {
-    let mut found = vec![repository().join("README.md")];
+    let mut found = ["README.md", "SECURITY.md"].map(|name| repository().join(name)).to_vec();
     let mut folders = vec![repository().join("docs")];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };

@@ -1,4 +1,4 @@
-//! Holds docs/waking.md to the tests that it names.
+//! Holds docs/waking.md and docs/security.md to the tests that they name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use support::repository;
 
+/// The pages whose rows name tests.
+const PAGES: [&str; 2] = ["docs/waking.md", "docs/security.md"];
+
 /// The files whose tests are all about waking and leaving: none of them may be missing on the page.
-const COMPLETE: [&str; 38] = [
+const WAKING: [&str; 38] = [
     "after_a_standstill",
     "beginnings",
     "blocking",
@@ -48,8 +51,12 @@ const COMPLETE: [&str; 38] = [
     "written",
 ];
 
-fn page() -> String {
-    fs::read_to_string(repository().join("docs/waking.md")).expect("docs/waking.md")
+/// The files whose tests are all about security.
+const SECURITY: [&str; 6] = ["borrowed_rights", "changed_rights", "crowding", "forgery", "key_rights", "secrecy"];
+
+#[track_caller]
+fn text(page: &str) -> String {
+    fs::read_to_string(repository().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
 /// The tests that the page names, as `file::test`.
@@ -89,26 +96,32 @@ fn tests_of(file: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_test_that_the_page_names_is_run() {
-    let named = named(&page());
-    assert!(named.len() > 100, "{named:?}");
-    let files: BTreeSet<&str> = named.iter().filter_map(|name| name.split("::").next()).collect();
-    let run: BTreeSet<String> = files.into_iter().flat_map(tests_of).collect();
-    let missing: Vec<&String> = named.difference(&run).collect();
-    assert!(missing.is_empty(), "named in docs/waking.md, but not run: {missing:?}");
+fn every_test_that_a_page_names_is_run() {
+    for page in PAGES {
+        let named = named(&text(page));
+        assert!(named.len() > 30, "{named:?}");
+        let files: BTreeSet<&str> = named.iter().filter_map(|name| name.split("::").next()).collect();
+        let run: BTreeSet<String> = files.into_iter().flat_map(tests_of).collect();
+        let missing: Vec<&String> = named.difference(&run).collect();
+        assert!(missing.is_empty(), "named in {page}, but not run: {missing:?}");
+    }
 }
 
 #[test]
-fn the_page_names_every_test_of_waking_and_leaving() {
-    let named = named(&page());
-    let run: BTreeSet<String> = COMPLETE.into_iter().flat_map(tests_of).collect();
-    let missing: Vec<&String> = run.difference(&named).collect();
-    assert!(missing.is_empty(), "run, but not named in docs/waking.md: {missing:?}");
+fn a_page_names_every_test_of_its_files() {
+    for (page, files) in PAGES.into_iter().zip([&WAKING[..], &SECURITY]) {
+        let named = named(&text(page));
+        let run: BTreeSet<String> = files.iter().flat_map(|file| tests_of(file)).collect();
+        let missing: Vec<&String> = run.difference(&named).collect();
+        assert!(missing.is_empty(), "run, but not named in {page}: {missing:?}");
+    }
 }
 
 #[test]
-fn every_row_of_the_page_names_a_test() {
-    for line in page().lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what happens")) {
-        assert!(line.contains("::"), "{line}");
+fn every_row_of_a_page_names_a_test() {
+    for page in PAGES {
+        let text = text(page);
+        let rows = text.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| tests |"));
+        rows.for_each(|line| assert!(line.contains("::"), "{page}: {line}"));
     }
 }

@@ -115,6 +115,8 @@ alice> LOCK.RELEASE door 'a token'
 bob: (integer) 1
 alice> LOCK.RELEASE door t1
 (error) NOTOWNER Somebody else holds this lock
+alice> LOCK.RELEASE door t1
+(error) NOTOWNER *
 bob> GET nothing
 (nil)
 bob> CLIENT ID
@@ -146,6 +148,9 @@ fn a_session_that_shows_something_else_is_found() {
         "a> LOCK.ACQUIRE door t PX 30000\n(integer) 1\na> PTTL door\n(integer) ~60000",
         "a> LOCK.ACQUIRE door t\n(integer) 1\nb> LOCK.ACQUIRE door t2\n(integer) 1",
         "a> LOCK.RELEASE door t\n(error) NOTOWNER Somebody else holds this lock",
+        "a> LOCK.RELEASE door t\n(error) NOTOWNER *",
+        "a> LOCK.RELEASE door t\n(error) NOT *",
+        "a> LOCK.ACQUIRE door t\n(error) NOTOWNER *",
         "a> PING\nPONG\nPONG",
         "a> PING\n(integer) *",
         "a> GET door\n(integer) ~0",

@@ -13,7 +13,8 @@
 //! A name with `>` is a connection and its command; the lines below are the reply. `# bob waits` stands for a reply that
 //! comes later, in lines that begin with `bob: `, and so do messages. Any other line that begins with `#`, and what
 //! follows two spaces and `# `, is a comment. `(integer) ~29990` is any integer within ten per cent, `"~29990"` is a text
-//! that is one, and `(integer) *` is any integer; in a text, ` * ` stands for any number.
+//! that is one, and `(integer) *` is any integer; in a text, ` * ` stands for any number. `(error) NOPERM *` is any error with
+//! that code, of which each server has words of its own.
 
 use support::Reply;
 
@@ -195,6 +196,9 @@ fn line_agrees(expected: &str, came: &str) -> bool {
     if let Some((before, number)) = expected.split_once("\"~") {
         let came = came.strip_prefix(before).and_then(|rest| rest.strip_prefix('"'));
         return came.is_some_and(|came| is_about(number.trim_end_matches('"'), came.trim_end_matches('"')));
+    }
+    if let Some(code) = expected.strip_suffix(" *").filter(|code| code.starts_with("(error) ")) {
+        return came.strip_prefix(code).is_some_and(|rest| rest.starts_with(' '));
     }
     if let Some((before, after)) = expected.split_once(" * ") {
         let number = came.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
