@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use crate::link::Link;
+use crate::settings::is_put_off;
 use crate::world::World;
 
 const WAITERS: usize = 3;
@@ -64,7 +65,7 @@ fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u3
     for _ in 0..locks {
         let reply = crowd.holder.receive(Duration::from_secs(20)).unwrap_or(Reply::Closed);
         // On another connection a waiter may come first.
-        if reply != Reply::Nil {
+        if reply != Reply::Nil && !is_put_off(&reply) {
             check(world, &reply, "the first")?;
         }
     }
@@ -72,6 +73,9 @@ fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u3
     for (at, link) in crowd.waiters.iter_mut().take(locks * WAITERS).enumerate() {
         let reply = link.receive(Duration::from_secs(30)).unwrap_or(Reply::Closed);
         let received = Instant::now();
+        if world.settings.may_hold_back(sent, received) {
+            return None;
+        }
         check_time(world, sent, received, leases, &format!("b{number}.{}, with leases of {lease} ms", at % locks));
         check(world, &reply, "a waiter")?;
     }

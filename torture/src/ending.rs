@@ -22,6 +22,9 @@ type Snapshot = BTreeMap<(u32, String), (Reply, Reply)>;
 /// Makes the checks of the end; None when the server is gone, or something is wrong already.
 pub fn check(world: &World, appends: bool, memory_before: i64, clients: i64) -> Option<()> {
     let mut link = world.connect(0, false)?;
+    for setting in ["lock.max-lease-ms", "lock.recovery-ms"] {
+        link.run(&format!("CONFIG SET {setting} 0"));
+    }
     settle(world, &mut link)?;
     if appends {
         compare_with_file(world, &mut link)?;

@@ -10,6 +10,8 @@ pub struct Ground {
     fsync: &'static str,
     io_threads: u32,
     rejoin_grace_ms: u32,
+    pub max_lease_ms: u64,
+    pub recovery_ms: u64,
     pub keys_in_each_part: usize,
 }
 
@@ -22,6 +24,8 @@ impl Ground {
             fsync: if random.bool() { "always" } else { "everysec" },
             io_threads: pick(random, &[1, 4]),
             rejoin_grace_ms: pick(random, &[0, 300, 10_000]),
+            max_lease_ms: pick(random, &[0, 0, 200]).into(),
+            recovery_ms: pick(random, &[0, 0, 500, 1500]).into(),
             keys_in_each_part: random.usize(5..50),
         }
     }
@@ -30,8 +34,9 @@ impl Ground {
     pub fn start(&self) -> Result<Server, String> {
         let appends = if self.appends { "yes" } else { "no" };
         let lines = format!(
-            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nlock.rejoin-grace-ms {}\nbusy-reply-threshold 0",
-            self.hz, self.fsync, self.io_threads, self.rejoin_grace_ms
+            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nlock.rejoin-grace-ms {}\nbusy-reply-threshold 0\n\
+            lock.max-lease-ms {}\nlock.recovery-ms {}\nmin-replicas-max-lag 1",
+            self.hz, self.fsync, self.io_threads, self.rejoin_grace_ms, self.max_lease_ms, self.recovery_ms
         );
         Setup::new().config(&lines).try_start().map_err(|ended| ended.log)
     }

@@ -21,6 +21,7 @@ mod member;
 mod notified;
 mod pulse;
 mod run;
+mod settings;
 mod token;
 mod watch;
 mod weather;
@@ -66,6 +67,8 @@ pub enum Part {
     Reloads,
     /// Commands of other clients on rough keys
     Foreign,
+    /// Other values of lock.max-lease-ms and lock.recovery-ms
+    Settings,
 }
 
 fn main() -> ExitCode {

@@ -13,7 +13,7 @@ use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
 use crate::world::World;
-use crate::{Part, bursts, ending, pulse, watch};
+use crate::{Part, bursts, ending, pulse, settings, watch};
 
 /// What remains for the last answers and the checks of the end.
 const ENDING: Duration = Duration::from_secs(6);
@@ -42,6 +42,7 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
     let keys = Keys::new(ground.keys_in_each_part);
     let world = World::new(&server, plan.started, deadline, keys, plan.without.clone());
+    world.settings.start_with(ground.max_lease_ms, ground.recovery_ms);
     println!("The server listens on port {}", server.port());
 
     let memory = world.connect(0, false).as_mut().and_then(ending::used_memory).unwrap_or_default();
@@ -76,7 +77,8 @@ fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, pl
     }
     let disturber = Disturber::new(world, server, random.fork());
     scope.spawn(move || disturber.run());
-    let parts = [(Part::Foreign, faults::meddle as Work), (Part::Bursts, bursts::run)];
+    let parts =
+        [(Part::Foreign, faults::meddle as Work), (Part::Bursts, bursts::run), (Part::Settings, settings::change)];
     let wanted = parts.iter().filter(|(part, _)| world.has(*part)).map(|(_, work)| *work);
     for work in wanted.chain([watch::watch as Work]) {
         let random = random.fork();

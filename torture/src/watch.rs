@@ -85,7 +85,7 @@ fn look(key: &Key, link: &mut Link) -> Option<Look> {
 
 /// Whether this waiter could have a lock of which LOCK.INFO says this. What is no lock has room for nobody.
 fn has_room(info: &Reply, waiter: &Reply) -> bool {
-    if info.is_error() {
+    if info.is_error() || info.get("recovery-ms") != 0 {
         return false;
     }
     let limit = waiter.get("limit").int();
@@ -97,12 +97,17 @@ fn has_room(info: &Reply, waiter: &Reply) -> bool {
 mod tests {
     use super::*;
 
-    fn map(pairs: [(&str, Reply); 2]) -> Reply {
+    fn map<const N: usize>(pairs: [(&str, Reply); N]) -> Reply {
         Reply::List(pairs.into_iter().flat_map(|(name, value)| [Reply::text(name), value]).collect())
     }
 
     fn has_room_for(state: &str, holds: i64, kind: &str, limit: i64) -> bool {
-        let info = map([("state", Reply::text(state)), ("holds", Reply::Int(holds))]);
+        has_room_in(0, state, holds, kind, limit)
+    }
+
+    fn has_room_in(recovery_ms: i64, state: &str, holds: i64, kind: &str, limit: i64) -> bool {
+        let recovery = ("recovery-ms", Reply::Int(recovery_ms));
+        let info = map([("state", Reply::text(state)), ("holds", Reply::Int(holds)), recovery]);
         has_room(&info, &map([("kind", Reply::text(kind)), ("limit", Reply::Int(limit))]))
     }
 
@@ -119,6 +124,7 @@ mod tests {
         assert!(has_room_for("free", 0, "mutex", 0));
         assert!(has_room_for("free", 0, "shared", 1));
         assert!(!has_room_for("mutex", 1, "shared", 2));
+        assert!(!has_room_in(1, "free", 0, "mutex", 0), "in a recovery period");
         assert!(!has_room(&Reply::Error("WRONGTYPE".to_owned()), &Reply::List(Vec::new())));
     }
 }

@@ -14,6 +14,7 @@ use crate::figures::Figures;
 use crate::keys::{Key, Keys};
 use crate::ledger::Ledger;
 use crate::link::Link;
+use crate::settings::Settings;
 use crate::token::Mint;
 use crate::weather::Weather;
 
@@ -22,6 +23,8 @@ const REFUSALS: u32 = 200;
 
 pub struct World {
     pub port: u16,
+    /// A moment before the server's start.
+    pub started: Instant,
     /// When clients stop to begin anything new.
     pub deadline: Instant,
     pub keys: Keys,
@@ -29,6 +32,7 @@ pub struct World {
     pub ledger: Ledger,
     pub court: Court,
     pub weather: Weather,
+    pub settings: Settings,
     pub figures: Figures,
     pub unblocked: Unblocked,
     /// How often all data was loaded again.
@@ -46,12 +50,14 @@ impl World {
         let ledger = Ledger::of(started, keys.all().iter().map(|key| key.limit));
         Self {
             port: server.port(),
+            started,
             deadline,
             keys,
             mint: Mint::default(),
             ledger,
             court: Court::default(),
             weather: Weather::default(),
+            settings: Settings::default(),
             figures: Figures::since(started),
             unblocked: Unblocked::default(),
             reloads: Reloads::default(),

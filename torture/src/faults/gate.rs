@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use super::Disturber;
-use super::targets::waiting;
+use super::targets::{Target, waiting};
 use crate::Part;
 use crate::keys::Key;
 use crate::ledger::{Form, Hold};
 use crate::link::Link;
 use crate::token::Token;
+use crate::world::World;
 
 const LEASE_MS: u64 = 3000;
 const LIMIT: Duration = Duration::from_secs(20);
@@ -23,11 +24,11 @@ impl Disturber<'_> {
         let Some(mut link) = world.connect(key.database, false) else { return };
         let token = world.mint.fresh();
         let asked = Instant::now();
-        let Some(from) = take(key, token, &mut link) else { return };
+        let Some(from) = take(world, key, token, &mut link) else { return };
         world.ledger.note(key.number, from, format!("the maker of faults, {token}, is told that it holds"));
         world.rest(Duration::from_millis(self.random.u64(2..60)));
-        let ids = waiting(key, &mut link);
-        let lines = self.lines(key, token, &ids);
+        let targets = waiting(key, &mut link);
+        let lines = self.lines(key, token, &targets);
         let Some(until) = link.send(&lines) else { return };
         world.ledger.note(key.number, until, format!("the maker of faults sends {}", lines.join(", ")));
         for line in &lines {
@@ -36,18 +37,19 @@ impl Disturber<'_> {
                 self.paused(line, until);
             }
             if line.starts_with("LOCK.RELEASE") {
-                let in_time = asked.elapsed() < Duration::from_millis(LEASE_MS);
+                let lease = world.settings.cut(Some(LEASE_MS), asked, Instant::now());
+                let in_time = lease.is_some_and(|ms| asked.elapsed() < Duration::from_millis(ms));
                 self.check(key, Hold { token, form: Form::Alone, from, until, one_request: true }, &reply, in_time);
             }
         }
     }
 
     /// The release among faults, which mostly come behind it.
-    fn lines(&mut self, key: &Key, token: Token, ids: &[i64]) -> Vec<String> {
+    fn lines(&mut self, key: &Key, token: Token, targets: &[Target]) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
-        for &id in ids {
+        for &target in targets {
             if self.random.u8(..3) > 0 {
-                lines.push(self.strike(id));
+                lines.push(self.strike(target));
             }
         }
         match self.random.u8(..24) {
@@ -77,7 +79,9 @@ impl Disturber<'_> {
 }
 
 /// Takes the lock and returns when it was told so.
-fn take(key: &Key, token: Token, link: &mut Link) -> Option<Instant> {
-    link.send(&[format!("LOCK.ACQUIRE {} {token} PX {LEASE_MS} BLOCK 1000", key.name)])?;
+fn take(world: &World, key: &Key, token: Token, link: &mut Link) -> Option<Instant> {
+    let now = Instant::now();
+    let lease = world.settings.cut(Some(LEASE_MS), now, now)?;
+    link.send(&[format!("LOCK.ACQUIRE {} {token} PX {lease} BLOCK 1000", key.name)])?;
     (link.receive(LIMIT)? == 1).then(Instant::now)
 }

@@ -12,15 +12,17 @@ impl Disturber<'_> {
         let world = self.world;
         let key = world.keys.any(&mut self.random);
         let Some(mut link) = world.connect(key.database, false) else { return };
-        let lines: Vec<String> = waiting(key, &mut link).into_iter().map(|id| self.strike(id)).collect();
+        let lines: Vec<String> = waiting(key, &mut link).into_iter().map(|target| self.strike(target)).collect();
         for line in lines {
             link.run(&line);
         }
     }
 
     /// A command that ends the wait of this connection.
-    pub(super) fn strike(&mut self, id: i64) -> String {
+    pub(super) fn strike(&mut self, Target { id, is_blocked }: Target) -> String {
         let (kind, line) = match self.random.u8(..4) {
+            // Servers before Redis 8.2 and Valkey 9 crash if CLIENT UNBLOCK meets a client that CLIENT PAUSE holds up.
+            _ if !is_blocked => ("CLIENT KILL ID", format!("CLIENT KILL ID {id}")),
             0 => ("CLIENT UNBLOCK", format!("CLIENT UNBLOCK {id}")),
             1 => ("CLIENT UNBLOCK", format!("CLIENT UNBLOCK {id} TIMEOUT")),
             2 => ("CLIENT UNBLOCK", format!("CLIENT UNBLOCK {id} ERROR")),
@@ -32,10 +34,20 @@ impl Disturber<'_> {
     }
 }
 
+/// A connection that waits.
+#[derive(Clone, Copy)]
+pub struct Target {
+    id: i64,
+    /// It is not told by message.
+    is_blocked: bool,
+}
+
 /// The connections of the first who wait for a lock.
-pub fn waiting(key: &Key, link: &mut Link) -> Vec<i64> {
+pub fn waiting(key: &Key, link: &mut Link) -> Vec<Target> {
+    let target =
+        |waiter: &Reply| Target { id: waiter.get("client-id").int(), is_blocked: waiter.get("channel") == Reply::Nil };
     match link.run(&format!("LOCK.WAITERS {} COUNT 3", key.name)) {
-        Reply::List(waiters) => waiters.iter().map(|waiter| waiter.get("client-id").int()).collect(),
+        Reply::List(waiters) => waiters.iter().map(target).collect(),
         _ => Vec::new(),
     }
 }

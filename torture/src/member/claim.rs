@@ -111,9 +111,9 @@ impl<'w> Claim<'w> {
     }
 
     /// The request that was sent then was granted.
-    pub fn granted(&mut self, sent: Instant, received: Instant) {
+    pub fn granted(&mut self, world: &World, sent: Instant, received: Instant) {
         self.told = Some(received);
-        self.lease_from(sent, self.lease_ms);
+        self.lease_from(sent, world.settings.cut(self.lease_ms, sent, received));
     }
 
     /// A lease of this length counts from `sent` at the earliest.
@@ -147,9 +147,11 @@ impl<'w> Claim<'w> {
         self.told.is_some() && self.safe_until.is_some_and(|end| received < end)
     }
 
-    /// Whether the lock must be the token's as long as its connection answers. A reload of all data may end a session.
+    /// Whether the lock must be the token's as long as its connection answers. A reload of all data may end a session, and
+    /// around a recovery period a session gets its lock back later.
     pub fn has_session(&self, world: &World) -> bool {
-        self.told.is_some() && self.session && world.reloads.count() == self.reloads
+        let goes_on = |told| !world.settings.may_hold_back(told, Instant::now());
+        self.told.is_some_and(goes_on) && self.session && world.reloads.count() == self.reloads
     }
 
     /// The end of the span in which it certainly held, if it was found to hold by a request that was sent then. A token

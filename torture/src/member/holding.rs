@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use super::{Answer, Claim, Member};
+use crate::settings::is_put_off;
 
 pub const KEPT: &str = "who was told 1 holds the lock until its lease ends";
 pub const SESSION: &str = "a session has its lock, or gets it back, while its connection is open";
@@ -25,9 +26,10 @@ pub enum Told {
 impl<'w> Member<'w> {
     /// Takes in the answer to a request for the lock.
     pub(super) fn told(&mut self, claim: &mut Claim<'w>, answer: &Answer) -> Told {
+        self.judge(claim, claim.lease_ms, answer);
         match &answer.reply {
             Reply::Int(1) => {
-                claim.granted(answer.sent, answer.received);
+                claim.granted(self.world, answer.sent, answer.received);
                 self.world.figures.grants.add(1);
                 self.world.figures.met(claim.kind.name());
                 Told::Yours
@@ -51,10 +53,19 @@ impl<'w> Member<'w> {
         }
     }
 
-    /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, and a reload.
+    /// An answer to what sets a lease must fit the settings.
+    pub(super) fn judge(&self, claim: &Claim<'w>, lease_ms: Option<u64>, answer: &Answer) {
+        let fresh = claim.has_one_request() && claim.told().is_none();
+        let finding = self.world.settings.judge(lease_ms, fresh, &answer.reply, answer.sent, answer.received);
+        if let Some((rule, what)) = finding {
+            self.charge(claim, rule, &what);
+        }
+    }
+
+    /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, a reload, and settings.
     pub(super) fn may_be_told(&self, reply: &Reply) -> bool {
         let Reply::Error(line) = reply else { return false };
-        line.starts_with("LOADING") || (line.starts_with("UNBLOCKED") && self.link.is_none())
+        is_put_off(reply) || line.starts_with("LOADING") || (line.starts_with("UNBLOCKED") && self.link.is_none())
     }
 
     /// Keeps a lock for some time, does with it what holders do, and mostly gives it back.
@@ -91,12 +102,14 @@ impl<'w> Member<'w> {
         }
         let lease = self.random.u64(if claim.session { 100..600 } else { 5..600 });
         let answer = self.ask(claim, format!("LOCK.EXTEND {} {} PX {lease}", claim.key.name, claim.token), 0);
+        self.judge(claim, Some(lease), &answer);
         match &answer.reply {
             Reply::Int(_) => {
                 self.was_held(claim, &answer);
                 claim.lease_from(answer.sent, Some(lease));
                 true
             }
+            reply if is_put_off(reply) => true,
             Reply::Closed => {
                 // It may or may not have set the lease.
                 claim.safe_until = None;

@@ -29,6 +29,7 @@ impl<'w> Member<'w> {
     /// Takes in the answer to a request that was sent again by the holder.
     fn told_again(&mut self, claim: &mut Claim<'w>, answer: &Answer) -> Told {
         let sure = claim.has_lease_at(answer.received);
+        self.judge(claim, claim.lease_ms, answer);
         match &answer.reply {
             // It is the same grant: a lease only grows.
             Reply::Int(1) if sure => {

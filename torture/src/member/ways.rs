@@ -5,6 +5,7 @@ use std::time::Duration;
 use support::Reply;
 
 use crate::Part;
+use crate::settings::is_put_off;
 
 use super::holding::Told;
 use super::{Answer, Claim, Kind, Member};
@@ -83,6 +84,7 @@ impl<'w> Member<'w> {
         let most = self.random.u8(2..5);
         for hold in 2..=most {
             let answer = self.ask(&claim, format!("LOCK.REENTER {name} {owner} PX {lease} HOLD {hold}"), 0);
+            self.judge(&claim, Some(lease), &answer);
             if !self.another_hold(&mut claim, hold.into(), &answer) {
                 return;
             }
@@ -100,7 +102,7 @@ impl<'w> Member<'w> {
     /// Whether this many holds are there now, as they should be.
     fn another_hold(&mut self, claim: &mut Claim<'w>, holds: i64, answer: &Answer) -> bool {
         if answer.reply != holds {
-            if answer.reply != Reply::Closed {
+            if answer.reply != Reply::Closed && !is_put_off(&answer.reply) {
                 self.released(claim, answer);
             }
             return false;

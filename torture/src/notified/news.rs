@@ -10,6 +10,7 @@ use super::wire::Heard;
 use super::{Line, Notified, Question, What};
 use crate::court::Rule;
 use crate::member::{EXPECTED, KEPT, SESSION};
+use crate::settings::{HELD_BACK, is_put_off};
 use crate::token::Token;
 use crate::world::World;
 
@@ -54,13 +55,11 @@ impl Notified<'_> {
         self.posts().for_each(Post::left);
         let again = Instant::now();
         for wait in self.waits.values_mut() {
-            // A release that was not answered may have worked.
-            wait.claim.doubtful = true;
             if wait.claim.session {
                 wait.phase = Phase::Over;
                 wait.next = None;
-            } else if wait.phase == Phase::Holding && wait.is_released() {
-                wait.claim.safe_until = None;
+            } else if wait.is_released() {
+                wait.release_is_lost = true;
                 wait.next = Some((again, Step::Release));
             }
         }
@@ -122,8 +121,11 @@ impl Notified<'_> {
         }
         if event == Event::Granted {
             world.figures.grants.add(1);
-            let dated = wait.granted_by_message(at, end.parse().unwrap_or_default());
+            let dated = wait.granted_by_message(world, at, end.parse().unwrap_or_default());
             complain(world, wait, dated.err().map(|what| (DATED, what)));
+            if world.settings.is_held_back(wait.begun, at) {
+                complain(world, wait, Some((HELD_BACK, text.to_owned())));
+            }
             wait.begin_to_hold(at, &mut self.random);
         } else if wait.is_idle() {
             wait.phase = Phase::Over;
@@ -142,12 +144,17 @@ impl Notified<'_> {
         if !matches!(question.what, What::Frame) {
             self.world.ledger.note(wait.claim.key.number, at, format!("notified  {token} is told {reply:?}"));
         }
+        if matches!(question.what, What::Ask(_) | What::Block(_)) {
+            let claim = &wait.claim;
+            let finding = self.world.settings.judge(claim.lease_ms, claim.has_one_request(), &reply, question.sent, at);
+            complain(self.world, wait, finding);
+        }
         match question.what {
             What::Frame => {}
             What::Release => released(self.world, wait, question.sent, &reply, at),
             What::Block(_) => {
                 if reply == 1 {
-                    wait.granted_by_answer(question.sent, at, &mut self.random);
+                    wait.granted_by_answer(self.world, question.sent, at, &mut self.random);
                 } else if reply != Reply::Nil {
                     check_error(self.world, wait, &reply);
                 }
@@ -160,7 +167,7 @@ impl Notified<'_> {
                     self.world.figures.met("waits for a message");
                     wait.plan_in_line(at, &mut self.random);
                 } else if reply == 1 {
-                    wait.granted_by_answer(question.sent, at, &mut self.random);
+                    wait.granted_by_answer(self.world, question.sent, at, &mut self.random);
                 } else if reply.is_error() && reply.code() == "NOSUBSCRIBER" {
                     self.world.figures.met("NOSUBSCRIBER");
                     // It may take a moment until this client hears that its listener is gone.
@@ -199,7 +206,7 @@ fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at
         Reply::Error(_) => may_be_told(reply) || matches!(reply.code(), "NOTHELD" | "NOTOWNER"),
         _ => false,
     };
-    let lost = *reply != 0 && !may_be_told(reply);
+    let lost = *reply != 0 && !may_be_told(reply) && !wait.release_is_lost;
     let what = format!("{}: it was told {reply:?}", claim.token);
     if !known {
         world.charge(claim.key, EXPECTED, &what);
@@ -220,7 +227,7 @@ fn check_error(world: &World, wait: &Wait<'_>, reply: &Reply) {
 
 /// Errors that a fault explains.
 fn may_be_told(reply: &Reply) -> bool {
-    reply.is_error() && matches!(reply.code(), "LOADING" | "EXECABORT" | "UNBLOCKED")
+    reply.is_error() && (matches!(reply.code(), "LOADING" | "EXECABORT" | "UNBLOCKED") || is_put_off(reply))
 }
 
 fn complain(world: &World, wait: &Wait<'_>, complaint: Complaint) {

@@ -39,7 +39,11 @@ pub struct Wait<'w> {
     pub posts: [Post; 2],
     pub phase: Phase,
     pub next: Option<(Instant, Step)>,
-    first_asked_ms: i64,
+    /// A release was sent and its answer never read: it may have worked.
+    pub release_is_lost: bool,
+    /// A moment before the first request, also by the clock that leases go by.
+    pub begun: Instant,
+    begun_ms: i64,
 }
 
 impl<'w> Wait<'w> {
@@ -55,7 +59,15 @@ impl<'w> Wait<'w> {
         if session {
             claim = claim.for_session();
         }
-        Self { claim, posts: Default::default(), phase: Phase::InLine, next: None, first_asked_ms: now_ms() }
+        Self {
+            claim,
+            posts: Default::default(),
+            phase: Phase::InLine,
+            next: None,
+            release_is_lost: false,
+            begun: Instant::now(),
+            begun_ms: now_ms(),
+        }
     }
 
     pub fn block_ms(random: &mut fastrand::Rng) -> u64 {
@@ -85,12 +97,12 @@ impl<'w> Wait<'w> {
     }
 
     /// An answer to a request that was sent then has told the grant.
-    pub fn granted_by_answer(&mut self, sent: Instant, received: Instant, random: &mut fastrand::Rng) {
+    pub fn granted_by_answer(&mut self, world: &World, sent: Instant, received: Instant, random: &mut fastrand::Rng) {
         // Told again of the same grant: a lease only grows.
         if self.claim.has_lease_at(received) {
             self.claim.lengthened(sent);
         } else {
-            self.claim.granted(sent, received);
+            self.claim.granted(world, sent, received);
         }
         self.begin_to_hold(received, random);
     }
@@ -118,18 +130,20 @@ impl<'w> Wait<'w> {
 
     /// A message has told the grant with this end of its lease, in Unix milliseconds. Err if that is not the lease asked for,
     /// counted from some moment since the first request.
-    pub fn granted_by_message(&mut self, received: Instant, end_ms: i64) -> Result<(), String> {
+    pub fn granted_by_message(&mut self, world: &World, received: Instant, end_ms: i64) -> Result<(), String> {
         let now = now_ms();
-        let lease = i64::try_from(self.claim.lease_ms.unwrap_or_default()).unwrap_or(i64::MAX);
+        let lease = self.claim.lease_ms.unwrap_or_default();
+        let leases = world.settings.possible_leases(lease, self.begun, received);
         let left = u64::try_from(end_ms - now).unwrap_or_default();
         if !self.claim.has_lease_at(received) {
             self.claim.granted_until(received, received + Duration::from_millis(left));
         }
-        if !fits(self.first_asked_ms, now, end_ms - lease) {
-            let first = self.first_asked_ms;
-            return Err(format!("a lease of {lease} ms to {end_ms}; it asked at {first}, and now it is {now}"));
+        let begun = |lease: &u64| end_ms - i64::try_from(*lease).unwrap_or_default();
+        if leases.iter().any(|lease| fits(self.begun_ms, now, begun(lease))) {
+            return Ok(());
         }
-        Ok(())
+        let first = self.begun_ms;
+        Err(format!("a lease of {leases:?} ms to {end_ms}; it asked at {first}, and now it is {now}"))
     }
 }
 

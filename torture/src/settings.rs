@@ -1,0 +1,274 @@
+//! The module's settings, which change while everybody works: the longest lease, and the recovery period, in which nobody is
+//! granted a lock that he does not hold already. What was told must fit what was in force at some time meanwhile.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::court::Rule;
+use crate::ledger::Finding;
+use crate::link::Link;
+use crate::world::World;
+
+const TOO_LONG: Rule = "a lease is refused if it is longer than lock.max-lease-ms, and only then";
+const PUT_OFF: Rule = "TRYAGAIN is told while lock.recovery-ms is set, and only then";
+pub const HELD_BACK: Rule = "in a recovery period nobody is granted a lock that he does not hold already";
+const ENDED: Rule = "CONFIG SET lock.recovery-ms 0 ends a recovery period";
+
+/// Above the leases of those who are refused for other reasons, and of bursts.
+const SHORTEST_LIMIT_MS: u64 = 30;
+/// What a period may last longer than asked for before it counts as that of a server that has started later.
+const ODD: Duration = Duration::from_secs(1);
+/// The server counts whole milliseconds.
+const ROUNDING: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Copy)]
+struct Span {
+    from: Instant,
+    until: Option<Instant>,
+    value: u64,
+}
+
+/// A number with the times at which it may have been in force.
+#[derive(Default)]
+pub struct Setting(Mutex<Vec<Span>>);
+
+impl Setting {
+    /// The command that sets it is about to leave.
+    fn begin(&self, value: u64) {
+        self.spans().push(Span { from: Instant::now(), until: None, value });
+    }
+
+    /// The command was answered: what was set before is over.
+    fn settled(&self) {
+        let now = Instant::now();
+        let mut spans = self.spans();
+        let before = spans.len().saturating_sub(1);
+        spans[..before].iter_mut().for_each(|span| span.until = span.until.or(Some(now)));
+    }
+
+    /// All that may have been in force at some time between these two.
+    fn during(&self, from: Instant, until: Instant) -> Vec<u64> {
+        let meets = |span: &&Span| span.from < until && span.until.is_none_or(|end| end > from);
+        self.spans().iter().filter(meets).map(|span| span.value).collect()
+    }
+
+    fn spans(&self) -> MutexGuard<'_, Vec<Span>> {
+        self.0.lock().expect("no panic")
+    }
+}
+
+/// What is known of all of them.
+#[derive(Default)]
+pub struct Settings {
+    longest_lease: Setting,
+    recovery: Setting,
+    /// Spans in which grants were certainly held back.
+    held_back: Mutex<Vec<(Instant, Instant)>>,
+}
+
+impl Settings {
+    /// The server is about to start with these.
+    pub fn start_with(&self, longest_lease_ms: u64, recovery_ms: u64) {
+        self.longest_lease.begin(longest_lease_ms);
+        self.recovery.begin(recovery_ms);
+    }
+
+    /// The longest lease that a grant of this one certainly has, if it was made between these two.
+    pub fn cut(&self, lease_ms: Option<u64>, from: Instant, until: Instant) -> Option<u64> {
+        let limits = self.longest_lease.during(from, until);
+        limits.into_iter().filter(|limit| *limit > 0).chain(lease_ms).min()
+    }
+
+    /// What a lease may have been cut to, or not.
+    pub fn possible_leases(&self, lease_ms: u64, from: Instant, until: Instant) -> Vec<u64> {
+        let limits = self.longest_lease.during(from, until).into_iter();
+        limits.filter(|limit| (1..lease_ms).contains(limit)).chain([lease_ms]).collect()
+    }
+
+    /// Whether grants may have been held back, and leases not be renewed, at some time between these two.
+    pub fn may_hold_back(&self, from: Instant, until: Instant) -> bool {
+        self.recovery.during(from, until).iter().any(|ms| *ms > 0)
+    }
+
+    /// What is wrong with an answer to a request with this lease; `fresh` is for a token that cannot hold the lock before.
+    pub fn judge(
+        &self,
+        lease_ms: Option<u64>,
+        fresh: bool,
+        reply: &Reply,
+        sent: Instant,
+        received: Instant,
+    ) -> Finding {
+        let limits = self.longest_lease.during(sent, received);
+        let too_long = |limit: &u64| *limit > 0 && lease_ms.is_none_or(|lease| lease > *limit);
+        let told = |code: &str| matches!(reply, Reply::Error(line) if line.starts_with(code));
+        let served = !reply.is_error() && *reply != Reply::Closed;
+        let text = || Some(format!("with a lease of {lease_ms:?} it was told {reply:?}; limits {limits:?}"));
+        if told("LEASELIMIT") && !limits.iter().any(too_long) || served && limits.iter().all(too_long) {
+            return text().map(|text| (TOO_LONG, text));
+        }
+        if told("TRYAGAIN") && !self.may_hold_back(sent, received) {
+            return text().map(|text| (PUT_OFF, text));
+        }
+        (fresh && *reply == 1 && self.is_held_back(sent, received)).then_some((HELD_BACK, "it was told 1".to_owned()))
+    }
+
+    /// Whether grants were certainly held back all the time.
+    pub fn is_held_back(&self, from: Instant, until: Instant) -> bool {
+        let held_back = self.held_back.lock().expect("no panic");
+        held_back.iter().any(|(begun, end)| *begun <= from && until < *end)
+    }
+
+    fn hold_back(&self, from: Instant, until: Instant) {
+        self.held_back.lock().expect("no panic").push((from, until));
+    }
+
+    /// A period is about to be ended.
+    fn let_go(&self) {
+        let now = Instant::now();
+        self.held_back.lock().expect("no panic").iter_mut().for_each(|(_, end)| *end = now.min(*end));
+    }
+}
+
+/// Whether an error only means that the lease is not set.
+pub fn is_put_off(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(line) if line.starts_with("TRYAGAIN") || line.starts_with("LEASELIMIT"))
+}
+
+/// Changes the settings until the run is over.
+pub fn change(world: &World, mut random: fastrand::Rng) {
+    let Some(mut link) = world.connect(0, false) else { return };
+    if held_back(world, &mut link).is_some_and(|remaining| !remaining.is_zero()) {
+        world.figures.met("recovery periods");
+    }
+    while world.goes_on() {
+        world.rest(Duration::from_millis(random.u64(100..1500)));
+        let changed =
+            if random.bool() { limit(world, &mut link, &mut random) } else { period(world, &mut link, &mut random) };
+        if changed.is_none() {
+            let Some(next) = world.connect(0, false) else { return };
+            link = next;
+        }
+    }
+}
+
+/// Another longest lease, or none.
+fn limit(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
+    let ms = if random.bool() { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
+    world.fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
+    set(&world.settings.longest_lease, link, "lock.max-lease-ms", ms)
+}
+
+/// A recovery period, which counts from the server's start. It ends by itself, or is ended.
+fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
+    let length = Duration::from_millis(random.u64(50..500));
+    let since_start = u64::try_from((world.started.elapsed() + length).as_millis()).ok()?;
+    let settings = &world.settings;
+    settings.let_go();
+    set(&settings.recovery, link, "lock.recovery-ms", since_start)?;
+    let remaining = held_back(world, link)?;
+    world.fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {remaining:?} remain"));
+    if remaining > Duration::ZERO && remaining < length + ODD {
+        world.figures.met("recovery periods");
+        world.rest(if random.bool() { remaining } else { remaining.mul_f64(random.f64()) });
+    }
+    settings.let_go();
+    world.ledger.note_for_all(Instant::now(), "fault: CONFIG SET lock.recovery-ms 0".to_owned());
+    set(&settings.recovery, link, "lock.recovery-ms", 0)?;
+    if held_back(world, link)? > Duration::ZERO {
+        world.court.charge(ENDED, "LOCK.INFO says that grants are held back".to_owned());
+    }
+    Some(())
+}
+
+/// Sets it; None when the connection was closed, and either may be in force.
+fn set(setting: &Setting, link: &mut Link, name: &str, value: u64) -> Option<()> {
+    setting.begin(value);
+    if link.run(&format!("CONFIG SET {name} {value}")) != "OK" {
+        return None;
+    }
+    setting.settled();
+    Some(())
+}
+
+/// For how long grants are held back yet, which is noted.
+fn held_back(world: &World, link: &mut Link) -> Option<Duration> {
+    let sent = Instant::now();
+    let info = link.run("LOCK.INFO period");
+    let received = Instant::now();
+    if !matches!(info, Reply::List(_)) {
+        return None;
+    }
+    let remaining = Duration::from_millis(u64::try_from(info.get("recovery-ms").int()).ok()?);
+    if remaining > ROUNDING {
+        world.settings.hold_back(received, sent + remaining - ROUNDING);
+    }
+    Some(remaining)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule that is broken by an answer which came while this was in force.
+    fn broken(limit_ms: u64, recovery_ms: u64, lease_ms: Option<u64>, reply: &Reply) -> Option<Rule> {
+        let settings = Settings::default();
+        settings.start_with(limit_ms, recovery_ms);
+        let sent = Instant::now();
+        settings.judge(lease_ms, true, reply, sent, sent + Duration::from_millis(5)).map(|(rule, _)| rule)
+    }
+
+    fn error(code: &str) -> Reply {
+        Reply::Error(format!("{code} with a reason"))
+    }
+
+    #[test]
+    fn a_lease_is_refused_only_if_it_is_too_long() {
+        assert_eq!(broken(100, 0, Some(100), &Reply::Int(1)), None);
+        assert_eq!(broken(100, 0, Some(101), &error("LEASELIMIT")), None);
+        assert_eq!(broken(100, 0, None, &error("LEASELIMIT")), None);
+        assert_eq!(broken(100, 0, Some(100), &error("LEASELIMIT")), Some(TOO_LONG));
+        assert_eq!(broken(0, 0, None, &error("LEASELIMIT")), Some(TOO_LONG));
+        assert_eq!(broken(100, 0, Some(101), &Reply::Nil), Some(TOO_LONG));
+        assert_eq!(broken(100, 0, None, &Reply::Int(1)), Some(TOO_LONG));
+    }
+
+    #[test]
+    fn while_a_limit_is_changed_either_may_count() {
+        let settings = Settings::default();
+        settings.start_with(0, 0);
+        let sent = Instant::now();
+        settings.longest_lease.begin(100);
+        let judge = |reply: &Reply| {
+            let now = Instant::now();
+            settings.judge(Some(200), false, reply, sent, now + ROUNDING).map(|(rule, _)| rule)
+        };
+        assert_eq!(judge(&Reply::Int(1)), None);
+        assert_eq!(judge(&error("LEASELIMIT")), None);
+        assert_eq!(settings.cut(Some(200), sent, Instant::now()), Some(100));
+        settings.longest_lease.settled();
+        let later = Instant::now() + ROUNDING;
+        let late = settings.judge(Some(200), false, &Reply::Int(1), later, later + ROUNDING);
+        assert_eq!(late.map(|(rule, _)| rule), Some(TOO_LONG));
+    }
+
+    #[test]
+    fn nobody_is_put_off_without_a_recovery_period_or_granted_a_lock_in_one() {
+        assert_eq!(broken(0, 0, Some(10), &error("TRYAGAIN")), Some(PUT_OFF));
+        assert_eq!(broken(0, 100, Some(10), &error("TRYAGAIN")), None);
+        let settings = Settings::default();
+        settings.start_with(0, 1000);
+        let at = |ms| Instant::now() + Duration::from_millis(ms);
+        let (from, until) = (at(0), at(1000));
+        settings.hold_back(from, until);
+        let rule = |fresh, reply, ms| settings.judge(None, fresh, &reply, at(1), at(ms)).map(|(rule, _)| rule);
+        assert_eq!(rule(true, Reply::Int(1), 500), Some(HELD_BACK));
+        assert_eq!(rule(true, Reply::Nil, 500), None);
+        assert_eq!(rule(false, Reply::Int(1), 500), None);
+        assert_eq!(rule(true, Reply::Int(1), 1500), None);
+        settings.let_go();
+        assert_eq!(rule(true, Reply::Int(1), 500), None);
+    }
+}
