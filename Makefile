@@ -56,6 +56,7 @@ test: ## run everything that must pass, against one server
 	@scripts/setup test
 	cargo build --release --locked
 	cargo build --release --locked --package gate --package witness
+	cargo build --profile failpoints --locked --features failpoints
 	@scripts/test one $(ARGS)
 
 test-matrix: ## the same against every supported server, which it fetches into .servers
@@ -63,6 +64,7 @@ test-matrix: ## the same against every supported server, which it fetches into .
 	@scripts/servers
 	cargo build --release --locked
 	cargo build --release --locked --package gate --package witness
+	cargo build --profile failpoints --locked --features failpoints
 	@scripts/test matrix $(ARGS)
 
 torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
@@ -114,6 +116,7 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --exclude simulator --all-targets -- -D warnings
 	cargo clippy --locked --workspace --exclude simulator --all-targets --no-default-features -- -D warnings
+	cargo clippy --locked --features failpoints -- -D warnings
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items

@@ -8,6 +8,7 @@
 use std::ffi::CStr;
 use std::mem;
 
+use super::fresh_start;
 use super::grants;
 use super::notify;
 use super::overdue::process_overdue;
@@ -32,7 +33,7 @@ const LATENCY_EVENT: &CStr = c"lock-background";
 /// Does what is due, and sets the timer for the rest.
 pub fn run(ctx: &mut Context<'_>) {
     let stopwatch = Stopwatch::start();
-    work(ctx);
+    fresh_start::work(ctx, work);
     stopwatch.stop(LATENCY_EVENT);
 }
 

@@ -120,14 +120,19 @@ pub fn time_out(request: RequestId, now: UnixMs) {
     end_request(request, Event::TimedOut, keep_until);
 }
 
-/// Ends the wait of a request that is told by message, because the server cannot go on with it.
+/// Ends the wait of a request that is told by message, because the server cannot go on with it; or has a blocked client
+/// answered whose wait has ended with a panic.
 pub fn lose(id: EntryId) {
-    let wait_state = state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state()));
-    if let Some(WaitState::Waiting(request)) = wait_state {
-        state::with(|state| increment(&mut state.stats.cancelled));
-        // Who asks again while the slot is still here, or back again, has lost no turn.
-        let keep_until = settings::kept_until(server::now_ms());
-        end_request(request, Event::Lost, keep_until);
+    match state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state())) {
+        Some(WaitState::Waiting(request)) => {
+            state::with(|state| increment(&mut state.stats.cancelled));
+            // Who asks again while the slot is still here, or back again, has lost no turn.
+            let keep_until = settings::kept_until(server::now_ms());
+            end_request(request, Event::Lost, keep_until);
+        }
+        // Nothing happens if it was unblocked before.
+        Some(_) => server::unblock::<Locks>(server_id_of(id)),
+        None => {}
     }
 }
 

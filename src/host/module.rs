@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::background;
 use super::commands;
+use super::fresh_start;
 use super::grants;
 use super::info;
 use super::loaded;
@@ -79,6 +80,10 @@ impl Module for Locks {
             return Err("nobody is granted a lock now, which the module would forget (lock_recovery_ms in INFO lock)");
         }
         if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
+    }
+
+    fn panicked() {
+        fresh_start::begin_soon();
     }
 
     /// What a setting held back may be due now.
@@ -165,6 +170,7 @@ impl Module for Locks {
         match wait_state {
             // A waiter is granted its first hold.
             Some(WaitState::Granted(_)) if !planted!(GrantedNil) => reply.integer(1),
+            Some(WaitState::Failed) => reply.internal_error(),
             _ => reply.nil(),
         }
     }

@@ -51,6 +51,12 @@ pub fn tell(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     }
 }
 
+/// Has the subscribers of a channel told in the next run of the background work that a wait is lost.
+pub fn tell_lost_soon(channel: Rc<[u8]>, subject: Subject<'_>) {
+    let message = message(Event::Lost, subject);
+    state::with(|state| state.postponed.push_back((channel, message)));
+}
+
 /// Publishes what was postponed, up to `limit` messages. Returns whether there are more.
 pub fn publish_postponed(limit: usize) -> bool {
     planted!(PostponedIsForgotten => return false);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::rc::Rc;
 
-use crate::core::{Arena, ClientId, Connections, Grant, Id, Lease, LockIndex, RequestId, Seat, WaiterId};
+use crate::core::{Arena, ClientId, Connections, Cursor, Grant, Id, Lease, LockIndex, RequestId, Seat, WaiterId};
 use crate::server::BlockedClient;
 
 /// All waiting requests.
@@ -19,7 +19,7 @@ pub struct Waiters {
     /// The requests that are told by message. Unlike a blocked client, they do not end with their connection by
     /// themselves.
     connections: Connections<EntryId>,
-    /// Requests that end because the server has become another master or a replica. Some may be gone already.
+    /// Requests that end because the server has become another master or a replica, or after a panic. Some may be gone already.
     lost: Vec<EntryId>,
     /// Grants that are being delivered.
     deliveries: Arena<Delivery>,
@@ -55,6 +55,8 @@ pub enum WaitState {
     Granted(Id<Delivery>),
     /// The wait has ended otherwise.
     Over,
+    /// The same, because something has gone wrong inside the module.
+    Failed,
 }
 
 /// A grant that is being delivered to its clients.
@@ -207,6 +209,32 @@ impl Waiters {
     pub fn lose(&mut self, waiters: impl Iterator<Item = WaiterId>) {
         let is_told = |id: &EntryId| self.entries.get(*id).is_some_and(|entry| entry.channel().is_some());
         self.lost.extend(waiters.map(entry_id).filter(is_told));
+    }
+
+    /// Ends all waits, after a panic that may have interrupted any change. [`pop_lost`](Self::pop_lost) returns those whose
+    /// clients are blocked. The others are removed here, and returned with their channels.
+    pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
+        let (mut cursor, mut untold) = (Cursor::start(), Vec::new());
+        while let Some(id) = self.entries.next(&mut cursor) {
+            let Some(entry) = self.entries.get_mut(id) else { break };
+            let was_waiting = match entry.wait_state {
+                WaitState::Waiting(request) => Some(request),
+                _ => None,
+            };
+            if was_waiting.is_some() {
+                entry.wait_state = WaitState::Failed;
+            }
+            match &entry.told {
+                ToldBy::Reply(_) => self.lost.push(id),
+                ToldBy::Message(channel) => {
+                    untold.extend(was_waiting.map(|request| (Rc::clone(channel), request)));
+                    self.entries.remove(id);
+                }
+            }
+        }
+        (self.session_waiters, self.notified) = (0, 0);
+        (self.channels, self.connections) = (None, Connections::new());
+        untold
     }
 
     /// Removes and returns a request that was lost.

@@ -115,7 +115,7 @@ unsafe extern "C" fn on_unblocked<M: Module>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    catch_panic("unblock", ERR, || {
+    let answer = || {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(&ctx);
@@ -124,8 +124,14 @@ unsafe extern "C" fn on_unblocked<M: Module>(
         if again != Some(true) {
             M::answer(&mut Replier::new(ctx), id);
         }
-        OK
-    })
+        true
+    };
+    if !catch_panic("unblock", false, answer) {
+        // To reply is the last that an answer does, so there is none yet.
+        // SAFETY: as above.
+        Replier::new(unsafe { Context::new(ctx) }).internal_error();
+    }
+    OK
 }
 
 /// Handles the end of a wait without a call of `on_unblocked`: the client is gone, or the server has answered it by
@@ -148,15 +154,18 @@ unsafe extern "C" fn on_disconnect<M: Module>(
 /// That the client is gone means something only if the reply went to a stand-in client. Elsewhere the reply may have
 /// been sent.
 unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
+    let id = from_private_data(private);
+    // On its own: whatever else goes wrong, the handle must not be used again.
+    let answered = catch_panic("end of a handle", None, || {
+        with_client::<M, _>(id, |client| {
+            client.handle = ptr::null_mut();
+            client.answered
+        })
+    });
     catch_panic("free", (), || {
         // SAFETY: the server's own context for this callback.
         let is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
         let kept_back = is_gone && STAND_IN.load(Ordering::Relaxed);
-        let id = from_private_data(private);
-        let answered = with_client::<M, _>(id, |client| {
-            client.handle = ptr::null_mut();
-            client.answered
-        });
         // SAFETY: as above.
         M::freed(&unsafe { Context::new(ctx) }, id, answered.unwrap_or(false) && !kept_back);
     });

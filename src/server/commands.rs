@@ -10,7 +10,7 @@ use super::command::{Access, Argument, Command, Keys, Shape};
 use super::context::Context;
 use super::handler::CommandHandler;
 use super::module::Module;
-use super::panics::catch_panic;
+use super::panics::{INTERNAL_ERROR, catch_panic};
 use super::string::Arguments;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -34,19 +34,18 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    // SAFETY: the server's own context and arguments, valid while this command runs.
+    let (mut ctx, arguments) = unsafe { (Context::<M>::new(ctx), Arguments::new(argv, argc)) };
+    ctx.may_block = true;
     let panicked = catch_panic(C::NAME, true, || {
-        // SAFETY: the server's own context and arguments, valid while this command runs.
-        let (mut ctx, arguments) = unsafe { (Context::new(ctx), Arguments::new(argv, argc)) };
-        ctx.may_block = true;
         channels::command_begins(&ctx);
         C::run(&mut ctx, arguments);
         false
     });
     channels::command_ends();
-    if panicked {
-        // SAFETY: as above.
-        let mut ctx = unsafe { Context::<M>::new(ctx) };
-        ctx.reply_error("ERR internal error of the module, see the server's log");
+    // A client that is blocked already is answered when it is unblocked. To reply is the last that a command does.
+    if panicked && ctx.may_block {
+        ctx.reply_error(INTERNAL_ERROR);
     }
     OK
 }

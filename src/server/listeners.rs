@@ -138,9 +138,13 @@ pub(super) unsafe extern "C" fn on_module_change<M: Module>(
     _change: u64,
     data: *mut c_void,
 ) {
-    catch_panic("module change", (), || {
+    let is_known = catch_panic("module change", false, || {
         // SAFETY: with this event comes this structure, and in it a C string, valid for this callback.
         let name = unsafe { CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name) };
         add_module::<M>(name.to_bytes());
+        true
     });
+    if !is_known {
+        catch_panic("unknown module", (), || LISTENERS.with(|listeners| listeners.other_modules = true));
+    }
 }

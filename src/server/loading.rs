@@ -6,6 +6,8 @@ use redis_module::raw;
 
 use super::api;
 use super::context::{Context, ContextFlags};
+#[cfg(feature = "failpoints")]
+use super::failpoints;
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
 use super::{blocked, channels, commands, events, info, listeners, replication, settings, timer, unloading};
@@ -46,8 +48,8 @@ pub unsafe fn load<M: Module>(
     if unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } != OK {
         return ERR;
     }
-    log_panics();
-    catch_panic("load", ERR, || {
+    log_panics(M::panicked);
+    let loaded = catch_panic("load", ERR, || {
         // SAFETY: the server's own context for this callback.
         let mut ctx = unsafe { Context::<M>::new(ctx) };
         match load_parts(&mut ctx, argc) {
@@ -57,7 +59,12 @@ pub unsafe fn load<M: Module>(
                 ERR
             }
         }
-    })
+    });
+    if loaded != OK {
+        // The server unmaps the module, also if it has panicked.
+        catch_panic("no load", (), timer::uninstall);
+    }
+    loaded
 }
 
 /// Unloads module `M`, as the server asks through `RedisModule_OnUnload`. The server does not ask while clients are
@@ -67,20 +74,25 @@ pub unsafe fn load<M: Module>(
 ///
 /// The server calls this with the argument of that function.
 pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
-    catch_panic("unload", ERR, || {
+    let may_unload = catch_panic("unload", false, || {
         let name = M::NAME.to_string_lossy();
         let reason = M::state().with(M::may_unload).err().map(str::to_owned);
         // SAFETY: the server's own context for this callback.
         let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}.")) });
         if let Some(reason) = reason {
             api::warn(ctx, &format!("module {name} is not unloaded: {reason}"));
-            return ERR;
+            return false;
         }
-        timer::uninstall();
-        replication::clear();
-        M::state().replace(M::new_state());
-        OK
-    })
+        true
+    });
+    if !may_unload {
+        return ERR;
+    }
+    // One by one, because there is no way back from the first.
+    catch_panic("end", (), timer::uninstall);
+    catch_panic("end", (), replication::clear);
+    catch_panic("end", (), || M::state().replace(M::new_state()));
+    OK
 }
 
 fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), String> {
@@ -99,9 +111,11 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     step(settings::register(ctx), "its settings; is a value out of range?")?;
     step(commands::register(ctx), "its commands")?;
     step(info::register(ctx), "its part of INFO")?;
+    #[cfg(feature = "failpoints")]
+    step(failpoints::register(ctx.raw()), "failpoints")?;
     timer::install(ctx).map_err(|error| format!("no timer: {error}"))?;
     // Last, because the server does not end a subscription when loading fails.
-    step(events::subscribe_from_the_start(ctx), "to tell it of events").inspect_err(|_| timer::uninstall())?;
+    step(events::subscribe_from_the_start(ctx), "to tell it of events")?;
     // The module stays loaded if this panics, because Redis 7.0 would keep the subscriptions of one that is not.
     catch_panic("loaded", (), || M::loaded(ctx));
     Ok(())

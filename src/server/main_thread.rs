@@ -34,7 +34,11 @@ impl<T> MainThread<T> {
     /// If the value is lent already.
     #[inline(always)]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.0.borrow_mut())
+        let mut lent = self.0.borrow_mut();
+        let result = body(&mut lent);
+        #[cfg(feature = "failpoints")]
+        super::failpoints::pass();
+        result
     }
 
     /// Replaces the value.

@@ -31,6 +31,8 @@ mod config;
 mod context;
 mod event;
 mod events;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod handler;
 mod hash_slot;
 mod heard;

@@ -58,7 +58,7 @@ use super::{
 
 /// A module, as the server sees it.
 ///
-/// Each function is called on the server's main thread. A panic in one is caught and logged. Functions with a default
+/// Each function is called on the server's main thread. A panic in one is caught and logged, and [`panicked`](Self::panicked) is told. Functions with a default
 /// are optional.
 pub trait Module: Sized + 'static {
     /// The name of the module, which prefixes the names of its settings.
@@ -108,6 +108,10 @@ pub trait Module: Sized + 'static {
     fn may_unload(_state: &mut Self::State) -> Result<(), &'static str> {
         Ok(())
     }
+
+    /// Called after a panic was caught in any other function, perhaps inside another call: what the module remembers may
+    /// be changed in part. A client whose command panicked is told so, unless it is blocked.
+    fn panicked() {}
 
     /// Called when a setting may have another value.
     fn setting_changed() {}

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use super::context::Context;
+use super::panics::INTERNAL_ERROR;
 
 impl<M> Context<'_, M> {
     /// Replies with an integer.
@@ -65,5 +66,10 @@ impl<'c> Replier<'c> {
     /// Replies with nil.
     pub fn nil(&mut self) {
         self.0.reply_nil();
+    }
+
+    /// Replies with the error of a command that has panicked.
+    pub fn internal_error(&mut self) {
+        self.0.reply_error(INTERNAL_ERROR);
     }
 }

@@ -10,6 +10,9 @@ use super::module::Module;
 use super::panics::catch_panic;
 use super::setting::Setting;
 
+/// What CONFIG SET says of a panic.
+const INTERNAL: &str = "internal error of the module, see the server's log";
+
 /// Registers the settings and reads their values from the server's configuration. Returns `false` if the server
 /// refuses.
 pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
@@ -44,10 +47,19 @@ unsafe extern "C" fn set<M: Module>(
     _name: *const c_char,
     value: c_longlong,
     setting: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
+    error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: the private data that `register` gave.
     unsafe { &*setting.cast::<Setting>() }.set(value);
-    catch_panic("setting", (), M::setting_changed);
-    raw::REDISMODULE_OK as c_int
+    let has_changed = catch_panic("setting", false, || {
+        M::setting_changed();
+        true
+    });
+    if has_changed {
+        return raw::REDISMODULE_OK as c_int;
+    }
+    // The server sets the old value again.
+    // SAFETY: a place for a string, which the server frees; the text is copied.
+    unsafe { *error = api!(RedisModule_CreateString(ptr::null_mut(), INTERNAL.as_ptr().cast(), INTERNAL.len())) };
+    raw::REDISMODULE_ERR as c_int
 }

@@ -7,7 +7,8 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::{io, mem, ptr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, ptr};
 
 use redis_module::raw;
 
@@ -21,14 +22,15 @@ use super::panics::catch_panic;
 /// The mask for a readable descriptor.
 const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
 
-static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None, firing: false });
+static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None });
+
+/// Whether a server timer of zero length is set, or running.
+static IS_FIRING: AtomicBool = AtomicBool::new(false);
 
 struct Timer {
     parts: Option<Parts>,
     /// The time when the descriptor becomes readable.
     set_for: Option<UnixMs>,
-    /// Whether a server timer of zero length is set, or running.
-    firing: bool,
 }
 
 /// What exists from load to unload.
@@ -66,17 +68,22 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     }
     // SAFETY: the server's own context; the one made from it is freed in `uninstall`.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
-    TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_for: None, firing: false });
+    TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_for: None });
+    IS_FIRING.store(false, Ordering::Relaxed);
     Ok(())
 }
 
 /// Removes the timer from the server's event loop. Called when the module is unloaded.
 pub(super) fn uninstall() {
-    if let Some(parts) = TIMER.with(|timer| timer.parts.take()) {
+    drop(TIMER.with(|timer| timer.parts.take()));
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
         // SAFETY: put in by `install`; nothing is called after this.
         unsafe {
-            api!(RedisModule_EventLoopDel(parts.descriptor.as_raw_fd(), READABLE));
-            api!(RedisModule_FreeThreadSafeContext(parts.ctx));
+            api!(RedisModule_EventLoopDel(self.descriptor.as_raw_fd(), READABLE));
+            api!(RedisModule_FreeThreadSafeContext(self.ctx));
         }
     }
 }
@@ -110,10 +117,7 @@ pub fn run_timer_soon<M: Module>() {
 /// Runs `on_timer` in this round of the loop, unless it is set or running already. A server timer that is set while one
 /// runs would be a millisecond late.
 fn start_server_timer<M: Module>() {
-    let ctx = TIMER.with(|timer| {
-        if mem::replace(&mut timer.firing, true) { None } else { timer.parts.as_ref().map(|parts| parts.ctx) }
-    });
-    if let Some(ctx) = ctx {
+    if let Some(ctx) = own_context().filter(|_| !IS_FIRING.swap(true, Ordering::Relaxed)) {
         // SAFETY: the context is the module's own; the callback has the signature the API asks for and gets no data.
         // The server does not unload the module while the timer runs.
         unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
@@ -152,5 +156,5 @@ unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *
         // SAFETY: the server's own context for this callback.
         M::timer(&mut unsafe { Context::new(ctx) });
     });
-    catch_panic("timer", (), || TIMER.with(|timer| timer.firing = false));
+    IS_FIRING.store(false, Ordering::Relaxed);
 }

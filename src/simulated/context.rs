@@ -217,6 +217,10 @@ impl Replier<'_> {
     pub fn nil(&mut self) {
         reply(Piece::Whole(Reply::Nil));
     }
+
+    pub fn internal_error(&mut self) {
+        reply(Piece::Whole(Reply::error("ERR internal error of the module, see the server's log")));
+    }
 }
 
 /// The value of a setting of the server that is a number, if it can be asked for.

@@ -9,6 +9,7 @@ mod documents;
 mod facts;
 mod notify;
 mod operations;
+mod panics;
 mod recovery;
 mod replication;
 mod security;

@@ -24,6 +24,8 @@ pub struct Setup {
     directory: Option<Arc<TempDir>>,
     port: Option<u16>,
     for_tests: bool,
+    /// The module may panic, and does not fail the test then.
+    may_panic: bool,
     /// A program and its arguments that runs the server, valgrind for one.
     runner: Vec<String>,
 }
@@ -43,6 +45,7 @@ impl Setup {
             directory: None,
             port: None,
             for_tests: true,
+            may_panic: false,
             runner: Vec::new(),
         }
     }
@@ -74,6 +77,13 @@ impl Setup {
     pub fn module(mut self, module: &Path) -> Self {
         self.module = Some(module.display().to_string());
         self
+    }
+
+    /// The build of the module that panics where a test wants it to.
+    #[track_caller]
+    pub fn with_failpoints(mut self) -> Self {
+        self.may_panic = true;
+        self.module(&module_with_failpoints())
     }
 
     /// Another server binary, with no configuration beyond what every version knows.
@@ -126,7 +136,7 @@ impl Setup {
         let port = self.port.unwrap_or_else(free_port);
         let file = config_path(&directory);
         fs::write(&file, self.text(port, directory.path())).expect("a writable folder");
-        Server::launch(self.command(&file), port, directory)
+        Server::launch(self.command(&file), port, directory, self.may_panic)
     }
 
     fn command(&self, config: &Path) -> Command {
@@ -190,6 +200,17 @@ pub fn server_under_test() -> PathBuf {
 pub fn module_beside(name: &str) -> PathBuf {
     let path = module_under_test().with_file_name(format!("lib{name}.so"));
     assert!(path.is_file(), "no {}: run `cargo build --release --package {name}` first", path.display());
+    path
+}
+
+/// The module with failpoints, whose profile has a folder beside that of the module under test.
+#[track_caller]
+fn module_with_failpoints() -> PathBuf {
+    let module = module_under_test();
+    let target = module.ancestors().nth(2).expect("a folder for each profile");
+    let path = target.join("failpoints").join(module.file_name().expect("a file"));
+    let build = "cargo build --profile failpoints --features failpoints";
+    assert!(path.is_file(), "no {}: run `{build}` first", path.display());
     path
 }
 

@@ -1,0 +1,157 @@
+//! One entry after the other panics, at one place after the other.
+
+use support::{Reply, Way, module_beside};
+
+use super::bystanders::Scene;
+
+/// An entry, by its name in the log, with something that has the server call it.
+pub struct Sweep {
+    pub entry: &'static str,
+    act: fn(&mut Scene),
+    /// The first place.
+    from: usize,
+}
+
+const fn sweep(entry: &'static str, act: fn(&mut Scene)) -> Sweep {
+    Sweep { entry, act, from: 0 }
+}
+
+/// Far more than any entry has.
+const MOST_PLACES: usize = 300;
+
+pub const SWEEPS: [Sweep; 38] = [
+    sweep("lock.acquire", |scene| scene.ask("LOCK.ACQUIRE door hal PX 60000 BLOCK 0")),
+    sweep("lock.acquire", |scene| scene.ask_for_message("LOCK.ACQUIRE door hal PX 60000 BLOCK 0")),
+    sweep("lock.acquire", |scene| scene.says("LOCK.ACQUIRE shed hal PX 1000 SESSION")),
+    sweep("lock.reenter", |scene| scene.says("LOCK.REENTER room alice PX 1000 SESSION")),
+    sweep("lock.reenter", |scene| scene.ask("LOCK.REENTER door hal PX 60000 BLOCK 0 SESSION")),
+    sweep("lock.share", |scene| scene.says("LOCK.SHARE hall hal PX 1000 LIMIT 3 SESSION")),
+    sweep("lock.share", |scene| scene.ask("LOCK.SHARE door hal PX 60000 BLOCK 0")),
+    sweep("lock.release", |scene| scene.says("LOCK.RELEASE door alice")),
+    sweep("lock.release", |scene| scene.says("LOCK.RELEASE door bob")),
+    sweep("lock.release", |scene| scene.says("LOCK.RELEASE hall alice")),
+    sweep("lock.release", |scene| scene.says("LOCK.RELEASE yard dave")),
+    sweep("lock.extend", |scene| scene.says("LOCK.EXTEND yard dave PX 2000")),
+    sweep("lock.fence", |scene| scene.says("LOCK.FENCE door alice counter")),
+    sweep("lock.info", |scene| scene.says("LOCK.INFO door")),
+    sweep("lock.waiters", |scene| scene.says("LOCK.WAITERS door")),
+    sweep("lock.queues", |scene| scene.says("LOCK.QUEUES")),
+    sweep("timer descriptor", |scene| scene.says("LOCK.EXTEND door alice PX 10")),
+    sweep("timer", |scene| scene.says("PEXPIRE door 10")),
+    sweep("timer", |scene| scene.ask("LOCK.ACQUIRE door hal PX 60000 BLOCK 10")),
+    sweep("timer", |scene| scene.says("PEXPIRE yard 10")),
+    sweep("timer", |scene| scene.dave = scene.server.client()),
+    sweep("key event", |scene| scene.says("DEL door yard")),
+    sweep("flush", |scene| scene.says("FLUSHALL")),
+    sweep("swap", |scene| ["SWAPDB 0 1", "SWAPDB 0 1"].into_iter().for_each(|line| scene.says(line))),
+    sweep("loading", |scene| scene.says("DEBUG RELOAD")),
+    sweep("round", |scene| scene.says("PING")),
+    sweep("cron", |scene| scene.says("PING")),
+    sweep("role change", become_replica_and_master),
+    sweep("client change", |scene| scene.dave = scene.server.client()),
+    sweep("module change", load_another_module),
+    sweep("unblock", |scene| scene.says("LOCK.RELEASE door alice")),
+    sweep("unblock", |scene| scene.unblock("bob", "TIMEOUT")),
+    sweep("disconnect", |scene| scene.unblock("bob", "ERROR")),
+    sweep("free", |scene| scene.says("LOCK.RELEASE door alice")),
+    // Before the first place the handle was not forgotten, and nothing is there that could panic.
+    Sweep { entry: "end of a handle", act: |scene| scene.says("LOCK.RELEASE door alice"), from: 1 },
+    sweep("setting", |scene| scene.says("CONFIG SET lock.max-waiters 1000")),
+    sweep("info", |scene| scene.says("INFO lock")),
+    sweep("scan", |scene| scene.says("LOCK.INFO room")),
+];
+
+impl Scene {
+    /// A command that is answered at once, whatever the answer.
+    fn says(&mut self, line: &str) {
+        let reply = self.alice.run(line);
+        assert!(!matches!(reply, Reply::Closed | Reply::Other(_)), "{line}: {reply:?}");
+    }
+
+    /// A command that waits.
+    fn ask(&mut self, line: &str) {
+        self.others.push(Way::Blocked.send(&self.server, line));
+    }
+
+    fn ask_for_message(&mut self, line: &str) {
+        self.others.push(Way::Notified.send(&self.server, line));
+    }
+
+    fn unblock(&mut self, name: &str, how: &str) {
+        let id = self.id_in_line(name);
+        self.says(&format!("CLIENT UNBLOCK {id} {how}"));
+    }
+}
+
+fn become_replica_and_master(scene: &mut Scene) {
+    scene.admin.ok("REPLICAOF 127.0.0.1 1");
+    scene.admin.ok("REPLICAOF NO ONE");
+}
+
+fn load_another_module(scene: &mut Scene) {
+    let path = module_beside("gate");
+    scene.admin.ok(&format!("MODULE LOAD {}", path.display()));
+}
+
+/// Plays all sweeps of some entries.
+#[track_caller]
+fn play(entries: &[&str]) {
+    for sweep in SWEEPS.iter().filter(|sweep| entries.contains(&sweep.entry)) {
+        let mut scene = Scene::begin("");
+        let places = sweep.from..MOST_PLACES;
+        let panicked = places.take_while(|&place| {
+            let panicked = scene.panics(sweep.entry, place, sweep.act);
+            scene.goes_on();
+            panicked
+        });
+        let count = panicked.count();
+        assert!(count > 0, "{} did not panic", sweep.entry);
+        assert_eq!(scene.panics_in_log(sweep.entry), count, "{}", sweep.entry);
+    }
+}
+
+/// The sweeps in groups, which run side by side.
+const COMMANDS_THAT_TAKE: [&str; 3] = ["lock.acquire", "lock.reenter", "lock.share"];
+const OTHER_COMMANDS: [&str; 6] =
+    ["lock.release", "lock.extend", "lock.fence", "lock.info", "lock.waiters", "lock.queues"];
+const TIMERS: [&str; 4] = ["timer descriptor", "timer", "round", "cron"];
+const EVENTS: [&str; 7] = ["key event", "flush", "swap", "loading", "role change", "client change", "module change"];
+const BLOCKED_CLIENTS: [&str; 4] = ["unblock", "disconnect", "free", "end of a handle"];
+const THE_REST: [&str; 3] = ["setting", "info", "scan"];
+
+#[test]
+fn in_commands_that_take_a_lock() {
+    play(&COMMANDS_THAT_TAKE);
+}
+
+#[test]
+fn in_other_commands() {
+    play(&OTHER_COMMANDS);
+}
+
+#[test]
+fn in_timers_rounds_and_the_cron() {
+    play(&TIMERS);
+}
+
+#[test]
+fn in_events() {
+    play(&EVENTS);
+}
+
+#[test]
+fn in_callbacks_of_blocked_clients() {
+    play(&BLOCKED_CLIENTS);
+}
+
+#[test]
+fn in_settings_info_and_scans() {
+    play(&THE_REST);
+}
+
+#[test]
+fn every_sweep_is_played() {
+    let played = [&COMMANDS_THAT_TAKE[..], &OTHER_COMMANDS, &TIMERS, &EVENTS, &BLOCKED_CLIENTS, &THE_REST].concat();
+    let forgotten: Vec<_> = SWEEPS.iter().map(|sweep| sweep.entry).filter(|entry| !played.contains(entry)).collect();
+    assert!(forgotten.is_empty(), "{forgotten:?}");
+}
