@@ -31,8 +31,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix torture simulate hunt failover monitoring upgrade bench bench-core lint advisories \
-	fmt install uninstall clean
+.PHONY: help build run test test-matrix test-clients torture simulate hunt failover monitoring upgrade bench bench-core \
+	lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -88,6 +88,12 @@ failover: ## replace masters under ROUNDS=n of each fault, and check that no loc
 	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package failover -- \
 		--rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+test-clients: ## check the Python package and run its tests, with several servers and client libraries
+	@scripts/setup clients
+	$(if $(SERVER),,@scripts/servers)
+	cargo build --release --locked
+	@scripts/test-clients $(ARGS)
+
 # All servers in one run, or SERVER alone.
 monitoring: ## run the alerts, the dashboard and the exporter's script of contrib/ with Prometheus
 	@scripts/setup monitoring
@@ -120,7 +126,7 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
-	shellcheck scripts/deny scripts/servers scripts/setup scripts/run scripts/test scripts/upgrade .ci/run
+	shellcheck scripts/deny scripts/servers scripts/setup scripts/run scripts/test scripts/test-clients scripts/upgrade .ci/run
 	@scripts/deny check
 
 advisories: ## ask whether a defect is known of anything that is used; says so where that cannot be known

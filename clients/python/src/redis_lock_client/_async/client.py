@@ -1,0 +1,99 @@
+"""What all locks of one client have in common: its servers, and the local queues for their locks."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from typing import Any
+
+from ..source import Source
+from . import runtime
+from .node import Node
+
+
+class Lines:
+    """Local queues, in order of arrival: only the first of each stands in line at the server."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._lines: dict[bytes, deque[runtime.Event]] = {}
+
+    def join(self, key: bytes) -> runtime.Event:
+        """Takes the last place; the event says that it is the first by now."""
+        turn = runtime.Event()
+        with self._guard:
+            line = self._lines.setdefault(key, deque())
+            line.append(turn)
+            if len(line) == 1:
+                turn.set()
+        return turn
+
+    def leave(self, key: bytes, turn: runtime.Event) -> None:
+        """Gives up the place; the next is the first."""
+        with self._guard:
+            line = self._lines[key]
+            line.remove(turn)
+            if line:
+                line[0].set()
+            else:
+                del self._lines[key]
+
+
+class Client:
+    """The servers that a client of the library speaks to, each with connections of the package's own."""
+
+    def __init__(self, anchor: Any) -> None:
+        # Weak, because this lives as long as the client's pool does, and no longer.
+        self._anchor = weakref.ref(anchor)
+        self._nodes: dict[object, Node] = {}
+        self._guard = threading.Lock()
+        self.lines = Lines()
+
+    @classmethod
+    def of(cls, redis: Any) -> Client:
+        """What belongs to a client of the library, or rather to its pool: clients that share a pool share all."""
+        anchor = redis if hasattr(redis, "get_node_from_key") else redis.connection_pool
+        clients = runtime.clients()
+        client: Client | None = clients.get(id(anchor))
+        if client is None or client._anchor() is not anchor:
+            client = clients.setdefault(id(anchor), cls(anchor))
+            weakref.finalize(anchor, clients.pop, id(anchor), None).atexit = False
+            weakref.finalize(anchor, client._abandon).atexit = False
+            runtime.at_end(client.close)
+        return client
+
+    async def node(self, key: bytes) -> Node:
+        """The server that has a key."""
+        anchor: Any = self._anchor()
+        if not hasattr(anchor, "get_node_from_key"):
+            return self._node(None, anchor, False)
+        await runtime.ready(anchor)
+        place = anchor.get_node_from_key(key)
+        return self._node((place.host, place.port), runtime.pool(anchor, place), True)
+
+    def _node(self, name: object, pool: Any, in_cluster: bool) -> Node:
+        node = self._nodes.get(name)
+        if node is None:
+            with self._guard:
+                node = self._nodes.get(name)
+                if node is None:
+                    node = self._nodes[name] = Node(Source.like(pool, in_cluster))
+        return node
+
+    async def refresh(self) -> None:
+        """Learns anew which server has which keys, if there are several."""
+        anchor: Any = self._anchor()
+        if hasattr(anchor, "get_node_from_key"):
+            await anchor.nodes_manager.initialize()
+
+    def _abandon(self) -> None:
+        for node in self._nodes.values():
+            node.listener.close()
+            node.worker.do_threadsafe(node.close)
+
+    async def close(self) -> None:
+        """Closes all connections; the next lock opens new ones."""
+        for node in list(self._nodes.values()):
+            await node.close()
+        self._nodes.clear()

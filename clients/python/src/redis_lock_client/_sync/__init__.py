@@ -1,0 +1,1 @@
+"""For threads. Made from _async by generate.py, but for runtime.py."""

@@ -1,0 +1,177 @@
+# Made from _async/listener.py by generate.py.
+"""The one connection on which a server tells how waits end, and which keys have changed."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ANSWERED, UNREACHABLE
+from ..protocol import News, code, hash_tag
+from ..source import Source
+from . import runtime
+from .connections import exchange, raised
+
+#: Seconds of silence after which something may have got lost; less than lock.rejoin-grace-ms.
+SILENCE_S = 5.0
+#: How long to stay subscribed when nobody waits, in seconds.
+IDLE_S = 60.0
+#: From which to which pause it tries to connect again, in seconds.
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 1.0
+
+
+class Wait:
+    """Where the news of one token arrive."""
+
+    def __init__(self) -> None:
+        self._event = runtime.Event()
+        self._news = ""
+
+    def tell(self, news: str) -> None:
+        """Notes news. A grant is final: nothing that comes later takes its place."""
+        if self._news != "granted":
+            self._news = news
+        self._event.set()
+
+    def news(self, timeout: float) -> str:
+        """What has been told, or ``lost`` after so many seconds of silence."""
+        if not runtime.wait(self._event, timeout):
+            return "lost"
+        self._event.clear()
+        return self._news
+
+
+class Listener:
+    """Subscribes to a channel of its own while somebody waits, and passes on what comes."""
+
+    def __init__(self, source: Source, changed: Callable[[bytes | None], None], watching: Callable[[], bool]) -> None:
+        self._source = source
+        self._changed = changed
+        self._watching = watching
+        self._waits: dict[bytes, tuple[bytes, Wait]] = {}
+        self._guard = threading.Lock()
+        self._runs = False
+        self._closed = False
+        self._used = 0.0
+        #: It has subscribed; it has subscribed or failed to.
+        self._ready, self._tried = runtime.Event(), runtime.Event()
+        #: The number of its connection, by which another one has the changes of keys sent here.
+        self.client_id: int | None = None
+        self.channel = b""
+        #: The server does not let this user listen.
+        self.refused = False
+
+    @property
+    def listens(self) -> bool:
+        """Whether it has subscribed."""
+        return self._ready.is_set()
+
+    def note(self, token: bytes, key: bytes, wait: Wait) -> None:
+        """Notes who waits, before anything is sent."""
+        self._waits[token] = (key, wait)
+
+    def forget(self, token: bytes) -> None:
+        """Nobody waits any more."""
+        self._waits.pop(token, None)
+
+    def lose_all(self) -> None:
+        """Something may have got lost: each wait is asked again."""
+        for _, wait in list(self._waits.values()):
+            wait.tell("lost")
+
+    def ready(self, key: bytes, timeout: float) -> bool:
+        """Whether it has subscribed, for which it is given some time."""
+        self._used = runtime.now()
+        with self._guard:
+            starts = not self._runs and not self._closed
+            if starts:
+                self._runs = True
+                self._tried.clear()
+        if starts:
+            runtime.spawn(self._run, key)
+        if not self.listens and not self.refused:
+            runtime.wait(self._tried, timeout)
+        return self.listens
+
+    def close(self) -> None:
+        """Listens no more; takes effect within a few seconds."""
+        self._closed = True
+
+    def _needed(self) -> bool:
+        if self._waits or self._watching():
+            self._used = runtime.now()
+        return not self._closed and not self.refused and runtime.now() - self._used < IDLE_S
+
+    def _run(self, key: bytes) -> None:
+        pause = FIRST_PAUSE_S
+        try:
+            while self._needed():
+                try:
+                    self._stay(key)
+                    pause = FIRST_PAUSE_S
+                except UNREACHABLE:
+                    pause = min(pause * 2, LAST_PAUSE_S)
+                if self._needed():
+                    runtime.sleep(pause)
+                    key = next((key for key, _ in list(self._waits.values())), key)
+        finally:
+            with self._guard:
+                self._runs = False
+            self._tried.set()
+
+    def _stay(self, key: bytes) -> None:
+        connection = self._source.connection()
+        try:
+            self._subscribe(connection, key)
+            self._ready.set()
+            self._tried.set()
+            # What was asked before has had no listener.
+            self.lose_all()
+            self._changed(None)
+            self._listen(connection)
+        except ANSWERED as error:
+            # Without the right to the channel it never will; in a cluster, the slots may have moved.
+            self.refused = code(error) in ("NOPERM", "UNKNOWN")
+        finally:
+            self._ready.clear()
+            self._tried.set()
+            self.client_id = None
+            runtime.close(connection)
+            self.lose_all()
+
+    def _subscribe(self, connection: Any, key: bytes) -> None:
+        tag = hash_tag(key) if self._source.in_cluster else b"redis-lock"
+        self.channel = b"{%b}:%b" % (tag or b"", secrets.token_hex(16).encode())
+        client_id = raised(exchange(connection, ["CLIENT", "ID"]))
+        raised(exchange(connection, ["SSUBSCRIBE", self.channel]))
+        answer = exchange(connection, ["SUBSCRIBE", "__redis__:invalidate"])
+        self.client_id = None if isinstance(answer, Exception) else client_id
+
+    def _listen(self, connection: Any) -> None:
+        silent = False
+        while self._needed():
+            message = runtime.receive(connection, SILENCE_S)
+            if message is not None:
+                silent = False
+                if not self._hear(message):
+                    return
+            elif silent:
+                return  # Not even an answer to PING.
+            else:
+                silent = True
+                connection.send_command("PING", check_health=False)
+
+    def _hear(self, message: list[Any]) -> bool:
+        match message[0]:
+            case b"smessage":
+                news = News.read(message[2])
+                if noted := self._waits.get(news.token):
+                    noted[1].tell(news.event)
+            case b"message":
+                for key in message[2] or [None]:
+                    self._changed(key)
+            case b"sunsubscribe":
+                return False
+        return True

@@ -1,0 +1,60 @@
+"""Where the package's own connections come from: made like those of the client, but never taken from its pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: In seconds, for clients without time-outs: a server that is gone must be noticed.
+TIMEOUT_S = 5.0
+
+# What belongs to the client's way of using connections: it sends again, keeps alive, and caches. None of it is wanted
+# here: what may be sent again is decided by the package, and answers must be bytes.
+_DROPPED = {
+    "retry",
+    "retry_on_timeout",
+    "retry_on_error",
+    "health_check_interval",
+    "cache",
+    "cache_config",
+    "legacy_responses",
+    "max_connections",
+    "response_callbacks",
+    "orig_host_address",
+    "orig_socket_timeout",
+    "orig_socket_connect_timeout",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Makes connections to one server."""
+
+    connection_class: Any
+    kwargs: dict[str, Any]
+    in_cluster: bool
+
+    @classmethod
+    def like(cls, pool: Any, in_cluster: bool = False) -> Source:
+        """A source of connections like those of a pool, or of a node of a cluster."""
+        kept = {
+            name: value
+            for name, value in pool.connection_kwargs.items()
+            if name not in _DROPPED and not name.startswith(("maint", "oss_cluster"))
+        }
+        if in_cluster:
+            # The cluster's own: it makes connections to replicas read-only, and keeps the client alive.
+            kept.pop("redis_connect_func", None)
+        kept["socket_timeout"] = kept.get("socket_timeout") or TIMEOUT_S
+        kept["socket_connect_timeout"] = kept.get("socket_connect_timeout") or kept["socket_timeout"]
+        # Messages and answers come on connections of their own: the older protocol will do, which all read alike.
+        return cls(pool.connection_class, {**kept, "protocol": 2, "decode_responses": False}, in_cluster)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long to wait for an answer, in seconds."""
+        return float(self.kwargs["socket_timeout"])
+
+    def connection(self) -> Any:
+        """A new connection, which is not open yet."""
+        return self.connection_class(**self.kwargs)

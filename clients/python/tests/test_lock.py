@@ -1,0 +1,401 @@
+"""The lock for threads, on a server with the module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from conftest import Server, kill_connections, library, wait_until, waiters
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError
+
+
+def test_it_is_taken_and_released(client: Any) -> None:
+    lock = client.lock("door", timeout=30, lock_class=Lock)
+    assert lock.acquire()
+    assert client.get("door") == lock.local.token
+    assert 29_000 < client.pttl("door") <= 30_000
+    assert lock.native is True and lock.owned() and lock.locked()
+    lock.release()
+    assert client.get("door") is None
+    assert not lock.owned() and not lock.locked()
+
+
+def test_its_errors_are_those_of_the_library(client: Any) -> None:
+    with pytest.raises(library.exceptions.LockError) as raised:
+        Lock(client, "door").release()
+    assert raised.value.lock_name == "door"
+    lock = Lock(client, "door", timeout=30)
+    lock.acquire()
+    client.delete("door")
+    with pytest.raises(library.exceptions.LockNotOwnedError):
+        lock.release()
+
+
+def test_a_waiter_is_granted_the_lock_when_it_is_released(client: Any) -> None:
+    holder, waiter = Lock(client, "door", timeout=30, thread_local=False), Lock(client, "door", timeout=30)
+    holder.acquire()
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(waiter.acquire)
+        wait_until(lambda: waiters(client))
+        assert waiters(client)[0][b"channel"] is not None, "it waits by NOTIFY"
+        released = time.monotonic()
+        holder.release()
+        assert taken.result(5)
+    assert time.monotonic() - released < 1
+
+
+@pytest.mark.parametrize("lease", [30, None])
+@pytest.mark.parametrize("timeout", ["default", None, 0.5])
+def test_a_wait_ends_on_time(server: Server, client: Any, lease: float | None, timeout: Any) -> None:
+    own = server.client() if timeout == "default" else server.client(socket_timeout=timeout)
+    client.set("door", "somebody else")
+    began = time.monotonic()
+    assert Lock(own, "door", timeout=lease).acquire(blocking_timeout=2.5) is False
+    assert 2.5 <= time.monotonic() - began < 3
+    assert not waiters(client)
+
+
+def test_a_wait_outlasts_every_time_out(server: Server, client: Any) -> None:
+    """Twenty seconds are four times the default time-out, and longer than places are kept for."""
+    client.set("door", "somebody else")
+    began = time.monotonic()
+    assert Lock(server.client(), "door", timeout=30, blocking_timeout=20).acquire() is False
+    assert 20 <= time.monotonic() - began < 20.5
+    client.delete("door")
+    assert client.execute_command("LOCK.ACQUIRE", "door", "somebody", "PX", 1000) == 1, "nobody is left in line"
+
+
+def test_a_lock_without_a_lease_waits_in_slices(client: Any) -> None:
+    holder, waiter = Lock(client, "door", thread_local=False), Lock(client, "door")
+    holder.acquire()
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(waiter.acquire)
+        wait_until(lambda: waiters(client))
+        assert waiters(client)[0][b"channel"] is None, "it blocks a connection"
+        holder.release()
+        assert taken.result(5)
+    assert client.ttl("door") == -1
+
+
+def test_the_order_is_kept(client: Any) -> None:
+    holder = Lock(client, "door", timeout=30)
+    holder.acquire()
+    order: list[int] = []
+
+    def wait_for_it(number: int) -> None:
+        with Lock(client, "door", timeout=30):
+            order.append(number)
+
+    with ThreadPoolExecutor(20) as pool:
+        for number in range(20):
+            pool.submit(wait_for_it, number)
+            time.sleep(0.02)  # They join a queue in this process, which nobody can see from outside.
+        assert len(waiters(client)) == 1, "twenty threads have one place in line"
+        holder.release()
+    assert order == list(range(20))
+
+
+def test_two_hundred_threads_over_a_pool_of_two(server: Server) -> None:
+    own = server.client(max_connections=2)
+    inside, fences = set(), list[int]()
+
+    def hold_it() -> None:
+        with Lock(own, "door", timeout=30, blocking_timeout=60) as lock:
+            assert not inside
+            inside.add(lock)
+            fences.append(lock.fence())
+            inside.remove(lock)
+
+    with ThreadPoolExecutor(200) as pool:
+        for held in [pool.submit(hold_it) for _ in range(200)]:
+            held.result(60)
+    assert len(fences) == 200 and fences == sorted(fences)
+
+
+def test_leaving_a_block_whose_lock_was_lost_raises(client: Any) -> None:
+    with pytest.raises(LockNotOwnedError), Lock(client, "door", timeout=30):
+        client.delete("door")
+    with Lock(client, "door", timeout=30, raise_on_release_error=False):
+        client.delete("door")
+
+
+def test_the_exception_of_a_block_comes_first(client: Any) -> None:
+    with pytest.raises(ZeroDivisionError), Lock(client, "door", timeout=30):
+        client.delete("door")
+        raise ZeroDivisionError
+
+
+def test_a_block_that_is_not_entered_in_time_raises(client: Any) -> None:
+    client.set("door", "somebody else")
+    with pytest.raises(LockError), Lock(client, "door", timeout=30, blocking_timeout=0.1):
+        pass
+    assert not waiters(client)
+
+
+def test_ctrl_c_leaves_the_line(server: Server, client: Any) -> None:
+    client.set("door", "somebody else")
+    program = (
+        f"import {library.__name__} as library; from redis_lock_client import Lock\n"
+        f"client = library.{type(client).__name__}(port={server.port})\n"
+        "try: Lock(client, 'door', timeout=30).acquire()\n"
+        "except KeyboardInterrupt: print('interrupted', flush=True); import time; time.sleep(30)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            wait_until(lambda: waiters(client))
+            process.send_signal(signal.SIGINT)
+            assert process.stdout is not None and process.stdout.readline() == b"interrupted\n"
+            assert not waiters(client), "while the process goes on"
+        finally:
+            process.kill()
+
+
+def test_connections_that_are_cut_while_waiting(client: Any) -> None:
+    holder, waiter = Lock(client, "door", timeout=30, thread_local=False), Lock(client, "door", timeout=30)
+    holder.acquire()
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(waiter.acquire)
+        for _ in range(5):
+            wait_until(lambda: waiters(client))
+            kill_connections(client)
+        holder.release()
+        assert taken.result(10)
+
+
+def test_a_server_that_restarts_while_somebody_waits(new_server: Any) -> None:
+    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
+    client = server.client()
+    client.set("door", "somebody else")
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(Lock(client, "door", timeout=30, blocking_timeout=30).acquire)
+        wait_until(lambda: waiters(client))
+        server.stop()
+        server.start()
+        wait_until(lambda: waiters(client))
+        client.delete("door")
+        assert taken.result(10)
+
+
+def test_a_server_that_is_gone_is_said_at_once() -> None:
+    gone = Server.__new__(Server)
+    gone.port = 1
+    began = time.monotonic()
+    with pytest.raises(library.ConnectionError):
+        Lock(gone.client(), "door", timeout=30, blocking_timeout=20).acquire()
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(
+    "take_away",
+    [
+        lambda client: client.delete("door"),
+        lambda client: client.set("door", "somebody else"),
+        lambda client: client.flushall(),
+        lambda client: client.rename("door", "elsewhere"),
+    ],
+)
+def test_a_loss_is_told_at_once(client: Any, take_away: Any) -> None:
+    told: list[float] = []
+    lock = Lock(client, "door", timeout=30, on_lost=lambda: told.append(time.monotonic()))
+    for _ in range(5):
+        lock.acquire()
+        watched(client)
+        take_away(client)
+        lost = time.monotonic()
+        assert lock.lost.wait(5)
+        wait_until(lambda: told)
+        assert told.pop() - lost < 0.05
+        with pytest.raises(LockNotOwnedError):
+            lock.release()
+        client.delete("door")
+
+
+def test_the_end_of_a_lease_is_told(client: Any) -> None:
+    lock = Lock(client, "door", timeout=0.3)
+    lock.acquire()
+    assert not lock.lost.is_set()
+    assert lock.lost.wait(0.5)
+
+
+def test_a_server_that_is_gone_is_a_loss_when_the_lease_ends(new_server: Any) -> None:
+    server = new_server()
+    lock = Lock(server.client(), "door", timeout=1)
+    lock.acquire()
+    lost = lock.lost
+    began = time.monotonic()
+    server.stop()
+    assert lost.wait(3) and time.monotonic() - began < 1.2
+
+
+@pytest.mark.parametrize("how", ["session", "renew"])
+def test_a_lock_that_is_renewed(client: Any, how: str) -> None:
+    told: list[str] = []
+    renewing: dict[str, Any] = {how: True}
+    with Lock(client, "door", timeout=1.5, on_lost=lambda: told.append("lost"), **renewing) as lock:
+        for _ in range(25):
+            time.sleep(0.1)
+            assert lock.owned() and not lock.lost.is_set()
+    assert not told and client.get("door") is None
+
+
+def test_a_lock_that_nobody_has_any_more_is_not_renewed(client: Any) -> None:
+    lock = Lock(client, "door", timeout=0.5, renew=True)
+    lock.acquire()
+    del lock
+    wait_until(lambda: not client.exists("door"), 2)
+
+
+@pytest.mark.parametrize("how", ["dropped", "killed"])
+def test_a_session_ends_with_its_holder(server: Server, client: Any, how: str) -> None:
+    program = (
+        f"import {library.__name__} as library, time; from redis_lock_client import Lock\n"
+        f"lock = Lock(library.{type(client).__name__}(port={server.port}), 'door', timeout=30, session=True)\n"
+        "lock.acquire(); print('held', flush=True); time.sleep(0.1)\n" + ("del lock\n" if how == "dropped" else "")
+    )
+    with subprocess.Popen([sys.executable, "-c", program + "time.sleep(30)"], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"held\n"
+            if how == "killed":
+                assert client.exists("door")
+                process.kill()
+            wait_until(lambda: not client.exists("door"), 2)
+        finally:
+            process.kill()
+
+
+def test_a_session_that_waited(client: Any) -> None:
+    holder, waiter = Lock(client, "door", timeout=30, thread_local=False), Lock(client, "door", timeout=1, session=True)
+    holder.acquire()
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(waiter.acquire)
+        wait_until(lambda: waiters(client))
+        holder.release()
+        assert taken.result(5)
+        time.sleep(1.5)
+        assert pool.submit(client.exists, "door").result() == 1
+
+
+def test_a_reentrant_lock_counts(client: Any) -> None:
+    lock = Lock(client, "door", timeout=30, reentrant=True)
+    with lock:
+        with lock:
+            assert client.hgetall("door") == {lock.local.token: b"2"}
+            assert not Lock(client, "door", timeout=30, reentrant=True).acquire(blocking=False)
+        assert client.hgetall("door") == {lock.local.token: b"1"}
+    assert not client.exists("door")
+    with pytest.raises(LockError):
+        lock.release()
+
+
+def test_a_reentrant_lock_that_was_lost_is_not_entered_again(client: Any) -> None:
+    lock = Lock(client, "door", timeout=30, reentrant=True)
+    lock.acquire()
+    client.delete("door")
+    with pytest.raises(LockNotOwnedError):
+        lock.acquire()
+
+
+def test_readers_and_a_writer(client: Any) -> None:
+    reader = partial(Lock, client, "door", timeout=30, shared=True)
+    writer = Lock(client, "door", timeout=30)
+    with reader() as one, reader() as other:
+        assert one.owned() and other.owned()
+        assert not writer.acquire(blocking=False)
+    with writer:
+        assert not reader().acquire(blocking=False)
+
+
+def test_a_share_that_is_taken_away(client: Any) -> None:
+    lock = Lock(client, "door", timeout=30, shared=True)
+    lock.acquire()
+    assert not lock.lost.is_set()
+    watched(client)
+    client.zrem("door", lock.local.token)
+    assert lock.lost.wait(1)
+
+
+def test_a_limit(client: Any) -> None:
+    permit = partial(Lock, client, "door", timeout=30, limit=2)
+    with permit(), permit():
+        assert not permit().acquire(blocking=False)
+
+
+def test_fences_rise(client: Any) -> None:
+    drawn = []
+    for _ in range(3):
+        with Lock(client, "door", timeout=30) as lock:
+            drawn.append(lock.fence())
+    assert drawn == sorted(set(drawn)) and client.exists("{door}:fence")
+
+
+def test_a_child_does_not_have_its_parents_lock(client: Any) -> None:
+    lock = Lock(client, "door", timeout=30)
+    lock.acquire()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            assert not lock.owned()
+            with pytest.raises(LockError):
+                lock.release()
+            assert not lock.acquire(blocking_timeout=0.2)
+            assert Lock(client, "window", timeout=30).acquire()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert lock.owned()
+    lock.release()
+
+
+def test_another_thread_cannot_release(client: Any) -> None:
+    lock = Lock(client, "door", timeout=30)
+    lock.acquire()
+    with ThreadPoolExecutor() as pool, pytest.raises(LockError):
+        pool.submit(lock.release).result()
+    lock.release()
+
+
+def test_no_thread_for_each_lock(client: Any) -> None:
+    before = threading.active_count()  # Some are of earlier clients, and come and go.
+    locks = [Lock(client, f"door:{n}", timeout=30, renew=True) for n in range(100)]
+    for lock in locks:
+        lock.acquire()
+    assert threading.active_count() <= before + 10
+    for lock in locks:
+        lock.release()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"session": True}, {"renew": True}, {"limit": 0}, {"shared": True, "reentrant": True}]
+)
+def test_what_cannot_be_asked_for(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        Lock(library.Redis() if hasattr(library, "Redis") else library.Valkey(), "door", **wrong)
+
+
+@pytest.mark.parametrize("options", [{"decode_responses": True}, {"protocol": 3}, {"unix": True}])
+def test_clients_of_every_kind(server: Server, options: dict[str, Any]) -> None:
+    if options.pop("unix", None):
+        options = {"unix_socket_path": str(server.folder / "s")}
+    own = server.client(**options)
+    own.set("door", "somebody else")
+    assert not Lock(own, "door", timeout=30, blocking_timeout=0.2).acquire()
+    own.delete("door")
+    with Lock(own, "door", timeout=30) as lock:
+        assert lock.owned()
+
+
+def watched(client: Any) -> None:
+    """Waits until the server tracks what the keeper has read."""
+    wait_until(lambda: client.info("clients").get("tracking_clients"))
+    time.sleep(0.02)
