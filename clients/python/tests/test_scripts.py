@@ -1,0 +1,192 @@
+"""The same locks on a server without the module, which may come and go while the program runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from conftest import MODULE, Server, kill_connections, library, wait_until, waiters
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError, ModuleNeededError
+from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._sync import node
+
+
+@pytest.fixture
+def plain(new_server: Any) -> Server:
+    server: Server = new_server(False)
+    return server
+
+
+def test_it_excludes(plain: Server) -> None:
+    client = plain.client()
+    lock, other = Lock(client, "door", timeout=30), Lock(client, "door", timeout=30)
+    assert lock.acquire()
+    assert lock.native is False and lock.owned() and lock.locked()
+    assert client.get("door") == lock.local.token and 29_000 < client.pttl("door") <= 30_000
+    began = time.monotonic()
+    assert not other.acquire(blocking=False)
+    assert not other.acquire(blocking_timeout=0.5)
+    assert 0.5 <= time.monotonic() - began < 1
+    lock.release()
+    assert not client.exists("door") and not lock.owned()
+
+
+def test_it_extends(plain: Server) -> None:
+    client = plain.client()
+    with Lock(client, "door", timeout=10) as lock:
+        assert lock.extend(10) and 19_000 < client.pttl("door") <= 20_000
+        assert lock.extend(5, replace_ttl=True) and 4_000 < client.pttl("door") <= 5_000
+        assert lock.reacquire() and 9_000 < client.pttl("door") <= 10_000
+        client.persist("door")
+        with pytest.raises(LockError):
+            lock.extend(10)
+
+
+def test_it_is_lost(plain: Server) -> None:
+    client = plain.client()
+    lock = Lock(client, "door", timeout=30)
+    lock.acquire()
+    client.set("door", "somebody else")
+    for lose in (lambda: lock.extend(1), lock.reacquire, lock.release):
+        with pytest.raises(LockNotOwnedError):
+            lose()
+    assert client.get("door") == b"somebody else"
+
+
+@pytest.mark.parametrize("data", ["hash", "set"])
+def test_it_leaves_other_data_alone(plain: Server, data: str) -> None:
+    client = plain.client()
+    client.hset("door", "owner", "1") if data == "hash" else client.zadd("door", {"holder": 1})
+    assert not Lock(client, "door", timeout=30).acquire(blocking=False)
+    assert client.type("door") != b"none"
+
+
+def test_it_is_renewed(plain: Server) -> None:
+    client = plain.client()
+    with Lock(client, "door", timeout=1, renew=True) as lock:
+        time.sleep(1.5)
+        assert lock.owned() and not lock.lost.is_set()
+        client.delete("door")
+        assert lock.lost.wait(1), "the next renewal says so"
+        client.set("door", lock.local.token)
+
+
+def test_threads_take_turns(plain: Server) -> None:
+    client, order, inside = plain.client(), list[int](), set[int]()
+
+    def hold_it(number: int) -> None:
+        with Lock(client, "door", timeout=30, blocking_timeout=30):
+            assert not inside
+            inside.add(number)
+            order.append(number)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(50) as pool:
+        for held in [pool.submit(hold_it, number) for number in range(50)]:
+            held.result(30)
+    assert len(order) == 50
+
+
+def test_what_needs_the_module_says_so(plain: Server) -> None:
+    client = plain.client()
+    for options in ({"session": True}, {"shared": True}, {"limit": 2}, {"reentrant": True}):
+        for blocking in (True, False):
+            with pytest.raises(ModuleNeededError, match="needs the module"):
+                Lock(client, "door", timeout=30, **options).acquire(blocking=blocking, blocking_timeout=1)
+    with Lock(client, "door", timeout=30) as lock, pytest.raises(ModuleNeededError, match="FENCE"):
+        lock.fence()
+
+
+def test_the_module_appears_and_vanishes(plain: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "SCRIPTS_S", 0.2)
+    client = plain.client()
+    lock, waiter = Lock(client, "door", timeout=30), Lock(client, "door", timeout=30)
+    lock.acquire()
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(waiter.acquire)
+        time.sleep(0.3)
+        client.execute_command("MODULE", "LOAD", MODULE)
+        wait_until(lambda: waiters(client), 5)
+        lock.release()
+        assert taken.result(5)
+    assert waiter.native is True
+    client.flushall()
+
+    lock.acquire()
+    with ThreadPoolExecutor() as pool:
+        wait_until(lambda: unloaded(client), 15)
+        taken = pool.submit(waiter.acquire)
+        time.sleep(0.3)
+        lock.release()
+        assert taken.result(5)
+    assert waiter.native is False
+
+
+def test_both_kinds_exclude_each_other(client: Any, server: Server) -> None:
+    """The program of a server that has just lost its module meets those that still use it."""
+    scripts, native = Lock(server.client(), "door", timeout=30), Lock(client, "door", timeout=30)
+    with native:
+        use_scripts(scripts)
+        assert not scripts.acquire(blocking_timeout=0.3) and scripts.native is False
+    assert scripts.acquire(blocking_timeout=0.3)
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(native.acquire)
+        wait_until(lambda: waiters(client))
+        released = time.monotonic()
+        scripts.release()
+        assert taken.result(5) and time.monotonic() - released < 1
+        assert not scripts.acquire(blocking=False)
+
+
+def unloaded(client: Any) -> bool:
+    """Whether the module could be unloaded, which it is not while a connection has sent one of its commands last."""
+    kill_connections(client)
+    try:
+        return bool(client.execute_command("MODULE", "UNLOAD", "lock"))
+    except library.ResponseError:
+        return False
+
+
+def use_scripts(lock: Lock) -> None:
+    """Makes a client believe that its server has no module."""
+    lock.locked()
+    lock._node._scripts_until = float("inf")
+    lock._node.native = False
+
+
+def test_redis_py_and_this_exclude_each_other(plain: Server) -> None:
+    client = plain.client()
+    theirs, ours = client.lock("door", timeout=30), Lock(client, "door", timeout=30)
+    with ours:
+        assert not theirs.acquire(blocking=False)
+    with theirs:
+        assert not ours.acquire(blocking=False)
+        assert not ours.owned()
+
+
+async def test_tasks(plain: Server) -> None:
+    client = plain.client_asyncio()
+    inside: set[int] = set()
+
+    async def hold_it(number: int) -> None:
+        async with for_tasks.Lock(client, "door", timeout=30, blocking_timeout=30) as lock:
+            assert not inside and lock.native is False
+            inside.add(number)
+            await asyncio.sleep(0)
+            inside.remove(number)
+
+    await asyncio.gather(*(hold_it(number) for number in range(50)))
+    holder = for_tasks.Lock(client, "door", timeout=30)
+    async with holder:
+        waiting = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30).acquire())
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert not await holder.locked()
+    with pytest.raises(library.exceptions.LockError):
+        await holder.release()
+    await client.aclose()
