@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use proptest::test_runner::{Config, TestError};
 use redis_lock::planted::{Bug, choose};
 
-use crate::tally::Tally;
+use simulator::seed::{config, run_once};
+use simulator::tally::Tally;
 
 /// How long a defect may stay unfound.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -78,9 +79,9 @@ fn hunt(bug: Option<Bug>, seeds: u64) -> Hunt {
     choose(bug);
     let begin = Instant::now();
     let mut tally = Tally::default();
-    let config = Config { max_shrink_iters: 0, ..super::config() };
+    let config = Config { max_shrink_iters: 0, ..config() };
     for seed in 1..=seeds {
-        let (outcome, one) = super::run_once(seed, STEPS, config.clone());
+        let (outcome, one) = run_once(seed, STEPS, config.clone());
         tally += one;
         let time = begin.elapsed();
         if let Err(TestError::Fail(why, _) | TestError::Abort(why)) = outcome {
@@ -102,7 +103,7 @@ fn is_found(bug: Bug, seed: u64, why: &str, config: &Config) -> bool {
         return false;
     }
     choose(None);
-    let is_sound = super::run_once(seed, STEPS, config.clone()).0.is_ok();
+    let is_sound = run_once(seed, STEPS, config.clone()).0.is_ok();
     choose(Some(bug));
     is_sound
 }

@@ -1,28 +1,23 @@
 //! Runs the module in simulated servers, by histories that a seed decides, and checks its contract.
 
-mod checker;
 #[cfg(feature = "planted")]
 mod hunt;
-mod play;
-mod request;
 mod search;
-mod step;
-mod strategy;
-mod tally;
 
-use std::cell::Cell;
 use std::panic;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use proptest::test_runner::{TestCaseError, TestError, TestRunner};
 
-use play::Play;
-use search::Search;
-use step::History;
-use tally::Tally;
+use search::{Failure, Search};
+use simulator::play::Play;
+use simulator::seed::{config, run_once};
+use simulator::step::History;
+use simulator::strategy;
+use simulator::tally::Tally;
 
 /// Simulates servers with the module, checks what they do, and shrinks what fails.
 #[derive(Parser)]
@@ -89,7 +84,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs the history of a seed. If it fails, the shortest that fails in its place is returned, with the reason.
-fn run(seed: u64, steps: usize) -> Result<Tally, (String, History)> {
+fn run(seed: u64, steps: usize) -> Result<Tally, Failure> {
     let (outcome, tally) = run_once(seed, steps, config());
     match outcome {
         Ok(()) => Ok(tally),
@@ -98,35 +93,9 @@ fn run(seed: u64, steps: usize) -> Result<Tally, (String, History)> {
     }
 }
 
-/// Runs the history of a seed, and shrinks it as `config` says if it fails. The tally is that of the whole history.
-fn run_once(seed: u64, steps: usize, config: Config) -> (Result<(), TestError<History>>, Tally) {
-    let mut runner = TestRunner::new_with_rng(config, rng(seed));
-    let first = Cell::new(None);
-    let outcome = runner.run(&strategy::histories(steps), |history| {
-        let mut play = Play::new(&history, false);
-        let verdict = play.run();
-        if first.get().is_none() {
-            first.set(Some(play.tally));
-        }
-        verdict.map_err(TestCaseError::fail)
-    });
-    (outcome, Tally { histories: 1, ..first.get().unwrap_or_default() })
-}
-
-fn rng(seed: u64) -> TestRng {
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
-}
-
-fn config() -> Config {
-    let max_shrink_iters = 1_000_000;
-    Config { cases: 1, failure_persistence: None, max_shrink_time: 60_000, max_shrink_iters, ..Config::default() }
-}
-
 /// Leaves out every step of a failing history that it can do without: steps that have been made simpler may not be needed any
 /// more.
-fn thin_out(mut why: String, mut history: History) -> (String, History) {
+fn thin_out(mut why: String, mut history: History) -> Failure {
     loop {
         let len = history.steps.len();
         let outcome = TestRunner::new(config()).run(&strategy::parts_of(&history), |history| {
@@ -145,32 +114,5 @@ fn report(seed: u64, why: &str, history: &History, trace: bool) {
     if trace {
         let told = panic::catch_unwind(|| Play::new(history, true).run());
         println!("{told:?}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::strategy::{Strategy, ValueTree};
-
-    use super::*;
-
-    /// Every note of the history of a seed.
-    fn notes_of(seed: u64) -> Vec<String> {
-        let mut runner = TestRunner::new_with_rng(config(), rng(seed));
-        let history = strategy::histories(400).new_tree(&mut runner).expect("a history").current();
-        let mut play = Play::new(&history, false);
-        play.record();
-        assert_eq!(play.run(), Ok(()));
-        play.recorded()
-    }
-
-    #[test]
-    fn a_seed_decides_everything() {
-        for seed in 0..20 {
-            let notes = notes_of(seed);
-            assert!(!notes.is_empty());
-            assert!(notes == notes_of(seed), "seed {seed}");
-            assert!(notes != notes_of(seed + 1), "seed {seed}");
-        }
     }
 }

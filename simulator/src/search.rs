@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::step::History;
-use crate::tally::Tally;
+use simulator::step::History;
+use simulator::tally::Tally;
 
 /// How often the figures are shown.
 const SHOWN_EVERY: Duration = Duration::from_secs(5);

@@ -15,23 +15,41 @@ use crate::step::{
     Way,
 };
 
+/// The numbers of a step.
+type Throw = [u16; 10];
+
 /// Histories of up to so many steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let numbers = || uniform10(0u16..);
-    (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| {
-        let mut dice = Dice::new(place, Crowd::Many, Taste::Exclusive, Operator::Lenient);
-        let kind = dice.one_of(&ServerKind::ALL);
-        let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
-        let crowd = dice.weighed(&[(5, Crowd::Many), (1, Crowd::Few), (4, Crowd::Alike)]);
-        let taste = dice.weighed(&[(3, Taste::Exclusive), (2, Taste::Shares)]);
-        let listeners = if dice.percent(60) { CHANNELS } else { 0 };
-        let subscribe = |channel| Step::Subscribe { client: CLIENTS - 1 - channel, channel };
-        let operator = dice.weighed(&[(3, Operator::Lenient), (1, Operator::Strict)]);
-        let settings = dice.settings(operator);
-        let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste, operator).step());
-        let steps = settings.into_iter().chain((0..listeners).map(subscribe)).chain(steps);
-        History { kind, setting, steps: steps.collect() }
-    })
+    (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| history_of(place, steps))
+}
+
+/// The history that any bytes are: each 20 of them are a step, the first where it takes place.
+pub fn history_from(bytes: &[u8]) -> History {
+    let mut throws = bytes.chunks(2 * Throw::default().len()).map(|bytes| {
+        let mut throw = Throw::default();
+        for (number, pair) in throw.iter_mut().zip(bytes.chunks(2)) {
+            *number = pair.iter().fold(0, |number, &byte| number << 8 | u16::from(byte));
+        }
+        throw
+    });
+    let place = throws.next().unwrap_or_default();
+    history_of(place, throws)
+}
+
+fn history_of(place: Throw, steps: impl IntoIterator<Item = Throw>) -> History {
+    let mut dice = Dice::new(place, Crowd::Many, Taste::Exclusive, Operator::Lenient);
+    let kind = dice.one_of(&ServerKind::ALL);
+    let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
+    let crowd = dice.weighed(&[(5, Crowd::Many), (1, Crowd::Few), (4, Crowd::Alike)]);
+    let taste = dice.weighed(&[(3, Taste::Exclusive), (2, Taste::Shares)]);
+    let listeners = if dice.percent(60) { CHANNELS } else { 0 };
+    let subscribe = |channel| Step::Subscribe { client: CLIENTS - 1 - channel, channel };
+    let operator = dice.weighed(&[(3, Operator::Lenient), (1, Operator::Strict)]);
+    let settings = dice.settings(operator);
+    let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste, operator).step());
+    let steps = settings.into_iter().chain((0..listeners).map(subscribe)).chain(steps);
+    History { kind, setting, steps: steps.collect() }
 }
 
 /// A history that gets shorter by any of its steps, and no other way.
@@ -72,14 +90,14 @@ enum Operator {
 
 /// Numbers that were thrown, and what is read off them. When there are no more, they are zero.
 struct Dice {
-    numbers: std::array::IntoIter<u16, 10>,
+    numbers: <Throw as IntoIterator>::IntoIter,
     crowd: Crowd,
     taste: Taste,
     operator: Operator,
 }
 
 impl Dice {
-    fn new(numbers: [u16; 10], crowd: Crowd, taste: Taste, operator: Operator) -> Self {
+    fn new(numbers: Throw, crowd: Crowd, taste: Taste, operator: Operator) -> Self {
         Self { numbers: numbers.into_iter(), crowd, taste, operator }
     }
 
