@@ -8,6 +8,7 @@ PORT ?= 6379
 PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 ARGS ?=
+TARGETS ?=
 # How long torture goes on, how many histories are simulated, and what they do; without a seed one is chosen, and shown.
 SECONDS ?= 60
 SEED ?=
@@ -31,8 +32,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-clients torture simulate hunt failover monitoring upgrade bench bench-core \
-	lint advisories fmt install uninstall clean
+.PHONY: help build run test test-matrix test-clients torture simulate hunt fuzz coverage failover monitoring upgrade bench \
+	bench-core lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -82,6 +83,17 @@ hunt: ## plant defects in the module, one by one, and see that the simulation fi
 	cargo test --locked --no-default-features --features planted --lib planted
 	cargo test --profile tool --locked --package simulator --features planted -- --nocapture
 
+# SECONDS for each target of fuzz/; TARGETS chooses some of them.
+fuzz: ## make up bytes for the option parser, for histories in simulated servers, and for a server, for SECONDS=60 each
+	@scripts/setup fuzz
+	cargo build --release --locked
+	@server=$$(scripts/servers --server) && SERVER=$$server scripts/fuzz $(SECONDS) $(TARGETS)
+
+coverage: ## measure which lines of the module its tests run, on three servers and in simulated ones
+	@scripts/setup coverage
+	@scripts/servers
+	@scripts/coverage $(ARGS)
+
 failover: ## replace masters under ROUNDS=n of each fault, and check that no lock has two holders at once
 	@scripts/setup build
 	cargo build --release --locked
@@ -120,13 +132,15 @@ bench-core: ## time the core alone: the waiting line, and what an uncontended re
 lint: ## check format, clippy, documentation, scripts and what is used of others; warnings are errors
 	@scripts/setup lint
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --exclude simulator --all-targets -- -D warnings
 	cargo clippy --locked --workspace --exclude simulator --all-targets --no-default-features -- -D warnings
 	cargo clippy --locked --features failpoints -- -D warnings
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
+	cargo clippy --locked --manifest-path fuzz/Cargo.toml --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
-	shellcheck scripts/deny scripts/servers scripts/setup scripts/run scripts/test scripts/test-clients scripts/upgrade .ci/run
+	shellcheck $$(grep -l '^#!.*bash' scripts/*) .ci/run
 	@scripts/deny check
 
 advisories: ## ask whether a defect is known of anything that is used; says so where that cannot be known

@@ -18,15 +18,18 @@ use crate::step::{
 /// The numbers of a step.
 type Throw = [u16; 10];
 
+/// How many bytes a step is made of.
+pub const STEP_LEN: usize = size_of::<Throw>();
+
 /// Histories of up to so many steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let numbers = || uniform10(0u16..);
     (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| history_of(place, steps))
 }
 
-/// The history that any bytes are: each 20 of them are a step, the first where it takes place.
+/// The history that any bytes are: [`STEP_LEN`] of them are a step, and the first of them where it takes place.
 pub fn history_from(bytes: &[u8]) -> History {
-    let mut throws = bytes.chunks(2 * Throw::default().len()).map(|bytes| {
+    let mut throws = bytes.chunks(STEP_LEN).map(|bytes| {
         let mut throw = Throw::default();
         for (number, pair) in throw.iter_mut().zip(bytes.chunks(2)) {
             *number = pair.iter().fold(0, |number, &byte| number << 8 | u16::from(byte));

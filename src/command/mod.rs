@@ -9,7 +9,7 @@ mod acquire;
 mod extend;
 mod fence;
 mod info;
-mod options;
+pub mod options;
 mod queues;
 mod reenter;
 mod release;

@@ -2,7 +2,8 @@
 //! speak raw commands, clients that wait, and conditions with a deadline in place of sleeps.
 //!
 //! `SERVER` names the server binary (else redis-server or valkey-server from PATH) and `MODULE` the module (else the
-//! release build of this package). `SERVER_CONFIG` has lines, separated by semicolons, for the configuration of each server.
+//! release build of this package). `SERVER_CONFIG` has lines, separated by semicolons, for the configuration of each server. With
+//! `SERVER_END=orderly` servers are asked to end, and killed only if they do not.
 
 mod aof;
 mod client;

@@ -41,6 +41,12 @@ impl Process {
         server.wait_for_end();
     }
 
+    /// Lets a process end by itself, which may take a while.
+    #[track_caller]
+    pub(super) fn ask_to_end(pid: u32) {
+        Self { pid }.signal("-TERM");
+    }
+
     #[track_caller]
     fn signal(&self, signal: &str) {
         let line = format!("kill {signal} {}", self.pid);

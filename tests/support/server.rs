@@ -1,6 +1,7 @@
 //! One running server in a folder of its own. Dropping it ends the process and fails the test if the server has died,
 //! crashed or caught a panic of the module.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,10 +13,14 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::process::Process;
 use super::{Aof, Client, Flavour, PATIENCE, Protocol, Reply, Setup};
 
 const TAIL_LINES: usize = 60;
 const START_POLL: Duration = Duration::from_millis(3);
+
+/// How long a server may take that ends when it is asked to.
+const ORDERLY_END: Duration = Duration::from_secs(3);
 
 const CONFIG_FILE: &str = "server.conf";
 
@@ -191,11 +196,28 @@ impl Server {
     }
 
     fn kill(&mut self) {
-        if !self.ended {
+        if !self.ended && !self.ends_by_itself() {
             // Both fail only when the process is gone already.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
+    }
+
+    /// Whether SERVER_END asks for an end that runs what a process runs at its end, and it has come. One that is stopped or
+    /// busy does not get there.
+    fn ends_by_itself(&mut self) -> bool {
+        if env::var("SERVER_END").as_deref() != Ok("orderly") || !matches!(self.process.try_wait(), Ok(None)) {
+            return false;
+        }
+        Process::ask_to_end(self.process.id());
+        let deadline = Instant::now() + ORDERLY_END;
+        while Instant::now() < deadline {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                return true;
+            }
+            thread::sleep(START_POLL);
+        }
+        false
     }
 
     /// What is wrong with this server, if anything.
