@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn a_seed_decides_everything() {
-        for seed in 0..20 {
+        // In the last one, one name waits in several forms.
+        for seed in (0..20).chain([3979]) {
             let notes = notes_of(seed);
             assert!(!notes.is_empty());
             assert!(notes == notes_of(seed), "seed {seed}");

@@ -29,6 +29,14 @@ impl<H: Copy + PartialEq> HandleTable<H> {
         self.table.find(hash, |&handle| has_key(handle)).copied()
     }
 
+    /// Returns the first of the handles with a key, of which there may be several. `order` says in which order they stand,
+    /// and `None` for a handle whose entry does not have the key.
+    pub fn find_first<O: Ord>(&self, key: impl Hash, order: impl Fn(H) -> Option<O>) -> Option<H> {
+        let hash = self.hasher.as_ref()?.hash_one(key);
+        let found = self.table.iter_hash(hash).filter_map(|&handle| Some((order(handle)?, handle)));
+        found.min_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, handle)| handle)
+    }
+
     /// Adds a handle whose key is not there yet. `key_of` returns the keys of all handles that are.
     pub fn insert<K: Hash>(&mut self, key: K, handle: H, key_of: impl Fn(H) -> Option<K>) {
         let hasher = self.hasher.get_or_insert_default();

@@ -14,14 +14,14 @@ impl WaitQueues {
         self.claims.find(claim, |id| self.places.get(id).is_some_and(|place| place.claim_key() == claim))
     }
 
-    /// Returns a place of an owner, of any kind but `other_than`.
+    /// Returns the first place of an owner, of any kind but `other_than`.
     pub(super) fn any_place_of(&self, db: i32, key: &[u8], owner: &[u8], other_than: Option<Kind>) -> Option<PlaceId> {
         let queue = self.queue_of(db, key)?;
         let claim = ClaimKey { queue, kind: Kind::Mutex, owner }; // Of the hash, a kind is no part.
-        let is_owners = |place: &Place| {
+        let is_owners = |place: &&Place| {
             place.queue == queue && *place.claim.owner == *owner && Some(place.claim.kind) != other_than
         };
-        self.claims.find(claim, |id| self.places.get(id).is_some_and(is_owners))
+        self.claims.find_first(claim, |id| self.places.get(id).filter(is_owners).map(|place| place.turn))
     }
 
     /// Adds a place with the last turn. It has no requests yet, so it is not in the line.
