@@ -395,6 +395,28 @@ def test_clients_of_every_kind(server: Server, options: dict[str, Any]) -> None:
         assert lock.owned()
 
 
+@pytest.mark.parametrize("library_of_greenlets", ["gevent.monkey", "eventlet"])
+def test_greenlets(server: Server, library_of_greenlets: str) -> None:
+    """Threads that are none, even when they are set up after this package was imported."""
+    pytest.importorskip(library_of_greenlets)
+    patch = {"gevent.monkey": "patch_all", "eventlet": "monkey_patch"}[library_of_greenlets]
+    program = (
+        f"import {library.__name__} as library, {library_of_greenlets}, threading, time\n"
+        f"from redis_lock_client import Lock\n{library_of_greenlets}.{patch}()\n"
+        f"client, inside, held = library.Redis(port={server.port}), set(), []\n"
+        "lock = Lock(client, 'door', timeout=30, on_lost=lambda: None)\n"
+        "def hold_it(number):\n"
+        "    with lock:\n"
+        "        assert not inside; inside.add(number); time.sleep(0.002); inside.remove(number); held.append(number)\n"
+        "threads = [threading.Thread(target=hold_it, args=(number,)) for number in range(50)]\n"
+        "for thread in threads: thread.start()\n"
+        "for thread in threads: thread.join(30)\n"
+        "print(held == list(range(50)), flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, timeout=60, check=False)
+    assert done.stdout == b"True\n", done.stderr.decode()
+
+
 def watched(client: Any) -> None:
     """Waits until the server tracks what the keeper has read."""
     wait_until(lambda: client.info("clients").get("tracking_clients"))

@@ -52,6 +52,9 @@ class Request:
     shared: bool = False
     limit: int | None = None
     session: bool = False
+    #: The list at which python-redis-lock's waiters wait, and for how many milliseconds it stays. Without the module
+    #: alone: with it, that is up to the server.
+    signal: tuple[bytes, int] | None = None
 
     @property
     def needs_module(self) -> bool:

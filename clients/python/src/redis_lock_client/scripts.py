@@ -24,7 +24,17 @@ if redis.call('type', KEYS[1])['ok'] == 'string' and redis.call('get', KEYS[1]) 
 return false
 """
 
-_RELEASE = _HOLDER + "redis.call('del', KEYS[1]) return 0"
+_RELEASE = (
+    _HOLDER
+    + """
+redis.call('del', unpack(KEYS))
+if KEYS[2] then
+    redis.call('lpush', KEYS[2], 1)
+    redis.call('pexpire', KEYS[2], ARGV[2])
+end
+return 0
+"""
+)
 
 _EXTEND = (
     _HOLDER
@@ -53,7 +63,9 @@ def take(request: Request) -> list[Word]:
 
 def release(request: Request) -> list[Word]:
     """As LOCK.RELEASE, for who holds the lock."""
-    return ["EVAL", _RELEASE, 1, request.key, request.token]
+    if request.signal is None:
+        return ["EVAL", _RELEASE, 1, request.key, request.token]
+    return ["EVAL", _RELEASE, 2, request.key, request.signal[0], request.token, request.signal[1]]
 
 
 def extend(request: Request, lease_ms: int, add: bool) -> list[Word]:

@@ -7,6 +7,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
+from functools import cache
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -32,8 +33,10 @@ class _Local:
     process = 0
 
 
-class _ThreadLocal(threading.local, _Local):
-    pass
+@cache
+def _for_each_thread(local: type) -> type[_Local]:
+    """The same for each thread. What is local is said by ``threading.local``, which gevent and eventlet replace."""
+    return type("_ThreadLocal", (local, _Local), {})
 
 
 class BaseLock:
@@ -95,7 +98,7 @@ class BaseLock:
         self.reentrant = reentrant
         self.renew = renew
         self.on_lost = on_lost
-        self.local = _ThreadLocal() if thread_local else _Local()
+        self.local = _for_each_thread(threading.local)() if thread_local else _Local()
         self._key = self._bytes(name)
         self._node: Node | None = None
 

@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 Event = threading.Event
 Semaphore = threading.Semaphore
-sleep = time.sleep
 now = time.monotonic
 
 logger = logging.getLogger("redis_lock_client")
@@ -54,6 +53,11 @@ def ready(cluster: Any) -> None:
 def pool(cluster: Any, node: Any) -> Any:
     """The pool that has the arguments of the connections to a node."""
     return cluster.get_redis_connection(node).connection_pool
+
+
+def sleep(seconds: float) -> None:
+    """Stands still. Looked up when it is called: gevent and eventlet may have put their own in its place."""
+    time.sleep(seconds)
 
 
 def spawn(work: Callable[..., None], *args: Any) -> None:
@@ -172,7 +176,8 @@ class _Timers:
             handle.run()
 
 
-_timers = _Timers()
+# Made when it is needed, because gevent and eventlet may not have been set up when this was imported.
+_timers: _Timers | None = None
 _left_behind: list[object] = []
 
 
@@ -180,7 +185,7 @@ def _after_fork() -> None:
     global _timers, _clients
     # Not closed: the connections are the parent's, too, and its threads are not here.
     _left_behind.append(_clients)
-    _timers, _clients = _Timers(), {}
+    _timers, _clients = None, {}
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -188,6 +193,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def call_later(delay: float, function: Callable[..., object], *args: Any) -> Handle:
     """Calls a function that does not wait, in the thread of the timers."""
+    global _timers
+    if _timers is None:
+        _timers = _Timers()
     handle = Handle(function, args)
     _timers.add(now() + max(delay, 0), handle)
     return handle
