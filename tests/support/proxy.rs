@@ -1,10 +1,14 @@
 //! One connection that goes through a proxy, which lets as many bytes pass in either direction as the test says, holds
 //! the rest back, and cuts the connection when it is told to.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
 
 use super::PATIENCE;
 use super::raw::RawConnection;
@@ -12,10 +16,15 @@ use super::raw::RawConnection;
 /// The client's end, and the proxy between it and the server. Dropping it cuts the connection.
 pub struct Link {
     pub client: RawConnection,
+    pub road: Road,
+}
+
+/// The proxy between a client and the server. Dropping it cuts the connection.
+pub struct Road {
     pub requests: Arc<Gate>,
     pub replies: Arc<Gate>,
-    /// The proxy's own ends, towards the client and towards the server.
-    ends: [TcpStream; 2],
+    /// The proxy's own ends, towards the client and towards the server; none after a reset.
+    ends: Mutex<Vec<TcpStream>>,
 }
 
 /// One direction.
@@ -32,6 +41,8 @@ struct Flow {
     passed: usize,
     /// How many may pass in all.
     allowed: usize,
+    /// The end of the stream does not pass either.
+    is_silent: bool,
     is_cut: bool,
 }
 
@@ -43,7 +54,14 @@ impl Gate {
     }
 
     pub fn open(&self) {
+        self.flow().is_silent = false;
         self.allow(usize::MAX);
+    }
+
+    /// Lets nothing more pass, as if the wire were cut: the other side does not learn of the end of the stream either.
+    pub fn fall_silent(&self) {
+        let mut flow = self.flow();
+        (flow.allowed, flow.is_silent) = (flow.passed, true);
     }
 
     /// Returns when the proxy has so many bytes, passed or held back.
@@ -84,8 +102,12 @@ impl Gate {
                 break;
             }
         }
-        // Fails only where the other side is gone already.
-        let _ = to.shutdown(Shutdown::Write);
+        let silent = |flow: &mut Flow| flow.is_silent && !flow.is_cut;
+        let flow = self.changed.wait_while(self.flow(), silent).expect("a proxy that has not panicked");
+        if !flow.is_cut {
+            // Fails only where the other side is gone already.
+            let _ = to.shutdown(Shutdown::Write);
+        }
     }
 
     fn pass(&self, rest: &mut &[u8], to: &mut TcpStream) -> bool {
@@ -112,39 +134,129 @@ impl Link {
     /// A connection through which nothing passes yet.
     #[track_caller]
     pub fn open(port: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let client = RawConnection::open(listener.local_addr().expect("an address").port());
-        let (near, _) = listener.accept().expect("our own connection");
-        let far = TcpStream::connect(("127.0.0.1", port)).expect("a server that takes connections");
+        let (client, road) = Road::open(port, RawConnection::open).expect("a server that takes connections");
+        Self { client, road }
+    }
+}
+
+impl Deref for Link {
+    type Target = Road;
+
+    fn deref(&self) -> &Road {
+        &self.road
+    }
+}
+
+impl Road {
+    /// A road to the server through which nothing passes yet, and the client that `connect` has made at its beginning.
+    ///
+    /// # Errors
+    ///
+    /// The server does not listen, or there are too many connections.
+    pub fn open<C>(port: u16, connect: impl FnOnce(u16) -> C) -> io::Result<(C, Self)> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let client = connect(listener.local_addr()?.port());
+        let (near, _) = listener.accept()?;
+        let far = TcpStream::connect(("127.0.0.1", port))?;
         for end in [&near, &far] {
-            end.set_nodelay(true).expect("a connection without delay");
+            end.set_nodelay(true)?;
         }
         let (requests, replies) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
-        spawn(&requests, &near, &far);
-        spawn(&replies, &far, &near);
-        Self { client, requests, replies, ends: [near, far] }
+        spawn(&requests, &near, &far)?;
+        spawn(&replies, &far, &near)?;
+        Ok((client, Self { requests, replies, ends: Mutex::new(vec![near, far]) }))
+    }
+
+    /// Lets everything pass.
+    pub fn let_pass(&self) {
+        self.requests.open();
+        self.replies.open();
     }
 
     /// Ends the connection on both sides; what was held back is lost.
     pub fn cut(&self) {
         self.requests.cut();
         self.replies.cut();
-        for end in &self.ends {
+        for end in self.ends().iter() {
             // Fails only where it is gone already.
             let _ = end.shutdown(Shutdown::Both);
         }
     }
+
+    /// Ends the connection with a reset on both sides, as soon as nobody reads from it any more.
+    pub fn reset(&self) {
+        self.requests.cut();
+        self.replies.cut();
+        for end in self.ends().drain(..) {
+            // Both fail only where it is gone already. Who reads from it is woken; nothing is sent.
+            let _ = SockRef::from(&end).set_linger(Some(Duration::ZERO));
+            let _ = end.shutdown(Shutdown::Read);
+        }
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.ends.lock().expect("a proxy that has not panicked")
+    }
 }
 
-impl Drop for Link {
+impl Drop for Road {
     fn drop(&mut self) {
         self.cut();
     }
 }
 
-fn spawn(gate: &Arc<Gate>, from: &TcpStream, to: &TcpStream) {
+fn spawn(gate: &Arc<Gate>, from: &TcpStream, to: &TcpStream) -> io::Result<()> {
     let gate = Arc::clone(gate);
-    let clone = |stream: &TcpStream| stream.try_clone().expect("a second handle of the connection");
-    let (from, to) = (clone(from), clone(to));
+    let (from, to) = (from.try_clone()?, to.try_clone()?);
     thread::spawn(move || gate.carry(from, to));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (TcpStream, Road, TcpStream) {
+        let server = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let port = server.local_addr().expect("an address").port();
+        let connect = |port| TcpStream::connect(("127.0.0.1", port)).expect("the proxy");
+        let (client, road) = Road::open(port, connect).expect("a road");
+        let (end, _) = server.accept().expect("the proxy's connection");
+        for end in [&client, &end] {
+            end.set_read_timeout(Some(PATIENCE)).expect("a connection with a time-out");
+        }
+        (client, road, end)
+    }
+
+    fn send(from: &mut TcpStream, to: &mut TcpStream) {
+        let mut byte = [0];
+        from.write_all(b"x").expect("an open connection");
+        to.read_exact(&mut byte).expect("the byte");
+    }
+
+    #[test]
+    fn a_road_that_is_silent_keeps_the_end_of_the_stream_to_itself() {
+        let (mut client, road, mut server) = pair();
+        road.let_pass();
+        send(&mut client, &mut server);
+        road.requests.fall_silent();
+        drop(client);
+        server.set_read_timeout(Some(Duration::from_millis(50))).expect("a connection with a time-out");
+        assert!(server.read(&mut [0]).is_err(), "neither a byte nor an end");
+        server.set_read_timeout(Some(PATIENCE)).expect("a connection with a time-out");
+        road.let_pass();
+        assert_eq!(server.read(&mut [0]).expect("the end"), 0);
+    }
+
+    #[test]
+    fn both_sides_see_a_reset() {
+        let (mut client, road, mut server) = pair();
+        road.let_pass();
+        send(&mut client, &mut server);
+        road.reset();
+        for end in [&mut client, &mut server] {
+            let result = end.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(result, Err(io::ErrorKind::ConnectionReset));
+        }
+    }
 }

@@ -1,9 +1,12 @@
 //! One connection, and when what was sent and received on it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::connection::{Connection, Sender, packed};
 use support::{Reply, bytes_of};
+
+use crate::network::Way;
 
 /// How long a connection may take to be made, above the longest stall.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -12,12 +15,24 @@ const CONNECTING: Duration = Duration::from_secs(10);
 pub struct Link {
     connection: Connection,
     id: i64,
+    /// What it goes through, if the network may be bad.
+    way: Option<Arc<Way>>,
 }
 
 impl Link {
     /// None when the server closes the connection on the way, or does not listen.
     pub fn open(port: u16, database: u32, resp3: bool) -> Option<Self> {
-        let mut link = Self { connection: Connection::open(port, CONNECTING).ok()?, id: 0 };
+        Self::greet(Connection::open(port, CONNECTING).ok()?, None, database, resp3)
+    }
+
+    /// The same, through a network that may be bad.
+    pub fn open_through(way: impl FnOnce() -> Option<(Connection, Way)>, database: u32, resp3: bool) -> Option<Self> {
+        let (connection, way) = way()?;
+        Self::greet(connection, Some(Arc::new(way)), database, resp3)
+    }
+
+    fn greet(connection: Connection, way: Option<Arc<Way>>, database: u32, resp3: bool) -> Option<Self> {
+        let mut link = Self { connection, id: 0, way };
         if resp3 && !matches!(link.run("HELLO 3"), Reply::Map(_)) {
             return None;
         }
@@ -34,6 +49,22 @@ impl Link {
     /// What CLIENT ID answers for this connection.
     pub fn id(&self) -> i64 {
         self.id
+    }
+
+    /// What it goes through, if the network may be bad.
+    pub fn way(&self) -> Option<&Arc<Way>> {
+        self.way.as_ref()
+    }
+
+    /// Whether the network has disturbed it.
+    pub fn is_disturbed(&self) -> bool {
+        self.way.as_ref().is_some_and(|way| way.is_disturbed())
+    }
+
+    /// Sends lines but for so many bytes at the end.
+    pub fn send_part(&mut self, lines: &[String], missing: usize) -> Option<Instant> {
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| packed(&bytes_of(line))).collect();
+        self.send_bytes(&bytes[..bytes.len().saturating_sub(missing)])
     }
 
     /// Sends lines, whose words have no spaces, in one write. Returns a moment before the first byte left, None when the

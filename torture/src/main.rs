@@ -18,6 +18,7 @@ mod keys;
 mod ledger;
 mod link;
 mod member;
+mod network;
 mod notified;
 mod pulse;
 mod run;
@@ -69,6 +70,8 @@ pub enum Part {
     Foreign,
     /// Other values of lock.max-lease-ms and lock.recovery-ms
     Settings,
+    /// Connections that are reset, go silent or are slow
+    Network,
 }
 
 fn main() -> ExitCode {

@@ -13,7 +13,7 @@ use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
 use crate::world::World;
-use crate::{Part, bursts, ending, pulse, settings, watch};
+use crate::{Part, bursts, ending, network, pulse, settings, watch};
 
 /// What remains for the last answers and the checks of the end.
 const ENDING: Duration = Duration::from_secs(6);
@@ -77,8 +77,12 @@ fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, pl
     }
     let disturber = Disturber::new(world, server, random.fork());
     scope.spawn(move || disturber.run());
-    let parts =
-        [(Part::Foreign, faults::meddle as Work), (Part::Bursts, bursts::run), (Part::Settings, settings::change)];
+    let parts = [
+        (Part::Foreign, faults::meddle as Work),
+        (Part::Bursts, bursts::run),
+        (Part::Settings, settings::change),
+        (Part::Network, network::run),
+    ];
     let wanted = parts.iter().filter(|(part, _)| world.has(*part)).map(|(_, work)| *work);
     for work in wanted.chain([watch::watch as Work]) {
         let random = random.fork();

@@ -14,6 +14,7 @@ use crate::figures::Figures;
 use crate::keys::{Key, Keys};
 use crate::ledger::Ledger;
 use crate::link::Link;
+use crate::network::Network;
 use crate::settings::Settings;
 use crate::token::Mint;
 use crate::weather::Weather;
@@ -33,6 +34,7 @@ pub struct World {
     pub court: Court,
     pub weather: Weather,
     pub settings: Settings,
+    pub network: Network,
     pub figures: Figures,
     pub unblocked: Unblocked,
     /// How often all data was loaded again.
@@ -58,6 +60,7 @@ impl World {
             court: Court::default(),
             weather: Weather::default(),
             settings: Settings::default(),
+            network: Network::default(),
             figures: Figures::since(started),
             unblocked: Unblocked::default(),
             reloads: Reloads::default(),

@@ -2,6 +2,7 @@
 
 mod claim;
 mod holding;
+mod pipelines;
 mod repeats;
 mod shares;
 mod ways;
@@ -14,12 +15,19 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use crate::link::Link;
+use crate::network;
 use crate::world::World;
 
 /// What a request may take beyond its BLOCK on a server that is held up by nothing.
 const SLACK: Duration = Duration::from_millis(500);
 /// When a client gives up on an answer, above all that its BLOCK and faults can explain.
 const GIVE_UP: Duration = Duration::from_secs(20);
+
+/// One of so many clients has a bad network.
+const BAD_NETWORKS: usize = 6;
+
+/// How long a client waits for an answer when its network is bad.
+const MOST_PATIENCE_MS: u64 = 1000;
 
 /// How a request ended.
 #[derive(Debug)]
@@ -48,6 +56,7 @@ impl<'w> Member<'w> {
     pub fn run(mut self) {
         while self.world.goes_on() {
             self.one_way();
+            self.link.take_if(|link| link.is_disturbed());
             let pause = Duration::from_micros(self.random.u64(..12_000));
             self.world.rest(pause);
         }
@@ -67,11 +76,22 @@ impl<'w> Member<'w> {
 
     /// Sends lines in one write, on the open connection or else a new one. None when it was closed, or the run is over.
     fn send(&mut self, claim: &Claim<'_>, lines: &[String]) -> Option<Instant> {
+        self.send_part(claim, lines, 0)
+    }
+
+    fn has_bad_network(&self) -> bool {
+        self.number % BAD_NETWORKS == 0
+    }
+
+    /// The same, but for so many bytes at the end.
+    fn send_part(&mut self, claim: &Claim<'_>, lines: &[String], missing: usize) -> Option<Instant> {
         if self.link.is_none() {
-            self.link = self.world.connect(self.database, self.random.bool());
+            let connect = if self.has_bad_network() { network::connect } else { World::connect };
+            self.link = connect(self.world, self.database, self.random.bool());
         }
         let link = self.link.as_mut()?;
-        let (sent, id) = (link.send(lines), link.id());
+        network::disturb(self.world, link, &mut self.random);
+        let (sent, id) = (link.send_part(lines, missing), link.id());
         self.world.figures.requests.add(lines.len() as u64);
         match sent {
             Some(at) => self.note(claim, at, format!("(connection {id}) sends {}", lines.join(" and "))),
@@ -90,6 +110,10 @@ impl<'w> Member<'w> {
         patience: Option<Duration>,
     ) -> Answer {
         let limit = block.unwrap_or(Duration::from_secs(3600)) + GIVE_UP;
+        let mut disturbed = self.link.as_ref().is_some_and(Link::is_disturbed);
+        // What does not come for some time may never come.
+        let patience =
+            if disturbed { Some(Duration::from_millis(self.random.u64(..MOST_PATIENCE_MS))) } else { patience };
         let until = sent + patience.map_or(limit, |patience| patience.min(limit));
         let left = until.saturating_duration_since(Instant::now());
         let starved_before = starved();
@@ -101,7 +125,10 @@ impl<'w> Member<'w> {
             None => self.note(claim, received, format!("hangs up on {what}")),
         }
         self.world.figures.waited(received - sent);
-        self.check_time(claim, what, (sent, received), block, starved);
+        disturbed |= self.link.as_ref().is_some_and(Link::is_disturbed);
+        if !disturbed {
+            self.check_time(claim, what, (sent, received), block, starved);
+        }
         let reply = reply.unwrap_or(Reply::Closed);
         let unblocked = self.link.as_ref().is_some_and(|link| self.world.unblocked.contains(link.id()));
         if reply == Reply::Closed || unblocked {

@@ -16,7 +16,7 @@ const LONGEST_BLOCK_MS: u64 = 2000;
 impl<'w> Member<'w> {
     /// Does one thing that clients do.
     pub(super) fn one_way(&mut self) {
-        match self.random.u8(..27) {
+        match self.random.u8(..31) {
             0..6 => self.plainly(),
             6..8 => self.once_more(),
             8..11 => self.in_a_session(),
@@ -28,6 +28,10 @@ impl<'w> Member<'w> {
             20..22 => self.twice(),
             22..24 => self.in_another_form(),
             24..26 => self.several_shares(),
+            26..28 => self.in_silence(),
+            28..30 => self.cut_off(),
+            // Its request must not be under way any more when it is released.
+            _ if self.has_bad_network() => self.plainly(),
             _ => self.without_a_lease(),
         }
     }
@@ -114,7 +118,7 @@ impl<'w> Member<'w> {
         let mut claim = self.claim().for_session();
         claim.lease_ms = Some(self.random.u64(100..=500));
         let block = self.block();
-        if self.try_once(&mut claim, block) == Told::Yours {
+        if self.try_once(&mut claim, block) == Told::Yours && (self.random.u8(..3) > 0 || self.reset(&claim)) {
             self.hold(claim);
         }
     }

@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use crate::member::EXPECTED;
+use crate::network;
 use crate::token::Token;
 use crate::world::World;
 use post::Post;
@@ -128,7 +129,10 @@ impl<'w> Notified<'w> {
     }
 
     fn open(&mut self, resp3: bool) -> Option<Wire> {
-        let link = self.world.connect(self.database, resp3)?;
+        let is_bad = self.random.u8(..4) == 0;
+        let connect = if is_bad { network::connect } else { World::connect };
+        let link = connect(self.world, self.database, resp3)?;
+        network::reset_soon(self.world, &link, &mut self.random);
         self.wires += 1;
         Wire::of(link, self.wires, self.news.0.clone())
     }
