@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use crate::link::Link;
+use crate::pulse::starved;
 use crate::settings::is_put_off;
 use crate::world::World;
 
@@ -59,7 +60,7 @@ fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u3
     for at in 0..locks * WAITERS {
         crowd.waiters[at].send(&[format!("{} BLOCK {BLOCK_MS}", request(world, number, at % locks, lease))])?;
     }
-    let sent = Instant::now();
+    let (sent, starved_before) = (Instant::now(), starved());
     world.figures.requests.add((locks * (WAITERS + 1)) as u64);
     world.figures.fault("leases that end together");
     for _ in 0..locks {
@@ -76,7 +77,14 @@ fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u3
         if world.settings.may_hold_back(sent, received) {
             return None;
         }
-        check_time(world, sent, received, leases, &format!("b{number}.{}, with leases of {lease} ms", at % locks));
+        let own = starved().saturating_sub(starved_before);
+        check_time(
+            world,
+            sent,
+            received,
+            leases + own,
+            &format!("b{number}.{}, with leases of {lease} ms", at % locks),
+        );
         check(world, &reply, "a waiter")?;
     }
     Some(crowd)

@@ -21,6 +21,7 @@ mod member;
 mod network;
 mod notified;
 mod pulse;
+mod quiet;
 mod run;
 mod settings;
 mod token;

@@ -36,3 +36,11 @@ pub fn feel(world: &World, done: impl Fn() -> bool) {
         }
     }
 }
+
+/// How long this thread has been ready to run and had no processor, since it began (see proc_pid_schedstat(5)); zero where
+/// the kernel does not say.
+pub fn starved() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited = text.split(' ').nth(1).and_then(|ns| ns.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
+}

@@ -13,7 +13,7 @@ use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
 use crate::world::World;
-use crate::{Part, bursts, ending, network, pulse, settings, watch};
+use crate::{Part, bursts, ending, network, pulse, quiet, settings, watch};
 
 /// What remains for the last answers and the checks of the end.
 const ENDING: Duration = Duration::from_secs(6);
@@ -84,7 +84,7 @@ fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, pl
         (Part::Network, network::run),
     ];
     let wanted = parts.iter().filter(|(part, _)| world.has(*part)).map(|(_, work)| *work);
-    for work in wanted.chain([watch::watch as Work]) {
+    for work in wanted.chain([watch::watch as Work, quiet::run]) {
         let random = random.fork();
         scope.spawn(move || work(world, random));
     }

@@ -14,6 +14,7 @@ use crate::world::World;
 const TOO_LONG: Rule = "a lease is refused if it is longer than lock.max-lease-ms, and only then";
 const PUT_OFF: Rule = "TRYAGAIN is told while lock.recovery-ms is set, and only then";
 pub const HELD_BACK: Rule = "in a recovery period nobody is granted a lock that he does not hold already";
+const NOT_SET: Rule = "in a recovery period no lease is set before the longest lease from its end";
 const ENDED: Rule = "CONFIG SET lock.recovery-ms 0 ends a recovery period";
 
 /// Above the leases of those who are refused for other reasons, and of bursts.
@@ -64,8 +65,31 @@ impl Setting {
 pub struct Settings {
     longest_lease: Setting,
     recovery: Setting,
-    /// Spans in which grants were certainly held back.
-    held_back: Mutex<Vec<(Instant, Instant)>>,
+    /// Grants were certainly held back.
+    held_back: Spells,
+    /// Certainly no lease might be set.
+    no_leases: Spells,
+}
+
+/// Spans in which something was certainly so.
+#[derive(Default)]
+struct Spells(Mutex<Vec<(Instant, Instant)>>);
+
+impl Spells {
+    fn add(&self, from: Instant, until: Instant) {
+        self.0.lock().expect("no panic").push((from, until));
+    }
+
+    /// Whether it was so all the time.
+    fn cover(&self, from: Instant, until: Instant) -> bool {
+        self.0.lock().expect("no panic").iter().any(|(begun, end)| *begun <= from && until < *end)
+    }
+
+    /// It may be otherwise from now on.
+    fn end(&self) {
+        let now = Instant::now();
+        self.0.lock().expect("no panic").iter_mut().for_each(|(_, end)| *end = now.min(*end));
+    }
 }
 
 impl Settings {
@@ -115,20 +139,33 @@ impl Settings {
         (fresh && *reply == 1 && self.is_held_back(sent, received)).then_some((HELD_BACK, "it was told 1".to_owned()))
     }
 
+    /// The same for LOCK.EXTEND.
+    pub fn judge_extension(&self, lease_ms: u64, reply: &Reply, sent: Instant, received: Instant) -> Finding {
+        if matches!(reply, Reply::Int(_)) && self.no_leases.cover(sent, received) {
+            return Some((NOT_SET, format!("it was told {reply:?}")));
+        }
+        self.judge(Some(lease_ms), false, reply, sent, received)
+    }
+
     /// Whether grants were certainly held back all the time.
     pub fn is_held_back(&self, from: Instant, until: Instant) -> bool {
-        let held_back = self.held_back.lock().expect("no panic");
-        held_back.iter().any(|(begun, end)| *begun <= from && until < *end)
+        self.held_back.cover(from, until)
     }
 
-    fn hold_back(&self, from: Instant, until: Instant) {
-        self.held_back.lock().expect("no panic").push((from, until));
+    /// LOCK.INFO has told what remained of a recovery period at some time between these two.
+    fn note_remaining(&self, remaining: Duration, sent: Instant, received: Instant) {
+        let end = sent + remaining.saturating_sub(ROUNDING);
+        self.held_back.add(received, end);
+        let limits = self.longest_lease.during(sent, received);
+        if let Some(longest) = limits.iter().max().filter(|_| !limits.contains(&0)) {
+            self.no_leases.add(received, end.checked_sub(Duration::from_millis(*longest)).unwrap_or(received));
+        }
     }
 
-    /// A period is about to be ended.
+    /// A setting is about to change.
     fn let_go(&self) {
-        let now = Instant::now();
-        self.held_back.lock().expect("no panic").iter_mut().for_each(|(_, end)| *end = now.min(*end));
+        self.held_back.end();
+        self.no_leases.end();
     }
 }
 
@@ -157,6 +194,7 @@ pub fn change(world: &World, mut random: fastrand::Rng) {
 /// Another longest lease, or none.
 fn limit(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
     let ms = if random.bool() { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
+    world.settings.no_leases.end();
     world.fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
     set(&world.settings.longest_lease, link, "lock.max-lease-ms", ms)
 }
@@ -202,9 +240,7 @@ fn held_back(world: &World, link: &mut Link) -> Option<Duration> {
         return None;
     }
     let remaining = Duration::from_millis(u64::try_from(info.get("recovery-ms").int()).ok()?);
-    if remaining > ROUNDING {
-        world.settings.hold_back(received, sent + remaining - ROUNDING);
-    }
+    world.settings.note_remaining(remaining, sent, received);
     Some(remaining)
 }
 
@@ -261,8 +297,8 @@ mod tests {
         let settings = Settings::default();
         settings.start_with(0, 1000);
         let at = |ms| Instant::now() + Duration::from_millis(ms);
-        let (from, until) = (at(0), at(1000));
-        settings.hold_back(from, until);
+        let now = Instant::now();
+        settings.note_remaining(Duration::from_millis(1000), now, now);
         let rule = |fresh, reply, ms| settings.judge(None, fresh, &reply, at(1), at(ms)).map(|(rule, _)| rule);
         assert_eq!(rule(true, Reply::Int(1), 500), Some(HELD_BACK));
         assert_eq!(rule(true, Reply::Nil, 500), None);
@@ -270,5 +306,21 @@ mod tests {
         assert_eq!(rule(true, Reply::Int(1), 1500), None);
         settings.let_go();
         assert_eq!(rule(true, Reply::Int(1), 500), None);
+    }
+
+    #[test]
+    fn no_lease_is_set_in_the_first_part_of_a_recovery_period() {
+        let extended = |limit_ms: u64, reply: &Reply, ms: u64| {
+            let settings = Settings::default();
+            settings.start_with(limit_ms, 1000);
+            let now = Instant::now();
+            settings.note_remaining(Duration::from_millis(1000), now, now);
+            let at = |ms| now + Duration::from_millis(ms);
+            settings.judge_extension(10, reply, at(1), at(ms)).map(|(rule, _)| rule)
+        };
+        assert_eq!(extended(400, &Reply::Int(10), 590), Some(NOT_SET));
+        assert_eq!(extended(400, &Reply::Int(10), 600), None, "the longest lease from its end");
+        assert_eq!(extended(400, &error("TRYAGAIN"), 500), None);
+        assert_eq!(extended(0, &Reply::Int(10), 500), None, "nothing is known of the longest lease");
     }
 }

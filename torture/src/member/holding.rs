@@ -62,6 +62,15 @@ impl<'w> Member<'w> {
         }
     }
 
+    /// So must an answer to LOCK.EXTEND.
+    pub(super) fn judge_extension(&self, claim: &Claim<'w>, lease_ms: u64, answer: &Answer) {
+        let (sent, received) = (answer.sent, answer.received);
+        let finding = self.world.settings.judge_extension(lease_ms, &answer.reply, sent, received);
+        if let Some((rule, what)) = finding {
+            self.charge(claim, rule, &what);
+        }
+    }
+
     /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, a reload, and settings.
     pub(super) fn may_be_told(&self, reply: &Reply) -> bool {
         let Reply::Error(line) = reply else { return false };
@@ -102,7 +111,7 @@ impl<'w> Member<'w> {
         }
         let lease = self.random.u64(if claim.session { 100..600 } else { 5..600 });
         let answer = self.ask(claim, format!("LOCK.EXTEND {} {} PX {lease}", claim.key.name, claim.token), 0);
-        self.judge(claim, Some(lease), &answer);
+        self.judge_extension(claim, lease, &answer);
         match &answer.reply {
             Reply::Int(_) => {
                 self.was_held(claim, &answer);

@@ -16,6 +16,7 @@ use support::Reply;
 
 use crate::link::Link;
 use crate::network;
+use crate::pulse::starved;
 use crate::world::World;
 
 /// What a request may take beyond its BLOCK on a server that is held up by nothing.
@@ -185,12 +186,4 @@ impl Answer {
         let now = Instant::now();
         Self { sent: now, received: now, reply: Reply::Closed }
     }
-}
-
-/// How long this thread has been ready to run and had no processor, since it began (see proc_pid_schedstat(5)); zero where
-/// the kernel does not say.
-fn starved() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let waited = text.split(' ').nth(1).and_then(|ns| ns.parse().ok());
-    Duration::from_nanos(waited.unwrap_or(0))
 }

@@ -34,7 +34,7 @@ impl<'w> Member<'w> {
             return self.release(&mut claim);
         }
         let answer = self.answer(&claim, "LOCK.EXTEND behind it", sent, wait, None);
-        self.judge(&claim, Some(lease), &answer);
+        self.judge_extension(&claim, lease, &answer);
         if self.link.is_none() {
             return self.release(&mut claim);
         }

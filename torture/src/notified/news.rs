@@ -177,7 +177,7 @@ impl Notified<'_> {
                 } else {
                     check_error(self.world, wait, &reply);
                 }
-                if wait.phase == Phase::InLine && wait.is_idle() {
+                if wait.phase == Phase::InLine && wait.is_idle() && !wait.is_released() {
                     wait.next = Some((at, Step::Release));
                 }
             }
@@ -194,6 +194,9 @@ impl Line {
 
 /// Takes in the answer to a release.
 fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at: Instant) {
+    if wait.phase == Phase::Over {
+        return;
+    }
     let claim = &wait.claim;
     let known = match reply {
         Reply::Int(0) => {
