@@ -1,12 +1,13 @@
 //! A client that waits without blocking its connection: it has many waits at once on one connection, hears of their ends by
 //! messages, on that connection or on another, and now and then loses either.
 
+mod line;
 mod news;
 mod post;
 mod wait;
 mod wire;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -14,38 +15,14 @@ use crate::member::EXPECTED;
 use crate::network;
 use crate::token::Token;
 use crate::world::World;
+use line::{Line, What};
 use post::Post;
 use wait::{Phase, Step, Wait};
 use wire::{Heard, Wire};
 
 const TICK: Duration = Duration::from_millis(2);
-/// What an answer may take on a server that is held up by nothing.
-const SLACK: Duration = Duration::from_millis(500);
 /// How long the news may take that nobody listened.
 const CLOSING: Duration = Duration::from_secs(2);
-
-/// What an answer is to.
-enum What {
-    /// A request that is to be told on this channel, of the two.
-    Ask(usize),
-    /// A copy of the request that blocks, for so long.
-    Block(Duration),
-    Release,
-    /// What makes a transaction of the others.
-    Frame,
-}
-
-struct Question {
-    token: Token,
-    what: What,
-    sent: Instant,
-}
-
-/// A connection with what is not answered yet.
-struct Line {
-    wire: Wire,
-    questions: VecDeque<Question>,
-}
 
 pub struct Notified<'w> {
     world: &'w World,
@@ -113,7 +90,7 @@ impl<'w> Notified<'w> {
             self.alone = self.random.bool();
             let resp3 = self.alone || self.random.bool();
             let Some(wire) = self.open(resp3) else { return };
-            self.asking = Some(Line { wire, questions: VecDeque::new() });
+            self.asking = Some(Line::of(wire));
             if self.alone {
                 self.world.figures.met("connections that ask and listen");
                 self.listening = None;
@@ -191,7 +168,7 @@ impl<'w> Notified<'w> {
         let Some(wait) = self.waits.get_mut(&token) else { return };
         let block = Wait::block_ms(&mut self.random);
         let line = wait.claim.request(Some(block));
-        let mut own = Line { wire, questions: VecDeque::new() };
+        let mut own = Line::of(wire);
         own.put(self.world, wait, line, What::Block(Duration::from_millis(block)), false);
         self.blocking.push(own);
         self.world.figures.met("copies that block");
@@ -275,34 +252,5 @@ impl<'w> Notified<'w> {
         let over = |wait: &&Wait| wait.phase == Phase::Over && !wait.posts.iter().any(Post::expects);
         let tokens: Vec<Token> = self.waits.values().filter(over).map(|wait| wait.claim.token).collect();
         self.past.extend(tokens.iter().filter_map(|token| self.waits.remove_entry(token)));
-    }
-}
-
-impl Line {
-    /// Sends a line, in a transaction if `framed`.
-    fn put(&mut self, world: &World, wait: &Wait<'_>, line: String, what: What, framed: bool) -> Instant {
-        let (token, key) = (wait.claim.token, wait.claim.key.number);
-        let note = format!("(connection {}) sends {line}{}", self.wire.id, if framed { " in MULTI" } else { "" });
-        let lines = if framed { vec!["MULTI".to_owned(), line, "EXEC".to_owned()] } else { vec![line] };
-        let sent = self.wire.send(&lines);
-        world.figures.requests.add(lines.len() as u64);
-        world.ledger.note(key, sent, format!("notified  {note}"));
-        if framed {
-            world.figures.met("transactions");
-            self.questions.extend([What::Frame, What::Frame].map(|what| Question { token, what, sent }));
-        }
-        self.questions.push_back(Question { token, what, sent });
-        sent
-    }
-
-    fn check_time(&self, world: &World, now: Instant) {
-        let Some(Question { token, what, sent }) = self.questions.front() else { return };
-        let block = if let What::Block(block) = what { *block } else { Duration::ZERO };
-        let Some(late) = (now - *sent).checked_sub(block + SLACK) else { return };
-        let bad = world.weather.between(*sent, now);
-        if late > bad {
-            let text = format!("{token}: an answer is {late:?} late already, of which faults explain {bad:?}");
-            world.court.charge("every request is answered", text);
-        }
     }
 }

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use support::Reply;
 
+use super::Notified;
+use super::line::{Line, Question, What};
 use super::post::{Complaint, Event, Post};
 use super::wait::{Phase, Step, Wait};
 use super::wire::Heard;
-use super::{Line, Notified, Question, What};
 use crate::court::Rule;
 use crate::member::{EXPECTED, KEPT, SESSION};
 use crate::settings::{HELD_BACK, is_put_off};
@@ -182,13 +183,6 @@ impl Notified<'_> {
                 }
             }
         }
-    }
-}
-
-impl Line {
-    /// What the next answer is to.
-    fn next(&mut self) -> Option<Question> {
-        self.questions.pop_front()
     }
 }
 

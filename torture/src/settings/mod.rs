@@ -1,64 +1,26 @@
 //! The module's settings, which change while everybody works: the longest lease, and the recovery period, in which nobody is
 //! granted a lock that he does not hold already. What was told must fit what was in force at some time meanwhile.
 
-use std::sync::{Mutex, MutexGuard};
+mod change;
+mod in_force;
+
+pub use change::change;
+
 use std::time::{Duration, Instant};
 
 use support::Reply;
 
 use crate::court::Rule;
 use crate::ledger::Finding;
-use crate::link::Link;
-use crate::world::World;
+use in_force::{Setting, Spells};
 
 const TOO_LONG: Rule = "a lease is refused if it is longer than lock.max-lease-ms, and only then";
 const PUT_OFF: Rule = "TRYAGAIN is told while lock.recovery-ms is set, and only then";
 pub const HELD_BACK: Rule = "in a recovery period nobody is granted a lock that he does not hold already";
 const NOT_SET: Rule = "in a recovery period no lease is set before the longest lease from its end";
-const ENDED: Rule = "CONFIG SET lock.recovery-ms 0 ends a recovery period";
 
-/// Above the leases of those who are refused for other reasons, and of bursts.
-const SHORTEST_LIMIT_MS: u64 = 30;
-/// What a period may last longer than asked for before it counts as that of a server that has started later.
-const ODD: Duration = Duration::from_secs(1);
 /// The server counts whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
-
-#[derive(Clone, Copy)]
-struct Span {
-    from: Instant,
-    until: Option<Instant>,
-    value: u64,
-}
-
-/// A number with the times at which it may have been in force.
-#[derive(Default)]
-pub struct Setting(Mutex<Vec<Span>>);
-
-impl Setting {
-    /// The command that sets it is about to leave.
-    fn begin(&self, value: u64) {
-        self.spans().push(Span { from: Instant::now(), until: None, value });
-    }
-
-    /// The command was answered: what was set before is over.
-    fn settled(&self) {
-        let now = Instant::now();
-        let mut spans = self.spans();
-        let before = spans.len().saturating_sub(1);
-        spans[..before].iter_mut().for_each(|span| span.until = span.until.or(Some(now)));
-    }
-
-    /// All that may have been in force at some time between these two.
-    fn during(&self, from: Instant, until: Instant) -> Vec<u64> {
-        let meets = |span: &&Span| span.from < until && span.until.is_none_or(|end| end > from);
-        self.spans().iter().filter(meets).map(|span| span.value).collect()
-    }
-
-    fn spans(&self) -> MutexGuard<'_, Vec<Span>> {
-        self.0.lock().expect("no panic")
-    }
-}
 
 /// What is known of all of them.
 #[derive(Default)]
@@ -69,27 +31,6 @@ pub struct Settings {
     held_back: Spells,
     /// Certainly no lease might be set.
     no_leases: Spells,
-}
-
-/// Spans in which something was certainly so.
-#[derive(Default)]
-struct Spells(Mutex<Vec<(Instant, Instant)>>);
-
-impl Spells {
-    fn add(&self, from: Instant, until: Instant) {
-        self.0.lock().expect("no panic").push((from, until));
-    }
-
-    /// Whether it was so all the time.
-    fn cover(&self, from: Instant, until: Instant) -> bool {
-        self.0.lock().expect("no panic").iter().any(|(begun, end)| *begun <= from && until < *end)
-    }
-
-    /// It may be otherwise from now on.
-    fn end(&self) {
-        let now = Instant::now();
-        self.0.lock().expect("no panic").iter_mut().for_each(|(_, end)| *end = now.min(*end));
-    }
 }
 
 impl Settings {
@@ -172,76 +113,6 @@ impl Settings {
 /// Whether an error only means that the lease is not set.
 pub fn is_put_off(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(line) if line.starts_with("TRYAGAIN") || line.starts_with("LEASELIMIT"))
-}
-
-/// Changes the settings until the run is over.
-pub fn change(world: &World, mut random: fastrand::Rng) {
-    let Some(mut link) = world.connect(0, false) else { return };
-    if held_back(world, &mut link).is_some_and(|remaining| !remaining.is_zero()) {
-        world.figures.met("recovery periods");
-    }
-    while world.goes_on() {
-        world.rest(Duration::from_millis(random.u64(100..1500)));
-        let changed =
-            if random.bool() { limit(world, &mut link, &mut random) } else { period(world, &mut link, &mut random) };
-        if changed.is_none() {
-            let Some(next) = world.connect(0, false) else { return };
-            link = next;
-        }
-    }
-}
-
-/// Another longest lease, or none.
-fn limit(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
-    let ms = if random.bool() { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
-    world.settings.no_leases.end();
-    world.fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
-    set(&world.settings.longest_lease, link, "lock.max-lease-ms", ms)
-}
-
-/// A recovery period, which counts from the server's start. It ends by itself, or is ended.
-fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
-    let length = Duration::from_millis(random.u64(50..500));
-    let since_start = u64::try_from((world.started.elapsed() + length).as_millis()).ok()?;
-    let settings = &world.settings;
-    settings.let_go();
-    set(&settings.recovery, link, "lock.recovery-ms", since_start)?;
-    let remaining = held_back(world, link)?;
-    world.fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {remaining:?} remain"));
-    if remaining > Duration::ZERO && remaining < length + ODD {
-        world.figures.met("recovery periods");
-        world.rest(if random.bool() { remaining } else { remaining.mul_f64(random.f64()) });
-    }
-    settings.let_go();
-    world.ledger.note_for_all(Instant::now(), "fault: CONFIG SET lock.recovery-ms 0".to_owned());
-    set(&settings.recovery, link, "lock.recovery-ms", 0)?;
-    if held_back(world, link)? > Duration::ZERO {
-        world.court.charge(ENDED, "LOCK.INFO says that grants are held back".to_owned());
-    }
-    Some(())
-}
-
-/// Sets it; None when the connection was closed, and either may be in force.
-fn set(setting: &Setting, link: &mut Link, name: &str, value: u64) -> Option<()> {
-    setting.begin(value);
-    if link.run(&format!("CONFIG SET {name} {value}")) != "OK" {
-        return None;
-    }
-    setting.settled();
-    Some(())
-}
-
-/// For how long grants are held back yet, which is noted.
-fn held_back(world: &World, link: &mut Link) -> Option<Duration> {
-    let sent = Instant::now();
-    let info = link.run("LOCK.INFO period");
-    let received = Instant::now();
-    if !matches!(info, Reply::List(_)) {
-        return None;
-    }
-    let remaining = Duration::from_millis(u64::try_from(info.get("recovery-ms").int()).ok()?);
-    world.settings.note_remaining(remaining, sent, received);
-    Some(remaining)
 }
 
 #[cfg(test)]
