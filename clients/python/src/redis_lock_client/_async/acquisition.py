@@ -122,7 +122,7 @@ class Acquisition:
             return await self._poll(node, 0)
         if self._left() <= 0:
             return False
-        if self._request.may_notify and not listener.refused:
+        if self._request.may_notify and listener.can_serve(self._request.key):
             if await listener.ready(self._request.key, min(node.source.timeout_s, self._left())):
                 return await self._by_notify(node)
             if not listener.refused:

@@ -67,6 +67,10 @@ class Listener:
         """Whether it has subscribed."""
         return self._ready.is_set()
 
+    def can_serve(self, key: bytes) -> bool:
+        """Whether news of this key can come: a channel must belong to a node of a cluster as the key does."""
+        return not self.refused and (not self._source.in_cluster or hash_tag(key) is not None)
+
     def note(self, token: bytes, key: bytes, wait: Wait) -> None:
         """Notes who waits, before anything is sent."""
         self._waits[token] = (key, wait)

@@ -123,7 +123,7 @@ class Acquisition:
             return self._poll(node, 0)
         if self._left() <= 0:
             return False
-        if self._request.may_notify and not listener.refused:
+        if self._request.may_notify and listener.can_serve(self._request.key):
             if listener.ready(self._request.key, min(node.source.timeout_s, self._left())):
                 return self._by_notify(node)
             if not listener.refused:

@@ -1,0 +1,202 @@
+"""Locks in a cluster, whose slots move, and under Sentinel, which replaces masters."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CLIENT, LIBRARY, SERVER, Server, free_port, library, library_asyncio, wait_until, waiters
+
+from redis_lock_client import Lock
+from redis_lock_client import asyncio as for_tasks
+
+SLOTS = 16384
+
+
+class Cluster:
+    """Two masters with half of the slots each."""
+
+    def __init__(self, servers: list[Server]) -> None:
+        self.servers = servers
+        self.nodes = [server.client() for server in servers]
+        for number, node in enumerate(self.nodes):
+            half = SLOTS // 2
+            node.execute_command("CLUSTER", "ADDSLOTSRANGE", number * half, number * half + half - 1)
+            node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        self.nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
+        wait_until(lambda: all("cluster_state:ok" in self._info(node) for node in self.nodes), 30)
+        wait_until(lambda: all("cluster_known_nodes:2" in self._info(node) for node in self.nodes), 30)
+
+    @staticmethod
+    def _info(node: Any) -> str:
+        info = node.execute_command("CLUSTER INFO")
+        return "\n".join(f"{k}:{v}" for k, v in info.items()) if isinstance(info, dict) else str(info)
+
+    def client(self) -> Any:
+        return getattr(import_module(f"{LIBRARY}.cluster"), f"{CLIENT}Cluster")(
+            host="127.0.0.1", port=self.servers[0].port
+        )
+
+    def client_asyncio(self) -> Any:
+        return getattr(import_module(f"{LIBRARY}.asyncio.cluster"), f"{CLIENT}Cluster")(
+            "127.0.0.1", self.servers[0].port
+        )
+
+    def owner(self, key: str) -> int:
+        return self.slot(key) // (SLOTS // 2)
+
+    def slot(self, key: str) -> int:
+        return int(self.nodes[0].execute_command("CLUSTER", "KEYSLOT", key))
+
+    def move(self, key: str) -> None:
+        """Moves the slot of a key, with the key, to the other node."""
+        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
+        names = [node.execute_command("CLUSTER", "MYID") for node in (source, target)]
+        slot = self.slot(key)
+        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[0])
+        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[1])
+        port = self.servers[1 - self.owner(key)].port
+        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", key)
+        for node in (target, source):
+            node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[1])
+
+
+@pytest.fixture
+def cluster(new_server: Any) -> Cluster:
+    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
+    return Cluster([new_server(True, *options) for _ in range(2)])
+
+
+@pytest.mark.parametrize("key", ["door", "{house}:door", "odd}key"])
+def test_a_slot_that_moves_while_somebody_waits(cluster: Cluster, key: str) -> None:
+    client = cluster.client()
+    source, target = cluster.nodes[cluster.owner(key)], cluster.nodes[1 - cluster.owner(key)]
+    source.set(key, "somebody else", px=60_000)
+    lock = Lock(client, key, timeout=30, blocking_timeout=30, thread_local=False)
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(lock.acquire)
+        wait_until(lambda: waiters(source, key))
+        assert (waiters(source, key)[0][b"channel"] is None) == (key == "odd}key")
+        cluster.move(key)
+        wait_until(lambda: waiters(target, key))
+        target.delete(key)
+        assert taken.result(10)
+    assert target.get(key) == lock.local.token
+    lock.release()
+
+
+def test_a_slot_that_moves_while_a_lock_is_held(cluster: Cluster) -> None:
+    lock = Lock(cluster.client(), "door", timeout=30)
+    lock.acquire()
+    assert lock.fence()
+    cluster.move("door")
+    assert lock.extend(10) and lock.owned()
+    lock.release()
+    assert not cluster.nodes[1 - cluster.owner("door")].exists("door")
+
+
+async def test_tasks_in_a_cluster(cluster: Cluster) -> None:
+    client = cluster.client_asyncio()
+    lock = for_tasks.Lock(client, "door", timeout=30, blocking_timeout=30)
+    source, target = cluster.nodes[cluster.owner("door")], cluster.nodes[1 - cluster.owner("door")]
+    source.set("door", "somebody else", px=60_000)
+    taken = asyncio.create_task(lock.acquire())
+    while not waiters(source):
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(cluster.move, "door")
+    while not waiters(target):
+        await asyncio.sleep(0.01)
+    target.delete("door")
+    assert await asyncio.wait_for(taken, 10)
+    assert target.get("door") == lock.local.token
+    await lock.release()
+    await client.aclose()
+
+
+class Sentinel:
+    """A master, a replica, and one sentinel that replaces the one by the other."""
+
+    def __init__(self, folder: Path, servers: list[Server]) -> None:
+        self.servers = servers
+        servers[1].client().execute_command("REPLICAOF", "127.0.0.1", servers[0].port)
+        self.port = free_port()
+        folder.mkdir()
+        (folder / "sentinel.conf").write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\n"
+            f"sentinel monitor locks 127.0.0.1 {servers[0].port} 1\n"
+            "sentinel down-after-milliseconds locks 500\nsentinel failover-timeout locks 3000\n"
+        )
+        self.process = subprocess.Popen(
+            [SERVER.replace("-server", "-sentinel"), str(folder / "sentinel.conf")], stdout=subprocess.DEVNULL
+        )
+        wait_until(lambda: servers[0].client().info("replication").get("connected_slaves") == 1, 20)
+        wait_until(self._knows_the_replica, 30)
+
+    def _knows_the_replica(self) -> bool:
+        try:
+            with library.__dict__[CLIENT](port=self.port, decode_responses=True) as client:
+                return len(client.execute_command("SENTINEL", "REPLICAS", "locks")) == 1
+        except (library.ConnectionError, library.ResponseError):
+            return False
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def sentinel(new_server: Any, tmp_path: Path) -> Iterator[Sentinel]:
+    if not os.path.exists(SERVER.replace("-server", "-sentinel")):
+        pytest.skip("there is no sentinel beside this server")
+    one = Sentinel(tmp_path / "sentinel", [new_server(), new_server()])
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def test_a_master_that_is_replaced(sentinel: Sentinel) -> None:
+    """Who waits goes on at the new master; who holds goes on, too, if the new master knows of the lock."""
+    old, new = (server.client() for server in sentinel.servers)
+    client = library.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
+    old.set("door", "somebody else", px=60_000)
+    held = Lock(client, "window", timeout=30, renew=True)
+    waiter = Lock(client, "door", timeout=30, blocking_timeout=60)
+    held.acquire()
+    old.execute_command("WAIT", 1, 5000)
+    with ThreadPoolExecutor() as pool:
+        taken = pool.submit(waiter.acquire)
+        wait_until(lambda: waiters(old))
+        sentinel.servers[0].stop()
+        wait_until(lambda: waiters(new), 60)
+        new.delete("door")
+        assert taken.result(10)
+    assert not held.lost.is_set() and held.owned()
+    held.release()
+
+
+async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None:
+    old, new = (server.client() for server in sentinel.servers)
+    client = library_asyncio.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
+    old.set("door", "somebody else", px=60_000)
+    old.execute_command("WAIT", 1, 5000)
+    taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
+    end = time.monotonic() + 60
+    while not waiters(old):
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(sentinel.servers[0].stop)
+    while not waiters(new):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+    new.delete("door")
+    assert await asyncio.wait_for(taken, 10)
+    await client.aclose()
