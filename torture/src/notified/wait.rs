@@ -12,6 +12,7 @@ use crate::world::World;
 const LONGEST_BLOCK_MS: u64 = 1500;
 /// How far two readings of the server's and this program's clock may be apart, in whole milliseconds.
 const CLOCKS_MS: i64 = 2;
+const CLOCKS: Duration = Duration::from_millis(5);
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,15 +132,24 @@ impl<'w> Wait<'w> {
     /// A message has told the grant with this end of its lease, in Unix milliseconds. Err if that is not the lease asked for,
     /// counted from some moment since the first request.
     pub fn granted_by_message(&mut self, world: &World, received: Instant, end_ms: i64) -> Result<(), String> {
+        let before = Instant::now();
         let now = now_ms();
+        let after = Instant::now();
         let lease = self.claim.lease_ms.unwrap_or_default();
         let leases = world.settings.possible_leases(lease, self.begun, received);
         let left = u64::try_from(end_ms - now).unwrap_or_default();
         if !self.claim.has_lease_at(received) {
             self.claim.granted_until(received, received + Duration::from_millis(left));
         }
-        let begun = |lease: &u64| end_ms - i64::try_from(*lease).unwrap_or_default();
-        if leases.iter().any(|lease| fits(self.begun_ms, now, begun(lease))) {
+        let begun = |got: u64| end_ms - i64::try_from(got).unwrap_or_default();
+        // The moment of the grant, if it was with this lease; there it must have been what the settings say.
+        let is_cut_right = |got: u64| {
+            let ago = Duration::from_millis(u64::try_from(now - begun(got)).unwrap_or_default());
+            let early = before.checked_sub(ago + CLOCKS).unwrap_or(self.begun);
+            let late = after.checked_sub(ago).unwrap_or(after) + CLOCKS;
+            world.settings.possible_leases(lease, early, late).contains(&got)
+        };
+        if leases.iter().any(|got| fits(self.begun_ms, now, begun(*got)) && is_cut_right(*got)) {
             return Ok(());
         }
         let first = self.begun_ms;

@@ -46,10 +46,10 @@ impl Settings {
         limits.into_iter().filter(|limit| *limit > 0).chain(lease_ms).min()
     }
 
-    /// What a lease may have been cut to, or not.
+    /// What a wait with this lease may have got, if it was granted between these two.
     pub fn possible_leases(&self, lease_ms: u64, from: Instant, until: Instant) -> Vec<u64> {
-        let limits = self.longest_lease.during(from, until).into_iter();
-        limits.filter(|limit| (1..lease_ms).contains(limit)).chain([lease_ms]).collect()
+        let cut = |limit: u64| if limit == 0 { lease_ms } else { lease_ms.min(limit) };
+        self.longest_lease.during(from, until).into_iter().map(cut).collect()
     }
 
     /// Whether grants may have been held back, and leases not be renewed, at some time between these two.
@@ -159,6 +159,19 @@ mod tests {
         let later = Instant::now() + ROUNDING;
         let late = settings.judge(Some(200), false, &Reply::Int(1), later, later + ROUNDING);
         assert_eq!(late.map(|(rule, _)| rule), Some(TOO_LONG));
+    }
+
+    #[test]
+    fn a_wait_gets_the_lease_of_the_moment() {
+        let settings = Settings::default();
+        settings.start_with(0, 0);
+        let start = Instant::now();
+        settings.longest_lease.begin(100);
+        assert_eq!(settings.possible_leases(200, start, Instant::now() + ROUNDING), [200, 100]);
+        settings.longest_lease.settled();
+        let later = Instant::now() + ROUNDING;
+        assert_eq!(settings.possible_leases(200, later, later + ROUNDING), [100]);
+        assert_eq!(settings.possible_leases(50, later, later + ROUNDING), [50]);
     }
 
     #[test]
