@@ -99,6 +99,10 @@ impl<'w> Wait<'w> {
 
     /// An answer to a request that was sent then has told the grant.
     pub fn granted_by_answer(&mut self, world: &World, sent: Instant, received: Instant, random: &mut fastrand::Rng) {
+        // On another connection a copy may have been granted the lock when the release had been carried out.
+        if self.is_released() {
+            return;
+        }
         // Told again of the same grant: a lease only grows.
         if self.claim.has_lease_at(received) {
             self.claim.lengthened(sent);

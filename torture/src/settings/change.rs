@@ -7,7 +7,9 @@ use support::Reply;
 use super::ROUNDING;
 use super::in_force::Setting;
 use crate::court::Rule;
+use crate::ledger::Finding;
 use crate::link::Link;
+use crate::token::Token;
 use crate::world::World;
 
 const LONG_ENOUGH: Rule = "a recovery period lasts for lock.recovery-ms from the server's start";
@@ -15,6 +17,8 @@ const ENDED: Rule = "CONFIG SET lock.recovery-ms 0 ends a recovery period";
 
 /// Above the leases of those who are refused for other reasons, and of bursts.
 const SHORTEST_LIMIT_MS: u64 = 30;
+/// Longer than a period.
+const LEASE_MS: u64 = 1000;
 /// What a period may last longer than asked for before it counts as that of a server that has started later.
 const ODD: Duration = Duration::from_secs(1);
 
@@ -38,6 +42,10 @@ pub fn change(world: &World, mut random: fastrand::Rng) {
 /// Another longest lease, or none.
 fn limit(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
     let ms = if random.bool() { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
+    set_limit(world, link, ms)
+}
+
+fn set_limit(world: &World, link: &mut Link, ms: u64) -> Option<()> {
     world.settings.no_leases.end();
     world.fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
     set(&world.settings.longest_lease, link, "lock.max-lease-ms", ms)
@@ -46,6 +54,10 @@ fn limit(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<(
 /// A recovery period, which counts from the server's start. It ends by itself, or is ended.
 fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
     let length = Duration::from_millis(random.u64(50..500));
+    let holder = Holder::take(world, link)?;
+    if random.bool() {
+        set_limit(world, link, SHORTEST_LIMIT_MS)?;
+    }
     let since_start = u64::try_from((world.started.elapsed() + length).as_millis()).ok()?;
     let settings = &world.settings;
     settings.let_go();
@@ -59,6 +71,7 @@ fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<
     world.fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {remaining:?} remain"));
     if remaining > Duration::ZERO && remaining < length + ODD {
         world.figures.met("recovery periods");
+        holder.ask(world, link)?;
         world.rest(if random.bool() { remaining } else { remaining.mul_f64(random.f64()) });
     }
     // As long as it is set, a standstill holds grants back, too.
@@ -72,6 +85,36 @@ fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<
         world.court.charge(ENDED, "LOCK.INFO says that grants are held back".to_owned());
     }
     Some(())
+}
+
+/// Who holds a lock when a period begins.
+struct Holder(Token);
+
+impl Holder {
+    fn take(world: &World, link: &mut Link) -> Option<Self> {
+        let now = Instant::now();
+        let lease_ms = world.settings.cut(Some(LEASE_MS), now, now)?;
+        let token = world.mint.fresh();
+        link.run(&format!("LOCK.ACQUIRE period{token} {token} PX {lease_ms}"));
+        Some(Self(token))
+    }
+
+    /// Sets the lease, which may be put off, and has another lock asked for, which is not granted.
+    fn ask(&self, world: &World, link: &mut Link) -> Option<()> {
+        let token = self.0;
+        let judge = |finding: Finding| {
+            if let Some((rule, what)) = finding {
+                world.court.charge(rule, what);
+            }
+        };
+        let sent = Instant::now();
+        let reply = link.run(&format!("LOCK.EXTEND period{token} {token} PX {SHORTEST_LIMIT_MS}"));
+        judge(world.settings.judge_extension(SHORTEST_LIMIT_MS, &reply, sent, Instant::now()));
+        let (sent, other) = (Instant::now(), world.mint.fresh());
+        let reply = link.run(&format!("LOCK.ACQUIRE period{other} {other} PX {SHORTEST_LIMIT_MS}"));
+        judge(world.settings.judge(Some(SHORTEST_LIMIT_MS), true, &reply, sent, Instant::now()));
+        (reply != Reply::Closed).then_some(())
+    }
 }
 
 /// Whether a period of a server that has started later than `started` ends too early.
