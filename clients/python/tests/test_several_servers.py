@@ -58,14 +58,15 @@ class Cluster:
         return int(self.nodes[0].execute_command("CLUSTER", "KEYSLOT", key))
 
     def move(self, key: str) -> None:
-        """Moves the slot of a key, with the key, to the other node."""
+        """Moves the slot of a key, with its keys, to the other node."""
         source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
         names = [node.execute_command("CLUSTER", "MYID") for node in (source, target)]
         slot = self.slot(key)
         target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[0])
         source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[1])
         port = self.servers[1 - self.owner(key)].port
-        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", key)
+        keys = source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
+        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
         for node in (target, source):
             node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[1])
 
