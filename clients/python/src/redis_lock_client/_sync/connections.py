@@ -79,6 +79,8 @@ class Connections:
 
 def exchange(connection: Any, words: list[Word]) -> Any:
     """Sends a command and reads the answer; an error of the server is an answer."""
+    # Asked for, because under Sentinel only this finds the master. It does nothing if the connection is there.
+    connection.connect()
     connection.send_command(*words, check_health=False)
     try:
         return connection.read_response(disable_decoding=True)
