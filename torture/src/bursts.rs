@@ -116,14 +116,10 @@ fn check(world: &World, reply: &Reply, who: &str) -> Option<()> {
             Some(())
         }
         Reply::Closed => None,
-        other if is_loading(other) => None,
+        other if world.is_refusal(other) => None,
         other => {
             world.court.charge("everybody in line gets the lock", format!("{who} of a burst was told {other:?}"));
             None
         }
     }
-}
-
-fn is_loading(reply: &Reply) -> bool {
-    matches!(reply, Reply::Error(line) if line.starts_with("LOADING"))
 }

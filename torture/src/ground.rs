@@ -1,10 +1,21 @@
 //! The server that is put under load, with what the seed chose for it.
 
-use support::{Server, Setup};
+use clap::ValueEnum;
+use support::Setup;
+
+/// What a run is about, beside what all runs are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Nothing else
+    Plain,
+    /// Memory that runs out, with or without eviction
+    Memory,
+}
 
 /// How a server is set up, and how many locks are fought for on it.
 #[derive(Debug)]
 pub struct Ground {
+    kind: Kind,
     hz: u32,
     pub appends: bool,
     fsync: &'static str,
@@ -13,31 +24,79 @@ pub struct Ground {
     pub max_lease_ms: u64,
     pub recovery_ms: u64,
     pub keys_in_each_part: usize,
+    policy: &'static str,
 }
 
 impl Ground {
-    pub fn choose(random: &mut fastrand::Rng) -> Self {
-        let pick = |random: &mut fastrand::Rng, from: &[u32]| from[random.usize(..from.len())];
+    /// One of this kind, or of any.
+    pub fn choose(kind: Option<Kind>, random: &mut fastrand::Rng) -> Self {
+        fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
+            from[random.usize(..from.len())]
+        }
+        let any = pick(random, Kind::value_variants());
+        let policies = ["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"];
+        let policy = pick(random, &policies);
+        let kind = kind.unwrap_or(any);
         Self {
+            kind,
             hz: pick(random, &[10, 100]),
             appends: random.bool(),
-            fsync: if random.bool() { "always" } else { "everysec" },
+            fsync: pick(random, &["always", "everysec"]),
             io_threads: pick(random, &[1, 4]),
             rejoin_grace_ms: pick(random, &[0, 300, 10_000]),
-            max_lease_ms: pick(random, &[0, 0, 200]).into(),
-            recovery_ms: pick(random, &[0, 0, 500, 1500]).into(),
+            max_lease_ms: pick(random, &[0, 0, 200]),
+            recovery_ms: pick(random, &[0, 0, 500, 1500]),
             keys_in_each_part: random.usize(5..50),
+            policy: if kind == Kind::Memory { policy } else { "noeviction" },
         }
     }
 
-    /// Starts the server; Err with its log when it ends at once.
-    pub fn start(&self) -> Result<Server, String> {
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether any lock may be taken from its holder to make room.
+    pub fn evicts(&self) -> bool {
+        self.policy != "noeviction"
+    }
+
+    /// The codes of errors with which the server may refuse a command, before it has done anything of it.
+    pub fn refusals(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Plain => &["LOADING"],
+            Kind::Memory => &["LOADING", "OOM"],
+        }
+    }
+
+    pub fn setup(&self) -> Setup {
         let appends = if self.appends { "yes" } else { "no" };
-        let lines = format!(
+        Setup::new().config(&format!(
             "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nlock.rejoin-grace-ms {}\nbusy-reply-threshold 0\n\
-            lock.max-lease-ms {}\nlock.recovery-ms {}\nmin-replicas-max-lag 1",
-            self.hz, self.fsync, self.io_threads, self.rejoin_grace_ms, self.max_lease_ms, self.recovery_ms
-        );
-        Setup::new().config(&lines).try_start().map_err(|ended| ended.log)
+             maxmemory-policy {}\nlock.max-lease-ms {}\nlock.recovery-ms {}\nmin-replicas-max-lag 1",
+            self.hz, self.fsync, self.io_threads, self.rejoin_grace_ms, self.policy,
+            self.max_lease_ms, self.recovery_ms
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_memory_runs_out_are_locks_evicted_and_requests_refused_for_it() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let grounds: Vec<Ground> = (0..200).map(|_| Ground::choose(None, &mut random)).collect();
+        assert!(grounds.iter().any(Ground::evicts));
+        for ground in &grounds {
+            assert!(!ground.evicts() || ground.kind() == Kind::Memory);
+            assert_eq!(ground.refusals().contains(&"OOM"), ground.kind() == Kind::Memory);
+        }
+    }
+
+    #[test]
+    fn a_kind_can_be_asked_for() {
+        let mut random = fastrand::Rng::with_seed(1);
+        assert!((0..20).all(|_| Ground::choose(Some(Kind::Memory), &mut random).kind() == Kind::Memory));
     }
 }

@@ -52,10 +52,11 @@ pub const WILD: [u32; 2] = [2, 3];
 const HOT: usize = 3;
 
 impl Keys {
-    /// `each` keys in each part.
-    pub fn new(each: usize) -> Self {
+    /// `each` keys in each part; all of them are rough where any lock may be evicted.
+    pub fn new(each: usize, evicts: bool) -> Self {
         let names = PARTS.iter().flat_map(|part| (0..each).map(move |index| (part, index)));
         let key = |(number, (&(database, class), index))| {
+            let class = if evicts { Class::Rough } else { class };
             let letter = if class == Class::Strict { 's' } else { 'r' };
             Key { number, database, name: format!("{letter}{index}"), class, limit: LIMITS[index % LIMITS.len()] }
         };
@@ -102,10 +103,11 @@ mod tests {
 
     #[test]
     fn each_key_has_its_number_and_rough_ones_are_rough() {
-        let keys = Keys::new(7);
+        let keys = Keys::new(7, false);
         assert!(keys.all().iter().enumerate().all(|(at, key)| key.number == at));
         let mut random = fastrand::Rng::with_seed(1);
         assert!((0..100).all(|_| !keys.rough(&mut random).is_strict()));
         assert!((0..100).any(|_| keys.any(&mut random).is_strict()));
+        assert!(!Keys::new(7, true).all().iter().any(Key::is_strict));
     }
 }

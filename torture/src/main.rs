@@ -23,6 +23,7 @@ mod notified;
 mod pulse;
 mod quiet;
 mod run;
+mod scene;
 mod settings;
 mod token;
 mod watch;
@@ -47,6 +48,9 @@ struct Options {
     /// How many clients ask for locks
     #[arg(long, default_value_t = 48)]
     clients: usize,
+    /// What the run is about; by default the seed chooses
+    #[arg(long)]
+    ground: Option<ground::Kind>,
     /// Leave this out, to see what else there is beside something that is known
     #[arg(long, value_name = "PART")]
     without: Vec<Part>,
@@ -73,6 +77,10 @@ pub enum Part {
     Settings,
     /// Connections that are reset, go silent or are slow
     Network,
+    /// BGSAVE and BGREWRITEAOF
+    Saves,
+    /// What the ground is about
+    Ground,
 }
 
 fn main() -> ExitCode {
@@ -80,7 +88,8 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let length = Duration::from_secs(options.seconds);
-    let plan = run::Plan { started, length, seed, clients: options.clients, without: options.without };
+    let plan =
+        run::Plan { started, length, seed, clients: options.clients, ground: options.ground, without: options.without };
     match run::run(&plan) {
         Ok(figures) => {
             println!("Held: {figures}");

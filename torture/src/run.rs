@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use support::Server;
-
 use crate::faults::{self, Disturber};
-use crate::ground::Ground;
+use crate::ground::{self, Ground};
 use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
+use crate::scene::Scene;
 use crate::world::World;
 use crate::{Part, bursts, ending, network, pulse, quiet, settings, watch};
 
@@ -30,43 +29,59 @@ pub struct Plan {
     pub length: Duration,
     pub seed: u64,
     pub clients: usize,
+    pub ground: Option<ground::Kind>,
     pub without: Vec<Part>,
 }
 
 /// Runs it all; Ok with the figures, Err with what is wrong.
 pub fn run(plan: &Plan) -> Result<String, String> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
-    let ground = Ground::choose(&mut random);
+    let ground = Ground::choose(plan.ground, &mut random);
     println!("Seed {}: {} clients, {ground:?}", plan.seed, plan.clients);
-    let server = ground.start().map_err(|log| format!("the server does not start\n{log}"))?;
+    let mut scene = Scene::start(&ground).map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
-    let keys = Keys::new(ground.keys_in_each_part);
-    let world = World::new(&server, plan.started, deadline, keys, plan.without.clone());
+    let keys = Keys::new(ground.keys_in_each_part, ground.evicts());
+    let world = World::new(scene.server(), &ground, plan.started, deadline, keys, plan.without.clone());
     world.settings.start_with(ground.max_lease_ms, ground.recovery_ms);
-    println!("The server listens on port {}", server.port());
+    println!("The server listens on port {}", scene.server().port());
 
     let memory = world.connect(0, false).as_mut().and_then(ending::used_memory).unwrap_or_default();
-    disturb(&world, &server, plan, &mut random, || {
+    disturb(&world, &mut scene, &ground, plan, &mut random, || {
         let clients = i64::try_from(plan.clients + OTHER_CLIENTS).unwrap_or(i64::MAX);
         if ending::check(&world, ground.appends, memory, clients).is_none() && !world.court.is_over() {
             world.court.charge("the server lives", "a connection was closed at the end of the run".to_owned());
         }
     });
-    verdict(&world, server)
+    verdict(&world, scene)
 }
 
 /// Lets everybody loose until the deadline, and makes the checks of the end.
-fn disturb(world: &World, server: &Server, plan: &Plan, random: &mut fastrand::Rng, end: impl FnOnce()) {
+fn disturb(
+    world: &World,
+    scene: &mut Scene,
+    ground: &Ground,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+    end: impl FnOnce(),
+) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| pulse::feel(world, || done.load(Ordering::Relaxed)));
-        thread::scope(|scope| everybody(scope, world, server, plan, random));
+        thread::scope(|scope| {
+            everybody(scope, world, Disturber::new(world, scene, ground.kind(), random.fork()), plan, random)
+        });
         end();
         done.store(true, Ordering::Relaxed);
     });
 }
 
-fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, plan: &Plan, random: &mut fastrand::Rng) {
+fn everybody<'s>(
+    scope: &'s Scope<'s, '_>,
+    world: &'s World,
+    disturber: Disturber<'s>,
+    plan: &Plan,
+    random: &mut fastrand::Rng,
+) {
     for number in 0..plan.clients {
         let member = Member::new(world, number, random.fork());
         scope.spawn(move || member.run());
@@ -75,7 +90,6 @@ fn everybody<'s>(scope: &'s Scope<'s, '_>, world: &'s World, server: &Server, pl
         let client = Notified::new(world, database, random.fork());
         scope.spawn(move || client.run());
     }
-    let disturber = Disturber::new(world, server, random.fork());
     scope.spawn(move || disturber.run());
     let parts = [
         (Part::Foreign, faults::meddle as Work),
@@ -105,8 +119,8 @@ fn show_progress(world: &World) {
 }
 
 /// Ends the server, which complains if it has crashed, and says how it went.
-fn verdict(world: &World, server: Server) -> Result<String, String> {
-    let complaint = catch_unwind(AssertUnwindSafe(|| drop(server))).err();
+fn verdict(world: &World, scene: Scene) -> Result<String, String> {
+    let complaint = catch_unwind(AssertUnwindSafe(|| drop(scene))).err();
     let broken = world.court.verdict().map(ToString::to_string);
     match (complaint, broken) {
         (None, None) => Ok(world.figures.to_string()),

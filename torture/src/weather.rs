@@ -1,6 +1,7 @@
 //! When the server was held up: by a fault of ours, or by a machine that is busy. Promises about time are checked
 //! against the time that was left for them.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 /// measured from outside, so it may look a little shorter here.
 const LONG: Duration = Duration::from_millis(900);
 const AFTER_A_LONG_ONE: Duration = Duration::from_millis(1500);
+/// How long spells are kept. Far longer than any wait that is measured.
+const MEMORY: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy)]
 struct Spell {
@@ -17,9 +20,18 @@ struct Spell {
 
 #[derive(Default)]
 struct Sky {
-    spells: Vec<Spell>,
+    spells: VecDeque<Spell>,
     /// A probe was sent then, and its answer has not come yet.
     probing: Option<Instant>,
+}
+
+impl Sky {
+    fn note(&mut self, spell: Spell) {
+        while self.spells.front().is_some_and(|first| first.until + MEMORY < spell.from) {
+            self.spells.pop_front();
+        }
+        self.spells.push_back(spell);
+    }
 }
 
 /// What is known of the times in which the server could not do its work.
@@ -29,7 +41,7 @@ pub struct Weather(Mutex<Sky>);
 impl Weather {
     /// The server was, or may have been, held up for all of this time.
     pub fn was_bad(&self, from: Instant, until: Instant) {
-        self.0.lock().expect("no panic").spells.push(Spell { from, until });
+        self.0.lock().expect("no panic").note(Spell { from, until });
     }
 
     /// A probe leaves now; until [`Weather::answered`] the time counts as bad.
@@ -41,7 +53,7 @@ impl Weather {
     pub fn answered(&self, noted: Option<Duration>) {
         let mut sky = self.0.lock().expect("no panic");
         if let (Some(from), Some(span)) = (sky.probing.take(), noted) {
-            sky.spells.push(Spell { from, until: from + span });
+            sky.note(Spell { from, until: from + span });
         }
     }
 
@@ -101,6 +113,16 @@ mod tests {
         assert_eq!(between(&[(0, 1000)], 0, 10_000), 2500);
         assert_eq!(between(&[(0, 1000), (2000, 2200)], 1000, 10_000), 1500);
         assert_eq!(between(&[(0, 500), (500, 1000)], 0, 10_000), 2500);
+    }
+
+    #[test]
+    fn what_is_long_over_is_forgotten() {
+        let weather = Weather::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        (0..1000).for_each(|second| weather.was_bad(at(second), at(second + 1)));
+        assert!(weather.0.lock().expect("no panic").spells.len() < 130);
+        assert_eq!(weather.between(at(990), at(999)), Duration::from_secs(9));
     }
 
     #[test]

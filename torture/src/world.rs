@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::Server;
+use support::{Reply, Server};
 
 use crate::Part;
 use crate::court::Court;
 use crate::figures::Figures;
+use crate::ground::Ground;
 use crate::keys::{Key, Keys};
 use crate::ledger::Ledger;
 use crate::link::Link;
@@ -44,11 +45,19 @@ pub struct World {
     pub file_is_stale: AtomicBool,
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
+    refusals: &'static [&'static str],
     without: Vec<Part>,
 }
 
 impl World {
-    pub fn new(server: &Server, started: Instant, deadline: Instant, keys: Keys, without: Vec<Part>) -> Self {
+    pub fn new(
+        server: &Server,
+        ground: &Ground,
+        started: Instant,
+        deadline: Instant,
+        keys: Keys,
+        without: Vec<Part>,
+    ) -> Self {
         let ledger = Ledger::of(started, keys.all().iter().map(|key| key.limit));
         Self {
             port: server.port(),
@@ -66,6 +75,7 @@ impl World {
             reloads: Reloads::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !server.flavour().is("valkey 8"),
+            refusals: ground.refusals(),
             without,
         }
     }
@@ -73,6 +83,18 @@ impl World {
     /// Whether this is not left out.
     pub fn has(&self, part: Part) -> bool {
         !self.without.contains(&part)
+    }
+
+    /// Whether this is an error with which the server refuses a command because of a fault, and before it has done anything of
+    /// it.
+    pub fn is_refusal(&self, reply: &Reply) -> bool {
+        self.refusal(reply).is_some()
+    }
+
+    /// The code of such an error.
+    pub fn refusal(&self, reply: &Reply) -> Option<&'static str> {
+        let Reply::Error(line) = reply else { return None };
+        self.refusals.iter().copied().find(|code| line.starts_with(code))
     }
 
     /// Whether anything new is to be begun.
@@ -112,6 +134,11 @@ impl World {
     /// Counts a fault that is made now, and notes it for the report if it meets more than one lock.
     pub fn fault(&self, kind: &'static str, what: &str) {
         self.figures.fault(kind);
+        self.note_fault(what);
+    }
+
+    /// Notes for the report what is done to the server.
+    pub fn note_fault(&self, what: &str) {
         self.ledger.note_for_all(Instant::now(), format!("fault: {what}"));
     }
 

@@ -2,6 +2,7 @@
 
 mod foreign;
 mod gate;
+mod memory;
 mod server;
 mod targets;
 
@@ -9,24 +10,29 @@ pub use foreign::meddle;
 
 use std::time::Duration;
 
-use support::Server;
-use support::process::Process;
+use support::Reply;
 
 use crate::Part;
+use crate::ground::Kind;
 use crate::link::Link;
+use crate::scene::Scene;
 use crate::world::World;
+
+/// Of 100 faults, so many are those of the ground.
+const OF_THE_GROUND: u8 = 20;
 
 /// The thread that makes faults.
 pub struct Disturber<'w> {
     world: &'w World,
     random: fastrand::Rng,
-    process: Process,
+    scene: &'w mut Scene,
+    ground: Kind,
     link: Option<Link>,
 }
 
 impl<'w> Disturber<'w> {
-    pub fn new(world: &'w World, server: &Server, random: fastrand::Rng) -> Self {
-        Self { world, random, process: Process::of(server), link: None }
+    pub fn new(world: &'w World, scene: &'w mut Scene, ground: Kind, random: fastrand::Rng) -> Self {
+        Self { world, random, scene, ground, link: None }
     }
 
     /// Makes faults until the run is over.
@@ -39,7 +45,9 @@ impl<'w> Disturber<'w> {
     }
 
     fn one_fault(&mut self) {
-        let (part, fault) = self.choose();
+        let of_the_ground = self.random.u8(..100) < OF_THE_GROUND;
+        let chosen = of_the_ground.then(|| self.choose_of_the_ground()).flatten();
+        let (part, fault) = chosen.unwrap_or_else(|| self.choose());
         if self.world.has(part) {
             fault(self);
         }
@@ -53,10 +61,20 @@ impl<'w> Disturber<'w> {
             13..15 => (Part::Strikes, Self::kill_all),
             15..30 => (Part::Strikes, Self::strike_waiters),
             30..42 => (Part::Pauses, Self::pause),
-            42..92 => (Part::Strikes, Self::strike_at_release),
+            42..90 => (Part::Strikes, Self::strike_at_release),
+            90..92 => (Part::Saves, Self::save),
             92..95 => (Part::Reloads, Self::reload),
             _ => (Part::Stalls, Self::change_hz),
         }
+    }
+
+    /// A fault that only this kind of ground has.
+    fn choose_of_the_ground(&mut self) -> Option<(Part, fn(&mut Self))> {
+        let fault = match self.ground {
+            Kind::Plain => return None,
+            Kind::Memory => Self::squeeze,
+        };
+        Some((Part::Ground, fault))
     }
 
     /// Makes a fault that is one line.
@@ -65,13 +83,10 @@ impl<'w> Disturber<'w> {
         self.run_line(line);
     }
 
-    /// Runs a line on the connection of this thread.
-    fn run_line(&mut self, line: &str) {
+    /// Runs a line on the connection of this thread; false when that is closed.
+    fn run_line(&mut self, line: &str) -> bool {
         let link = self.link.take().or_else(|| self.world.connect(0, false));
-        if let Some(mut link) = link {
-            if link.run(line) != support::Reply::Closed {
-                self.link = Some(link);
-            }
-        }
+        self.link = link.and_then(|mut link| (link.run(line) != Reply::Closed).then_some(link));
+        self.link.is_some()
     }
 }

@@ -19,9 +19,9 @@ impl Disturber<'_> {
     pub(super) fn stop_process(&mut self) {
         let stall = Duration::from_millis(self.stall_ms());
         self.world.fault("SIGSTOP", &format!("SIGSTOP for {stall:?}"));
-        self.process.stop();
+        self.scene.process().stop();
         sleep(stall);
-        self.process.resume();
+        self.scene.process().resume();
     }
 
     pub(super) fn sleep(&mut self) {
@@ -76,6 +76,20 @@ impl Disturber<'_> {
         self.world.reloads.add();
         self.world.file_is_stale.store(true, Ordering::SeqCst);
         self.make("DEBUG RELOAD", "DEBUG RELOAD");
+        if let Some(link) = &mut self.link {
+            ending::rewrite_file(self.world, link);
+        }
+    }
+
+    /// Has the server write a file while everything goes on.
+    pub(super) fn save(&mut self) {
+        if self.random.bool() {
+            return self.make("BGSAVE", "BGSAVE");
+        }
+        self.world.fault("BGREWRITEAOF", "BGREWRITEAOF");
+        if self.link.is_none() {
+            self.link = self.world.connect(0, false);
+        }
         if let Some(link) = &mut self.link {
             ending::rewrite_file(self.world, link);
         }

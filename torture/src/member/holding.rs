@@ -71,10 +71,10 @@ impl<'w> Member<'w> {
         }
     }
 
-    /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, a reload, and settings.
+    /// Errors that a fault explains: CLIENT UNBLOCK, for which the connection is given up, refusals, and settings.
     pub(super) fn may_be_told(&self, reply: &Reply) -> bool {
         let Reply::Error(line) = reply else { return false };
-        is_put_off(reply) || line.starts_with("LOADING") || (line.starts_with("UNBLOCKED") && self.link.is_none())
+        is_put_off(reply) || self.world.is_refusal(reply) || (line.starts_with("UNBLOCKED") && self.link.is_none())
     }
 
     /// Keeps a lock for some time, does with it what holders do, and mostly gives it back.
@@ -161,8 +161,8 @@ impl<'w> Member<'w> {
         while claim.safe_until.is_some() || claim.doubtful {
             let answer = self.ask(&claim, claim.release_line(), 0);
             self.released(&mut claim, &answer);
-            let loading = matches!(&answer.reply, Reply::Error(line) if line.starts_with("LOADING"));
-            if self.world.court.is_over() || !(answer.reply == Reply::Closed || loading) {
+            let refused = self.world.is_refusal(&answer.reply);
+            if self.world.court.is_over() || !(answer.reply == Reply::Closed || refused) {
                 return;
             }
             // The first try may have worked.
@@ -199,15 +199,14 @@ impl<'w> Member<'w> {
     fn was_refused(&self, claim: &Claim<'w>, reply: &Reply, answer: &Answer) {
         let known = match reply {
             Reply::Nil => claim.told().is_none() || claim.doubtful,
-            Reply::Error(line) => ["NOTHELD", "NOTOWNER", "LOADING"].iter().any(|code| line.starts_with(code)),
+            Reply::Error(line) => ["NOTHELD", "NOTOWNER"].iter().any(|code| line.starts_with(code)),
             _ => false,
         };
+        if self.world.is_refusal(reply) {
+            return;
+        }
         if !known {
             self.charge(claim, EXPECTED, &format!("it was told {reply:?}"));
-        }
-        let loading = matches!(reply, Reply::Error(line) if line.starts_with("LOADING"));
-        if loading {
-            return;
         }
         let what = format!("it was told 1, and then {reply:?}");
         if claim.has_lease_at(answer.received) {

@@ -29,6 +29,8 @@ const BAD_NETWORKS: usize = 6;
 
 /// How long a client waits for an answer when its network is bad.
 const MOST_PATIENCE_MS: u64 = 1000;
+/// The commands that are refused when memory has run out.
+const TAKES_MEMORY: [&str; 3] = ["LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"];
 
 /// How a request ended.
 #[derive(Debug)]
@@ -130,6 +132,10 @@ impl<'w> Member<'w> {
         if !disturbed {
             self.check_time(claim, what, (sent, received), block, starved);
         }
+        if let Some(code) = reply.as_ref().and_then(|reply| self.world.refusal(reply)) {
+            self.world.figures.fault(code);
+            self.check_refusal(claim, what, code);
+        }
         let reply = reply.unwrap_or(Reply::Closed);
         let unblocked = self.link.as_ref().is_some_and(|link| self.world.unblocked.contains(link.id()));
         if reply == Reply::Closed || unblocked {
@@ -159,6 +165,13 @@ impl<'w> Member<'w> {
             let text =
                 format!("client {number}, {what}: answered, or given up, after {took:?}; faults explain {bad:?}");
             self.world.accuse(claim.key, "every request is answered", &text);
+        }
+    }
+
+    /// Who gives something back, or only sets a time, needs no memory.
+    fn check_refusal(&self, claim: &Claim<'_>, what: &str, code: &str) {
+        if code == "OOM" && !TAKES_MEMORY.iter().any(|command| what.starts_with(command)) {
+            self.world.accuse(claim.key, "RELEASE and EXTEND go through when memory has run out", what);
         }
     }
 
