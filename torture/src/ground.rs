@@ -10,6 +10,15 @@ pub enum Kind {
     Plain,
     /// Memory that runs out, with or without eviction
     Memory,
+    /// A server that ends, by kill -9 too, and starts again
+    Restarts,
+}
+
+impl Kind {
+    /// Whether there is one server all the time, so that its settings are those that it was told.
+    pub fn keeps_its_server(self) -> bool {
+        matches!(self, Self::Plain | Self::Memory)
+    }
 }
 
 /// How a server is set up, and how many locks are fought for on it.
@@ -37,15 +46,17 @@ impl Ground {
         let policies = ["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"];
         let policy = pick(random, &policies);
         let kind = kind.unwrap_or(any);
+        let (max_lease_ms, recovery_ms) = (pick(random, &[0, 0, 200]), pick(random, &[0, 0, 500, 1500]));
+        let fsync = pick(random, &["always", "everysec"]);
         Self {
             kind,
             hz: pick(random, &[10, 100]),
             appends: random.bool(),
-            fsync: pick(random, &["always", "everysec"]),
+            fsync: if kind == Kind::Restarts { "always" } else { fsync },
             io_threads: pick(random, &[1, 4]),
             rejoin_grace_ms: pick(random, &[0, 300, 10_000]),
-            max_lease_ms: pick(random, &[0, 0, 200]),
-            recovery_ms: pick(random, &[0, 0, 500, 1500]),
+            max_lease_ms: if kind.keeps_its_server() { max_lease_ms } else { 0 },
+            recovery_ms: if kind.keeps_its_server() { recovery_ms } else { 0 },
             keys_in_each_part: random.usize(5..50),
             policy: if kind == Kind::Memory { policy } else { "noeviction" },
         }
@@ -63,7 +74,7 @@ impl Ground {
     /// The codes of errors with which the server may refuse a command, before it has done anything of it.
     pub fn refusals(&self) -> &'static [&'static str] {
         match self.kind {
-            Kind::Plain => &["LOADING"],
+            Kind::Plain | Kind::Restarts => &["LOADING"],
             Kind::Memory => &["LOADING", "OOM"],
         }
     }

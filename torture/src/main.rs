@@ -10,6 +10,7 @@
 
 mod bursts;
 mod court;
+mod deposit;
 mod ending;
 mod faults;
 mod figures;
@@ -28,6 +29,7 @@ mod settings;
 mod token;
 mod watch;
 mod weather;
+mod whereabouts;
 mod world;
 
 use std::process::ExitCode;

@@ -41,7 +41,11 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     let mut scene = Scene::start(&ground).map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
     let keys = Keys::new(ground.keys_in_each_part, ground.evicts());
-    let world = World::new(scene.server(), &ground, plan.started, deadline, keys, plan.without.clone());
+    let mut without = plan.without.clone();
+    if !ground.kind().keeps_its_server() {
+        without.push(Part::Settings);
+    }
+    let world = World::new(scene.server(), &ground, plan.started, deadline, keys, without);
     world.settings.start_with(ground.max_lease_ms, ground.recovery_ms);
     println!("The server listens on port {}", scene.server().port());
 
@@ -68,7 +72,7 @@ fn disturb(
     thread::scope(|scope| {
         scope.spawn(|| pulse::feel(world, || done.load(Ordering::Relaxed)));
         thread::scope(|scope| {
-            everybody(scope, world, Disturber::new(world, scene, ground.kind(), random.fork()), plan, random)
+            everybody(scope, world, Disturber::new(world, scene, ground, random.fork()), plan, random)
         });
         end();
         done.store(true, Ordering::Relaxed);

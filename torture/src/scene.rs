@@ -1,29 +1,109 @@
 //! The servers of a run.
 
-use support::Server;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
 use support::process::Process;
+use support::{Server, Setup};
 
 use crate::ground::Ground;
 
+/// What a write that was cut off may leave at the end of the append-only file.
+const TORN: [&str; 3] = ["*3\r\n$3\r\nSET\r\n$4\r\ntorn", "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nDEL\r\n$2\r\ns0\r\n", "*"];
+
+/// Without this, the thread of Valkey 8.1 that frees a flushed database ends the server now and then: kvstore.c:322,
+/// `overhead_hashtable_lut == 0`.
+const FLUSHED_AT_ONCE: &str = "lazyfree-lazy-user-flush no";
+
+/// How a server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// kill -9
+    Killed,
+    /// kill -9, and the last write to the append-only file was cut off
+    Torn,
+    /// SHUTDOWN with this argument
+    ShutDown(&'static str),
+}
+
 pub struct Scene {
-    server: Server,
+    setup: Setup,
+    server: Option<Server>,
     process: Process,
 }
 
 impl Scene {
     /// Starts what the ground asks for; Err with the log of a server that ends at once.
     pub fn start(ground: &Ground) -> Result<Self, String> {
-        let server = ground.setup().try_start().map_err(|ended| ended.log)?;
+        let mut setup = ground.setup();
+        let server = setup.try_start().map_err(|ended| ended.log)?;
+        if server.flavour().is("valkey 8") {
+            setup = setup.config(FLUSHED_AT_ONCE);
+            server.client().ok(&format!("CONFIG SET {FLUSHED_AT_ONCE}"));
+        }
         let process = Process::of(&server);
-        Ok(Self { server, process })
+        Ok(Self { setup, server: Some(server), process })
     }
 
     /// The one that clients talk to.
     pub fn server(&self) -> &Server {
-        &self.server
+        self.server.as_ref().expect("a server that was started, or is started again")
     }
 
     pub fn process(&self) -> &Process {
         &self.process
+    }
+
+    /// Ends the server and starts it again with what it has written; Err with what is wrong with it.
+    pub fn start_again(&mut self, end: End, pause: impl FnOnce(), random: &mut fastrand::Rng) -> Result<(), String> {
+        let mut server = self.server.take().expect("a server that was started, or is started again");
+        match end {
+            End::Killed | End::Torn => Process::kill(&mut server),
+            End::ShutDown(how) => server.shut_down(how),
+        }
+        if end == End::Torn {
+            tear(server.directory(), TORN[random.usize(..TORN.len())]);
+        }
+        let setup = self.setup.clone().in_directory_of(&server);
+        // The old log is read before the new one takes its place.
+        catch_unwind(AssertUnwindSafe(|| drop(server))).map_err(|_| "it crashed before it ended".to_owned())?;
+        pause();
+        let server = setup.try_start().map_err(|ended| ended.log)?;
+        self.process = Process::of(&server);
+        self.server = Some(server);
+        Ok(())
+    }
+}
+
+/// Adds the beginning of a write that never ended.
+fn tear(directory: &Path, text: &str) {
+    let mut file = OpenOptions::new().append(true).open(last_file(directory)).expect("an append-only file");
+    file.write_all(text.as_bytes()).expect("a writable file");
+}
+
+/// The append-only file that was written last.
+fn last_file(directory: &Path) -> PathBuf {
+    let files = fs::read_dir(directory.join("appendonlydir")).expect("a folder with the append-only files");
+    let paths = files.map(|file| file.expect("a folder entry").path());
+    paths.filter_map(|path| Some((number_of(&path)?, path))).max().expect("a file with increments").1
+}
+
+/// The number of a file like `appendonly.aof.12.incr.aof`.
+fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
+    name.rsplit('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_by_their_numbers() {
+        assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.12.incr.aof")), Some(12));
+        assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.12.base.rdb")), None);
+        assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.manifest")), None);
     }
 }

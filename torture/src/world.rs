@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,13 @@ use crate::network::Network;
 use crate::settings::Settings;
 use crate::token::Mint;
 use crate::weather::Weather;
+use crate::whereabouts::Whereabouts;
 
 /// After so many connections that were refused or closed, one after the other, the server counts as gone.
 const REFUSALS: u32 = 200;
 
 pub struct World {
-    pub port: u16,
+    pub server: Whereabouts,
     /// A moment before the server's start.
     pub started: Instant,
     /// When clients stop to begin anything new.
@@ -38,8 +39,6 @@ pub struct World {
     pub network: Network,
     pub figures: Figures,
     pub unblocked: Unblocked,
-    /// How often all data was loaded again.
-    pub reloads: Reloads,
     /// Whether the append-only file is behind a reload: it still has what had expired by then, which a reload leaves
     /// out and tells the file nothing of.
     pub file_is_stale: AtomicBool,
@@ -60,7 +59,7 @@ impl World {
     ) -> Self {
         let ledger = Ledger::of(started, keys.all().iter().map(|key| key.limit));
         Self {
-            port: server.port(),
+            server: Whereabouts::at(server.port()),
             started,
             deadline,
             keys,
@@ -72,7 +71,6 @@ impl World {
             network: Network::default(),
             figures: Figures::since(started),
             unblocked: Unblocked::default(),
-            reloads: Reloads::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !server.flavour().is("valkey 8"),
             refusals: ground.refusals(),
@@ -104,13 +102,15 @@ impl World {
 
     /// A connection; None when the run is over, also because there is no server any more.
     pub fn connect(&self, database: u32, resp3: bool) -> Option<Link> {
-        for _ in 0..REFUSALS {
+        let mut refusals = 0;
+        while refusals < REFUSALS {
             if self.court.is_over() {
                 return None;
             }
-            if let Some(link) = Link::open(self.port, database, resp3) {
+            if let Some(link) = Link::open(self.server.port(), database, resp3) {
                 return Some(link);
             }
+            refusals = if self.server.is_away() { 0 } else { refusals + 1 };
             sleep(Duration::from_millis(5));
         }
         self.court.charge("the server lives", "it takes no connections any more".to_owned());
@@ -168,20 +168,5 @@ impl Unblocked {
 
     pub fn contains(&self, id: i64) -> bool {
         self.0.lock().expect("no panic").contains(&id)
-    }
-}
-
-/// Counts how often all data was loaded again.
-#[derive(Default)]
-pub struct Reloads(AtomicU64);
-
-impl Reloads {
-    /// Call it before the command leaves.
-    pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub fn count(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
     }
 }

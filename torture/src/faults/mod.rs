@@ -3,6 +3,7 @@
 mod foreign;
 mod gate;
 mod memory;
+mod restart;
 mod server;
 mod targets;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 use support::Reply;
 
 use crate::Part;
-use crate::ground::Kind;
+use crate::ground::{Ground, Kind};
 use crate::link::Link;
 use crate::scene::Scene;
 use crate::world::World;
@@ -21,17 +22,19 @@ use crate::world::World;
 /// Of 100 faults, so many are those of the ground.
 const OF_THE_GROUND: u8 = 20;
 
+type Fault<'w> = fn(&mut Disturber<'w>);
+
 /// The thread that makes faults.
 pub struct Disturber<'w> {
     world: &'w World,
     random: fastrand::Rng,
     scene: &'w mut Scene,
-    ground: Kind,
+    ground: &'w Ground,
     link: Option<Link>,
 }
 
 impl<'w> Disturber<'w> {
-    pub fn new(world: &'w World, scene: &'w mut Scene, ground: Kind, random: fastrand::Rng) -> Self {
+    pub fn new(world: &'w World, scene: &'w mut Scene, ground: &'w Ground, random: fastrand::Rng) -> Self {
         Self { world, random, scene, ground, link: None }
     }
 
@@ -46,14 +49,13 @@ impl<'w> Disturber<'w> {
 
     fn one_fault(&mut self) {
         let of_the_ground = self.random.u8(..100) < OF_THE_GROUND;
-        let chosen = of_the_ground.then(|| self.choose_of_the_ground()).flatten();
-        let (part, fault) = chosen.unwrap_or_else(|| self.choose());
+        let (part, fault) = if of_the_ground { self.choose_of_the_ground() } else { self.choose() };
         if self.world.has(part) {
             fault(self);
         }
     }
 
-    fn choose(&mut self) -> (Part, fn(&mut Self)) {
+    fn choose(&mut self) -> (Part, Fault<'w>) {
         match self.random.u8(..100) {
             0..5 => (Part::Stalls, Self::stop_process),
             5..9 => (Part::Stalls, Self::sleep),
@@ -63,18 +65,18 @@ impl<'w> Disturber<'w> {
             30..42 => (Part::Pauses, Self::pause),
             42..90 => (Part::Strikes, Self::strike_at_release),
             90..92 => (Part::Saves, Self::save),
-            92..95 => (Part::Reloads, Self::reload),
+            92..95 if self.ground.kind() != Kind::Restarts => (Part::Reloads, Self::reload),
             _ => (Part::Stalls, Self::change_hz),
         }
     }
 
     /// A fault that only this kind of ground has.
-    fn choose_of_the_ground(&mut self) -> Option<(Part, fn(&mut Self))> {
-        let fault = match self.ground {
-            Kind::Plain => return None,
-            Kind::Memory => Self::squeeze,
-        };
-        Some((Part::Ground, fault))
+    fn choose_of_the_ground(&mut self) -> (Part, Fault<'w>) {
+        match self.ground.kind() {
+            Kind::Plain => self.choose(),
+            Kind::Memory => (Part::Ground, Self::squeeze),
+            Kind::Restarts => (Part::Ground, Self::start_again),
+        }
     }
 
     /// Makes a fault that is one line.

@@ -73,7 +73,7 @@ impl Disturber<'_> {
     }
 
     pub(super) fn reload(&mut self) {
-        self.world.reloads.add();
+        self.world.server.reloads();
         self.world.file_is_stale.store(true, Ordering::SeqCst);
         self.make("DEBUG RELOAD", "DEBUG RELOAD");
         if let Some(link) = &mut self.link {

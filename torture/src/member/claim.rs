@@ -51,7 +51,8 @@ pub struct Claim<'w> {
     told: Option<Instant>,
     /// Until then the lock is the token's, whatever others do.
     pub safe_until: Option<Instant>,
-    reloads: u64,
+    /// How often the server had begun anew when the lock was asked for.
+    beginnings: u64,
 }
 
 impl<'w> Claim<'w> {
@@ -66,7 +67,7 @@ impl<'w> Claim<'w> {
             doubtful: false,
             told: None,
             safe_until: None,
-            reloads: world.reloads.count(),
+            beginnings: world.server.beginnings(),
         }
     }
 
@@ -147,11 +148,11 @@ impl<'w> Claim<'w> {
         self.told.is_some() && self.safe_until.is_some_and(|end| received < end)
     }
 
-    /// Whether the lock must be the token's as long as its connection answers. A reload of all data may end a session, and
-    /// around a recovery period a session gets its lock back later.
+    /// Whether the lock must be the token's as long as its connection answers. A server that begins anew may have
+    /// ended it, and around a recovery period a session gets its lock back later.
     pub fn has_session(&self, world: &World) -> bool {
         let goes_on = |told| !world.settings.may_hold_back(told, Instant::now());
-        self.told.is_some_and(goes_on) && self.session && world.reloads.count() == self.reloads
+        self.told.is_some_and(goes_on) && self.session && world.server.beginnings() == self.beginnings
     }
 
     /// The end of the span in which it certainly held, if it was found to hold by a request that was sent then. A token

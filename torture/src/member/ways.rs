@@ -87,7 +87,8 @@ impl<'w> Member<'w> {
         let (name, owner) = (&claim.key.name, claim.token);
         let most = self.random.u8(2..5);
         for hold in 2..=most {
-            let answer = self.ask(&claim, format!("LOCK.REENTER {name} {owner} PX {lease} HOLD {hold}"), 0);
+            let answer =
+                self.ask_until_answered(&claim, &format!("LOCK.REENTER {name} {owner} PX {lease} HOLD {hold}"));
             self.judge(&claim, Some(lease), &answer);
             if !self.another_hold(&mut claim, hold.into(), &answer) {
                 return;
@@ -95,12 +96,18 @@ impl<'w> Member<'w> {
             claim.lengthened(answer.sent);
         }
         for hold in (2..=most).rev() {
-            let answer = self.ask(&claim, format!("LOCK.RELEASE {name} {owner} HOLD {hold}"), 0);
+            let answer = self.ask_until_answered(&claim, &format!("LOCK.RELEASE {name} {owner} HOLD {hold}"));
             if !self.another_hold(&mut claim, i64::from(hold) - 1, &answer) {
                 return;
             }
         }
         self.release(&mut claim);
+    }
+
+    /// Sends a request that counts once, and once more if the connection is closed in place of an answer.
+    fn ask_until_answered(&mut self, claim: &Claim<'w>, line: &str) -> Answer {
+        let answer = self.ask(claim, line.to_owned(), 0);
+        if answer.reply == Reply::Closed { self.ask(claim, line.to_owned(), 0) } else { answer }
     }
 
     /// Whether this many holds are there now, as they should be.

@@ -1,0 +1,168 @@
+//! Locks that are left with the server before something happens to it. All that was answered must still be true after it.
+
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::link::Link;
+use crate::token::Token;
+use crate::world::World;
+
+const LOCKS: u64 = 12;
+const LIMIT: Duration = Duration::from_secs(20);
+/// Leases that last over what happens.
+const LEASES_MS: std::ops::Range<u64> = 60_000..90_000;
+/// A lease is told in whole milliseconds, by a clock that may be adjusted.
+const CLOCKS_MS: i64 = 5;
+pub const FORGOTTEN: &str = "nothing that was answered is forgotten";
+
+/// Locks of one client, with what it was told about them.
+pub struct Deposit(Vec<Left>);
+
+struct Left {
+    name: String,
+    token: Token,
+    form: Form,
+    lease_ms: u64,
+    /// The lease began after `asked`, also when it was lengthened by a further hold, and before `told`.
+    asked: Instant,
+    told: Instant,
+    fence: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Mutex,
+    Reentrant { holds: i64 },
+    Share,
+}
+
+impl Deposit {
+    /// Takes locks that nobody else knows, some of them by waiting for them; None when it is told something else than that
+    /// it has them, which a fault before explains.
+    pub fn leave(world: &World, random: &mut fastrand::Rng) -> Option<Self> {
+        let mut links = (world.connect(0, false)?, world.connect(0, false)?);
+        let number = world.mint.fresh();
+        (0..LOCKS)
+            .map(|index| leave_one(world, &mut links, format!("{{{number}}}d{index}"), random))
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+
+    /// Finds every lock as it was, and gives it back. Nothing is said where the connection is closed on the way.
+    pub fn check(&self, world: &World) {
+        let Some(mut link) = world.connect(0, false) else { return };
+        for left in &self.0 {
+            match left.difference(world, &mut link) {
+                None => return,
+                Some(Ok(())) => {}
+                Some(Err(what)) => {
+                    let text = format!("{} of {}, {:?}: {what}", left.name, left.token, left.form);
+                    return world.court.charge(FORGOTTEN, text);
+                }
+            }
+        }
+    }
+}
+
+fn leave_one(
+    world: &World,
+    (link, other): &mut (Link, Link),
+    name: String,
+    random: &mut fastrand::Rng,
+) -> Option<Left> {
+    let (token, lease_ms) = (world.mint.fresh(), random.u64(LEASES_MS));
+    let form = match random.u8(..3) {
+        0 => Form::Mutex,
+        1 => Form::Reentrant { holds: random.i64(1..4) },
+        _ => Form::Share,
+    };
+    let before = random.bool().then(|| world.mint.fresh());
+    if let Some(before) = before {
+        expect(other, &format!("LOCK.ACQUIRE {name} {before} PX {lease_ms}"), 1)?;
+    }
+    let asked = link.send(&[form.request(&name, token, lease_ms, 1, " BLOCK 5000")])?;
+    if let Some(before) = before {
+        expect(other, &format!("LOCK.RELEASE {name} {before}"), 0)?;
+    }
+    (link.receive(LIMIT)? == 1).then_some(())?;
+    for hold in 2..=form.holds() {
+        expect(link, &form.request(&name, token, lease_ms, hold, ""), hold)?;
+    }
+    let told = Instant::now();
+    let Reply::Int(fence) = link.run(&format!("LOCK.FENCE {name} {token} {name}.fence")) else { return None };
+    Some(Left { name, token, form, lease_ms, asked, told, fence })
+}
+
+fn expect(link: &mut Link, line: &str, reply: i64) -> Option<()> {
+    (link.run(line) == reply).then_some(())
+}
+
+impl Form {
+    fn holds(self) -> i64 {
+        if let Self::Reentrant { holds } = self { holds } else { 1 }
+    }
+
+    fn request(self, name: &str, token: Token, lease_ms: u64, hold: i64, more: &str) -> String {
+        match self {
+            Self::Mutex => format!("LOCK.ACQUIRE {name} {token} PX {lease_ms}{more}"),
+            Self::Reentrant { .. } => format!("LOCK.REENTER {name} {token} PX {lease_ms} HOLD {hold}{more}"),
+            Self::Share => format!("LOCK.SHARE {name} {token} PX {lease_ms} LIMIT 1{more}"),
+        }
+    }
+}
+
+impl Left {
+    /// What is not as it was; None when the connection is closed.
+    fn difference(&self, world: &World, link: &mut Link) -> Option<Result<(), String>> {
+        let (name, token, holds) = (&self.name, self.token, self.form.holds());
+        let stranger = world.mint.fresh();
+        let lines = [
+            (format!("LOCK.ACQUIRE {name} {stranger} PX 1000"), Reply::Nil),
+            // The same request again counts once.
+            (self.form.request(name, token, 1, holds, ""), Reply::Int(holds)),
+            (format!("LOCK.EXTEND {name} {token} PX 5000"), Reply::Int(5000)),
+        ];
+        if let Some(what) = self.lease_is_off(link)? {
+            return Some(Err(what));
+        }
+        for (line, expected) in lines {
+            let reply = answer(world, link, &line)?;
+            if reply != expected {
+                return Some(Err(format!("{line} is answered {reply:?}, not {expected:?}")));
+            }
+        }
+        let fence = answer(world, link, &format!("LOCK.FENCE {name} {token} {name}.fence"))?;
+        if !matches!(fence, Reply::Int(number) if number > self.fence) {
+            return Some(Err(format!("the fencing token after {} is {fence:?}", self.fence)));
+        }
+        for hold in (1..=holds).rev() {
+            let line = format!("LOCK.RELEASE {name} {token} HOLD {hold}");
+            let reply = answer(world, link, &line)?;
+            if reply != hold - 1 {
+                return Some(Err(format!("{line} is answered {reply:?}")));
+            }
+        }
+        link.run(&format!("DEL {name}.fence"));
+        Some(Ok(()))
+    }
+
+    /// What is wrong with what remains of the lease; None when the connection is closed.
+    fn lease_is_off(&self, link: &mut Link) -> Option<Option<String>> {
+        let sent = link.send(&[format!("PTTL {}", self.name)])?;
+        let reply = link.receive(LIMIT).filter(|reply| *reply != Reply::Closed)?;
+        let received = Instant::now();
+        let ms = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
+        let remains = |span: Duration| ms(self.lease_ms.into()) - ms(span.as_millis());
+        let least = remains(received - self.asked) - CLOCKS_MS;
+        let most = remains(sent.saturating_duration_since(self.told)) + CLOCKS_MS;
+        let is_right = matches!(reply, Reply::Int(ms) if (least..=most).contains(&ms));
+        Some((!is_right).then(|| format!("{reply:?} ms remain of the lease, not {least} to {most}")))
+    }
+}
+
+/// The answer to a line; None when the connection is closed or the server refuses it because of a fault.
+fn answer(world: &World, link: &mut Link, line: &str) -> Option<Reply> {
+    let reply = link.run(line);
+    (reply != Reply::Closed && !world.is_refusal(&reply)).then_some(reply)
+}

@@ -1,0 +1,52 @@
+//! A server that ends and starts again.
+
+use std::time::{Duration, Instant};
+
+use super::Disturber;
+use crate::deposit::Deposit;
+use crate::scene::End;
+
+impl Disturber<'_> {
+    /// Ends the server in the middle of everything, and starts it again.
+    pub(super) fn start_again(&mut self) {
+        let world = self.world;
+        let deposit = Deposit::leave(world, &mut self.random);
+        let end = self.end();
+        let (kind, downtime) = match end {
+            End::Killed => ("kill -9", self.downtime()),
+            End::Torn => ("kill -9, torn file", self.downtime()),
+            End::ShutDown(_) => ("SHUTDOWN", self.downtime()),
+        };
+        world.fault(kind, &format!("{end:?}, and {downtime:?} later it starts again"));
+        let from = Instant::now();
+        self.link = None;
+        world.server.leaves();
+        if let Err(what) = self.scene.start_again(end, || world.rest(downtime), &mut self.random) {
+            return world.court.charge("a server that has ended starts again", what);
+        }
+        world.weather.was_bad(from, Instant::now());
+        world.server.is_back_at(self.scene.server().port());
+        world.note_fault("it is back");
+        if let Some(deposit) = deposit {
+            world.figures.fault("locks found again");
+            deposit.check(world);
+        }
+    }
+
+    /// A way to end that forgets nothing.
+    fn end(&mut self) -> End {
+        if !self.ground.appends {
+            return End::ShutDown("SAVE");
+        }
+        match self.random.u8(..6) {
+            0..3 => End::Killed,
+            3 => End::Torn,
+            4 => End::ShutDown("NOSAVE"),
+            _ => End::ShutDown(""),
+        }
+    }
+
+    fn downtime(&mut self) -> Duration {
+        Duration::from_millis(if self.random.bool() { 0 } else { self.random.u64(..300) })
+    }
+}
