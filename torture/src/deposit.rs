@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
+use crate::ending;
 use crate::link::Link;
 use crate::token::Token;
 use crate::world::World;
@@ -47,6 +48,17 @@ impl Deposit {
             .map(|index| leave_one(world, &mut links, format!("{{{number}}}d{index}"), random))
             .collect::<Option<_>>()
             .map(Self)
+    }
+
+    /// Whether another server has the same of these locks as this one.
+    pub fn is_the_same_on(&self, link: &mut Link, other: &mut Link) -> Result<(), String> {
+        for left in &self.0 {
+            let (here, there) = (ending::content(link, &left.name), ending::content(other, &left.name));
+            if here != there {
+                return Err(format!("{} is {here:?} here and {there:?} there", left.name));
+            }
+        }
+        Ok(())
     }
 
     /// Finds every lock as it was, and gives it back. Nothing is said where the connection is closed on the way.

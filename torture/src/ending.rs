@@ -17,7 +17,7 @@ const BYTES_FOR_EACH_CLIENT: i64 = 64 << 10;
 const BYTES_FOR_BUFFERS: i64 = 32 << 20;
 
 /// What keys of one database hold, by name.
-type Snapshot = BTreeMap<(u32, String), (Reply, Reply)>;
+pub type Snapshot = BTreeMap<(u32, String), (Reply, Reply)>;
 
 /// Makes the checks of the end; None when the server is gone, or something is wrong already.
 pub fn check(world: &World, appends: bool, memory_before: i64, clients: i64) -> Option<()> {
@@ -40,10 +40,14 @@ pub fn check(world: &World, appends: bool, memory_before: i64, clients: i64) -> 
 
 /// What INFO says in a field; None when it has no such number.
 pub fn figure(link: &mut Link, section: &str, name: &str) -> Option<i64> {
+    text(link, section, name)?.parse().ok()
+}
+
+/// What INFO says in a field; None when it has none.
+pub fn text(link: &mut Link, section: &str, name: &str) -> Option<String> {
     let Reply::Text(text) = link.run(&format!("INFO {section}")) else { return None };
     let text = String::from_utf8_lossy(&text).into_owned();
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    value.trim().parse().ok()
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
 }
 
 pub fn used_memory(link: &mut Link) -> Option<i64> {
@@ -119,23 +123,29 @@ fn compare_with_file(world: &World, link: &mut Link) -> Option<()> {
     let loaded = link.run("DEBUG LOADAOF");
     let after = snapshot(link)?;
     if loaded != "OK" || before != after {
-        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-        let both = names.into_iter().map(|name| (name, before.get(name), after.get(name)));
-        let different: Vec<_> = both.filter(|(_, before, after)| before != after).take(5).collect();
-        let text = format!("DEBUG LOADAOF: {loaded:?}; keys that differ, before and after: {different:?}");
+        let text =
+            format!("DEBUG LOADAOF: {loaded:?}; keys that differ, before and after: {}", differences(&before, &after));
         world.court.charge("the append-only file has the same locks", text);
         return None;
     }
     Some(())
 }
 
+/// Some of the keys that differ, with what they are on either side.
+pub fn differences(one: &Snapshot, other: &Snapshot) -> String {
+    let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
+    let both = names.into_iter().map(|name| (name, one.get(name), other.get(name)));
+    let different: Vec<_> = both.filter(|(_, one, other)| one != other).take(5).collect();
+    format!("{different:?}")
+}
+
 /// Locks that are held for long, some of them handed over, so that there is something to compare.
-fn leave_locks(world: &World, link: &mut Link) -> Option<()> {
+pub fn leave_locks(world: &World, link: &mut Link) -> Option<()> {
     link.run("SELECT 0");
     let mut other = world.connect(0, false)?;
     for number in 0..20 {
         let (first, second) = (world.mint.fresh(), world.mint.fresh());
-        let name = format!("left{number}");
+        let name = format!("left{number}.{first}");
         let command = ["LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"][number % 3];
         link.run(&format!("{command} {name} {first} PX 600000"));
         other.send(&[format!("{command} {name} {second} PX {} BLOCK 5000", 700_000 + number)])?;
@@ -155,7 +165,7 @@ fn leave_locks(world: &World, link: &mut Link) -> Option<()> {
 }
 
 /// All keys that do not end soon, with their values and their ends.
-fn snapshot(link: &mut Link) -> Option<Snapshot> {
+pub fn snapshot(link: &mut Link) -> Option<Snapshot> {
     let mut found = Snapshot::new();
     let soon = support::now_ms() + 60_000;
     for database in 0..4 {
@@ -163,14 +173,19 @@ fn snapshot(link: &mut Link) -> Option<Snapshot> {
         let Reply::List(names) = link.run("KEYS *") else { return None };
         for name in names {
             let name = name.string();
-            let end = link.run(&format!("PEXPIRETIME {name}"));
+            let (value, end) = content(link, &name);
             if end == -1 || matches!(end, Reply::Int(at) if at > soon) {
-                let value = value(link, &name);
                 found.insert((database, name), (value, end));
             }
         }
     }
     Some(found)
+}
+
+/// The value of a key and the time at which it ends.
+pub fn content(link: &mut Link, name: &str) -> (Reply, Reply) {
+    let end = link.run(&format!("PEXPIRETIME {name}"));
+    (value(link, name), end)
 }
 
 fn value(link: &mut Link, name: &str) -> Reply {

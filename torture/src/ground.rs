@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use support::Setup;
+use support::replicas::REPLICATION;
 
 /// What a run is about, beside what all runs are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -12,6 +13,8 @@ pub enum Kind {
     Memory,
     /// A server that ends, by kill -9 too, and starts again
     Restarts,
+    /// Replicas that come and go, and take over
+    Replicas,
 }
 
 impl Kind {
@@ -34,6 +37,8 @@ pub struct Ground {
     pub recovery_ms: u64,
     pub keys_in_each_part: usize,
     policy: &'static str,
+    diskless_sync: &'static str,
+    diskless_load: &'static str,
 }
 
 impl Ground {
@@ -59,6 +64,8 @@ impl Ground {
             recovery_ms: if kind.keeps_its_server() { recovery_ms } else { 0 },
             keys_in_each_part: random.usize(5..50),
             policy: if kind == Kind::Memory { policy } else { "noeviction" },
+            diskless_sync: pick(random, &["no", "yes"]),
+            diskless_load: pick(random, &["disabled", "on-empty-db", "swapdb"]),
         }
     }
 
@@ -76,16 +83,34 @@ impl Ground {
         match self.kind {
             Kind::Plain | Kind::Restarts => &["LOADING"],
             Kind::Memory => &["LOADING", "OOM"],
+            Kind::Replicas => &["LOADING", "NOREPLICAS", "READONLY", "UNBLOCKED"],
         }
     }
 
+    /// Whether DEBUG RELOAD does no harm. What has expired it leaves out, of which it tells neither replicas nor the
+    /// append-only file.
+    pub fn can_reload(&self) -> bool {
+        !matches!(self.kind, Kind::Restarts | Kind::Replicas)
+    }
+
     pub fn setup(&self) -> Setup {
+        self.without_module(Setup::new()).config(&format!(
+            "lock.rejoin-grace-ms {}\nlock.max-lease-ms {}\nlock.recovery-ms {}",
+            self.rejoin_grace_ms, self.max_lease_ms, self.recovery_ms
+        ))
+    }
+
+    /// The same server without the module.
+    pub fn bare_setup(&self) -> Setup {
+        self.without_module(Setup::new().without_module())
+    }
+
+    fn without_module(&self, setup: Setup) -> Setup {
         let appends = if self.appends { "yes" } else { "no" };
-        Setup::new().config(&format!(
-            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nlock.rejoin-grace-ms {}\nbusy-reply-threshold 0\n\
-             maxmemory-policy {}\nlock.max-lease-ms {}\nlock.recovery-ms {}\nmin-replicas-max-lag 1",
-            self.hz, self.fsync, self.io_threads, self.rejoin_grace_ms, self.policy,
-            self.max_lease_ms, self.recovery_ms
+        setup.config(REPLICATION).config(&format!(
+            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nbusy-reply-threshold 0\nmaxmemory-policy {}\n\
+             repl-diskless-sync {}\nrepl-diskless-load {}\nmin-replicas-max-lag 1",
+            self.hz, self.fsync, self.io_threads, self.policy, self.diskless_sync, self.diskless_load
         ))
     }
 }

@@ -14,6 +14,7 @@ const CONNECTING: Duration = Duration::from_secs(10);
 /// A connection with a database selected. It never connects again by itself.
 pub struct Link {
     connection: Connection,
+    port: u16,
     id: i64,
     /// What it goes through, if the network may be bad.
     way: Option<Arc<Way>>,
@@ -22,17 +23,22 @@ pub struct Link {
 impl Link {
     /// None when the server closes the connection on the way, or does not listen.
     pub fn open(port: u16, database: u32, resp3: bool) -> Option<Self> {
-        Self::greet(Connection::open(port, CONNECTING).ok()?, None, database, resp3)
+        Self::greet(Connection::open(port, CONNECTING).ok()?, port, None, database, resp3)
     }
 
     /// The same, through a network that may be bad.
-    pub fn open_through(way: impl FnOnce() -> Option<(Connection, Way)>, database: u32, resp3: bool) -> Option<Self> {
-        let (connection, way) = way()?;
-        Self::greet(connection, Some(Arc::new(way)), database, resp3)
+    pub fn open_through(
+        way: impl FnOnce(u16) -> Option<(Connection, Way)>,
+        port: u16,
+        database: u32,
+        resp3: bool,
+    ) -> Option<Self> {
+        let (connection, way) = way(port)?;
+        Self::greet(connection, port, Some(Arc::new(way)), database, resp3)
     }
 
-    fn greet(connection: Connection, way: Option<Arc<Way>>, database: u32, resp3: bool) -> Option<Self> {
-        let mut link = Self { connection, id: 0, way };
+    fn greet(connection: Connection, port: u16, way: Option<Arc<Way>>, database: u32, resp3: bool) -> Option<Self> {
+        let mut link = Self { connection, port, id: 0, way };
         if resp3 && !matches!(link.run("HELLO 3"), Reply::Map(_)) {
             return None;
         }
@@ -44,6 +50,11 @@ impl Link {
             _ => return None,
         }
         Some(link)
+    }
+
+    /// Where it leads to.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// What CLIENT ID answers for this connection.

@@ -106,12 +106,12 @@ pub fn run(world: &World, _: fastrand::Rng) {
 
 /// A connection through such a network; None when the run is over.
 pub fn connect(world: &World, database: u32, resp3: bool) -> Option<Link> {
-    let way = || {
-        let (client, road) = Road::open(world.port, |port| Connection::open(port, CONNECTING)).ok()?;
+    let way = |port| {
+        let (client, road) = Road::open(port, |port| Connection::open(port, CONNECTING)).ok()?;
         road.let_pass();
         Some((client.ok()?, Way { road, is_disturbed: AtomicBool::new(false) }))
     };
-    let link = world.has(Part::Network).then(|| Link::open_through(way, database, resp3)).flatten();
+    let link = world.has(Part::Network).then(|| Link::open_through(way, world.server.port(), database, resp3)).flatten();
     link.or_else(|| world.connect(database, resp3))
 }
 

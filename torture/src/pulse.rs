@@ -19,7 +19,7 @@ pub fn feel(world: &World, done: impl Fn() -> bool) {
     while !done() && !world.court.is_over() {
         let sent = *unanswered.get_or_insert_with(Instant::now);
         world.weather.probe(sent);
-        let open = link.take().or_else(|| world.connect(0, false));
+        let open = world.still(link.take()).or_else(|| world.connect(0, false));
         link = open.and_then(|mut link| (link.run("PING") != Reply::Closed).then_some(link));
         if link.is_none() {
             continue;

@@ -6,7 +6,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use crate::faults::{self, Disturber};
-use crate::ground::{self, Ground};
+use crate::ground::{Ground, Kind};
 use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
@@ -29,7 +29,7 @@ pub struct Plan {
     pub length: Duration,
     pub seed: u64,
     pub clients: usize,
-    pub ground: Option<ground::Kind>,
+    pub ground: Option<Kind>,
     pub without: Vec<Part>,
 }
 
@@ -50,7 +50,10 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     println!("The server listens on port {}", scene.server().port());
 
     let memory = world.connect(0, false).as_mut().and_then(ending::used_memory).unwrap_or_default();
-    disturb(&world, &mut scene, &ground, plan, &mut random, || {
+    disturb(&world, &mut scene, &ground, plan, &mut random, |scene| {
+        if ground.kind() == Kind::Replicas {
+            faults::compare_replica(&world, scene);
+        }
         let clients = i64::try_from(plan.clients + OTHER_CLIENTS).unwrap_or(i64::MAX);
         if ending::check(&world, ground.appends, memory, clients).is_none() && !world.court.is_over() {
             world.court.charge("the server lives", "a connection was closed at the end of the run".to_owned());
@@ -66,7 +69,7 @@ fn disturb(
     ground: &Ground,
     plan: &Plan,
     random: &mut fastrand::Rng,
-    end: impl FnOnce(),
+    end: impl FnOnce(&mut Scene),
 ) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -74,7 +77,7 @@ fn disturb(
         thread::scope(|scope| {
             everybody(scope, world, Disturber::new(world, scene, ground, random.fork()), plan, random)
         });
-        end();
+        end(scene);
         done.store(true, Ordering::Relaxed);
     });
 }

@@ -30,21 +30,30 @@ pub enum End {
 
 pub struct Scene {
     setup: Setup,
+    bare_setup: Setup,
     server: Option<Server>,
     process: Process,
+    replica: Option<Replica>,
+}
+
+/// A second server, which follows the one that clients talk to.
+pub struct Replica {
+    pub server: Server,
+    pub has_module: bool,
 }
 
 impl Scene {
     /// Starts what the ground asks for; Err with the log of a server that ends at once.
     pub fn start(ground: &Ground) -> Result<Self, String> {
-        let mut setup = ground.setup();
+        let (mut setup, mut bare_setup) = (ground.setup(), ground.bare_setup());
         let server = setup.try_start().map_err(|ended| ended.log)?;
         if server.flavour().is("valkey 8") {
             setup = setup.config(FLUSHED_AT_ONCE);
+            bare_setup = bare_setup.config(FLUSHED_AT_ONCE);
             server.client().ok(&format!("CONFIG SET {FLUSHED_AT_ONCE}"));
         }
         let process = Process::of(&server);
-        Ok(Self { setup, server: Some(server), process })
+        Ok(Self { setup, bare_setup, server: Some(server), process, replica: None })
     }
 
     /// The one that clients talk to.
@@ -54,6 +63,33 @@ impl Scene {
 
     pub fn process(&self) -> &Process {
         &self.process
+    }
+
+    pub fn replica(&self) -> Option<&Replica> {
+        self.replica.as_ref()
+    }
+
+    /// Starts a replica, which need not have the module; Err with its log when it ends at once.
+    pub fn start_replica(&mut self, has_module: bool) -> Result<(), String> {
+        let setup = if has_module { &self.setup } else { &self.bare_setup };
+        let setup = setup.clone().config(&format!("replicaof 127.0.0.1 {}", self.server().port()));
+        let server = setup.try_start().map_err(|ended| ended.log)?;
+        self.replica = Some(Replica { server, has_module });
+        Ok(())
+    }
+
+    /// Ends the replica, if there is one; Err if it crashed.
+    pub fn end_replica(&mut self) -> Result<(), String> {
+        let replica = self.replica.take();
+        catch_unwind(AssertUnwindSafe(|| drop(replica))).map_err(|_| "the replica crashed".to_owned())
+    }
+
+    /// The replica, which has the module, is the master now, and the master its replica.
+    pub fn swap(&mut self) {
+        if let (Some(master), Some(replica)) = (&mut self.server, &mut self.replica) {
+            std::mem::swap(master, &mut replica.server);
+            self.process = Process::of(master);
+        }
     }
 
     /// Ends the server and starts it again with what it has written; Err with what is wrong with it.

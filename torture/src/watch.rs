@@ -29,7 +29,7 @@ pub fn watch(world: &World, mut random: fastrand::Rng) {
     while world.goes_on() {
         let key = world.keys.any(&mut random);
         let slot = &mut links[key.database as usize];
-        if let Some(mut link) = slot.take().or_else(|| world.connect(key.database, false)) {
+        if let Some(mut link) = world.still(slot.take()).or_else(|| world.connect(key.database, false)) {
             let key = if random.bool() { key } else { contended(world, &mut link, key, &mut random) };
             *slot = (!key.is_watched() || examine(world, key, &mut link).is_some()).then_some(link);
         }

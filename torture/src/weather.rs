@@ -23,6 +23,8 @@ struct Sky {
     spells: VecDeque<Spell>,
     /// A probe was sent then, and its answer has not come yet.
     probing: Option<Instant>,
+    /// A fault began then, and lasts.
+    held_up: Option<Instant>,
 }
 
 impl Sky {
@@ -44,6 +46,17 @@ impl Weather {
         self.0.lock().expect("no panic").note(Spell { from, until });
     }
 
+    /// Does what holds the server up for as long as it takes.
+    pub fn is_bad_during<T>(&self, fault: impl FnOnce() -> T) -> T {
+        let from = Instant::now();
+        self.0.lock().expect("no panic").held_up = Some(from);
+        let result = fault();
+        let mut sky = self.0.lock().expect("no panic");
+        sky.held_up = None;
+        sky.note(Spell { from, until: Instant::now() });
+        result
+    }
+
     /// A probe leaves now; until [`Weather::answered`] the time counts as bad.
     pub fn probe(&self, sent: Instant) {
         self.0.lock().expect("no panic").probing = Some(sent);
@@ -60,7 +73,8 @@ impl Weather {
     /// How much of this time was bad, with the time that the module then waits.
     pub fn between(&self, from: Instant, until: Instant) -> Duration {
         let sky = self.0.lock().expect("no panic");
-        let open = sky.probing.map(|sent| Spell { from: sent, until: until.max(sent) });
+        let open = [sky.probing, sky.held_up].into_iter().flatten();
+        let open = open.map(|begun| Spell { from: begun, until: until.max(begun) });
         covered(sky.spells.iter().copied().chain(open).collect(), from, until)
     }
 }
@@ -113,6 +127,15 @@ mod tests {
         assert_eq!(between(&[(0, 1000)], 0, 10_000), 2500);
         assert_eq!(between(&[(0, 1000), (2000, 2200)], 1000, 10_000), 1500);
         assert_eq!(between(&[(0, 500), (500, 1000)], 0, 10_000), 2500);
+    }
+
+    #[test]
+    fn the_time_of_a_fault_is_bad_from_its_beginning() {
+        let weather = Weather::default();
+        let begun = Instant::now();
+        let during = weather.is_bad_during(|| weather.between(begun, begun + Duration::from_secs(1)));
+        assert!(during > Duration::from_millis(500), "{during:?}");
+        assert!(weather.between(begun, begun + Duration::from_secs(1)) < Duration::from_millis(500));
     }
 
     #[test]

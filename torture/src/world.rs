@@ -117,6 +117,11 @@ impl World {
         None
     }
 
+    /// This connection, if it is one to the server that clients talk to now.
+    pub fn still(&self, link: Option<Link>) -> Option<Link> {
+        link.filter(|link| link.port() == self.server.port())
+    }
+
     /// Reports what is wrong with a lock, with its history. Rough keys are promised less.
     pub fn charge(&self, key: &Key, rule: &'static str, what: &str) {
         if key.is_strict() {

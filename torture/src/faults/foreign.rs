@@ -90,7 +90,7 @@ fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
 /// Sends lines in one write and reads what they are answered, whatever it is.
 fn run_on(links: &mut [Option<Link>; 4], world: &World, database: u32, lines: &[String]) {
     let slot = &mut links[database as usize];
-    let Some(mut link) = slot.take().or_else(|| world.connect(database, false)) else { return };
+    let Some(mut link) = world.still(slot.take()).or_else(|| world.connect(database, false)) else { return };
     if link.send(lines).is_none() {
         return;
     }

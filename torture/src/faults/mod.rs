@@ -3,11 +3,13 @@
 mod foreign;
 mod gate;
 mod memory;
+mod replicas;
 mod restart;
 mod server;
 mod targets;
 
 pub use foreign::meddle;
+pub use replicas::compare_replica;
 
 use std::time::Duration;
 
@@ -65,7 +67,7 @@ impl<'w> Disturber<'w> {
             30..42 => (Part::Pauses, Self::pause),
             42..90 => (Part::Strikes, Self::strike_at_release),
             90..92 => (Part::Saves, Self::save),
-            92..95 if self.ground.kind() != Kind::Restarts => (Part::Reloads, Self::reload),
+            92..95 if self.ground.can_reload() => (Part::Reloads, Self::reload),
             _ => (Part::Stalls, Self::change_hz),
         }
     }
@@ -76,6 +78,7 @@ impl<'w> Disturber<'w> {
             Kind::Plain => self.choose(),
             Kind::Memory => (Part::Ground, Self::squeeze),
             Kind::Restarts => (Part::Ground, Self::start_again),
+            Kind::Replicas => (Part::Ground, Self::change_replicas),
         }
     }
 
@@ -85,10 +88,14 @@ impl<'w> Disturber<'w> {
         self.run_line(line);
     }
 
+    /// The connection of this thread, or a new one.
+    fn link(&mut self) -> Option<Link> {
+        self.world.still(self.link.take()).or_else(|| self.world.connect(0, false))
+    }
+
     /// Runs a line on the connection of this thread; false when that is closed.
     fn run_line(&mut self, line: &str) -> bool {
-        let link = self.link.take().or_else(|| self.world.connect(0, false));
-        self.link = link.and_then(|mut link| (link.run(line) != Reply::Closed).then_some(link));
+        self.link = self.link().and_then(|mut link| (link.run(line) != Reply::Closed).then_some(link));
         self.link.is_some()
     }
 }

@@ -1,6 +1,6 @@
 //! A server that ends and starts again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Disturber;
 use crate::deposit::Deposit;
@@ -18,13 +18,13 @@ impl Disturber<'_> {
             End::ShutDown(_) => ("SHUTDOWN", self.downtime()),
         };
         world.fault(kind, &format!("{end:?}, and {downtime:?} later it starts again"));
-        let from = Instant::now();
         self.link = None;
         world.server.leaves();
-        if let Err(what) = self.scene.start_again(end, || world.rest(downtime), &mut self.random) {
+        let (scene, random) = (&mut self.scene, &mut self.random);
+        let started = world.weather.is_bad_during(|| scene.start_again(end, || world.rest(downtime), random));
+        if let Err(what) = started {
             return world.court.charge("a server that has ended starts again", what);
         }
-        world.weather.was_bad(from, Instant::now());
         world.server.is_back_at(self.scene.server().port());
         world.note_fault("it is back");
         if let Some(deposit) = deposit {

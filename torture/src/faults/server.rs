@@ -33,10 +33,7 @@ impl Disturber<'_> {
         let seconds = Duration::from_millis(self.stall_ms()).as_secs_f64();
         self.world.fault("slow script", &format!("a script of {seconds} s"));
         let text = format!("local e = os.clock() + {seconds}; while os.clock() < e do end");
-        if self.link.is_none() {
-            self.link = self.world.connect(0, false);
-        }
-        let Some(mut link) = self.link.take() else { return };
+        let Some(mut link) = self.link() else { return };
         if link.send_words(&[b"EVAL", text.as_bytes(), b"0"]).is_some()
             && link.receive(Duration::from_secs(20)).is_some()
         {
@@ -87,9 +84,7 @@ impl Disturber<'_> {
             return self.make("BGSAVE", "BGSAVE");
         }
         self.world.fault("BGREWRITEAOF", "BGREWRITEAOF");
-        if self.link.is_none() {
-            self.link = self.world.connect(0, false);
-        }
+        self.link = self.link();
         if let Some(link) = &mut self.link {
             ending::rewrite_file(self.world, link);
         }

@@ -88,6 +88,7 @@ impl<'w> Member<'w> {
 
     /// The same, but for so many bytes at the end.
     fn send_part(&mut self, claim: &Claim<'_>, lines: &[String], missing: usize) -> Option<Instant> {
+        self.link = self.world.still(self.link.take());
         if self.link.is_none() {
             let connect = if self.has_bad_network() { network::connect } else { World::connect };
             self.link = connect(self.world, self.database, self.random.bool());

@@ -69,6 +69,7 @@ impl<'w> Notified<'w> {
     /// Asks for locks until the run is over.
     pub fn run(mut self) {
         while self.world.goes_on() {
+            self.follow();
             self.connect();
             self.ask_for_more();
             self.take_steps();
@@ -81,6 +82,17 @@ impl<'w> Notified<'w> {
                 self.take_in(heard);
             }
             self.check_times(now);
+        }
+    }
+
+    /// Leaves a server that is not the one that clients talk to any more.
+    fn follow(&mut self) {
+        let port = self.world.server.port();
+        if self.listening.take_if(|wire| wire.port != port).is_some() {
+            self.is_deaf();
+        }
+        if self.asking.take_if(|line| line.wire.port != port).is_some() {
+            self.asker_is_gone();
         }
     }
 

@@ -200,10 +200,10 @@ fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at
             true
         }
         Reply::Nil => true,
-        Reply::Error(_) => may_be_told(reply) || matches!(reply.code(), "NOTHELD" | "NOTOWNER"),
+        Reply::Error(_) => may_be_told(world, reply) || matches!(reply.code(), "NOTHELD" | "NOTOWNER"),
         _ => false,
     };
-    let lost = *reply != 0 && !may_be_told(reply) && !wait.release_is_lost;
+    let lost = *reply != 0 && !may_be_told(world, reply) && !wait.release_is_lost;
     let what = format!("{}: it was told {reply:?}", claim.token);
     if !known {
         world.charge(claim.key, EXPECTED, &what);
@@ -217,14 +217,15 @@ fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at
 
 /// Any other answer than an error that a fault explains is wrong.
 fn check_error(world: &World, wait: &Wait<'_>, reply: &Reply) {
-    if !may_be_told(reply) {
+    if !may_be_told(world, reply) {
         world.charge(wait.claim.key, EXPECTED, &format!("{}: it was told {reply:?}", wait.claim.token));
     }
 }
 
 /// Errors that a fault explains.
-fn may_be_told(reply: &Reply) -> bool {
-    reply.is_error() && (matches!(reply.code(), "LOADING" | "EXECABORT" | "UNBLOCKED") || is_put_off(reply))
+fn may_be_told(world: &World, reply: &Reply) -> bool {
+    let explained = reply.is_error() && matches!(reply.code(), "EXECABORT" | "UNBLOCKED");
+    explained || world.is_refusal(reply) || is_put_off(reply)
 }
 
 fn complain(world: &World, wait: &Wait<'_>, complaint: Complaint) {

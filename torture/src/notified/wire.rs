@@ -26,6 +26,8 @@ pub struct Wire {
     pub number: u64,
     /// What CLIENT ID answers for this connection.
     pub id: i64,
+    /// Where it leads to.
+    pub port: u16,
     sender: connection::Sender,
     reader: Option<JoinHandle<()>>,
 }
@@ -33,9 +35,9 @@ pub struct Wire {
 impl Wire {
     /// Reads from a connection on which no reply is due, and tells `listener`.
     pub fn of(link: Link, number: u64, listener: Sender<Heard>) -> Option<Self> {
-        let (id, sender) = (link.id(), link.sender()?);
+        let (id, port, sender) = (link.id(), link.port(), link.sender()?);
         let reader = thread::spawn(move || read(link, number, &listener));
-        Some(Self { number, id, sender, reader: Some(reader) })
+        Some(Self { number, id, port, sender, reader: Some(reader) })
     }
 
     /// Sends lines, whose words have no spaces, in one write. Returns a moment before the first byte left. If the connection
