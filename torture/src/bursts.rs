@@ -93,7 +93,7 @@ fn burst(world: &World, random: &mut fastrand::Rng, mut crowd: Crowd, number: u3
 /// Every other lock has one permit, or two of which the first holder keeps one.
 fn request(world: &World, burst: u32, lock: usize, lease: u64) -> String {
     let (command, limit) = [("ACQUIRE", ""), ("SHARE", " LIMIT 1"), ("ACQUIRE", ""), ("SHARE", " LIMIT 2")][lock % 4];
-    format!("LOCK.{command} b{burst}.{lock} {} PX {lease}{limit}", world.mint.fresh())
+    format!("LOCK.{command} b{burst}.{lock}{} {} PX {lease}{limit}", world.suffix(1), world.mint.fresh())
 }
 
 fn check_time(world: &World, sent: Instant, received: Instant, leases: Duration, lock: &str) {

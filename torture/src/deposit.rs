@@ -18,7 +18,10 @@ const CLOCKS_MS: i64 = 5;
 pub const FORGOTTEN: &str = "nothing that was answered is forgotten";
 
 /// Locks of one client, with what it was told about them.
-pub struct Deposit(Vec<Left>);
+pub struct Deposit {
+    database: u32,
+    locks: Vec<Left>,
+}
 
 struct Left {
     name: String,
@@ -41,18 +44,17 @@ enum Form {
 impl Deposit {
     /// Takes locks that nobody else knows, some of them by waiting for them; None when it is told something else than that
     /// it has them, which a fault before explains.
-    pub fn leave(world: &World, random: &mut fastrand::Rng) -> Option<Self> {
-        let mut links = (world.connect(0, false)?, world.connect(0, false)?);
+    pub fn leave(world: &World, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
+        let mut links = (world.connect(database, false)?, world.connect(database, false)?);
         let number = world.mint.fresh();
-        (0..LOCKS)
-            .map(|index| leave_one(world, &mut links, format!("{{{number}}}d{index}"), random))
-            .collect::<Option<_>>()
-            .map(Self)
+        let name = |index| format!("d{number}.{index}{}", world.suffix(database));
+        let locks: Option<_> = (0..LOCKS).map(|index| leave_one(world, &mut links, name(index), random)).collect();
+        Some(Self { database, locks: locks? })
     }
 
     /// Whether another server has the same of these locks as this one.
     pub fn is_the_same_on(&self, link: &mut Link, other: &mut Link) -> Result<(), String> {
-        for left in &self.0 {
+        for left in &self.locks {
             let (here, there) = (ending::content(link, &left.name), ending::content(other, &left.name));
             if here != there {
                 return Err(format!("{} is {here:?} here and {there:?} there", left.name));
@@ -61,11 +63,12 @@ impl Deposit {
         Ok(())
     }
 
-    /// Finds every lock as it was, and gives it back. Nothing is said where the connection is closed on the way.
-    pub fn check(&self, world: &World) {
-        let Some(mut link) = world.connect(0, false) else { return };
-        for left in &self.0 {
-            match left.difference(world, &mut link) {
+    /// Finds every lock as it was, and gives it back; leases may have gained some time. Nothing is said where the connection is
+    /// closed on the way.
+    pub fn check(&self, world: &World, gained: Duration) {
+        let Some(mut link) = world.connect(self.database, false) else { return };
+        for left in &self.locks {
+            match left.difference(world, gained, &mut link) {
                 None => return,
                 Some(Ok(())) => {}
                 Some(Err(what)) => {
@@ -102,7 +105,7 @@ fn leave_one(
         expect(link, &form.request(&name, token, lease_ms, hold, ""), hold)?;
     }
     let told = Instant::now();
-    let Reply::Int(fence) = link.run(&format!("LOCK.FENCE {name} {token} {name}.fence")) else { return None };
+    let Reply::Int(fence) = link.run(&format!("LOCK.FENCE {name} {token} f{name}")) else { return None };
     Some(Left { name, token, form, lease_ms, asked, told, fence })
 }
 
@@ -126,7 +129,7 @@ impl Form {
 
 impl Left {
     /// What is not as it was; None when the connection is closed.
-    fn difference(&self, world: &World, link: &mut Link) -> Option<Result<(), String>> {
+    fn difference(&self, world: &World, gained: Duration, link: &mut Link) -> Option<Result<(), String>> {
         let (name, token, holds) = (&self.name, self.token, self.form.holds());
         let stranger = world.mint.fresh();
         let lines = [
@@ -135,7 +138,7 @@ impl Left {
             (self.form.request(name, token, 1, holds, ""), Reply::Int(holds)),
             (format!("LOCK.EXTEND {name} {token} PX 5000"), Reply::Int(5000)),
         ];
-        if let Some(what) = self.lease_is_off(link)? {
+        if let Some(what) = self.lease_is_off(gained, link)? {
             return Some(Err(what));
         }
         for (line, expected) in lines {
@@ -144,7 +147,7 @@ impl Left {
                 return Some(Err(format!("{line} is answered {reply:?}, not {expected:?}")));
             }
         }
-        let fence = answer(world, link, &format!("LOCK.FENCE {name} {token} {name}.fence"))?;
+        let fence = answer(world, link, &format!("LOCK.FENCE {name} {token} f{name}"))?;
         if !matches!(fence, Reply::Int(number) if number > self.fence) {
             return Some(Err(format!("the fencing token after {} is {fence:?}", self.fence)));
         }
@@ -155,19 +158,19 @@ impl Left {
                 return Some(Err(format!("{line} is answered {reply:?}")));
             }
         }
-        link.run(&format!("DEL {name}.fence"));
+        link.run(&format!("DEL f{name}"));
         Some(Ok(()))
     }
 
     /// What is wrong with what remains of the lease; None when the connection is closed.
-    fn lease_is_off(&self, link: &mut Link) -> Option<Option<String>> {
+    fn lease_is_off(&self, gained: Duration, link: &mut Link) -> Option<Option<String>> {
         let sent = link.send(&[format!("PTTL {}", self.name)])?;
         let reply = link.receive(LIMIT).filter(|reply| *reply != Reply::Closed)?;
         let received = Instant::now();
         let ms = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
         let remains = |span: Duration| ms(self.lease_ms.into()) - ms(span.as_millis());
         let least = remains(received - self.asked) - CLOCKS_MS;
-        let most = remains(sent.saturating_duration_since(self.told)) + CLOCKS_MS;
+        let most = remains(sent.saturating_duration_since(self.told)) + ms(gained.as_millis()) + CLOCKS_MS;
         let is_right = matches!(reply, Reply::Int(ms) if (least..=most).contains(&ms));
         Some((!is_right).then(|| format!("{reply:?} ms remain of the lease, not {least} to {most}")))
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
+use crate::keys::DATABASES;
 use crate::link::Link;
 use crate::world::World;
 
@@ -25,7 +26,8 @@ pub fn check(world: &World, appends: bool, memory_before: i64, clients: i64) -> 
     for setting in ["lock.max-lease-ms", "lock.recovery-ms"] {
         link.run(&format!("CONFIG SET {setting} 0"));
     }
-    settle(world, &mut link)?;
+    let links: Option<Vec<Link>> = (0..DATABASES).map(|database| world.connect(database, false)).collect();
+    settle(world, &mut links?)?;
     if appends {
         compare_with_file(world, &mut link)?;
     }
@@ -81,33 +83,37 @@ fn wait_for_file(world: &World, link: &mut Link) -> Option<()> {
 }
 
 /// Nobody waits, no session is open, and every strict lock is free.
-fn settle(world: &World, link: &mut Link) -> Option<()> {
+fn settle(world: &World, links: &mut [Link]) -> Option<()> {
     let begun = Instant::now();
-    let mut left = what_is_left(world, link)?;
+    let mut left = what_is_left(world, links)?;
     while !left.is_empty() {
         if begun.elapsed() > SETTLING {
             world.court.charge("nothing is left behind", format!("after all clients have gone there are {left}"));
             return None;
         }
         sleep(Duration::from_millis(50));
-        left = what_is_left(world, link)?;
+        left = what_is_left(world, links)?;
     }
     Some(())
 }
 
-/// In words, empty if there is nothing.
-fn what_is_left(world: &World, link: &mut Link) -> Option<String> {
+/// In words, empty if there is nothing. There is a connection for each database.
+fn what_is_left(world: &World, links: &mut [Link]) -> Option<String> {
     let mut left = Vec::new();
-    for name in ["lock_waiters", "lock_sessions"] {
-        let count = figure(link, "lock", name)?;
-        if count != 0 {
-            left.push(format!("{name}: {count}"));
+    for link in &mut *links {
+        for name in ["lock_waiters", "lock_sessions"] {
+            let count = figure(link, "lock", name)?;
+            if count != 0 {
+                left.push(format!("{name}: {count}"));
+            }
         }
     }
     for key in world.keys.all().iter().filter(|key| key.is_strict()) {
-        link.send(&[format!("SELECT {}", key.database), format!("LOCK.INFO {}", key.name)])?;
-        link.receive(SETTLING)?;
-        let info = link.receive(SETTLING).filter(|reply| *reply != Reply::Closed)?;
+        let link = &mut links[key.database as usize];
+        let info = link.run(&format!("LOCK.INFO {}", key.name));
+        if info == Reply::Closed {
+            return None;
+        }
         if !matches!(info, Reply::List(_)) || info.get("state") != "free" {
             left.push(format!("{} in database {}: {info:?}", key.name, key.database));
         }

@@ -15,6 +15,8 @@ pub enum Kind {
     Restarts,
     /// Replicas that come and go, and take over
     Replicas,
+    /// A cluster whose slots move
+    Slots,
 }
 
 impl Kind {
@@ -52,11 +54,12 @@ impl Ground {
         let policy = pick(random, &policies);
         let kind = kind.unwrap_or(any);
         let (max_lease_ms, recovery_ms) = (pick(random, &[0, 0, 200]), pick(random, &[0, 0, 500, 1500]));
+        let appends = random.bool();
         let fsync = pick(random, &["always", "everysec"]);
         Self {
             kind,
             hz: pick(random, &[10, 100]),
-            appends: random.bool(),
+            appends: appends && kind != Kind::Slots,
             fsync: if kind == Kind::Restarts { "always" } else { fsync },
             io_threads: pick(random, &[1, 4]),
             rejoin_grace_ms: pick(random, &[0, 300, 10_000]),
@@ -83,6 +86,7 @@ impl Ground {
         match self.kind {
             Kind::Plain | Kind::Restarts => &["LOADING"],
             Kind::Memory => &["LOADING", "OOM"],
+            Kind::Slots => &["LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"],
             Kind::Replicas => &["LOADING", "NOREPLICAS", "READONLY", "UNBLOCKED"],
         }
     }
@@ -90,7 +94,7 @@ impl Ground {
     /// Whether DEBUG RELOAD does no harm. What has expired it leaves out, of which it tells neither replicas nor the
     /// append-only file.
     pub fn can_reload(&self) -> bool {
-        !matches!(self.kind, Kind::Restarts | Kind::Replicas)
+        !matches!(self.kind, Kind::Restarts | Kind::Replicas | Kind::Slots)
     }
 
     pub fn setup(&self) -> Setup {

@@ -52,13 +52,21 @@ pub const WILD: [u32; 2] = [2, 3];
 const HOT: usize = 3;
 
 impl Keys {
-    /// `each` keys in each part; all of them are rough where any lock may be evicted.
-    pub fn new(each: usize, evicts: bool) -> Self {
+    /// `each` keys in each part; all of them are rough where any lock may be evicted. In a cluster the names of a database end
+    /// in its suffix.
+    pub fn new(each: usize, evicts: bool, suffixes: &[String]) -> Self {
         let names = PARTS.iter().flat_map(|part| (0..each).map(move |index| (part, index)));
         let key = |(number, (&(database, class), index))| {
             let class = if evicts { Class::Rough } else { class };
             let letter = if class == Class::Strict { 's' } else { 'r' };
-            Key { number, database, name: format!("{letter}{index}"), class, limit: LIMITS[index % LIMITS.len()] }
+            let suffix = suffixes.get(database as usize).map_or("", String::as_str);
+            Key {
+                number,
+                database,
+                name: format!("{letter}{index}{suffix}"),
+                class,
+                limit: LIMITS[index % LIMITS.len()],
+            }
         };
         Self(names.enumerate().map(key).collect())
     }
@@ -103,11 +111,11 @@ mod tests {
 
     #[test]
     fn each_key_has_its_number_and_rough_ones_are_rough() {
-        let keys = Keys::new(7, false);
+        let keys = Keys::new(7, false, &[]);
         assert!(keys.all().iter().enumerate().all(|(at, key)| key.number == at));
         let mut random = fastrand::Rng::with_seed(1);
         assert!((0..100).all(|_| !keys.rough(&mut random).is_strict()));
         assert!((0..100).any(|_| keys.any(&mut random).is_strict()));
-        assert!(!Keys::new(7, true).all().iter().any(Key::is_strict));
+        assert!(!Keys::new(7, true, &[]).all().iter().any(Key::is_strict));
     }
 }

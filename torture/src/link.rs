@@ -15,6 +15,7 @@ const CONNECTING: Duration = Duration::from_secs(10);
 pub struct Link {
     connection: Connection,
     port: u16,
+    database: u32,
     id: i64,
     /// What it goes through, if the network may be bad.
     way: Option<Arc<Way>>,
@@ -38,7 +39,7 @@ impl Link {
     }
 
     fn greet(connection: Connection, port: u16, way: Option<Arc<Way>>, database: u32, resp3: bool) -> Option<Self> {
-        let mut link = Self { connection, port, id: 0, way };
+        let mut link = Self { connection, port, database, id: 0, way };
         if resp3 && !matches!(link.run("HELLO 3"), Reply::Map(_)) {
             return None;
         }
@@ -50,6 +51,16 @@ impl Link {
             _ => return None,
         }
         Some(link)
+    }
+
+    /// Takes it for this database: in a cluster, where there is one alone, each stands for a slot.
+    pub fn standing_for(mut self, database: u32) -> Self {
+        self.database = database;
+        self
+    }
+
+    pub fn database(&self) -> u32 {
+        self.database
     }
 
     /// Where it leads to.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod bursts;
+mod cluster;
 mod court;
 mod deposit;
 mod ending;

@@ -111,8 +111,9 @@ pub fn connect(world: &World, database: u32, resp3: bool) -> Option<Link> {
         road.let_pass();
         Some((client.ok()?, Way { road, is_disturbed: AtomicBool::new(false) }))
     };
-    let link = world.has(Part::Network).then(|| Link::open_through(way, world.server.port(), database, resp3)).flatten();
-    link.or_else(|| world.connect(database, resp3))
+    let (port, selected) = world.address_of(database);
+    let link = world.has(Part::Network).then(|| Link::open_through(way, port, selected, resp3)).flatten();
+    link.map(|link| link.standing_for(database)).or_else(|| world.connect(database, resp3))
 }
 
 /// Resets the connection soon, or later.

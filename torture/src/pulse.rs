@@ -11,21 +11,21 @@ const EVERY: Duration = Duration::from_millis(5);
 /// What an answer may take without being noted.
 const SOON: Duration = Duration::from_millis(10);
 
-/// Notes in the world's weather when the server does not answer. It goes on until `done`, also when the run is over.
-pub fn feel(world: &World, done: impl Fn() -> bool) {
+/// Notes in the world's weather when the server that has this database does not answer. It goes on until `done`, also when the run is over.
+pub fn feel(world: &World, database: u32, done: impl Fn() -> bool) {
     let mut link = None;
     // A connection that is killed while it waits for its answer has felt nothing yet.
     let mut unanswered = None;
     while !done() && !world.court.is_over() {
         let sent = *unanswered.get_or_insert_with(Instant::now);
-        world.weather.probe(sent);
-        let open = world.still(link.take()).or_else(|| world.connect(0, false));
+        world.weather.probe(database, sent);
+        let open = world.still(link.take()).or_else(|| world.connect(database, false));
         link = open.and_then(|mut link| (link.run("PING") != Reply::Closed).then_some(link));
         if link.is_none() {
             continue;
         }
         let took = sent.elapsed();
-        world.weather.answered((took > SOON).then_some(took));
+        world.weather.answered(database, (took > SOON).then_some(took));
         unanswered = None;
         let begun = Instant::now();
         sleep(EVERY);

@@ -40,12 +40,12 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     println!("Seed {}: {} clients, {ground:?}", plan.seed, plan.clients);
     let mut scene = Scene::start(&ground).map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
-    let keys = Keys::new(ground.keys_in_each_part, ground.evicts());
+    let keys = Keys::new(ground.keys_in_each_part, ground.evicts(), &scene.suffixes());
     let mut without = plan.without.clone();
     if !ground.kind().keeps_its_server() {
         without.push(Part::Settings);
     }
-    let world = World::new(scene.server(), &ground, plan.started, deadline, keys, without);
+    let world = World::new(&scene, &ground, plan.started, deadline, keys, without);
     world.settings.start_with(ground.max_lease_ms, ground.recovery_ms);
     println!("The server listens on port {}", scene.server().port());
 
@@ -73,7 +73,10 @@ fn disturb(
 ) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| pulse::feel(world, || done.load(Ordering::Relaxed)));
+        let done = &done;
+        for database in 0..if world.in_cluster() { DATABASES } else { 1 } {
+            scope.spawn(move || pulse::feel(world, database, || done.load(Ordering::Relaxed)));
+        }
         thread::scope(|scope| {
             everybody(scope, world, Disturber::new(world, scene, ground, random.fork()), plan, random)
         });
@@ -93,7 +96,8 @@ fn everybody<'s>(
         let member = Member::new(world, number, random.fork());
         scope.spawn(move || member.run());
     }
-    for database in 0..DATABASES {
+    // Nobody listens where the channel's slot may move.
+    for database in 0..if world.in_cluster() { 0 } else { DATABASES } {
         let client = Notified::new(world, database, random.fork());
         scope.spawn(move || client.run());
     }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use support::process::Process;
 use support::{Server, Setup};
 
-use crate::ground::Ground;
+use crate::cluster::Cluster;
+use crate::ground::{Ground, Kind};
 
 /// What a write that was cut off may leave at the end of the append-only file.
 const TORN: [&str; 3] = ["*3\r\n$3\r\nSET\r\n$4\r\ntorn", "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nDEL\r\n$2\r\ns0\r\n", "*"];
@@ -34,6 +35,7 @@ pub struct Scene {
     server: Option<Server>,
     process: Process,
     replica: Option<Replica>,
+    cluster: Option<Cluster>,
 }
 
 /// A second server, which follows the one that clients talk to.
@@ -46,19 +48,41 @@ impl Scene {
     /// Starts what the ground asks for; Err with the log of a server that ends at once.
     pub fn start(ground: &Ground) -> Result<Self, String> {
         let (mut setup, mut bare_setup) = (ground.setup(), ground.bare_setup());
-        let server = setup.try_start().map_err(|ended| ended.log)?;
-        if server.flavour().is("valkey 8") {
+        let cluster = (ground.kind() == Kind::Slots).then(|| Cluster::start(&setup)).transpose()?;
+        let server = if cluster.is_none() { Some(setup.try_start().map_err(|ended| ended.log)?) } else { None };
+        let nodes = cluster.iter().flat_map(Cluster::nodes).chain(&server);
+        for node in nodes.filter(|node| node.flavour().is("valkey 8")) {
+            node.client().ok(&format!("CONFIG SET {FLUSHED_AT_ONCE}"));
             setup = setup.config(FLUSHED_AT_ONCE);
             bare_setup = bare_setup.config(FLUSHED_AT_ONCE);
-            server.client().ok(&format!("CONFIG SET {FLUSHED_AT_ONCE}"));
         }
-        let process = Process::of(&server);
-        Ok(Self { setup, bare_setup, server: Some(server), process, replica: None })
+        let first = cluster.iter().flat_map(Cluster::nodes).chain(&server).next();
+        let process = Process::of(first.expect("a server at least"));
+        Ok(Self { setup, bare_setup, server, process, replica: None, cluster })
     }
 
-    /// The one that clients talk to.
+    /// The one that clients talk to, or the first of a cluster.
     pub fn server(&self) -> &Server {
-        self.server.as_ref().expect("a server that was started, or is started again")
+        let first = self.cluster.iter().flat_map(Cluster::nodes).chain(&self.server).next();
+        first.expect("a server that was started, or is started again")
+    }
+
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.as_ref()
+    }
+
+    pub fn cluster_mut(&mut self) -> Option<&mut Cluster> {
+        self.cluster.as_mut()
+    }
+
+    /// Where the server is that has a database, or what is in its place in a cluster.
+    pub fn port_of(&self, database: usize) -> u16 {
+        self.cluster.as_ref().map_or_else(|| self.server().port(), |cluster| cluster.port_of(database))
+    }
+
+    /// What the names of keys end in that lie in a database's slot; empty without a cluster.
+    pub fn suffixes(&self) -> Vec<String> {
+        self.cluster.iter().flat_map(Cluster::realms).map(|realm| realm.tag.clone()).collect()
     }
 
     pub fn process(&self) -> &Process {

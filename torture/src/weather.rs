@@ -1,7 +1,7 @@
 //! When the server was held up: by a fault of ours, or by a machine that is busy. Promises about time are checked
 //! against the time that was left for them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ struct Spell {
 #[derive(Default)]
 struct Sky {
     spells: VecDeque<Spell>,
-    /// A probe was sent then, and its answer has not come yet.
-    probing: Option<Instant>,
+    /// The probe of each number was sent then, and its answer has not come yet.
+    probing: BTreeMap<u32, Instant>,
     /// A fault began then, and lasts.
     held_up: Option<Instant>,
 }
@@ -58,14 +58,14 @@ impl Weather {
     }
 
     /// A probe leaves now; until [`Weather::answered`] the time counts as bad.
-    pub fn probe(&self, sent: Instant) {
-        self.0.lock().expect("no panic").probing = Some(sent);
+    pub fn probe(&self, number: u32, sent: Instant) {
+        self.0.lock().expect("no panic").probing.insert(number, sent);
     }
 
     /// The probe's answer came after `Some(span)` that is worth to be noted, or soon enough.
-    pub fn answered(&self, noted: Option<Duration>) {
+    pub fn answered(&self, number: u32, noted: Option<Duration>) {
         let mut sky = self.0.lock().expect("no panic");
-        if let (Some(from), Some(span)) = (sky.probing.take(), noted) {
+        if let (Some(from), Some(span)) = (sky.probing.remove(&number), noted) {
             sky.note(Spell { from, until: from + span });
         }
     }
@@ -73,7 +73,7 @@ impl Weather {
     /// How much of this time was bad, with the time that the module then waits.
     pub fn between(&self, from: Instant, until: Instant) -> Duration {
         let sky = self.0.lock().expect("no panic");
-        let open = [sky.probing, sky.held_up].into_iter().flatten();
+        let open = sky.probing.values().copied().chain(sky.held_up);
         let open = open.map(|begun| Spell { from: begun, until: until.max(begun) });
         covered(sky.spells.iter().copied().chain(open).collect(), from, until)
     }
@@ -152,10 +152,10 @@ mod tests {
     fn the_time_of_a_probe_without_an_answer_is_bad() {
         let weather = Weather::default();
         let start = Instant::now();
-        weather.probe(start);
+        weather.probe(0, start);
         let later = start + Duration::from_millis(40);
         assert_eq!(weather.between(start, later), Duration::from_millis(40));
-        weather.answered(None);
+        weather.answered(0, None);
         assert_eq!(weather.between(start, later), Duration::ZERO);
     }
 }

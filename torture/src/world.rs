@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::{Reply, Server};
+use support::Reply;
 
 use crate::Part;
 use crate::court::Court;
@@ -16,6 +16,7 @@ use crate::keys::{Key, Keys};
 use crate::ledger::Ledger;
 use crate::link::Link;
 use crate::network::Network;
+use crate::scene::Scene;
 use crate::settings::Settings;
 use crate::token::Mint;
 use crate::weather::Weather;
@@ -45,12 +46,13 @@ pub struct World {
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
     refusals: &'static [&'static str],
+    suffixes: Vec<String>,
     without: Vec<Part>,
 }
 
 impl World {
     pub fn new(
-        server: &Server,
+        scene: &Scene,
         ground: &Ground,
         started: Instant,
         deadline: Instant,
@@ -59,7 +61,7 @@ impl World {
     ) -> Self {
         let ledger = Ledger::of(started, keys.all().iter().map(|key| key.limit));
         Self {
-            server: Whereabouts::at(server.port()),
+            server: Whereabouts::at(|database| scene.port_of(database)),
             started,
             deadline,
             keys,
@@ -72,8 +74,9 @@ impl World {
             figures: Figures::since(started),
             unblocked: Unblocked::default(),
             file_is_stale: AtomicBool::new(false),
-            moves_keys: !server.flavour().is("valkey 8"),
+            moves_keys: !scene.server().flavour().is("valkey 8"),
             refusals: ground.refusals(),
+            suffixes: scene.suffixes(),
             without,
         }
     }
@@ -95,6 +98,16 @@ impl World {
         self.refusals.iter().copied().find(|code| line.starts_with(code))
     }
 
+    /// Whether the keys of each database lie in a slot of a cluster.
+    pub fn in_cluster(&self) -> bool {
+        !self.suffixes.is_empty()
+    }
+
+    /// What makes a key one of a database in a cluster; empty elsewhere.
+    pub fn suffix(&self, database: u32) -> &str {
+        self.suffixes.get(database as usize).map_or("", String::as_str)
+    }
+
     /// Whether anything new is to be begun.
     pub fn goes_on(&self) -> bool {
         !self.court.is_over() && Instant::now() < self.deadline
@@ -107,8 +120,9 @@ impl World {
             if self.court.is_over() {
                 return None;
             }
-            if let Some(link) = Link::open(self.server.port(), database, resp3) {
-                return Some(link);
+            let (port, selected) = self.address_of(database);
+            if let Some(link) = Link::open(port, selected, resp3) {
+                return Some(link.standing_for(database));
             }
             refusals = if self.server.is_away() { 0 } else { refusals + 1 };
             sleep(Duration::from_millis(5));
@@ -117,9 +131,15 @@ impl World {
         None
     }
 
+    /// The port of the server that has this database, and the one to select there: in a cluster, where a slot is in its
+    /// place, the only one.
+    pub fn address_of(&self, database: u32) -> (u16, u32) {
+        (self.server.port_of(database), if self.in_cluster() { 0 } else { database })
+    }
+
     /// This connection, if it is one to the server that clients talk to now.
     pub fn still(&self, link: Option<Link>) -> Option<Link> {
-        link.filter(|link| link.port() == self.server.port())
+        link.filter(|link| link.port() == self.server.port_of(link.database()))
     }
 
     /// Reports what is wrong with a lock, with its history. Rough keys are promised less.

@@ -1,11 +1,13 @@
 //! What is done to the server and its clients while they are at work, chosen by the seed.
 
+mod fenced;
 mod foreign;
 mod gate;
 mod memory;
 mod replicas;
 mod restart;
 mod server;
+mod slots;
 mod targets;
 
 pub use foreign::meddle;
@@ -79,6 +81,7 @@ impl<'w> Disturber<'w> {
             Kind::Memory => (Part::Ground, Self::squeeze),
             Kind::Restarts => (Part::Ground, Self::start_again),
             Kind::Replicas => (Part::Ground, Self::change_replicas),
+            Kind::Slots => (Part::Ground, Self::move_slot),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::world::World;
 const SAME: &str = "a replica that has heard everything has the same locks";
 const ALIVE: &str = "servers start, and go on";
 /// How long servers may take to agree about their roles, and to hand over all data, on a busy machine.
-const AGREEMENT: Duration = Duration::from_secs(10);
+pub const AGREEMENT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
 impl Disturber<'_> {
@@ -58,11 +58,7 @@ impl Disturber<'_> {
         link.run("REPLICAOF NO ONE");
         link.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", world.mint.fresh()));
         let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", world.mint.fresh())]);
-        let waits = || {
-            let info = link.run(&format!("LOCK.INFO {name}"));
-            matches!(info, Reply::List(_)) && info.get("waiters") == 1
-        };
-        if asked.is_none() || !eventually(world, waits) {
+        if asked.is_none() || !eventually(world, || waits(&mut link, &name.to_string())) {
             return world.court.charge(ALIVE, "nobody waits at a replica that has left its master".to_owned());
         }
         link.run(&format!("REPLICAOF 127.0.0.1 {port}"));
@@ -79,7 +75,7 @@ impl Disturber<'_> {
     /// Leaves locks and looks at them on the replica.
     fn compare_locks(&mut self) {
         let world = self.world;
-        let Some(deposit) = Deposit::leave(world, &mut self.random) else { return };
+        let Some(deposit) = Deposit::leave(world, 0, &mut self.random) else { return };
         let Some(mut link) = world.connect(0, false) else { return };
         let Some(replica) = self.scene.replica() else { return };
         if !follows(world, replica, &mut link) {
@@ -91,7 +87,7 @@ impl Disturber<'_> {
             return world.court.charge(SAME, what);
         }
         check_requests(world, replica);
-        deposit.check(world);
+        deposit.check(world, Duration::ZERO);
     }
 
     /// Has the replica become the master, and the master a replica, without losing anything.
@@ -102,7 +98,7 @@ impl Disturber<'_> {
         if !follows(world, replica, &mut link) {
             return;
         }
-        let deposit = Deposit::leave(world, &mut self.random);
+        let deposit = Deposit::leave(world, 0, &mut self.random);
         let (port, next) = (self.scene.server().port(), replica.server.port());
         world.note_fault("FAILOVER");
         world.server.leaves();
@@ -114,98 +110,7 @@ impl Disturber<'_> {
         }
         world.server.is_back_at(if is_done { next } else { port });
         if let Some(deposit) = deposit {
-            deposit.check(world);
-        }
-    }
-
-    /// Has the server refuse writes since it has no replica: nothing is granted then, and nothing renewed.
-    fn refuse_writes(&mut self) {
-        let world = self.world;
-        let Some(mut scene) = Fenced::set(world) else { return };
-        world.fault("min-replicas-to-write", "CONFIG SET min-replicas-to-write 1");
-        let refused = world.weather.is_bad_during(|| {
-            let begun = scene.link.run("CONFIG SET min-replicas-to-write 1") == "OK";
-            world.rest(Duration::from_millis(700));
-            let refused = begun.then(|| scene.check_that_nothing_is_done(world));
-            while !world.court.is_over() && !self.run_line("CONFIG SET min-replicas-to-write 0") {}
-            refused
-        });
-        if let Some(Some(())) = refused {
-            scene.check_that_it_goes_on(world);
-        }
-    }
-}
-
-/// A lock whose lease ends while another waits, and one of a session, at a server without replicas.
-struct Fenced {
-    link: Link,
-    waiter: Link,
-    session: Link,
-    name: String,
-    token: String,
-}
-
-const REFUSED: &str = "nothing is granted or renewed while writes are refused";
-
-impl Fenced {
-    fn set(world: &World) -> Option<Self> {
-        let (mut link, mut waiter) = (world.connect(0, false)?, world.connect(0, false)?);
-        let mut session = world.connect(0, false)?;
-        let (name, token) = (world.mint.fresh().to_string(), world.mint.fresh().to_string());
-        let attached = || ending::figure(&mut link, "replication", "connected_slaves") == Some(0);
-        eventually(world, attached).then_some(())?;
-        let lines = [
-            (&mut link, format!("LOCK.ACQUIRE w{name} {} PX 400", world.mint.fresh())),
-            (&mut session, format!("LOCK.ACQUIRE s{name} {token} PX 300 SESSION")),
-        ];
-        for (link, line) in lines {
-            (link.run(&line) == 1).then_some(())?;
-        }
-        waiter.send(&[format!("LOCK.ACQUIRE w{name} {token} PX 5000 BLOCK 0")])?;
-        Some(Self { link, waiter, session, name, token })
-    }
-
-    /// Both leases have ended, and that is all. None when the connection is closed.
-    fn check_that_nothing_is_done(&mut self, world: &World) -> Option<()> {
-        let (name, token) = (&self.name, &self.token);
-        for lock in [format!("w{name}"), format!("s{name}")] {
-            let info = self.link.run(&format!("LOCK.INFO {lock}"));
-            if info == Reply::Closed {
-                return None;
-            }
-            if !matches!(info, Reply::List(_)) || info.get("state") != "free" {
-                world.court.charge(REFUSED, format!("{lock} is {info:?}"));
-            }
-        }
-        let lines = [
-            format!("LOCK.ACQUIRE x{name} {token} PX 100"),
-            format!("LOCK.REENTER x{name} {token} PX 100"),
-            format!("LOCK.SHARE x{name} {token} PX 100"),
-            format!("LOCK.EXTEND s{name} {token} PX 100"),
-            format!("LOCK.RELEASE s{name} {token}"),
-        ];
-        for line in lines {
-            let reply = self.link.run(&line);
-            if reply == Reply::Closed {
-                return None;
-            }
-            if !matches!(&reply, Reply::Error(text) if text.starts_with("NOREPLICAS")) {
-                world.court.charge(REFUSED, format!("{line} is answered {reply:?}"));
-            }
-        }
-        Some(())
-    }
-
-    /// The one who waits gets the lock, and the session gets its own back.
-    fn check_that_it_goes_on(mut self, world: &World) {
-        let granted = self.waiter.receive(AGREEMENT);
-        if !matches!(granted, Some(Reply::Int(1) | Reply::Closed)) {
-            world.court.charge(REFUSED, format!("who waited then was told {granted:?}"));
-        }
-        let line = format!("LOCK.EXTEND s{} {} PX 100", self.name, self.token);
-        let reply = self.session.run(&line);
-        if reply != 100 && reply != Reply::Closed {
-            world.court.charge(REFUSED, format!("the session's {line} is answered {reply:?}"));
+            deposit.check(world, Duration::ZERO);
         }
     }
 }
@@ -215,8 +120,14 @@ fn link_to(replica: &Replica) -> Option<Link> {
     Link::open(replica.server.port(), 0, false)
 }
 
+/// Whether somebody waits for a lock.
+pub fn waits(link: &mut Link, name: &str) -> bool {
+    let info = link.run(&format!("LOCK.INFO {name}"));
+    matches!(info, Reply::List(_)) && info.get("waiters") == 1
+}
+
 /// Waits for something; false when it does not come.
-fn eventually(world: &World, mut condition: impl FnMut() -> bool) -> bool {
+pub fn eventually(world: &World, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + AGREEMENT;
     while !condition() {
         if world.court.is_over() || Instant::now() > deadline {

@@ -10,7 +10,7 @@ impl Disturber<'_> {
     /// Ends the server in the middle of everything, and starts it again.
     pub(super) fn start_again(&mut self) {
         let world = self.world;
-        let deposit = Deposit::leave(world, &mut self.random);
+        let deposit = Deposit::leave(world, 0, &mut self.random);
         let end = self.end();
         let (kind, downtime) = match end {
             End::Killed => ("kill -9", self.downtime()),
@@ -29,7 +29,7 @@ impl Disturber<'_> {
         world.note_fault("it is back");
         if let Some(deposit) = deposit {
             world.figures.fault("locks found again");
-            deposit.check(world);
+            deposit.check(world, Duration::ZERO);
         }
     }
 

@@ -70,7 +70,7 @@ impl Disturber<'_> {
     }
 
     pub(super) fn reload(&mut self) {
-        self.world.server.reloads();
+        self.world.server.begins_anew();
         self.world.file_is_stale.store(true, Ordering::SeqCst);
         self.make("DEBUG RELOAD", "DEBUG RELOAD");
         if let Some(link) = &mut self.link {

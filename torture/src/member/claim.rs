@@ -148,11 +148,16 @@ impl<'w> Claim<'w> {
         self.told.is_some() && self.safe_until.is_some_and(|end| received < end)
     }
 
+    /// Whether the server has begun anew since the lock was first asked for, or is about to.
+    pub fn is_from_before(&self, world: &World) -> bool {
+        world.server.is_away() || world.server.beginnings() != self.beginnings
+    }
+
     /// Whether the lock must be the token's as long as its connection answers. A server that begins anew may have
     /// ended it, and around a recovery period a session gets its lock back later.
     pub fn has_session(&self, world: &World) -> bool {
         let goes_on = |told| !world.settings.may_hold_back(told, Instant::now());
-        self.told.is_some_and(goes_on) && self.session && world.server.beginnings() == self.beginnings
+        self.told.is_some_and(goes_on) && self.session && !self.is_from_before(world)
     }
 
     /// The end of the span in which it certainly held, if it was found to hold by a request that was sent then. A token

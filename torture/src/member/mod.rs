@@ -132,6 +132,10 @@ impl<'w> Member<'w> {
         disturbed |= self.link.as_ref().is_some_and(Link::is_disturbed);
         if !disturbed {
             self.check_time(claim, what, (sent, received), block, starved);
+            if reply.is_none() && block.is_some() && patience.is_none() {
+                let text = format!("client {}, {what}: not answered within {limit:?}", self.number);
+                self.world.accuse(claim.key, "every request is answered", &text);
+            }
         }
         if let Some(code) = reply.as_ref().and_then(|reply| self.world.refusal(reply)) {
             self.world.figures.fault(code);

@@ -87,7 +87,7 @@ impl<'w> Notified<'w> {
 
     /// Leaves a server that is not the one that clients talk to any more.
     fn follow(&mut self) {
-        let port = self.world.server.port();
+        let port = self.world.server.port_of(self.database);
         if self.listening.take_if(|wire| wire.port != port).is_some() {
             self.is_deaf();
         }

@@ -115,7 +115,9 @@ impl Notified<'_> {
         if key != wait.claim.key.name || database != wait.claim.key.database.to_string() {
             world.court.charge(NAMED, text.to_owned());
         }
-        let complaint = wait.posts[channel].heard(event, at);
+        let explained = event == Event::Lost && wait.claim.is_from_before(world);
+        let post = &mut wait.posts[channel];
+        let complaint = if explained { post.lost() } else { post.heard(event, at) };
         complain(world, wait, complaint);
         if wait.phase == Phase::Over {
             return;
@@ -166,7 +168,10 @@ impl Notified<'_> {
                 complain(self.world, wait, complaint);
                 if waits {
                     self.world.figures.met("waits for a message");
-                    wait.plan_in_line(at, &mut self.random);
+                    // Its message may have come before.
+                    if wait.phase == Phase::InLine {
+                        wait.plan_in_line(at, &mut self.random);
+                    }
                 } else if reply == 1 {
                     wait.granted_by_answer(self.world, question.sent, at, &mut self.random);
                 } else if reply.is_error() && reply.code() == "NOSUBSCRIBER" {

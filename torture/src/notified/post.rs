@@ -123,6 +123,13 @@ impl Post {
         complaint.or_else(|| self.take_one(&format!("{event:?} came")))
     }
 
+    /// A message came which says that the server cannot go on with the wait, as is true of one that begins anew.
+    pub fn lost(&mut self) -> Complaint {
+        self.waits = false;
+        self.told_since = true;
+        self.take_one("lost came")
+    }
+
     fn take_one(&mut self, what: &str) -> Complaint {
         let Some(less) = self.due.checked_sub(1) else {
             return Some((ONE, format!("{what}, and no message is due")));
@@ -190,6 +197,14 @@ mod tests {
         assert_eq!(bench.heard(Event::Granted, 50), None);
         assert!(!bench.post.expects());
         assert_eq!(bench.heard(Event::Timeout, 150), Some(ONE));
+    }
+
+    #[test]
+    fn a_wait_that_is_lost_has_had_its_message() {
+        let mut bench = Bench::waiting();
+        assert_eq!(bench.post.lost(), None);
+        assert!(!bench.post.expects());
+        assert_eq!(bench.post.lost().map(|(rule, _)| rule), Some(ONE));
     }
 
     #[test]
