@@ -78,7 +78,8 @@ impl<'w> Member<'w> {
     /// RESET and CLIENT NO-EVICT leave the connection, and so its sessions, as they are. False when it is closed.
     pub(super) fn reset(&mut self, claim: &Claim<'w>) -> bool {
         let switch = if self.random.bool() { "ON" } else { "OFF" };
-        let lines = ["RESET".to_owned(), format!("SELECT {}", claim.key.database), format!("CLIENT NO-EVICT {switch}")];
+        let (_, database) = self.world.address_of(claim.key.database);
+        let lines = ["RESET".to_owned(), format!("SELECT {database}"), format!("CLIENT NO-EVICT {switch}")];
         let Some(sent) = self.send(claim, &lines) else { return false };
         self.world.figures.met("RESET");
         for (line, expected) in lines.iter().zip(["RESET", "OK", "OK"]) {
