@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLIENT, Server, library, wait_until, waiters
+from conftest import CLIENT, LIBRARY, Server, library, wait_until, waiters
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client._sync import connections
@@ -180,6 +180,18 @@ def test_the_guide_names_tests_that_there_are() -> None:
     assert named and named <= there, named - there
 
 
+EXAMPLES = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_what_the_readme_shows(server: Server, number: int) -> None:
+    if LIBRARY != "redis":
+        pytest.skip("the examples are for redis-py")
+    example = EXAMPLES[number].replace("Redis()", f"Redis(port={server.port})")
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0 and done.stdout and "stop" not in done.stdout, done.stderr
+
+
 def test_the_wheel_in_a_fresh_environment(server: Server, tmp_path: Path) -> None:
     """From pip install to a held lock: what the README shows."""
     pytest.importorskip("build")
@@ -188,9 +200,8 @@ def test_the_wheel_in_a_fresh_environment(server: Server, tmp_path: Path) -> Non
     run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
     python = str(tmp_path / "venv" / "bin" / "python")
     run(python, "-m", "pip", "install", "--quiet", f"{wheel}[{library.__name__}]")
-    example = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)[0]
-    assert example.count("\n") <= 5
-    said = run(python, "-c", example.replace(f"{CLIENT}()", f"{CLIENT}(port={server.port})"))
+    assert EXAMPLES[0].count("\n") <= 5
+    said = run(python, "-c", EXAMPLES[0].replace(f"{CLIENT}()", f"{CLIENT}(port={server.port})"))
     assert said == "the door is ours\n"
 
 

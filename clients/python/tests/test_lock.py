@@ -16,6 +16,7 @@ import pytest
 from conftest import Server, kill_connections, library, wait_until, waiters
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
+from redis_lock_client._sync.client import Client
 
 
 def test_it_is_taken_and_released(client: Any) -> None:
@@ -98,7 +99,8 @@ def test_the_order_is_kept(client: Any) -> None:
     with ThreadPoolExecutor(20) as pool:
         for number in range(20):
             pool.submit(wait_for_it, number)
-            time.sleep(0.02)  # They join a queue in this process, which nobody can see from outside.
+            wait_until(lambda number=number: len(Client.of(client).lines._lines.get(b"door", ())) == number + 1)
+        wait_until(lambda: waiters(client))
         assert len(waiters(client)) == 1, "twenty threads have one place in line"
         holder.release()
     assert order == list(range(20))
