@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Server, kill_connections, library, wait_until, waiters
 
+import redis_lock_client
 from redis_lock_client import LockError, LockNotOwnedError
 from redis_lock_client.asyncio import Lock
 
@@ -209,6 +210,13 @@ async def test_a_block_that_is_not_entered_in_time_raises(aclient: Any, client: 
     with pytest.raises(LockError):
         async with Lock(aclient, "door", timeout=30, blocking_timeout=0.1):
             pass
+
+
+async def test_the_client_must_be_of_the_right_kind(aclient: Any, client: Any) -> None:
+    with pytest.raises(TypeError):
+        Lock(client, "door")
+    with pytest.raises(TypeError):
+        redis_lock_client.Lock(aclient, "door")
 
 
 def test_a_client_of_several_loops(server: Server, client: Any) -> None:

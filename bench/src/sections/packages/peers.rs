@@ -26,10 +26,11 @@ pub struct Peer {
     pub is_module: bool,
 }
 
-pub const PEERS: [Peer; 8] = [
+pub const PEERS: [Peer; 9] = [
     package("redis-py Lock", Program::Python("redis_py.py")),
     package("python-redis-lock", Program::Python("python_redis_lock.py")),
     module("redis-lock by redis-py", Program::Python("module.py")),
+    module("redis-lock-client (Python)", Program::Python("package.py")),
     package("redis-semaphore", Program::Node("redis-semaphore.mjs")),
     package("redlock (npm)", Program::Node("redlock.mjs")),
     module("redis-lock by ioredis", Program::Node("module.mjs")),

@@ -78,6 +78,10 @@ class BaseLock:
         - ``renew``: this process renews the lease each time a third of it has passed, also without the module.
         - ``on_lost``: called once when the lock is lost, from another thread; it must not wait for anything.
         """
+        if not runtime.can_use(redis):
+            raise TypeError(
+                "redis_lock_client.Lock is for clients of threads, redis_lock_client.asyncio.Lock for the others"
+            )
         if (session or renew) and not timeout:
             raise ValueError("session and renew need a timeout, which frees the lock when nobody can renew it")
         if reentrant and (shared or limit is not None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -46,6 +47,11 @@ async def _close_at_end(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await asyncio.get_running_loop().create_future()
     finally:
         await close()
+
+
+def can_use(redis: Any) -> bool:
+    """Whether this is a client for tasks."""
+    return inspect.iscoroutinefunction(getattr(redis, "execute_command", None))
 
 
 async def ready(cluster: Any) -> None:

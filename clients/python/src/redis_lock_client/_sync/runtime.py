@@ -7,6 +7,7 @@ caller), and one for all timers. They are daemons, begin when they are needed, a
 from __future__ import annotations
 
 import heapq
+import inspect
 import itertools
 import logging
 import os
@@ -44,6 +45,11 @@ def clients() -> dict[int, Any]:
 
 def at_end(close: Callable[[], None]) -> None:
     """Nothing: the process closes its connections when it ends."""
+
+
+def can_use(redis: Any) -> bool:
+    """Whether this is a client for threads."""
+    return not inspect.iscoroutinefunction(getattr(redis, "execute_command", None))
 
 
 def ready(cluster: Any) -> None:
