@@ -63,6 +63,11 @@ impl<T> Id<T> {
         Self { slot: NonZeroU32::new(slot).map_or(Slot::MIN, Slot), serial, entry: PhantomData }
     }
 
+    /// Returns whether its entry was added after that of `other`, within the last 2^31 entries.
+    pub fn is_later_than(self, other: Self) -> bool {
+        (1..1 << 31).contains(&self.serial.wrapping_sub(other.serial))
+    }
+
     /// Returns the slot of the entry. It is unique among the handles whose entries exist.
     pub(super) fn slot(self) -> Slot {
         self.slot
@@ -82,6 +87,11 @@ impl<T> Arena<T> {
     /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Returns a handle that no entry has been added after. It need not exist any more.
+    pub fn latest(&self) -> Option<Id<T>> {
+        (!self.is_empty()).then_some(Id { slot: Slot::MIN, serial: self.last_serial, entry: PhantomData })
     }
 
     /// Returns an entry, if it still exists.
@@ -108,6 +118,11 @@ impl<T> Arena<T> {
         let slot = self.entries.insert(Numbered { serial, entry })?;
         self.last_serial = serial;
         Some(Id { slot, serial, entry: PhantomData })
+    }
+
+    /// Takes the arena apart into its entries.
+    pub fn into_entries(self) -> impl Iterator<Item = T> {
+        self.entries.into_entries().map(|numbered| numbered.entry)
     }
 
     /// Returns the entry at the cursor and advances the cursor. Returns `None` at the end.

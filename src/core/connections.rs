@@ -57,8 +57,14 @@ impl<T: Copy + Ord> Connections<T> {
     }
 
     /// Returns all entries of all connections.
+    #[cfg(any(test, feature = "simulated"))]
     pub fn entries(&self) -> impl Iterator<Item = T> {
         self.entries.values().flatten().copied()
+    }
+
+    /// Takes the table apart into its entries.
+    pub fn into_entries(self) -> impl Iterator<Item = T> {
+        self.entries.into_values().flatten()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Maps locks and their shares, by database, key and token, to entries of an arena.
 
+use std::collections::btree_map::IntoValues;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::{Id, Kind};
+use super::{Id, Kind, steps};
 
 /// What one holder has: a lock alone, or one share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +35,17 @@ pub struct LockIndex<T>(BTreeMap<i32, HashMap<Rc<[u8]>, Seats<T>>>);
 /// The handles of one lock.
 enum Seats<T> {
     Whole(Id<T>),
-    Shares(Shares<T>),
+    /// Boxed, because most locks are held alone.
+    Shares(Box<Shares<T>>),
 }
 
-/// Handles by the tokens of shares, in an order that does not depend on chance: a simulation can be repeated. It is boxed
-/// because most locks are held alone.
-type Shares<T> = Box<BTreeMap<Box<[u8]>, Id<T>>>;
+/// The handles of the shares of one lock.
+struct Shares<T> {
+    /// By their tokens, in an order that does not depend on chance: a simulation can be repeated.
+    by_token: BTreeMap<Box<[u8]>, Id<T>>,
+    /// What was counted for all of them.
+    count: usize,
+}
 
 impl<T> LockIndex<T> {
     pub const fn new() -> Self {
@@ -50,7 +56,7 @@ impl<T> LockIndex<T> {
     pub fn get(&self, seat: Seat<'_>) -> Option<Id<T>> {
         match (self.seats(seat.db, seat.key)?, seat.share) {
             (Seats::Whole(id), None) => Some(*id),
-            (Seats::Shares(shares), Some(token)) => shares.get(token).copied(),
+            (Seats::Shares(shares), Some(token)) => shares.by_token.get(token).copied(),
             _ => None,
         }
     }
@@ -66,7 +72,7 @@ impl<T> LockIndex<T> {
             Some(Seats::Shares(shares)) => Some(shares),
             _ => None,
         };
-        shares.into_iter().flat_map(|shares| shares.values().copied())
+        shares.into_iter().flat_map(|shares| shares.by_token.values().copied()).inspect(|_| steps::count())
     }
 
     /// Returns the number of handles.
@@ -74,7 +80,7 @@ impl<T> LockIndex<T> {
     pub fn seat_count(&self) -> usize {
         let count = |seats: &Seats<T>| match seats {
             Seats::Whole(_) => 1,
-            Seats::Shares(shares) => shares.len(),
+            Seats::Shares(shares) => shares.by_token.len(),
         };
         self.0.values().flat_map(HashMap::values).map(count).sum()
     }
@@ -83,8 +89,11 @@ impl<T> LockIndex<T> {
     pub fn insert(&mut self, db: i32, key: Rc<[u8]>, share: Option<&[u8]>, id: Id<T>) {
         let keys = self.0.entry(db).or_default();
         match (keys.get_mut(&key), share) {
-            (Some(Seats::Shares(shares)), Some(token)) => _ = shares.insert(token.into(), id),
-            (_, Some(token)) => _ = keys.insert(key, Seats::Shares(Box::new(BTreeMap::from([(token.into(), id)])))),
+            (Some(Seats::Shares(shares)), Some(token)) => _ = shares.by_token.insert(token.into(), id),
+            (_, Some(token)) => {
+                let by_token = BTreeMap::from([(token.into(), id)]);
+                keys.insert(key, Seats::Shares(Box::new(Shares { by_token, count: 0 })));
+            }
             (_, None) => _ = keys.insert(key, Seats::Whole(id)),
         }
     }
@@ -94,8 +103,8 @@ impl<T> LockIndex<T> {
         let is_empty = match (self.seats_mut(seat.db, seat.key), seat.share) {
             (Some(Seats::Whole(_)), None) => true,
             (Some(Seats::Shares(shares)), Some(token)) => {
-                shares.remove(token);
-                shares.is_empty()
+                shares.by_token.remove(token);
+                shares.by_token.is_empty()
             }
             _ => false,
         };
@@ -104,14 +113,46 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Removes and returns the handles of a lock's shares.
-    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> impl Iterator<Item = Id<T>> {
-        let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
-        let shares = match taken {
+    /// Counts one more thing for a share of a lock. Nothing is counted for a lock that is held alone.
+    pub fn count(&mut self, seat: Seat<'_>) {
+        if let Some(shares) = self.shares_mut(seat) {
+            shares.count = shares.count.saturating_add(1);
+        }
+    }
+
+    /// Counts so many things less for a share of a lock.
+    pub fn count_off(&mut self, seat: Seat<'_>, count: usize) {
+        if let Some(shares) = self.shares_mut(seat) {
+            shares.count = shares.count.saturating_sub(count);
+        }
+    }
+
+    fn shares_mut(&mut self, seat: Seat<'_>) -> Option<&mut Shares<T>> {
+        seat.share?;
+        match self.seats_mut(seat.db, seat.key) {
             Some(Seats::Shares(shares)) => Some(shares),
             _ => None,
-        };
-        shares.into_iter().flat_map(|shares| shares.into_values())
+        }
+    }
+
+    /// Removes and returns the handles of a lock's shares, if there are any, and what was counted for them.
+    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(IntoValues<Box<[u8]>, Id<T>>, usize)> {
+        let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
+        match taken {
+            Some(Seats::Shares(shares)) => Some((shares.by_token.into_values(), shares.count)),
+            _ => None,
+        }
+    }
+
+    /// Takes the index apart into its handles.
+    pub fn into_entries(self) -> impl Iterator<Item = Id<T>> {
+        self.0.into_values().flat_map(HashMap::into_values).flat_map(|seats| {
+            let (whole, shares) = match seats {
+                Seats::Whole(id) => (Some(id), None),
+                Seats::Shares(shares) => (None, Some(shares)),
+            };
+            whole.into_iter().chain(shares.into_iter().flat_map(|shares| shares.by_token.into_values()))
+        })
     }
 
     fn seats(&self, db: i32, key: &[u8]) -> Option<&Seats<T>> {

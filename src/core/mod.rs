@@ -18,11 +18,13 @@ mod integer;
 mod lock;
 mod lock_index;
 mod recovery;
+mod remains;
 mod revocations;
 mod sessions;
 mod slab;
 mod stall;
 mod stats;
+pub mod steps;
 mod timer_queue;
 mod waiting;
 
@@ -39,6 +41,7 @@ pub use lock::{
 };
 pub use lock_index::{LockIndex, Seat};
 pub use recovery::{Change as RecoveryChange, Recovery};
+pub use remains::Remains;
 pub use revocations::{Revocation, RevocationId, Revocations};
 pub use sessions::{MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions};
 pub use stall::{HOLD_OFF_MS, StallDetector, TICK_MS};

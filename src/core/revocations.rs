@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Grant, Holder, Id, Kind, Seat, Session, SessionLock, UnixMs};
+use super::{Arena, Grant, Holder, Id, Kind, Remains, Seat, Session, SessionLock, UnixMs};
 
 /// A handle to a revocation.
 pub type RevocationId = Id<Revocation>;
@@ -138,9 +138,14 @@ impl Revocations {
         self.due.earliest()
     }
 
-    /// Removes all revocations.
-    pub fn clear(&mut self) {
-        *self = Self::new();
+    /// Removes all revocations, and leaves what there was to be freed.
+    pub fn clear(&mut self, remains: &mut Remains) {
+        let Self { entries, by_lock, due } = std::mem::replace(self, Self::new());
+        if !entries.is_empty() {
+            remains.add(entries.into_entries());
+            remains.add(by_lock.into_entries());
+            remains.add(due.into_entries());
+        }
     }
 }
 

@@ -12,13 +12,14 @@
 
 mod shares;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::IntoValues;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::rc::Rc;
 
 use super::lock_index::{LockIndex, Seat};
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, UnixMs};
+use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, Remains, UnixMs};
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
@@ -62,8 +63,8 @@ pub struct Sessions {
     check_cursor: Cursor,
     /// Locks of whose shares with sessions others may have removed some.
     doubtful: BTreeSet<(i32, Rc<[u8]>)>,
-    /// Sessions of shares that have ended together, to be forgotten one by one. Some may be gone already.
-    ended: Vec<SessionId>,
+    /// Sessions of shares that have ended together, lock by lock, to be forgotten one by one. Some may be gone already.
+    ended: VecDeque<IntoValues<Box<[u8]>, SessionId>>,
 }
 
 /// A task that is due for a session.
@@ -108,7 +109,7 @@ impl Sessions {
             renewals: TimerQueue::new(),
             check_cursor: Cursor::END,
             doubtful: BTreeSet::new(),
-            ended: Vec::new(),
+            ended: VecDeque::new(),
         }
     }
 
@@ -126,7 +127,7 @@ impl Sessions {
     #[cfg(feature = "simulated")]
     pub fn entry_count(&self) -> usize {
         let tables = [
-            self.ended.len(),
+            self.ended.iter().map(ExactSizeIterator::len).sum(),
             self.doubtful.len(),
             self.sessions.len(),
             self.by_lock.seat_count(),
@@ -191,6 +192,7 @@ impl Sessions {
         session.lock.lease = session.lock.lease.max(lease);
         if session.clients.insert(client) {
             self.pairs = self.pairs.saturating_add(1);
+            self.by_lock.count(session.lock.seat());
         }
         // A repeated request, which may not have lengthened the lease, does not put the renewal off.
         planted!(RepeatPutsRenewalOff => return self.schedule_renewal(id, now));
@@ -205,9 +207,16 @@ impl Sessions {
         }
     }
 
-    /// Ends all sessions.
-    pub fn end_all(&mut self) {
-        *self = Self::new();
+    /// Ends all sessions, and leaves what there was to be freed.
+    pub fn end_all(&mut self, remains: &mut Remains) {
+        let Self { sessions, by_lock, connections, renewals, doubtful, .. } = mem::replace(self, Self::new());
+        if !sessions.is_empty() {
+            remains.add(sessions.into_entries());
+            remains.add(by_lock.into_entries());
+            remains.add(connections.into_entries());
+            remains.add(renewals.into_entries());
+            remains.add(doubtful);
+        }
     }
 
     /// Records that a connection has closed. [`pop_orphan`](Self::pop_orphan) processes its sessions.
@@ -364,7 +373,10 @@ impl Sessions {
         let is_current = self.is_current(id);
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {
-            self.pairs = self.pairs.saturating_sub(is_current.into());
+            if is_current {
+                self.pairs = self.pairs.saturating_sub(1);
+                self.by_lock.count_off(session.lock.seat(), 1);
+            }
             self.connections.remove(client, id);
         }
         if self.get(id)?.clients.is_empty() || planted!(FirstCloseReleases) { self.remove(id) } else { None }
@@ -374,6 +386,7 @@ impl Sessions {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, session.renew_at, NEVER);
         if self.by_lock.get(session.lock.seat()) == Some(id) {
+            self.by_lock.count_off(session.lock.seat(), session.clients.len());
             self.by_lock.remove(session.lock.seat());
             self.pairs = self.pairs.saturating_sub(session.clients.len());
         }

@@ -4,6 +4,8 @@
 
 use std::num::NonZeroU32;
 
+use super::steps;
+
 /// The number of entries in a chunk.
 const CHUNK: usize = 64;
 
@@ -61,6 +63,7 @@ impl<T> Slab<T> {
     }
 
     pub fn get(&self, slot: Slot) -> Option<&T> {
+        steps::count();
         let (chunk, position) = slot.position();
         match self.chunks.get(chunk)?.get(position)? {
             Content::Taken(entry) => Some(entry),
@@ -131,6 +134,7 @@ impl<T> Slab<T> {
     }
 
     fn content(&mut self, slot: Slot) -> Option<&mut Content<T>> {
+        steps::count();
         let (chunk, position) = slot.position();
         self.chunks.get_mut(chunk)?.get_mut(position)
     }
@@ -141,6 +145,14 @@ impl<T> Slab<T> {
             self.chunks.push(Vec::new());
         }
         self.chunks.last_mut()
+    }
+
+    /// Takes the slab apart into its entries.
+    pub fn into_entries(self) -> impl Iterator<Item = T> {
+        self.chunks.into_iter().flatten().filter_map(|content| match content {
+            Content::Taken(entry) => Some(entry),
+            Content::Free(_) => None,
+        })
     }
 
     /// Frees the memory of an empty slab. One chunk is kept, so that light contention does not allocate each time.

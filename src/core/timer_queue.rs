@@ -18,6 +18,11 @@ impl<T: Copy + Ord> TimerQueue<T> {
         Self(BTreeSet::new())
     }
 
+    /// Takes the queue apart into its entries.
+    pub fn into_entries(self) -> impl Iterator<Item = T> {
+        self.0.into_iter().map(|(_, entry)| entry)
+    }
+
     /// Moves `entry` from the time `from` to the time `to`. [`NEVER`] means that it is not, or no longer, in the queue.
     pub fn reschedule(&mut self, entry: T, from: UnixMs, to: UnixMs) {
         if from == to {

@@ -18,6 +18,7 @@ mod round;
 mod types;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::handle_table::HandleTable;
@@ -54,6 +55,8 @@ pub struct WaitQueues {
     review: Round,
     /// A running round over all queues.
     round: Round,
+    /// Queues of locks that are another server's, and from which turn on their places are to be returned.
+    lost: BTreeMap<QueueId, Turn>,
     /// Whether the last thing that was due came from the review of all queues. Then it is the turn of what is due by its
     /// time.
     has_reviewed: bool,
@@ -62,6 +65,9 @@ pub struct WaitQueues {
     /// Whether all places that are away are to be dropped.
     drops_away: bool,
 }
+
+/// The number of requests that share a place at most. All of them are answered in one step.
+const MOST_COPIES: u32 = 1000;
 
 /// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
 /// still exists at t.
@@ -86,6 +92,7 @@ impl WaitQueues {
             away: TimerQueue::new(),
             review: Round::END,
             round: Round::END,
+            lost: BTreeMap::new(),
             has_reviewed: false,
             reviewed_for: None,
             drops_away: false,
@@ -147,6 +154,12 @@ impl WaitQueues {
     pub fn has_room(&self, limit: usize) -> bool {
         planted!(QueueStaysFull => return self.next_turn < limit as u64);
         self.waiter_count() < limit || planted!(QueueWithoutEnd)
+    }
+
+    /// Returns whether one more request with this claim may share its place, if it has one.
+    pub fn has_room_for_copy(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
+        let place = self.place_of(db, key, kind, owner).and_then(|place| self.places.get(place));
+        place.is_none_or(|place| place.requests < MOST_COPIES)
     }
 
     /// Returns what a request waits for, if it still does: the lock, and the claim of its place.
@@ -296,6 +309,30 @@ impl WaitQueues {
     /// Returns the next queue of the round, or `None` at its end.
     pub fn next_in_round(&mut self) -> Option<QueueId> {
         self.round.next(&self.queues)
+    }
+
+    /// Begins a walk over those who wait for a lock that is another server's now. [`next_lost`](Self::next_lost) returns them.
+    pub fn lose(&mut self, queue: QueueId) {
+        self.lost.entry(queue).or_insert(Turn(u64::MIN));
+    }
+
+    /// Returns whether such a walk is under way.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Returns those who share the next place in such a walk, or nobody at its end. Returns `None` if there is no walk.
+    pub fn next_lost(&mut self) -> Option<Vec<WaiterId>> {
+        let (&queue, &from) = self.lost.first_key_value()?;
+        // The slot of a queue that is gone may be another one's.
+        let next = self.queues.get(queue).and_then(|_| self.lines.first_from(queue, from));
+        let Some((turn, place)) = next else {
+            self.lost.remove(&queue);
+            return Some(Vec::new());
+        };
+        self.lost.insert(queue, Turn(turn.0.saturating_add(1)));
+        let requests = self.places.get(place).into_iter().flat_map(|place| self.requests_of(place));
+        Some(requests.map(|(_, request)| request.waiter).collect())
     }
 
     /// Returns the waiters of a lock, first in line first.

@@ -21,11 +21,15 @@ use super::shares;
 use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
+use super::waiters::entry_id;
 use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
 const BATCH: usize = 1000;
+
+/// The number of tasks that run in any case, however much has ended with connections in the same round.
+const LEAST: usize = 100;
 
 /// The name of a run in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-background";
@@ -47,24 +51,28 @@ fn work(ctx: &mut Context<'_>) {
         return timer::set();
     }
     slots::look(ctx);
-    state::with(|state| (state.unheard, state.ended, state.must_yield) = (0, 0, false));
+    let mut left = state::with(|state| {
+        (state.spent, state.must_yield) = (0, false);
+        // What ended with connections in this round was a part of this stretch.
+        BATCH.saturating_sub(mem::take(&mut state.ended)).max(LEAST)
+    });
     let mut writable = permission::may_write(ctx);
     let mut filter = DueFilter::All;
-    let mut left = BATCH;
     while left > 0 {
         writable &= !state::with(|state| state.write_refused);
         filter = if writable { DueFilter::All } else { DueFilter::ReadOnly };
         let now = server::now_ms();
         planted!(TimeOutsWait => if !writable { break });
         let written = if writable { process_writes(ctx, now) } else { 0 };
-        let others =
-            [process_left(), process_doubtful(ctx, now), slots::look_at_next(ctx), process_one(ctx, filter, now)];
-        let done = written.saturating_add(others.into_iter().filter(|&done| done).count());
+        let looked = slots::look_at_next(ctx);
+        let others = [process_left(), process_doubtful(ctx, now), process_one(ctx, filter, now)];
+        let others = others.into_iter().filter(|&done| done).count();
+        let done = written.saturating_add(looked).saturating_add(others);
         if done == 0 || state::with(|state| state.must_yield) {
             break;
         }
-        let unheard = state::with(|state| mem::take(&mut state.unheard));
-        left = left.saturating_sub(done.saturating_add(unheard));
+        let spent = state::with(|state| mem::take(&mut state.spent));
+        left = left.saturating_sub(done.saturating_add(spent));
     }
     if writable {
         timer::set();
@@ -76,7 +84,7 @@ fn work(ctx: &mut Context<'_>) {
             if !must_tick {
                 state.stall.stop();
             }
-            if state.waiters.has_left() || state.waiting.is_in_round() {
+            if state.must_run_soon() {
                 return Some(UnixMs::MIN); // Those who are lost are told so at once, however many they are.
             }
             (must_tick || !state.is_idle())
@@ -112,14 +120,21 @@ pub fn end_closed() {
     }
 }
 
-/// Ends the wait of one request that is told by message, whose connection has closed or which is lost. Returns whether
-/// there was one.
+/// Ends the waits of requests that are told by message, whose connection has closed or which are lost: of one request, or
+/// of one place that all its copies share. Returns whether there may be more.
 fn process_left() -> bool {
-    if let Some(lost) = state::with(|state| state.waiters.pop_lost()) {
-        grants::lose(lost);
+    if let Some(passed) = state::with(|state| state.waiters.next_lost()) {
+        if let Some(lost) = passed {
+            grants::lose(lost);
+        }
         return true;
     }
-    end_one_closed()
+    if let Some(waiters) = state::with(|state| state.waiting.next_lost()) {
+        state::with(|state| state.spend(waiters.len()));
+        waiters.into_iter().for_each(|waiter| grants::lose(entry_id(waiter)));
+        return true;
+    }
+    end_one_closed() || state::with(|state| state.remains.drop_one())
 }
 
 fn end_one_closed() -> bool {
@@ -150,7 +165,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     match state::with(|state| state.waiting.pop_due(now, filter)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
         Some(Due::TimedOut(request)) => grants::time_out(request, now),
-        Some(Due::Dropped) => {}
+        Some(Due::Dropped | Due::PassedBy) => {}
         None => return false,
     }
     true

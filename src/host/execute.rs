@@ -185,7 +185,10 @@ fn is_someones_turn(key: &Key<'_, '_>) -> bool {
     state::with(|State { waiting, .. }| waiting.queue_of(db, name).is_some_and(|id| waiting.waiter_count_of(id) > 0))
 }
 
-/// Refuses a request that would exceed `lock.max-sessions`, before anything is changed.
+/// The number of connections at most to which one lock, or one share, belongs. Its session ends in one step.
+const MOST_CONNECTIONS: usize = 1000;
+
+/// Refuses a request that would exceed `lock.max-sessions`, or the connections of one session, before anything is changed.
 ///
 /// A request that is answered nil begins no session. A request whose connection is in the lock's session already, or
 /// waits to be, adds none; nor does one that takes the place of another.
@@ -203,11 +206,13 @@ fn check_session_limit(
     let limit = settings::limit(&MAX_SESSIONS);
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
     state::with(|State { sessions, waiting, waiters, .. }| {
-        if sessions.pairs().saturating_add(waiters.session_waiters()) < limit || planted!(SessionsWithoutEnd) {
-            return Ok(decision);
-        }
         let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *caller;
         let known = sessions.find(Seat::of(db, name, kind, caller)).filter(|&id| sessions.get(id).is_some_and(is_same));
+        let is_crowded = known.is_some_and(|id| sessions.clients(id).count() >= MOST_CONNECTIONS);
+        let has_room = sessions.pairs().saturating_add(waiters.session_waiters()) < limit && !is_crowded;
+        if has_room || planted!(SessionsWithoutEnd) {
+            return Ok(decision);
+        }
         let channel = channel.filter(|_| decision == Decision::Contended).map(StringRef::bytes);
         let asked = |waiter| waiters.get(entry_id(waiter)).is_some_and(|entry| entry.asks_for_session(client, channel));
         let is_repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client))

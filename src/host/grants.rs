@@ -56,7 +56,7 @@ fn is_heard(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool 
     if !heard {
         state::with(|state| {
             state.waiters.remove(id);
-            state.unheard = state.unheard.saturating_add(1);
+            state.spend(1);
             increment(&mut state.stats.cancelled);
         });
     }
@@ -123,16 +123,18 @@ pub fn time_out(request: RequestId, now: UnixMs) {
 /// Ends the wait of a request that is told by message, because the server cannot go on with it; or has a blocked client
 /// answered whose wait has ended with a panic.
 pub fn lose(id: EntryId) {
-    match state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state())) {
-        Some(WaitState::Waiting(request)) => {
+    let found = state::with(|state| state.waiters.get(id).map(|entry| (entry.wait_state(), entry.channel().is_some())));
+    match found {
+        Some((WaitState::Waiting(request), true)) => {
             state::with(|state| increment(&mut state.stats.cancelled));
             // Who asks again while the slot is still here, or back again, has lost no turn.
             let keep_until = settings::kept_until(server::now_ms());
             end_request(request, Event::Lost, keep_until);
         }
+        // The server itself sees to blocked clients, but for those that a panic has left behind.
+        Some((WaitState::Waiting(_), false)) | Some((_, true)) | None => {}
         // Nothing happens if it was unblocked before.
-        Some(_) => server::unblock::<Locks>(server_id_of(id)),
-        None => {}
+        Some((_, false)) => server::unblock::<Locks>(server_id_of(id)),
     }
 }
 

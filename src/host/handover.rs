@@ -97,6 +97,9 @@ enum Room {
 /// The number of places in a row that are served, or for which nobody may listen. After that, the server serves its clients.
 const BATCH: usize = 100;
 
+/// The number of requests in a row that are told, after which no other place is served: each has a place for all its copies.
+const MOST_TOLD: usize = 1000;
+
 /// The name of a hand-over in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-handover";
 
@@ -115,12 +118,13 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
         return false;
     }
     let mut granted = Vec::new();
+    let mut told = 0_usize;
     let mut stopwatch = None;
     for tried in 0.. {
         if room == Room::AsTheKeyTells && !reviews::has_room_for_first(key, queue, now) {
             break;
         }
-        if tried >= if planted!(BatchIsShort) { 1 } else { BATCH } {
+        if tried >= if planted!(BatchIsShort) { 1 } else { BATCH } || told >= MOST_TOLD {
             reviews::soon(key, cause);
             state::with(|state| state.must_yield = true);
             break;
@@ -139,12 +143,14 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
             planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));
             write_grant(key, &grant, lease_end, cause, now);
             room = Room::AsTheKeyTells;
+            told = told.saturating_add(grant.waiters.len());
             granted.push((grant, lease_end));
         } else if let Some(until) = settings::kept_until(now).filter(|_| !planted!(UnheardLosesTurn)) {
             state::with(|state| state.waiting.restore(grant, until));
         }
     }
     let is_granted = !granted.is_empty();
+    state::with(|state| state.spend(told));
     if is_granted {
         reviews::schedule(key, queue, now);
     }

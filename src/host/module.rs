@@ -199,7 +199,7 @@ impl Module for Locks {
 /// Schedules a check of every lock, since any may have changed. The timer runs it in batches.
 fn check_all_locks() {
     state::with(|state| {
-        planted!(ReloadEndsSessions => state.sessions.end_all());
+        planted!(ReloadEndsSessions => state.sessions.end_all(&mut state.remains));
         state.sessions.check_all();
         planted!(FlushForgetsWaiters => return);
         state.waiting.review_all();
@@ -229,16 +229,23 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
 /// Updates the sessions of a lock's shares after an event of its key. If the lock is gone, so are all of them, but for those
 /// whose leases have ended by themselves. What else happens to shares is found when the key is looked at next.
 fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8], now: UnixMs) {
+    if event != b"expired" {
+        let is_gone = REPLACEMENTS.contains(&event);
+        return if is_gone { sessions.end_shares(db, key) } else { sessions.doubt_shares(db, key) };
+    }
     let is_lapsed = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_lapsed(now));
-    let lapsed = sessions.shares(db, key).find(is_lapsed).filter(|_| event == b"expired");
+    let lapsed = sessions.shares(db, key).take(MOST_ASKED).find(is_lapsed);
     if let Some(one) = lapsed {
         sessions.lease_expired(one); // All of them are given back together.
-    } else if event == b"expired" || REPLACEMENTS.contains(&event) {
+    } else if sessions.shares(db, key).nth(MOST_ASKED).is_none() {
         sessions.end_shares(db, key);
     } else {
-        sessions.doubt_shares(db, key);
+        sessions.doubt_shares(db, key); // They end in the next round.
     }
 }
+
+/// The number of shares of an expired lock of which it is asked whether their leases have ended by themselves.
+const MOST_ASKED: usize = 100;
 
 /// The events of foreign commands that set or remove a lease.
 const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];

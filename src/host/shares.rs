@@ -46,7 +46,10 @@ pub fn tidy(key: &mut Key<'_, '_>, now: UnixMs) {
             break;
         }
         removed = removed.saturating_add(1);
-        state::with(|state| state.sessions.end(seat));
+        state::with(|state| {
+            state.spend(1);
+            state.sessions.end(seat);
+        });
         effect::remove_share(key, token.as_ref(), now);
     }
     reviews::follow(key, now);
@@ -136,5 +139,8 @@ fn lapsed_session(state: &State, seat: Seat<'_>, now: UnixMs) -> Option<(Session
 fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Lease, now: UnixMs) {
     let end = lease.share_end_from(now);
     effect::set_share(key, token, Some(end));
-    state::with(|state| state.sessions.renewed(id, Some(end), now));
+    state::with(|state| {
+        state.spend(1);
+        state.sessions.renewed(id, Some(end), now);
+    });
 }

@@ -34,14 +34,14 @@ pub fn add_waiter(key: &[u8]) {
 /// How many locks are passed by in one step that are certainly here.
 const MOST_PASSED_BY: usize = 100;
 
-/// Looks at the next lock of the round that may be elsewhere. Returns whether there was one, or there are more.
-pub fn look_at_next(ctx: &mut Context<'_>) -> bool {
-    for _ in 0..MOST_PASSED_BY {
+/// Looks at the next locks of the round, up to one that may be elsewhere. Returns how many there were.
+pub fn look_at_next(ctx: &mut Context<'_>) -> usize {
+    for passed in 0..MOST_PASSED_BY {
         let Some((queue, db, key)) = state::with(|State { waiting, .. }| {
             let queue = waiting.next_in_round()?;
             waiting.lock_of(queue).map(|(db, key)| (queue, db, key))
         }) else {
-            return false;
+            return passed;
         };
         let slot = server::hash_slot(&key);
         let has_left = match state::with(|state| state.slots.whereabouts(slot)) {
@@ -56,12 +56,12 @@ pub fn look_at_next(ctx: &mut Context<'_>) -> bool {
         if has_left {
             lose_waiters(queue);
         }
-        return true;
+        return passed.saturating_add(1);
     }
-    true
+    MOST_PASSED_BY
 }
 
 /// Ends the waits for a lock that is another node's, of those that are told by message.
 pub fn lose_waiters(queue: QueueId) {
-    state::with(|State { waiting, waiters, .. }| waiters.lose(waiting.waiters(queue).map(|waiter| waiter.id)));
+    state::with(|state| state.waiting.lose(queue));
 }

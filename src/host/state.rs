@@ -7,7 +7,7 @@ use super::refusals::Refusals;
 use super::settings::RECOVERY_MS;
 use super::slot_watch::SlotWatch;
 use super::waiters::Waiters;
-use crate::core::{Contact, LOOK_MS, Recovery, Revocations, Sessions, StallDetector, Stats, WaitQueues};
+use crate::core::{Contact, LOOK_MS, Recovery, Remains, Revocations, Sessions, StallDetector, Stats, WaitQueues};
 use crate::server;
 
 /// The module: locks.
@@ -26,6 +26,8 @@ pub struct State {
     pub sessions: Sessions,
     /// Locks to be taken back from connections that are gone.
     pub revocations: Revocations,
+    /// What is left of sessions and revocations that were given up together.
+    pub remains: Remains,
     /// Runs while there may be something to write.
     pub stall: StallDetector,
     pub recovery: Recovery,
@@ -35,8 +37,9 @@ pub struct State {
     pub slots: SlotWatch,
     /// Messages that are published in the next run of the background work, in this order.
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
-    /// How many waiters nobody has listened for since this run of the background work began.
-    pub unheard: usize,
+    /// How many entries have been worked off within tasks since this run of the background work began: requests that were
+    /// told of a grant, or that nobody listened for, and shares that were removed or given back.
+    pub spent: usize,
     /// How many waiters have ended with their connections since the last run of the background work.
     pub ended: usize,
     /// Whether the server is to serve its clients before the background work goes on.
@@ -74,13 +77,14 @@ impl State {
             waiters: Waiters::new(),
             sessions: Sessions::new(),
             revocations: Revocations::new(),
+            remains: Remains::new(),
             stall: StallDetector::new(),
             recovery: Recovery::new(),
             watches_standstill: false,
             contact: Contact::new(),
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
-            unheard: 0,
+            spent: 0,
             ended: 0,
             must_yield: false,
             write_refused: false,
@@ -92,9 +96,9 @@ impl State {
     /// Forgets what only a master may act on, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
         planted!(StateOutlivesRole => return);
-        planted!(RevocationOutlivesRole => return self.sessions.end_all());
-        self.revocations.clear();
-        self.sessions.end_all();
+        planted!(RevocationOutlivesRole => return self.sessions.end_all(&mut self.remains));
+        self.revocations.clear(&mut self.remains);
+        self.sessions.end_all(&mut self.remains);
         self.waiting.drop_away_places();
     }
 
@@ -127,6 +131,21 @@ impl State {
         planted!(StandstillHoldsNothingBack => return self.recovery.remaining_ms(length_ms, now));
         let until_next_look_ms = if self.contact.is_lost() { LOOK_MS } else { 0 };
         self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
+    }
+
+    /// Records that entries were worked off within a task.
+    pub fn spend(&mut self, entries: usize) {
+        self.spent = self.spent.saturating_add(entries);
+    }
+
+    /// Returns whether there is something to do at once that writes nothing: to tell those who are lost, to look at locks in a
+    /// round, or to free what is left.
+    pub fn must_run_soon(&self) -> bool {
+        self.waiters.has_left()
+            || self.waiting.has_lost()
+            || self.waiting.is_in_round()
+            || !self.postponed.is_empty()
+            || !self.remains.is_empty()
     }
 
     /// Returns whether there is no queue, no session and no revocation.

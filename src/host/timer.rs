@@ -17,8 +17,7 @@ pub fn set() {
         } else if !state.stall.is_running() {
             state.stall.tick(server::monotonic_ms());
         }
-        let at_once = (state.waiters.has_left() || state.waiting.is_in_round() || !state.postponed.is_empty())
-            .then_some(UnixMs::MIN);
+        let at_once = state.must_run_soon().then_some(UnixMs::MIN);
         let held_back = state.recovery.is_holding_back().then(|| now.saturating_add(state.held_back_ms()));
         let waiting = state.waiting.next_due(DueFilter::All);
         let due = [pulse, at_once, held_back, state.revocations.next_due(), waiting, state.sessions.next_due()];

@@ -19,8 +19,9 @@ pub struct Waiters {
     /// The requests that are told by message. Unlike a blocked client, they do not end with their connection by
     /// themselves.
     connections: Connections<EntryId>,
-    /// Requests that end because the server has become another master or a replica, or after a panic. Some may be gone already.
-    lost: Vec<EntryId>,
+    /// A walk over the requests that end because the server has become another master or a replica, or after a panic: those
+    /// that were there when it began, the last of which has this number.
+    lost: (Cursor, Option<EntryId>),
     /// Grants that are being delivered.
     deliveries: Arena<Delivery>,
     latest_deliveries: LockIndex<Delivery>,
@@ -113,7 +114,7 @@ impl Waiters {
             notified: 0,
             channels: None,
             connections: Connections::new(),
-            lost: Vec::new(),
+            lost: (Cursor::END, None),
             deliveries: Arena::new(),
             latest_deliveries: LockIndex::new(),
         }
@@ -124,7 +125,7 @@ impl Waiters {
     pub fn entry_count(&self) -> usize {
         let deliveries = [self.deliveries.len(), self.latest_deliveries.seat_count()];
         let messages = [self.channels.as_ref().map_or(0, HashMap::len), self.connections.entries().count()];
-        let waiters = [self.entries.len(), self.session_waiters, self.lost.len()];
+        let waiters = [self.entries.len(), self.session_waiters];
         deliveries.into_iter().chain(messages).chain(waiters).sum()
     }
 
@@ -200,18 +201,12 @@ impl Waiters {
         self.connections.first_of_closed().map(|(_, id)| id)
     }
 
-    /// Records that all requests that are told by message are lost. [`pop_lost`](Self::pop_lost) returns them.
+    /// Records that all requests that are told by message now are lost. [`next_lost`](Self::next_lost) returns them.
     pub fn lose_all(&mut self) {
-        self.lost.extend(self.connections.entries());
+        self.lost = (Cursor::start(), self.entries.latest());
     }
 
-    /// Records that requests are lost, as far as they are told by message.
-    pub fn lose(&mut self, waiters: impl Iterator<Item = WaiterId>) {
-        let is_told = |id: &EntryId| self.entries.get(*id).is_some_and(|entry| entry.channel().is_some());
-        self.lost.extend(waiters.map(entry_id).filter(is_told));
-    }
-
-    /// Ends all waits, after a panic that may have interrupted any change. [`pop_lost`](Self::pop_lost) returns those whose
+    /// Ends all waits, after a panic that may have interrupted any change. [`next_lost`](Self::next_lost) returns those whose
     /// clients are blocked. The others are removed here, and returned with their channels.
     pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
         let (mut cursor, mut untold) = (Cursor::start(), Vec::new());
@@ -224,31 +219,28 @@ impl Waiters {
             if was_waiting.is_some() {
                 entry.wait_state = WaitState::Failed;
             }
-            match &entry.told {
-                ToldBy::Reply(_) => self.lost.push(id),
-                ToldBy::Message(channel) => {
-                    untold.extend(was_waiting.map(|request| (Rc::clone(channel), request)));
-                    self.entries.remove(id);
-                }
+            if let ToldBy::Message(channel) = &entry.told {
+                untold.extend(was_waiting.map(|request| (Rc::clone(channel), request)));
+                self.entries.remove(id);
             }
         }
+        self.lost = (Cursor::start(), self.entries.latest());
         (self.session_waiters, self.notified) = (0, 0);
         (self.channels, self.connections) = (None, Connections::new());
         untold
     }
 
-    /// Removes and returns a request that was lost.
-    pub fn pop_lost(&mut self) -> Option<EntryId> {
-        let lost = self.lost.pop();
-        if self.lost.is_empty() {
-            self.lost = Vec::new();
-        }
-        lost
+    /// Returns the next request that is lost, or none in its place: then a later one was passed by. Returns `None` if there are
+    /// no more.
+    pub fn next_lost(&mut self) -> Option<Option<EntryId>> {
+        let (cursor, latest) = &mut self.lost;
+        let id = self.entries.next(cursor)?;
+        Some(latest.is_some_and(|latest| !id.is_later_than(latest)).then_some(id))
     }
 
     /// Returns whether requests are to be removed, or told that they are lost.
     pub fn has_left(&self) -> bool {
-        self.connections.has_closed() || !self.lost.is_empty()
+        self.connections.has_closed() || self.lost.0.has_more()
     }
 
     /// Returns the number of waiting requests that asked for a session.

@@ -27,7 +27,7 @@ pub enum Waits {
 ///
 /// # Errors
 ///
-/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, and [`Error::NoSubscriber`] if nobody listens on the
+/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, or too many with this claim, and [`Error::NoSubscriber`] if nobody listens on the
 /// channel.
 pub fn wait(
     key: &mut Key<'_, '_>,
@@ -50,11 +50,11 @@ fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -
     let client = key.ctx().client_id();
     let session = wait.lease.filter(|_| wait.session);
     let limit = settings::limit(&MAX_WAITERS);
-    let id = state::with(
-        |State { waiting, waiters, .. }| {
-            if waiting.has_room(limit) { waiters.insert_blocked(client, session) } else { None }
-        },
-    )
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    let id = state::with(|State { waiting, waiters, .. }| {
+        let has_room = waiting.has_room(limit) && waiting.has_room_for_copy(db, name, wait.kind, caller);
+        if has_room { waiters.insert_blocked(client, session) } else { None }
+    })
     .ok_or(Error::QueueFull)?;
 
     // First, because a request that does not wait must leave no trace at a place that it would have shared.
@@ -105,6 +105,10 @@ fn be_notified(
     let session = wait.lease.filter(|_| wait.session).or(earlier);
     // The earlier one makes room for this one, even where there are more than may wait.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    if replaced.is_none() && !state::with(|state| state.waiting.has_room_for_copy(db, name, wait.kind, caller)) {
+        return Err(Error::QueueFull);
+    }
     let id = state::with(|state| state.waiters.insert_notified(client, session, channel)).ok_or(Error::QueueFull)?;
     let joined =
         join(key, caller, wait, id, limit, now).inspect_err(|_| state::with(|state| state.waiters.remove(id)))?;

@@ -4,6 +4,7 @@
 
 mod channels;
 mod facts;
+mod growth;
 mod module;
 mod served;
 mod stage;

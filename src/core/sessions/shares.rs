@@ -22,10 +22,9 @@ impl Sessions {
         if self.is_empty() {
             return;
         }
-        for id in self.by_lock.take_shares(db, key) {
-            let clients = self.sessions.get(id).map_or(0, |session| session.clients.len());
-            self.pairs = self.pairs.saturating_sub(clients);
-            self.ended.push(id);
+        if let Some((sessions, pairs)) = self.by_lock.take_shares(db, key) {
+            self.pairs = self.pairs.saturating_sub(pairs);
+            self.ended.push_back(sessions);
         }
     }
 
@@ -54,12 +53,11 @@ impl Sessions {
 
     /// Forgets one session that has ended with others. Returns whether there was one.
     pub fn forget_ended(&mut self) -> bool {
-        let Some(id) = self.ended.pop() else { return false };
-        if self.ended.is_empty() {
-            self.ended = Vec::new();
-        }
-        if !self.is_current(id) {
-            self.remove(id);
+        let Some(of_lock) = self.ended.front_mut() else { return false };
+        match of_lock.next() {
+            Some(id) if !self.is_current(id) => _ = self.remove(id),
+            Some(_) => {}
+            None => _ = self.ended.pop_front(),
         }
         true
     }

@@ -146,7 +146,7 @@ fn what_has_ended_is_neither_renewed_nor_released() {
     sessions.detach(Seat::whole(0, b"k"), 1);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
     attach(&mut sessions, "k", "a", 1);
-    sessions.end_all();
+    sessions.end_all(&mut Remains::new());
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
 }
 

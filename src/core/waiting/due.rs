@@ -1,7 +1,7 @@
 //! What is due: reviews of locks, time-outs, and places to be dropped.
 
 use super::WaitQueues;
-use super::types::{Due, DueFilter, QueueId};
+use super::types::{Due, DueFilter};
 use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, UnixMs};
 
@@ -33,11 +33,11 @@ impl WaitQueues {
         }
         self.has_reviewed = !self.has_reviewed;
         if self.has_reviewed {
-            let review = self.next_in_review_of_all().map(Due::Review);
+            let review = self.next_in_review_of_all();
             return review.or_else(|| self.pop_by_time(now, filter));
         }
         let due = self.pop_by_time(now, filter).map(|due| self.review_before(due));
-        due.or_else(|| self.next_in_review_of_all().map(Due::Review))
+        due.or_else(|| self.next_in_review_of_all())
     }
 
     /// Returns a review in place of a request whose time is up, if its lock has not been reviewed yet: it may be free.
@@ -70,14 +70,13 @@ impl WaitQueues {
         self.remove_place(place).map(|_| Due::Dropped)
     }
 
-    /// Returns the next queue with requests in a review of all queues.
-    fn next_in_review_of_all(&mut self) -> Option<QueueId> {
-        while let Some(id) = self.review.next(&self.queues) {
-            if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) {
-                queue.cause = Cause::Other;
-                return Some(id);
-            }
-        }
-        None
+    /// Returns what is due with the next queue in a review of all queues: nothing, if it has no requests.
+    fn next_in_review_of_all(&mut self) -> Option<Due> {
+        let id = self.review.next(&self.queues)?;
+        let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) else {
+            return Some(Due::PassedBy);
+        };
+        queue.cause = Cause::Other;
+        Some(Due::Review(id))
     }
 }

@@ -5,6 +5,7 @@ use std::iter;
 
 use super::types::{PlaceId, QueueId, Turn};
 use crate::core::slab::Slot;
+use crate::core::steps;
 
 /// The lines of all queues, one after the other in one set. A set for each queue would take the space of a dozen places
 /// where only one waits.
@@ -47,7 +48,17 @@ impl Lines {
     pub fn of(&self, queue: QueueId) -> impl Iterator<Item = PlaceId> {
         let queue = queue.slot();
         let from = Position { queue, turn: Turn(u64::MIN), place: PlaceId::MIN };
-        self.0.range(from..).take_while(move |position| position.queue == queue).map(|position| position.place)
+        self.0.range(from..).take_while(move |position| position.queue == queue).map(|position| {
+            steps::count();
+            position.place
+        })
+    }
+
+    /// Returns the first place in the line of a queue whose turn is not before `turn`, with its turn.
+    pub fn first_from(&self, queue: QueueId, turn: Turn) -> Option<(Turn, PlaceId)> {
+        let queue = queue.slot();
+        let first = self.0.range(Position { queue, turn, place: PlaceId::MIN }..).next()?;
+        (first.queue == queue).then_some((first.turn, first.place))
     }
 
     /// Returns the first place of each line that has one, in the order of the queues.

@@ -82,6 +82,8 @@ pub struct Place {
     pub since: UnixMs,
     /// The latest of the requests that share the place, or `None` while it is away.
     pub latest: Option<RequestId>,
+    /// The number of requests that share the place.
+    pub requests: u32,
     /// The time when the place is dropped, while it is away.
     pub kept_until: UnixMs,
 }
@@ -162,6 +164,8 @@ pub enum Due {
     TimedOut(RequestId),
     /// A place that was away was dropped. There is nothing left to do.
     Dropped,
+    /// The review of all locks has come by one that nobody waits for. There is nothing to do.
+    PassedBy,
 }
 
 /// The things to consider: all, or only those that can be done without writing to a key.

@@ -159,3 +159,26 @@ fn the_limit_of_memory_of_clients_does_not_count_what_waits_for_a_message() {
     server.client().run("CONFIG SET maxmemory-clients 128kb");
     eventually("some are disconnected", || blocked() < 40);
 }
+
+#[test]
+fn no_more_than_a_thousand_requests_share_a_place() {
+    const MOST: usize = 1000;
+    let (server, mut alice) = small("");
+    let mut listener = server.client();
+    let mut asking = server.client();
+    let ask = |number| format!("LOCK.ACQUIRE door bob PX 60000 BLOCK 0 NOTIFY news{number}");
+    for number in 0..=MOST {
+        listener.run(&format!("SSUBSCRIBE news{number}"));
+    }
+    for number in 0..MOST {
+        assert_eq!(asking.run(&ask(number)), Reply::waiting());
+    }
+    assert_eq!(asking.run(&ask(MOST)).code(), "QUEUEFULL");
+    assert_eq!(server.client().run("LOCK.ACQUIRE door bob PX 60000 BLOCK 0").code(), "QUEUEFULL");
+    assert_eq!(asking.run(&ask(0)), Reply::waiting(), "a repeat takes the place of the earlier request");
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(alice.run("GET door"), "bob");
+    for _ in 0..MOST {
+        assert!(format!("{:?}", listener.receive()).contains("granted"));
+    }
+}

@@ -179,7 +179,7 @@ impl Server {
         }
         while let Some(due) = self.waiting.pop_due(now, DueFilter::All) {
             match due {
-                Due::Dropped => {}
+                Due::Dropped | Due::PassedBy => {}
                 Due::TimedOut(request) => {
                     let waiter = self.waiting.leave(request, Some(now + GRACE_MS)).unwrap();
                     self.answer(waiter.0, Answer::Nil);

@@ -1,0 +1,61 @@
+//! What was given up as a whole, and is freed a little at a time.
+//!
+//! A table with 100,000 entries takes as long to free as a thousand commands take to run, and meanwhile nobody is served.
+
+use std::collections::VecDeque;
+
+use super::steps;
+
+/// Tables that nobody uses any more.
+pub struct Remains(VecDeque<Box<dyn Iterator<Item = ()>>>);
+
+impl Remains {
+    pub const fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    /// Adds the entries of a table, to be dropped one by one.
+    pub fn add<T: 'static>(&mut self, entries: impl IntoIterator<Item = T> + 'static) {
+        self.0.push_back(Box::new(entries.into_iter().map(drop)));
+    }
+
+    /// Returns whether there is nothing left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Drops one entry. Returns whether there was anything left.
+    pub fn drop_one(&mut self) -> bool {
+        let Some(table) = self.0.front_mut() else { return false };
+        steps::count();
+        if table.next().is_none() {
+            self.0.pop_front();
+        }
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn entries_are_dropped_one_by_one_table_by_table() {
+        let entry = Rc::new(());
+        let mut remains = Remains::new();
+        assert!(!remains.drop_one());
+        remains.add(vec![Rc::clone(&entry), Rc::clone(&entry)]);
+        remains.add([Rc::clone(&entry)]);
+        let left = |remains: &mut Remains| {
+            assert!(remains.drop_one());
+            Rc::strong_count(&entry) - 1
+        };
+        assert_eq!([(); 5].map(|()| left(&mut remains)), [2, 1, 1, 0, 0]);
+        assert!(remains.is_empty() && !remains.drop_one());
+    }
+}

@@ -1,0 +1,324 @@
+//! How long the module holds up the server at a stretch: in one round of its loop it touches so many entries at most, however
+//! many there are. What it takes with 2,400 of a kind must be hardly more than with 1,200.
+
+use redis_lock::core::steps;
+use redis_lock::host::Locks;
+use redis_lock::server::{ClientId, Node, ServerKind};
+
+const FEW: usize = 1200;
+const MANY: usize = 2400;
+
+/// A server with clients, of which one has most of the requests.
+struct Stage {
+    node: Node,
+    alice: ClientId,
+    asker: ClientId,
+    listener: ClientId,
+}
+
+impl Stage {
+    fn start() -> Self {
+        Node::forget_all();
+        let node = Node::new::<Locks>(ServerKind::Redis8);
+        let [alice, asker, listener] = [(); 3].map(|()| node.connect());
+        let stage = Self { node, alice, asker, listener };
+        stage.run(alice, "CONFIG SET lock.max-waiters 1000000");
+        stage.run(alice, "CONFIG SET lock.max-sessions 1000000");
+        stage.run(listener, "SSUBSCRIBE news");
+        stage
+    }
+
+    fn send(&self, client: ClientId, line: &str) {
+        self.node.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+    }
+
+    fn run(&self, client: ClientId, line: &str) {
+        self.send(client, line);
+        self.settle();
+    }
+
+    /// Sends a line for each number.
+    fn each(&self, client: ClientId, count: usize, line: impl Fn(usize) -> String) {
+        (0..count).for_each(|number| self.send(client, &line(number)));
+        self.settle();
+    }
+
+    /// Turns the loop until there is nothing to do now. Returns how many entries were touched in the round with the most.
+    fn settle(&self) -> usize {
+        let mut longest = 0;
+        loop {
+            steps::take();
+            self.node.turn();
+            longest = longest.max(steps::take());
+            self.node.journal();
+            self.node.stream();
+            if self.node.next_wake().is_none_or(|wake| wake > self.node.now_ms()) {
+                return longest;
+            }
+        }
+    }
+
+    /// Lets time pass, until there is nothing left to do.
+    fn pass(&self, ms: i64) -> usize {
+        let steps = (0..ms / 10).map(|_| {
+            Node::pass_us(10_000);
+            self.settle()
+        });
+        steps.max().unwrap_or(0)
+    }
+
+    fn waiters(&self) -> u64 {
+        self.count("waiters")
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.node.info().into_iter().find(|(field, _)| field == name).expect("a field").1
+    }
+}
+
+/// What is measured does not grow with the number of entries.
+#[track_caller]
+fn does_not_grow(what: &str, longest: impl Fn(&Stage, usize) -> usize) {
+    let [few, many] = [FEW, MANY].map(|count| longest(&Stage::start(), count));
+    println!("{what}: {few} steps with {FEW}, {many} with {MANY}");
+    assert!(few > 0, "{what}");
+    assert!(many <= few + few / 5, "{what}: {few} steps with {FEW}, {many} with {MANY}");
+}
+
+/// Alice holds so many locks, and a request waits for a message about each.
+fn wait_for_each(stage: &Stage, count: usize, px: i64) {
+    stage.each(stage.alice, count, |number| format!("LOCK.ACQUIRE lock{number} alice PX {px}"));
+    stage.each(stage.asker, count, |number| format!("LOCK.ACQUIRE lock{number} bob PX 600000 BLOCK 0 NOTIFY news"));
+    assert_eq!(stage.waiters(), count as u64);
+}
+
+/// Alice holds the door, and so many requests wait for a message about it.
+fn wait_for_one(stage: &Stage, count: usize, block: i64) {
+    stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
+    let line = |number| format!("LOCK.ACQUIRE door b{number} PX 600000 BLOCK {block} NOTIFY news");
+    stage.each(stage.asker, count, line);
+    assert_eq!(stage.waiters(), count as u64);
+}
+
+#[test]
+fn a_release_with_a_long_line() {
+    does_not_grow("a release", |stage, count| {
+        wait_for_one(stage, count, 0);
+        stage.send(stage.alice, "LOCK.RELEASE door alice");
+        stage.settle()
+    });
+}
+
+#[test]
+fn a_line_of_blocked_clients() {
+    does_not_grow("a release, and a grant that nobody hears of", |stage, count| {
+        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
+        for number in 0..count {
+            stage.run(stage.node.connect(), &format!("LOCK.ACQUIRE door b{number} PX 600000 BLOCK 0"));
+        }
+        stage.send(stage.alice, "LOCK.RELEASE door alice");
+        stage.settle()
+    });
+}
+
+#[test]
+fn leases_that_end_together() {
+    does_not_grow("leases", |stage, count| {
+        wait_for_each(stage, count, 600_000);
+        let end = stage.node.now_ms() + 50;
+        stage.each(stage.alice, count, |number| format!("PEXPIREAT lock{number} {end}"));
+        let longest = stage.pass(2000);
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn locks_that_are_flushed_or_swapped() {
+    let after = |stage: &Stage, count, change| {
+        wait_for_each(stage, count, 600_000);
+        stage.send(stage.alice, change);
+        let longest = stage.settle();
+        assert_eq!(stage.waiters(), 0, "{change}");
+        longest
+    };
+    does_not_grow("FLUSHALL", |stage, count| after(stage, count, "FLUSHALL"));
+    does_not_grow("FLUSHDB", |stage, count| after(stage, count, "FLUSHDB"));
+    does_not_grow("SWAPDB", |stage, count| after(stage, count, "SWAPDB 0 1"));
+}
+
+#[test]
+fn time_outs_and_grace_times_that_end_together() {
+    does_not_grow("time-outs and grace times", |stage, count| {
+        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
+        // The requests take no time here: their waits end together.
+        wait_for_one(stage, count, 1000);
+        let longest = stage.pass(2000);
+        assert_eq!(stage.waiters(), 0);
+        longest.max(stage.pass(12_000))
+    });
+}
+
+#[test]
+fn a_connection_that_closes_with_sessions() {
+    does_not_grow("sessions", |stage, count| {
+        stage.each(stage.asker, count, |number| format!("LOCK.ACQUIRE lock{number} a PX 600000 SESSION"));
+        stage.node.hang_up(stage.asker);
+        let longest = stage.settle();
+        assert_eq!(stage.count("sessions"), 0);
+        longest
+    });
+}
+
+#[test]
+fn a_connection_that_closes_with_shares_of_one_lock() {
+    does_not_grow("sessions of shares", |stage, count| {
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 600000 SESSION"));
+        stage.node.hang_up(stage.asker);
+        let longest = stage.settle();
+        assert_eq!(stage.count("sessions"), 0);
+        longest
+    });
+}
+
+#[test]
+fn a_shared_lock_that_is_deleted() {
+    does_not_grow("sessions of shares that end together", |stage, count| {
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 600000 SESSION"));
+        stage.send(stage.alice, "DEL door");
+        let longest = stage.settle();
+        assert_eq!(stage.count("sessions"), 0);
+        longest
+    });
+}
+
+#[test]
+fn a_connection_that_closes_with_waits_for_a_message() {
+    does_not_grow("waits of a connection", |stage, count| {
+        wait_for_one(stage, count, 0);
+        stage.node.hang_up(stage.asker);
+        let longest = stage.settle();
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn a_listener_that_is_gone() {
+    does_not_grow("waits that nobody listens for", |stage, count| {
+        wait_for_one(stage, count, 0);
+        stage.node.hang_up(stage.listener);
+        stage.settle();
+        stage.send(stage.alice, "LOCK.RELEASE door alice");
+        let longest = stage.settle();
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn a_listener_that_is_gone_for_many_locks() {
+    does_not_grow("waits for many locks that nobody listens for", |stage, count| {
+        wait_for_each(stage, count, 600_000);
+        stage.node.hang_up(stage.listener);
+        stage.settle();
+        stage.send(stage.alice, "FLUSHALL");
+        let longest = stage.settle();
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn readers_that_are_let_in_together() {
+    does_not_grow("readers", |stage, count| {
+        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door b{number} PX 600000 BLOCK 0 NOTIFY news"));
+        stage.send(stage.alice, "LOCK.RELEASE door alice");
+        let longest = stage.settle();
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn readers_of_many_locks_that_are_let_in_together() {
+    does_not_grow("readers of many locks", |stage, count| {
+        let locks = count / 20;
+        stage.each(stage.alice, locks, |number| format!("LOCK.ACQUIRE lock{number} alice PX 600000"));
+        stage.each(stage.asker, count, |number| {
+            format!("LOCK.SHARE lock{} b{number} PX 600000 BLOCK 0 NOTIFY news", number % locks)
+        });
+        stage.send(stage.alice, "FLUSHALL");
+        let longest = stage.settle();
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn the_end_of_a_recovery_period() {
+    does_not_grow("the end of a recovery period", |stage, count| {
+        wait_for_each(stage, count, 600_000);
+        stage.run(stage.alice, "CONFIG SET lock.recovery-ms 20000");
+        stage.node.become_replica();
+        stage.settle();
+        stage.node.become_master();
+        stage.settle();
+        stage.each(stage.asker, count, |number| format!("LOCK.ACQUIRE lock{number} bob PX 600000 BLOCK 0 NOTIFY news"));
+        stage.run(stage.alice, "FLUSHALL");
+        assert_eq!(stage.waiters(), count as u64);
+        let longest = stage.pass(25_000);
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn a_new_role_with_waits_and_sessions() {
+    does_not_grow("a new role", |stage, count| {
+        wait_for_each(stage, count, 600_000);
+        stage.each(stage.alice, count, |number| format!("LOCK.ACQUIRE other{number} a PX 600000 SESSION"));
+        steps::take();
+        stage.node.become_replica();
+        let longest = steps::take().max(stage.settle());
+        assert_eq!((stage.waiters(), stage.count("sessions")), (0, 0));
+        longest
+    });
+}
+
+#[test]
+fn a_slot_that_leaves_with_a_long_line() {
+    does_not_grow("a slot that leaves", |stage, count| {
+        stage.node.join_cluster();
+        wait_for_one(stage, count, 0);
+        stage.node.lose_slot(redis_lock::server::slot_of(b"door"));
+        let longest = stage.pass(1000);
+        assert_eq!(stage.waiters(), 0);
+        longest
+    });
+}
+
+#[test]
+fn locks_that_nobody_waits_for_any_more() {
+    does_not_grow("locks with places that are kept", |stage, count| {
+        wait_for_each(stage, count, 600_000);
+        stage.node.hang_up(stage.asker);
+        stage.settle();
+        stage.send(stage.alice, "FLUSHALL");
+        stage.settle()
+    });
+}
+
+#[test]
+fn copies_of_one_request() {
+    does_not_grow("copies", |stage, count| {
+        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
+        for _ in 0..count {
+            stage.run(stage.node.connect(), "LOCK.ACQUIRE door bob PX 600000 BLOCK 0");
+        }
+        assert_eq!(stage.waiters(), 1000, "no more share a place");
+        stage.send(stage.alice, "LOCK.RELEASE door alice");
+        stage.settle()
+    });
+}
