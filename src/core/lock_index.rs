@@ -47,6 +47,9 @@ struct Shares<T> {
     count: usize,
 }
 
+/// The handles of shares that were removed together.
+pub type TakenShares<T> = IntoValues<Box<[u8]>, Id<T>>;
+
 impl<T> LockIndex<T> {
     pub const fn new() -> Self {
         Self(BTreeMap::new())
@@ -136,7 +139,7 @@ impl<T> LockIndex<T> {
     }
 
     /// Removes and returns the handles of a lock's shares, if there are any, and what was counted for them.
-    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(IntoValues<Box<[u8]>, Id<T>>, usize)> {
+    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(TakenShares<T>, usize)> {
         let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
         match taken {
             Some(Seats::Shares(shares)) => Some((shares.by_token.into_values(), shares.count)),

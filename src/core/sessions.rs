@@ -12,12 +12,11 @@
 
 mod shares;
 
-use std::collections::btree_map::IntoValues;
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::rc::Rc;
 
-use super::lock_index::{LockIndex, Seat};
+use super::lock_index::{LockIndex, Seat, TakenShares};
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, Remains, UnixMs};
 
@@ -64,7 +63,7 @@ pub struct Sessions {
     /// Locks of whose shares with sessions others may have removed some.
     doubtful: BTreeSet<(i32, Rc<[u8]>)>,
     /// Sessions of shares that have ended together, lock by lock, to be forgotten one by one. Some may be gone already.
-    ended: VecDeque<IntoValues<Box<[u8]>, SessionId>>,
+    ended: VecDeque<TakenShares<Session>>,
 }
 
 /// A task that is due for a session.

@@ -67,7 +67,7 @@ pub struct WaitQueues {
 }
 
 /// The number of requests that share a place at most. All of them are answered in one step.
-const MOST_COPIES: u32 = 1000;
+const MOST_COPIES: usize = 1000;
 
 /// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
 /// still exists at t.
@@ -159,7 +159,7 @@ impl WaitQueues {
     /// Returns whether one more request with this claim may share its place, if it has one.
     pub fn has_room_for_copy(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
         let place = self.place_of(db, key, kind, owner).and_then(|place| self.places.get(place));
-        place.is_none_or(|place| place.requests < MOST_COPIES)
+        place.is_none_or(|place| self.requests_of(place).nth(MOST_COPIES.saturating_sub(1)).is_none())
     }
 
     /// Returns what a request waits for, if it still does: the lock, and the claim of its place.

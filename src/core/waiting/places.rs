@@ -30,7 +30,7 @@ impl WaitQueues {
         self.next_turn = self.next_turn.saturating_add(1);
         let longest_lease = claim.lease;
         let is_share = claim.kind == Kind::Shared;
-        let place = Place { queue, turn, claim, longest_lease, since, latest: None, requests: 0, kept_until: NEVER };
+        let place = Place { queue, turn, claim, longest_lease, since, latest: None, kept_until: NEVER };
         let id = self.places.insert(place)?;
         self.share_places = self.share_places.saturating_add(is_share.into());
         let key = self.places.get(id).map(Place::claim_key)?;
@@ -111,7 +111,6 @@ impl WaitQueues {
         let request = Request { place: place_id, waiter, deadline, earlier: place.latest, later: None };
         let id = self.requests.insert(request)?;
         self.away.reschedule(place_id, std::mem::replace(&mut place.kept_until, NEVER), NEVER);
-        place.requests = place.requests.saturating_add(1);
         if let Some(earlier) = place.latest.replace(id).and_then(|earlier| self.requests.get_mut(earlier)) {
             earlier.later = Some(id);
         }
@@ -133,7 +132,6 @@ impl WaitQueues {
             later.earlier = request.earlier.filter(|_| !planted!(MiddleCopyCuts));
         }
         let place = self.places.get_mut(request.place)?;
-        place.requests = place.requests.saturating_sub(1);
         if place.latest == Some(id) {
             place.latest = request.earlier;
         }

@@ -82,8 +82,6 @@ pub struct Place {
     pub since: UnixMs,
     /// The latest of the requests that share the place, or `None` while it is away.
     pub latest: Option<RequestId>,
-    /// The number of requests that share the place.
-    pub requests: u32,
     /// The time when the place is dropped, while it is away.
     pub kept_until: UnixMs,
 }
