@@ -41,7 +41,7 @@ pub fn change(world: &World, mut random: fastrand::Rng) {
 
 /// Another longest lease, or none.
 fn limit(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
-    let ms = if random.bool() { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
+    let ms = if random.u8(..3) > 0 { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
     set_limit(world, link, ms)
 }
 
@@ -55,7 +55,9 @@ fn set_limit(world: &World, link: &mut Link, ms: u64) -> Option<()> {
 fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
     let length = Duration::from_millis(random.u64(50..500));
     let holder = Holder::take(world, link)?;
-    if random.bool() {
+    // A short limit makes the first part of the period long.
+    let is_short = random.bool();
+    if is_short {
         set_limit(world, link, SHORTEST_LIMIT_MS)?;
     }
     let since_start = u64::try_from((world.started.elapsed() + length).as_millis()).ok()?;
@@ -63,7 +65,7 @@ fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<
     settings.let_go();
     set(&settings.recovery, link, "lock.recovery-ms", since_start)?;
     let remaining = held_back(world, link)?;
-    if is_short(world.started, since_start, Instant::now() + remaining) {
+    if ends_early(world.started, since_start, Instant::now() + remaining) {
         let text =
             format!("LOCK.INFO says {remaining:?}, with lock.recovery-ms {since_start}, and the server is younger");
         world.court.charge(LONG_ENOUGH, text);
@@ -73,6 +75,9 @@ fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<
         world.figures.met("recovery periods");
         holder.ask(world, link)?;
         world.rest(if random.bool() { remaining } else { remaining.mul_f64(random.f64()) });
+    }
+    if is_short {
+        set_limit(world, link, 0)?;
     }
     // As long as it is set, a standstill holds grants back, too.
     if random.u8(..4) == 0 {
@@ -118,7 +123,7 @@ impl Holder {
 }
 
 /// Whether a period of a server that has started later than `started` ends too early.
-fn is_short(started: Instant, length_ms: u64, end: Instant) -> bool {
+fn ends_early(started: Instant, length_ms: u64, end: Instant) -> bool {
     end + ROUNDING < started + Duration::from_millis(length_ms)
 }
 
@@ -153,8 +158,8 @@ mod tests {
     fn a_period_must_not_end_before_its_length() {
         let started = Instant::now();
         let at = |ms| started + Duration::from_millis(ms);
-        assert!(!is_short(started, 1000, at(1000)));
-        assert!(!is_short(started, 1000, at(5000)), "the server has started later");
-        assert!(is_short(started, 1000, at(990)));
+        assert!(!ends_early(started, 1000, at(1000)));
+        assert!(!ends_early(started, 1000, at(5000)), "the server has started later");
+        assert!(ends_early(started, 1000, at(990)));
     }
 }
