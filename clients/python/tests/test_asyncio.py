@@ -173,7 +173,7 @@ async def test_a_loss_is_told_at_once(aclient: Any, client: Any, options: dict[s
     lost = time.monotonic()
     client.delete("door")
     await asyncio.wait_for(lock.lost.wait(), 5)
-    assert told.pop() - lost < 0.05
+    assert told.pop() - lost < 0.5
     with pytest.raises(LockNotOwnedError):
         await lock.release()
 

@@ -43,6 +43,8 @@ class Held:
         #: Who sees to it, once it is taken.
         self.keeper: Keeper | None = None
         self.timers: list[runtime.Handle] = []
+        #: Releases a session's lock when nobody has it any more.
+        self.abandoned: weakref.finalize[..., Held] | None = None
         self._lost = lost
         self._on_lost = on_lost
         self._over = False
@@ -70,6 +72,8 @@ class Held:
             was_held, self._over = not self._over, True
         for timer in self.timers:
             timer.cancel()
+        if self.abandoned is not None:
+            self.abandoned.detach()
         return was_held
 
     def lose(self) -> None:
@@ -107,7 +111,8 @@ class Keeper:
         with self._guard:
             self._held.setdefault(held.request.key, weakref.WeakSet()).add(held)
         if held.request.session:
-            weakref.finalize(held, _abandon, self._node.worker, self._node.withdraw, held.request).atexit = False
+            held.abandoned = weakref.finalize(held, _abandon, self._node.worker, self._node.withdraw, held.request)
+            held.abandoned.atexit = False
         if watch:
             held.watch()
 
@@ -239,5 +244,5 @@ def _lose_if_due(reference: weakref.ref[Held]) -> None:
 
 
 def _abandon(worker: runtime.Worker, withdraw: Any, request: Request) -> None:
-    """Releases a session's lock that nobody has any more. After a release this does nothing."""
+    """Releases a session's lock that nobody has any more."""
     worker.do_threadsafe(withdraw, request, runtime.Exchanges(), runtime.now())

@@ -58,7 +58,8 @@ def ready(cluster: Any) -> None:
 
 def pool(cluster: Any, node: Any) -> Any:
     """The pool that has the arguments of the connections to a node."""
-    return cluster.get_redis_connection(node).connection_pool
+    get_client = getattr(cluster, "get_redis_connection", None) or cluster.get_valkey_connection
+    return get_client(node).connection_pool
 
 
 def sleep(seconds: float) -> None:
