@@ -32,8 +32,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-clients torture simulate hunt fuzz coverage failover monitoring upgrade bench \
-	bench-core lint advisories fmt install uninstall clean
+.PHONY: help build run test test-matrix test-clients torture simulate hunt fuzz coverage failover monitoring memcheck sanitize soak \
+	upgrade bench bench-core lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -41,7 +41,7 @@ help: ## list the targets
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
-	@echo '  SERVER=path   another server for run, test, torture, failover, monitoring, upgrade and bench'
+	@echo '  SERVER=path   another server for run, test, torture, failover, monitoring, soak, upgrade and bench'
 	@echo '  ARGS=...      more arguments for cargo test, torture, failover and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
@@ -57,7 +57,7 @@ test: ## run everything that must pass, against one server
 	@scripts/setup test
 	cargo build --release --locked
 	cargo build --release --locked --package gate --package witness
-	cargo build --profile failpoints --locked --features failpoints
+	cargo build --profile checked --locked --features failpoints
 	@scripts/test one $(ARGS)
 
 test-matrix: ## the same against every supported server, which it fetches into .servers
@@ -65,7 +65,7 @@ test-matrix: ## the same against every supported server, which it fetches into .
 	@scripts/servers
 	cargo build --release --locked
 	cargo build --release --locked --package gate --package witness
-	cargo build --profile failpoints --locked --features failpoints
+	cargo build --profile checked --locked --features failpoints
 	@scripts/test matrix $(ARGS)
 
 torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
@@ -114,6 +114,23 @@ monitoring: ## run the alerts, the dashboard and the exporter's script of contri
 	@servers=$$($(if $(SERVER),true,scripts/servers --list)) && server=$$(scripts/servers --server) && \
 		SERVERS=$$servers SERVER=$$server PLOT='$(abspath $(PLOT))' \
 		cargo test --locked --package monitoring -- $(ARGS)
+
+memcheck: ## run integration tests on Valkey 9.1 under valgrind's memcheck; ARGS=... chooses some by name
+	@scripts/setup memcheck
+	@scripts/servers valkey-9.1.2
+	cargo build --profile checked --locked --features failpoints
+	cargo build --profile checked --locked --package gate --package witness
+	@scripts/memcheck $(ARGS)
+
+sanitize: ## run the simulation and its tests under AddressSanitizer, with a look for leaks
+	@scripts/setup build
+	@scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+soak: ## put one server under full load for SECONDS=1800, and see that its memory stays the same
+	@scripts/setup build
+	cargo build --release --locked
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package soak -- \
+		--seconds $(SECONDS) $(ARGS)
 
 upgrade: ## run an older version (FROM=commit) and this one in one replicated set, and in a rolling restart
 	@scripts/setup test

@@ -14,7 +14,7 @@ use std::{env, slice};
 
 use redis_module::raw;
 
-static FAILPOINTS: Mutex<Failpoints> = Mutex::new(Failpoints { armed: None, running: Vec::new(), has_begun: false });
+static FAILPOINTS: Mutex<Failpoints> = Mutex::new(Failpoints::NONE);
 
 struct Failpoints {
     /// The entry that is to panic, and where in it.
@@ -22,6 +22,15 @@ struct Failpoints {
     /// The entries that run, each inside the one before it, and how far each of them is.
     running: Vec<(&'static str, usize)>,
     has_begun: bool,
+}
+
+impl Failpoints {
+    const NONE: Self = Self { armed: None, running: Vec::new(), has_begun: false };
+}
+
+/// Gives the memory back, when the module is unloaded.
+pub(super) fn clear() {
+    *failpoints() = Failpoints::NONE;
 }
 
 /// Runs the body of an entry, whose first failpoint is here.

@@ -18,6 +18,11 @@ pub(super) fn remember(channel: &[u8]) {
     });
 }
 
+/// Gives the memory back, when the module is unloaded.
+pub(super) fn clear() {
+    HEARD.replace(Vec::new());
+}
+
 /// Forgets what is known, at the end of a round.
 pub(super) fn forget() {
     HEARD.with(Vec::clear);

@@ -10,7 +10,7 @@ use super::context::{Context, ContextFlags};
 use super::failpoints;
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
-use super::{blocked, channels, commands, events, info, listeners, replication, settings, timer, unloading};
+use super::{blocked, channels, commands, events, heard, info, listeners, replication, settings, timer, unloading};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -91,7 +91,10 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     // One by one, because there is no way back from the first.
     catch_panic("end", (), timer::uninstall);
     catch_panic("end", (), replication::clear);
+    catch_panic("end", (), heard::clear);
     catch_panic("end", (), || M::state().replace(M::new_state()));
+    #[cfg(feature = "failpoints")]
+    failpoints::clear();
     OK
 }
 

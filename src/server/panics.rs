@@ -37,8 +37,10 @@ fn log(what: &str, payload: Box<dyn Any + Send>) {
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let line = format!("bug in redis-lock, please report it: {what}: {}", message.unwrap_or("panic"));
     api::warn(ptr::null_mut(), &line);
-    // Dropping a foreign payload could panic again.
-    mem::forget(payload);
+    // Dropping a foreign payload could panic again, and again.
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(another);
+    }
 }
 
 /// Sets a hook that logs each panic where it happens, and what is called after it. Called when the module is loaded.

@@ -1,5 +1,7 @@
 //! Waiting for a condition, and watching that something does not happen.
 
+use std::env;
+use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,6 +13,16 @@ pub const OBSERVATION: Duration = Duration::from_millis(150);
 
 const POLL: Duration = Duration::from_millis(2);
 
+/// How many times as long as elsewhere everything may take: `PATIENCE_FACTOR`, for servers that run under valgrind.
+static FACTOR: LazyLock<u32> = LazyLock::new(|| {
+    env::var("PATIENCE_FACTOR").map_or(1, |factor| factor.parse().expect("PATIENCE_FACTOR, a number"))
+});
+
+/// How long a test waits where it would wait for `span` on a server at full speed.
+pub fn patient(span: Duration) -> Duration {
+    span * *FACTOR
+}
+
 /// Returns as soon as `condition` holds; panics with `what` when it still does not after [`PATIENCE`].
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
@@ -18,8 +30,11 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Whether `condition` comes true within `span`; returns as soon as it does.
-pub fn happens_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + span;
+pub fn happens_within(span: Duration, condition: impl FnMut() -> bool) -> bool {
+    happens_before(Instant::now() + patient(span), condition)
+}
+
+fn happens_before(deadline: Instant, mut condition: impl FnMut() -> bool) -> bool {
     while !condition() {
         if Instant::now() >= deadline {
             return false;
@@ -31,8 +46,8 @@ pub fn happens_within(span: Duration, mut condition: impl FnMut() -> bool) -> bo
 
 /// Watches for `span` that `condition` stays false; panics with `what` as soon as it holds.
 #[track_caller]
-pub fn never_within(span: Duration, what: &str, mut condition: impl FnMut() -> bool) {
-    assert!(!happens_within(span, &mut condition), "must not happen: {what}");
+pub fn never_within(span: Duration, what: &str, condition: impl FnMut() -> bool) {
+    assert!(!happens_before(Instant::now() + span, condition), "must not happen: {what}");
 }
 
 /// Unix time in microseconds. Test and server share the machine and so the clock.

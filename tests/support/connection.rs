@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Parser, RedisResult, Value};
 
+use super::patient;
+
 /// A connection that never re-sends and never reconnects by itself.
 pub struct Connection {
     stream: ReadingOn<TcpStream>,
@@ -34,6 +36,7 @@ impl Connection {
     ///
     /// Nobody listens there, or nobody answers in time.
     pub fn open(port: u16, timeout: Duration) -> io::Result<Self> {
+        let timeout = patient(timeout);
         let stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(timeout))?;
@@ -64,7 +67,7 @@ impl Connection {
     ///
     /// The connection is closed.
     pub fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
-        self.stream.0.set_read_timeout(Some(timeout.max(Duration::from_millis(1))))
+        self.stream.0.set_read_timeout(Some(patient(timeout).max(Duration::from_millis(1))))
     }
 
     /// Reads one reply, or one message that the server sends unasked.

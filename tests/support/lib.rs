@@ -4,6 +4,8 @@
 //! `SERVER` names the server binary (else redis-server or valkey-server from PATH) and `MODULE` the module (else the
 //! release build of this package). `SERVER_CONFIG` has lines, separated by semicolons, for the configuration of each server. With
 //! `SERVER_END=orderly` servers are asked to end, and killed only if they do not.
+//! `SERVER_RUNNER` is a program that runs each server, with arguments, in which `{}` is the server's folder; and
+//! `PATIENCE_FACTOR` says how much slower that makes them. If it is valgrind, it writes errors into files `memcheck.*` there.
 
 mod aof;
 mod client;
@@ -11,6 +13,7 @@ mod conditions;
 mod flavour;
 mod library;
 mod locks;
+mod memcheck;
 mod reply;
 mod server;
 mod setup;
@@ -39,7 +42,7 @@ pub mod ways;
 
 pub use aof::{Aof, lines_of};
 pub use client::{Client, Protocol, bytes_of};
-pub use conditions::{OBSERVATION, PATIENCE, eventually, happens_within, never_within, now_ms, now_us};
+pub use conditions::{OBSERVATION, PATIENCE, eventually, happens_within, never_within, now_ms, now_us, patient};
 pub use flavour::Flavour;
 pub use library::Library;
 pub use locks::{field, held_with, held_with_a_waiter, info_lock, remaining_ms, waiters_of};

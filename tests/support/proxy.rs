@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use super::PATIENCE;
 use super::raw::RawConnection;
+use super::{PATIENCE, patient};
 
 /// The client's end, and the proxy between it and the server. Dropping it cuts the connection.
 pub struct Link {
@@ -77,7 +77,7 @@ impl Gate {
 
     #[track_caller]
     fn wait_until(&self, what: &str, condition: impl Fn(&Flow) -> bool) {
-        let waited = self.changed.wait_timeout_while(self.flow(), PATIENCE, |flow| !condition(flow));
+        let waited = self.changed.wait_timeout_while(self.flow(), patient(PATIENCE), |flow| !condition(flow));
         let result = waited.expect("a proxy that has not panicked").1;
         assert!(!result.timed_out(), "never came true: {what}");
     }

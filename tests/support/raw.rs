@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use super::{PATIENCE, bytes_of};
+use super::{PATIENCE, bytes_of, patient};
 
 /// One connection. Dropping it closes it.
 pub struct RawConnection {
@@ -26,7 +26,7 @@ impl RawConnection {
     #[track_caller]
     pub fn open(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody who takes connections");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a connection with a time-out");
+        stream.set_read_timeout(Some(patient(PATIENCE))).expect("a connection with a time-out");
         stream.set_nodelay(true).expect("a connection without delay");
         Self { stream: BufReader::new(stream) }
     }

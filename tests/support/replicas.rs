@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Client, Server, Setup};
+use super::{Client, Server, Setup, patient};
 
 /// How long several servers may take to agree with each other: failure detection, election, synchronisation.
 const AGREEMENT: Duration = Duration::from_secs(30);
@@ -15,7 +15,7 @@ pub const REPLICATION: &str = "repl-diskless-sync-delay 0\nrepl-ping-replica-per
 /// Waits for what several servers have to agree upon.
 #[track_caller]
 pub fn in_time(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + AGREEMENT;
+    let deadline = Instant::now() + patient(AGREEMENT);
     while !condition() {
         assert!(Instant::now() < deadline, "the servers never agreed: {what}");
         sleep(POLL);

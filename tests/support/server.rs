@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::process::Process;
-use super::{Aof, Client, Flavour, PATIENCE, Protocol, Reply, Setup};
+use super::{Aof, Client, Flavour, PATIENCE, Protocol, Reply, Setup, memcheck, patient};
 
 const TAIL_LINES: usize = 60;
 const START_POLL: Duration = Duration::from_millis(3);
@@ -79,7 +79,7 @@ impl Server {
     }
 
     fn wait_until_it_answers(&mut self) -> Result<(), Ended> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patient(PATIENCE);
         while !self.is_ours() {
             let gone = self.process.try_wait().expect("the state of the process");
             if gone.is_some() {
@@ -148,7 +148,7 @@ impl Server {
     #[track_caller]
     pub fn on_the_wire(&self, protocol: Protocol, line: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server that takes connections");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a connection with a time-out");
+        stream.set_read_timeout(Some(patient(PATIENCE))).expect("a connection with a time-out");
         if protocol == Protocol::Resp3 {
             stream.write_all(b"HELLO 3\r\n").expect("a greeting");
         }
@@ -187,7 +187,7 @@ impl Server {
     /// Waits until the process has ended by itself, which the caller has asked it to.
     #[track_caller]
     pub fn wait_for_end(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patient(PATIENCE);
         while self.process.try_wait().expect("the state of the process").is_none() {
             assert!(Instant::now() < deadline, "the server did not end");
             thread::sleep(START_POLL);
@@ -210,7 +210,7 @@ impl Server {
             return false;
         }
         Process::ask_to_end(self.process.id());
-        let deadline = Instant::now() + ORDERLY_END;
+        let deadline = Instant::now() + patient(ORDERLY_END);
         while Instant::now() < deadline {
             if !matches!(self.process.try_wait(), Ok(None)) {
                 return true;
@@ -236,6 +236,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let complaint = self.complaint();
         self.kill();
+        let complaint = complaint.or_else(|| memcheck::complaint(self.directory()));
         if thread::panicking() || complaint.is_some() {
             eprintln!("--- server on port {}: end of its log", self.port);
             eprintln!("{}", tail(&self.log()));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::memcheck;
 use super::server::{Ended, Server, config_path};
 
 /// A port that was free may be taken by somebody else before the server binds it.
@@ -46,7 +47,7 @@ impl Setup {
             port: None,
             for_tests: true,
             may_panic: false,
-            runner: Vec::new(),
+            runner: memcheck::runner(),
         }
     }
 
@@ -140,7 +141,9 @@ impl Setup {
     }
 
     fn command(&self, config: &Path) -> Command {
-        let mut words = self.runner.iter().map(OsStr::new).chain([self.binary.as_os_str(), config.as_os_str()]);
+        let folder = config.parent().expect("the folder of a server").display().to_string();
+        let runner: Vec<String> = self.runner.iter().map(|word| word.replace("{}", &folder)).collect();
+        let mut words = runner.iter().map(OsStr::new).chain([self.binary.as_os_str(), config.as_os_str()]);
         let mut command = Command::new(words.next().expect("a binary"));
         command.args(words);
         command
@@ -208,8 +211,8 @@ pub fn module_beside(name: &str) -> PathBuf {
 fn module_with_failpoints() -> PathBuf {
     let module = module_under_test();
     let target = module.ancestors().nth(2).expect("a folder for each profile");
-    let path = target.join("failpoints").join(module.file_name().expect("a file"));
-    let build = "cargo build --profile failpoints --features failpoints";
+    let path = target.join("checked").join(module.file_name().expect("a file"));
+    let build = "cargo build --profile checked --features failpoints";
     assert!(path.is_file(), "no {}: run `{build}` first", path.display());
     path
 }

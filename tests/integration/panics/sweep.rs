@@ -106,6 +106,7 @@ fn play(entries: &[&str]) {
         });
         let count = panicked.count();
         assert!(count > 0, "{} did not panic", sweep.entry);
+        println!("{count} panics in {}", sweep.entry);
         assert_eq!(scene.panics_in_log(sweep.entry), count, "{}", sweep.entry);
     }
 }

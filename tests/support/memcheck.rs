@@ -1,0 +1,35 @@
+//! Servers that run under valgrind's memcheck: scripts/memcheck.
+
+use std::path::Path;
+use std::{env, fs};
+
+/// The words of `SERVER_RUNNER`.
+pub fn runner() -> Vec<String> {
+    let runner = env::var("SERVER_RUNNER").unwrap_or_default();
+    runner.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What memcheck has written about the servers that ran in a folder, which is nothing but errors.
+pub fn complaint(folder: &Path) -> Option<String> {
+    let paths = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let is_log = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("memcheck."));
+    let texts = paths.filter(|path| is_log(path)).filter_map(|path| fs::read_to_string(path).ok());
+    let errors: String = texts.collect();
+    (!errors.is_empty()).then(|| format!("memcheck says:\n{errors}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_memcheck_has_written_is_a_complaint() {
+        let folder = tempfile::TempDir::new().expect("a temporary folder");
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
+        write("server.log", "PANIC");
+        write("memcheck.1", "");
+        assert_eq!(complaint(folder.path()), None);
+        write("memcheck.2", "9 bytes in 1 blocks are definitely lost");
+        assert!(complaint(folder.path()).is_some_and(|text| text.contains("definitely lost")));
+    }
+}
