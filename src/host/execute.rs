@@ -320,7 +320,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
         Write::Free => handover::release(key, handles, Cause::Release, now),
         Write::Leave => handover::leave(key, caller, handles, Cause::Release, now),
     }
-    if ![Write::Free, Write::Leave].contains(&write) {
+    if !matches!(write, Write::Free | Write::Leave) {
         mark_holder_told(key, caller);
     }
 }

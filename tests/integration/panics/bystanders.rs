@@ -38,7 +38,7 @@ impl Scene {
         assert_eq!(self.alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
         assert_eq!(self.alice.run("LOCK.REENTER room alice PX 60000"), 1);
         assert_eq!(self.alice.run("LOCK.SHARE hall alice PX 60000 LIMIT 2"), 1);
-        assert_eq!(self.dave.run("LOCK.ACQUIRE yard dave PX 1000 SESSION"), 1);
+        assert_eq!(self.dave.run("LOCK.ACQUIRE yard dave PX 3000 SESSION"), 1);
         let request = |name| format!("LOCK.ACQUIRE door {name} PX 60000 BLOCK 0");
         self.line = IN_LINE.map(|(name, way)| way.start(&self.server, &request(name))).into();
     }
