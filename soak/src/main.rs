@@ -35,8 +35,9 @@ struct Options {
     seed: u64,
 }
 
-/// A place in line is kept for a second only, so that as many as ever will be are there soon.
-const CONFIG: &str = "lock.rejoin-grace-ms 1000";
+/// A place in line is kept for a second only, so that as many as ever will be are there soon. The server's list of slow commands
+/// would grow for as long as some are.
+const CONFIG: &str = "lock.rejoin-grace-ms 1000\nslowlog-log-slower-than -1";
 
 /// What the module would lose if one request in a thousand lost the smallest piece of memory that there is, in bytes for each
 /// request. Whatever loses memory in each of some kind of request loses more.
@@ -67,7 +68,12 @@ fn watch(memory: &mut Memory, load: &Load, length: Duration) -> Vec<Sample> {
     let (begun, mut samples) = (Instant::now(), Vec::new());
     while begun.elapsed() < length {
         thread::sleep(Duration::from_secs(1));
-        samples.push(memory.sample(begun.elapsed(), load.requests()));
+        let sample = memory.sample(begun.elapsed(), load.requests());
+        if samples.len() % 60 == 0 {
+            let Sample { requests, used, resident, .. } = &sample;
+            println!("{requests} requests, {:.0} KB used, {:.0} KB resident", used / 1000.0, resident / 1000.0);
+        }
+        samples.push(sample);
     }
     samples
 }
