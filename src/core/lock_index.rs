@@ -69,6 +69,14 @@ impl<T> LockIndex<T> {
         self.shares(db, key).next().is_some()
     }
 
+    /// Returns the number of a lock's shares that have handles.
+    pub fn share_count(&self, db: i32, key: &[u8]) -> usize {
+        match self.seats(db, key) {
+            Some(Seats::Shares(shares)) => shares.by_token.len(),
+            _ => 0,
+        }
+    }
+
     /// Returns the handles of a lock's shares.
     pub fn shares(&self, db: i32, key: &[u8]) -> impl Iterator<Item = Id<T>> {
         let shares = match self.seats(db, key) {

@@ -126,9 +126,10 @@ pub fn end_sessions(key: &Key<'_, '_>) {
 }
 
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
-fn lapsed_session(state: &State, seat: Seat<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
+fn lapsed_session(state: &mut State, seat: Seat<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
     let id = state.sessions.find(seat)?;
     state.sessions.clients(id).next()?;
+    state.sessions.raise_lease(id);
     state
         .sessions
         .get(id)

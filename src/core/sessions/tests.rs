@@ -222,3 +222,20 @@ fn of_a_lock_whose_sessions_have_all_ended_no_doubt_is_left() {
     sessions.end_shares(0, b"k");
     assert_eq!(sessions.next_due(), None);
 }
+
+#[test]
+fn the_leases_of_very_many_shares_are_long_enough_to_be_renewed() {
+    let mut sessions = Sessions::new();
+    let lease = Lease::from_ms(100).unwrap();
+    for number in 0..2000 {
+        let (key, owner) = (b"k"[..].into(), format!("{number}").into_bytes().into());
+        sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, 1, NOW);
+    }
+    attach(&mut sessions, "alone", "a", 1);
+    let leases = [Seat { db: 0, key: b"k", share: Some(b"7") }, Seat::whole(0, b"alone")].map(|seat| {
+        let id = sessions.find(seat).unwrap();
+        sessions.raise_lease(id);
+        sessions.get(id).unwrap().lock.lease
+    });
+    assert_eq!(leases, [400, 300].map(|ms| Lease::from_ms(ms).unwrap()));
+}
