@@ -23,9 +23,6 @@ use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, Remai
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
 
-/// The number of shares of one lock with sessions for which their leases have one millisecond at least.
-const SHARES_IN_A_MS: usize = 5;
-
 /// A handle to a session.
 pub type SessionId = Id<Session>;
 
@@ -276,17 +273,6 @@ impl Sessions {
             session.lock.lease = renewed;
         }
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
-    }
-
-    /// Raises the lease of a share that is renewed to a millisecond for every five shares of the lock with sessions, if it is
-    /// shorter: with thousands of them it would be over before all were renewed, or given back.
-    pub fn raise_lease(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.lock.kind == Kind::Shared) else {
-            return;
-        };
-        let count = self.by_lock.share_count(session.lock.db, &session.lock.key);
-        let least_ms = i64::try_from(count.div_euclid(SHARES_IN_A_MS)).unwrap_or(i64::MAX);
-        session.lock.lease = Lease::from_ms(least_ms).map_or(session.lock.lease, |least| session.lock.lease.max(least));
     }
 
     /// Cuts the lease that is renewed to at most `longest`.

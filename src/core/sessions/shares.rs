@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use super::{SessionId, Sessions};
-use crate::core::UnixMs;
+use crate::core::{Kind, Lease, UnixMs};
+
+/// The number of shares of one lock with sessions for which their leases have one millisecond at least.
+const SHARES_IN_A_MS: usize = 5;
 
 impl Sessions {
     /// Returns whether shares of a lock have sessions.
@@ -49,6 +52,17 @@ impl Sessions {
     pub fn renew_one_share(&mut self, db: i32, key: &[u8]) {
         let one = self.shares(db, key).next();
         one.into_iter().for_each(|one| self.schedule_renewal_at(one, UnixMs::MIN));
+    }
+
+    /// Raises the lease of a share that is renewed to a millisecond for every five shares of the lock with sessions, if it is
+    /// shorter: with thousands of them it would be over before all were renewed, or given back.
+    pub fn raise_lease(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id).filter(|session| session.lock.kind == Kind::Shared) else {
+            return;
+        };
+        let count = self.by_lock.share_count(session.lock.db, &session.lock.key);
+        let least_ms = i64::try_from(count.div_euclid(SHARES_IN_A_MS)).unwrap_or(i64::MAX);
+        session.lock.lease = Lease::from_ms(least_ms).map_or(session.lock.lease, |least| session.lock.lease.max(least));
     }
 
     /// Forgets one session that has ended with others. Returns whether there was one.
