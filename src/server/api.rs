@@ -99,6 +99,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_SetDisconnectCallback,
         RedisModule_SetModuleOptions,
         RedisModule_SignalModifiedKey,
+        RedisModule_StopTimer,
         RedisModule_StringDMA,
         RedisModule_StringPtrLen,
         RedisModule_StringSet,

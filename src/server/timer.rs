@@ -7,7 +7,6 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, ptr};
 
 use redis_module::raw;
@@ -24,8 +23,18 @@ const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
 
 static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None });
 
-/// Whether a server timer of zero length is set, or running.
-static IS_FIRING: AtomicBool = AtomicBool::new(false);
+static SERVER_TIMER: MainThread<ServerTimer> = MainThread::new(ServerTimer::Off);
+
+/// The server timer of zero length.
+enum ServerTimer {
+    Off,
+    /// It was set when the clock showed this time, and runs in the same round of the loop.
+    Set {
+        id: raw::RedisModuleTimerID,
+        at: UnixMs,
+    },
+    Running,
+}
 
 struct Timer {
     parts: Option<Parts>,
@@ -69,7 +78,7 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     // SAFETY: the server's own context; the one made from it is freed in `uninstall`.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
     TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_for: None });
-    IS_FIRING.store(false, Ordering::Relaxed);
+    SERVER_TIMER.with(|timer| *timer = ServerTimer::Off);
     Ok(())
 }
 
@@ -117,11 +126,23 @@ pub fn run_timer_soon<M: Module>() {
 /// Runs `on_timer` in this round of the loop, unless it is set or running already. A server timer that is set while one
 /// runs would be a millisecond late.
 fn start_server_timer<M: Module>() {
-    if let Some(ctx) = own_context().filter(|_| !IS_FIRING.swap(true, Ordering::Relaxed)) {
-        // SAFETY: the context is the module's own; the callback has the signature the API asks for and gets no data.
-        // The server does not unload the module while the timer runs.
-        unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
+    let Some(ctx) = own_context() else { return };
+    let late = SERVER_TIMER.with(|timer| match *timer {
+        ServerTimer::Off => Some(None),
+        // The clock was set back before it could run, and the server would let it wait for so long.
+        ServerTimer::Set { id, at } if clock::now_ms() < at => Some(Some(id)),
+        ServerTimer::Set { .. } | ServerTimer::Running => None,
+    });
+    let Some(late) = late else { return };
+    if let Some(id) = late {
+        // SAFETY: the context that the timer was set in; the timer is set, and not running.
+        unsafe { api!(RedisModule_StopTimer(ctx, id, ptr::null_mut())) };
     }
+    let at = clock::now_ms();
+    // SAFETY: the context is the module's own; the callback has the signature the API asks for and gets no data. The
+    // server does not unload the module while the timer runs.
+    let id = unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
+    SERVER_TIMER.with(|timer| *timer = ServerTimer::Set { id, at });
 }
 
 fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {
@@ -139,22 +160,31 @@ fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {
     unsafe { libc::timerfd_settime(parts.descriptor.as_raw_fd(), flags, &raw const at, ptr::null_mut()) };
 }
 
-unsafe extern "C" fn on_readable<M: Module>(fd: c_int, _data: *mut c_void, _mask: c_int) {
-    catch_panic("timer descriptor", (), || {
-        let mut expirations = 0u64;
-        // SAFETY: reads eight bytes into eight bytes. Whether it succeeds or tells of a step of the clock, the
-        // descriptor is not readable any more.
-        unsafe { libc::read(fd, (&raw mut expirations).cast(), size_of::<u64>()) };
-        TIMER.with(|timer| timer.set_for = None);
-        // Does not do the work itself: the server also calls this while a slow script holds up everything else.
-        start_server_timer::<M>();
-    });
+/// Leaves the descriptor readable, which is read when the work is done: so it is called again should the server not run its
+/// timer in this round. Does not do the work itself: the server also calls this while a slow script holds up everything
+/// else.
+unsafe extern "C" fn on_readable<M: Module>(_fd: c_int, _data: *mut c_void, _mask: c_int) {
+    catch_panic("timer descriptor", (), start_server_timer::<M>);
 }
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+    SERVER_TIMER.with(|timer| *timer = ServerTimer::Running);
     catch_panic("timer", (), || {
+        TIMER.with(Timer::acknowledge);
         // SAFETY: the server's own context for this callback.
         M::timer(&mut unsafe { Context::new(ctx) });
     });
-    IS_FIRING.store(false, Ordering::Relaxed);
+    SERVER_TIMER.with(|timer| *timer = ServerTimer::Off);
+}
+
+impl Timer {
+    /// Nothing is set any more, and the descriptor is not readable.
+    fn acknowledge(&mut self) {
+        self.set_for = None;
+        let Some(parts) = &self.parts else { return };
+        let mut expirations = 0u64;
+        // SAFETY: reads eight bytes into eight bytes, without waiting. Whether it succeeds, tells of a step of the clock, or
+        // finds that the time has not come, the descriptor is not readable any more.
+        unsafe { libc::read(parts.descriptor.as_raw_fd(), (&raw mut expirations).cast(), size_of::<u64>()) };
+    }
 }
