@@ -69,7 +69,7 @@ test-matrix: ## the same against every supported server, which it fetches into .
 	@scripts/test matrix $(ARGS)
 
 torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
-	@scripts/setup build
+	@scripts/setup torture
 	cargo build --release --locked
 	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package torture -- \
 		--seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -1,5 +1,6 @@
 //! Locks that are left with the server before something happens to it. All that was answered must still be true after it.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use support::Reply;
@@ -63,12 +64,12 @@ impl Deposit {
         Ok(())
     }
 
-    /// Finds every lock as it was, and gives it back; leases may have gained some time. Nothing is said where the connection is
+    /// Finds every lock as it was, and gives it back; leases may have gained `gained` ms. Nothing is said where the connection is
     /// closed on the way.
-    pub fn check(&self, world: &World, gained: Duration) {
+    pub fn check(&self, world: &World, gained: RangeInclusive<i64>) {
         let Some(mut link) = world.connect(self.database, false) else { return };
         for left in &self.locks {
-            match left.difference(world, gained, &mut link) {
+            match left.difference(world, &gained, &mut link) {
                 None => return,
                 Some(Ok(())) => {}
                 Some(Err(what)) => {
@@ -129,7 +130,7 @@ impl Form {
 
 impl Left {
     /// What is not as it was; None when the connection is closed.
-    fn difference(&self, world: &World, gained: Duration, link: &mut Link) -> Option<Result<(), String>> {
+    fn difference(&self, world: &World, gained: &RangeInclusive<i64>, link: &mut Link) -> Option<Result<(), String>> {
         let (name, token, holds) = (&self.name, self.token, self.form.holds());
         let stranger = world.mint.fresh();
         let lines = [
@@ -163,14 +164,14 @@ impl Left {
     }
 
     /// What is wrong with what remains of the lease; None when the connection is closed.
-    fn lease_is_off(&self, gained: Duration, link: &mut Link) -> Option<Option<String>> {
+    fn lease_is_off(&self, gained: &RangeInclusive<i64>, link: &mut Link) -> Option<Option<String>> {
         let sent = link.send(&[format!("PTTL {}", self.name)])?;
         let reply = link.receive(LIMIT).filter(|reply| *reply != Reply::Closed)?;
         let received = Instant::now();
         let ms = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
         let remains = |span: Duration| ms(self.lease_ms.into()) - ms(span.as_millis());
-        let least = remains(received - self.asked) - CLOCKS_MS;
-        let most = remains(sent.saturating_duration_since(self.told)) + ms(gained.as_millis()) + CLOCKS_MS;
+        let least = remains(received - self.asked) + gained.start() - CLOCKS_MS;
+        let most = remains(sent.saturating_duration_since(self.told)) + gained.end() + CLOCKS_MS;
         let is_right = matches!(reply, Reply::Int(ms) if (least..=most).contains(&ms));
         Some((!is_right).then(|| format!("{reply:?} ms remain of the lease, not {least} to {most}")))
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
+use crate::clock;
 use crate::keys::DATABASES;
 use crate::link::Link;
 use crate::world::World;
@@ -173,7 +174,7 @@ pub fn leave_locks(world: &World, link: &mut Link) -> Option<()> {
 /// All keys that do not end soon, with their values and their ends.
 pub fn snapshot(link: &mut Link) -> Option<Snapshot> {
     let mut found = Snapshot::new();
-    let soon = support::now_ms() + 60_000;
+    let soon = clock::time_of(link)? + 60_000;
     for database in 0..4 {
         link.run(&format!("SELECT {database}"));
         let Reply::List(names) = link.run("KEYS *") else { return None };

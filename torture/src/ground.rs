@@ -17,6 +17,8 @@ pub enum Kind {
     Replicas,
     /// A cluster whose slots move
     Slots,
+    /// A wall clock that is set forward and back
+    Clock,
 }
 
 impl Kind {
@@ -44,12 +46,14 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// One of this kind, or of any.
-    pub fn choose(kind: Option<Kind>, random: &mut fastrand::Rng) -> Self {
+    /// One of this kind, or of any; the clock can be set only where there is one of the server's own.
+    pub fn choose(kind: Option<Kind>, has_clock: bool, random: &mut fastrand::Rng) -> Self {
         fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
             from[random.usize(..from.len())]
         }
-        let any = pick(random, Kind::value_variants());
+        let kinds: Vec<Kind> =
+            Kind::value_variants().iter().copied().filter(|kind| has_clock || *kind != Kind::Clock).collect();
+        let any = pick(random, &kinds);
         let policies = ["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"];
         let policy = pick(random, &policies);
         let kind = kind.unwrap_or(any);
@@ -84,7 +88,7 @@ impl Ground {
     /// The codes of errors with which the server may refuse a command, before it has done anything of it.
     pub fn refusals(&self) -> &'static [&'static str] {
         match self.kind {
-            Kind::Plain | Kind::Restarts => &["LOADING"],
+            Kind::Plain | Kind::Restarts | Kind::Clock => &["LOADING"],
             Kind::Memory => &["LOADING", "OOM"],
             Kind::Slots => &["LOADING", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"],
             Kind::Replicas => &["LOADING", "NOREPLICAS", "READONLY", "UNBLOCKED"],
@@ -126,7 +130,7 @@ mod tests {
     #[test]
     fn only_where_memory_runs_out_are_locks_evicted_and_requests_refused_for_it() {
         let mut random = fastrand::Rng::with_seed(1);
-        let grounds: Vec<Ground> = (0..200).map(|_| Ground::choose(None, &mut random)).collect();
+        let grounds: Vec<Ground> = (0..200).map(|_| Ground::choose(None, true, &mut random)).collect();
         assert!(grounds.iter().any(Ground::evicts));
         for ground in &grounds {
             assert!(!ground.evicts() || ground.kind() == Kind::Memory);
@@ -137,6 +141,6 @@ mod tests {
     #[test]
     fn a_kind_can_be_asked_for() {
         let mut random = fastrand::Rng::with_seed(1);
-        assert!((0..20).all(|_| Ground::choose(Some(Kind::Memory), &mut random).kind() == Kind::Memory));
+        assert!((0..20).all(|_| Ground::choose(Some(Kind::Memory), false, &mut random).kind() == Kind::Memory));
     }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod bursts;
+mod clock;
 mod cluster;
 mod court;
 mod deposit;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use crate::clock::Clock;
 use crate::faults::{self, Disturber};
 use crate::ground::{Ground, Kind};
 use crate::keys::{DATABASES, Keys};
@@ -36,9 +37,13 @@ pub struct Plan {
 /// Runs it all; Ok with the figures, Err with what is wrong.
 pub fn run(plan: &Plan) -> Result<String, String> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
-    let ground = Ground::choose(plan.ground, &mut random);
+    let clock = Clock::new();
+    if clock.is_none() && plan.ground == Some(Kind::Clock) {
+        return Err("this server has no clock that can be set: see docs/reliability.md".to_owned());
+    }
+    let ground = Ground::choose(plan.ground, clock.is_some(), &mut random);
     println!("Seed {}: {} clients, {ground:?}", plan.seed, plan.clients);
-    let mut scene = Scene::start(&ground).map_err(|log| format!("the server does not start\n{log}"))?;
+    let mut scene = Scene::start(&ground, clock).map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
     let keys = Keys::new(ground.keys_in_each_part, ground.evicts(), &scene.suffixes());
     let mut without = plan.without.clone();
@@ -96,8 +101,8 @@ fn everybody<'s>(
         let member = Member::new(world, number, random.fork());
         scope.spawn(move || member.run());
     }
-    // Nobody listens where the channel's slot may move.
-    for database in 0..if world.in_cluster() { 0 } else { DATABASES } {
+    // A channel's slot may move, and a message tells the time of a clock that may be set.
+    for database in 0..if world.in_cluster() || !world.is_clock_steady { 0 } else { DATABASES } {
         let client = Notified::new(world, database, random.fork());
         scope.spawn(move || client.run());
     }

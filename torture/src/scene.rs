@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use support::process::Process;
 use support::{Server, Setup};
 
+use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::ground::{Ground, Kind};
 
@@ -36,6 +37,7 @@ pub struct Scene {
     process: Process,
     replica: Option<Replica>,
     cluster: Option<Cluster>,
+    clock: Option<Clock>,
 }
 
 /// A second server, which follows the one that clients talk to.
@@ -46,8 +48,13 @@ pub struct Replica {
 
 impl Scene {
     /// Starts what the ground asks for; Err with the log of a server that ends at once.
-    pub fn start(ground: &Ground) -> Result<Self, String> {
+    pub fn start(ground: &Ground, clock: Option<Clock>) -> Result<Self, String> {
         let (mut setup, mut bare_setup) = (ground.setup(), ground.bare_setup());
+        let clock = clock.filter(|_| ground.kind() == Kind::Clock);
+        if let Some(clock) = &clock {
+            let runner = clock.runner();
+            setup = setup.run_by(&runner.iter().map(String::as_str).collect::<Vec<_>>());
+        }
         let cluster = (ground.kind() == Kind::Slots).then(|| Cluster::start(&setup)).transpose()?;
         let server = if cluster.is_none() { Some(setup.try_start().map_err(|ended| ended.log)?) } else { None };
         let nodes = cluster.iter().flat_map(Cluster::nodes).chain(&server);
@@ -58,7 +65,7 @@ impl Scene {
         }
         let first = cluster.iter().flat_map(Cluster::nodes).chain(&server).next();
         let process = Process::of(first.expect("a server at least"));
-        Ok(Self { setup, bare_setup, server, process, replica: None, cluster })
+        Ok(Self { setup, bare_setup, server, process, replica: None, cluster, clock })
     }
 
     /// The one that clients talk to, or the first of a cluster.
@@ -69,6 +76,11 @@ impl Scene {
 
     pub fn cluster(&self) -> Option<&Cluster> {
         self.cluster.as_ref()
+    }
+
+    /// The server's clock, where it has one of its own.
+    pub fn clock_mut(&mut self) -> Option<&mut Clock> {
+        self.clock.as_mut()
     }
 
     pub fn cluster_mut(&mut self) -> Option<&mut Cluster> {

@@ -11,7 +11,7 @@ use support::Reply;
 use crate::Part;
 use crate::court::Court;
 use crate::figures::Figures;
-use crate::ground::Ground;
+use crate::ground::{Ground, Kind};
 use crate::keys::{Key, Keys};
 use crate::ledger::Ledger;
 use crate::link::Link;
@@ -45,6 +45,8 @@ pub struct World {
     pub file_is_stale: AtomicBool,
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
+    /// Whether leases end when they must by the machine's clock.
+    pub is_clock_steady: bool,
     refusals: &'static [&'static str],
     suffixes: Vec<String>,
     without: Vec<Part>,
@@ -75,6 +77,7 @@ impl World {
             unblocked: Unblocked::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !scene.server().flavour().is("valkey 8"),
+            is_clock_steady: ground.kind() != Kind::Clock,
             refusals: ground.refusals(),
             suffixes: scene.suffixes(),
             without,

@@ -1,5 +1,6 @@
 //! What is done to the server and its clients while they are at work, chosen by the seed.
 
+mod clock;
 mod fenced;
 mod foreign;
 mod gate;
@@ -82,6 +83,7 @@ impl<'w> Disturber<'w> {
             Kind::Restarts => (Part::Ground, Self::start_again),
             Kind::Replicas => (Part::Ground, Self::change_replicas),
             Kind::Slots => (Part::Ground, Self::move_slot),
+            Kind::Clock => (Part::Ground, Self::set_clock),
         }
     }
 

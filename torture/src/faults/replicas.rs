@@ -87,7 +87,7 @@ impl Disturber<'_> {
             return world.court.charge(SAME, what);
         }
         check_requests(world, replica);
-        deposit.check(world, Duration::ZERO);
+        deposit.check(world, 0..=0);
     }
 
     /// Has the replica become the master, and the master a replica, without losing anything.
@@ -110,7 +110,7 @@ impl Disturber<'_> {
         }
         world.server.is_back_at(if is_done { next } else { port });
         if let Some(deposit) = deposit {
-            deposit.check(world, Duration::ZERO);
+            deposit.check(world, 0..=0);
         }
     }
 }

@@ -29,7 +29,7 @@ impl Disturber<'_> {
         world.note_fault("it is back");
         if let Some(deposit) = deposit {
             world.figures.fault("locks found again");
-            deposit.check(world, Duration::ZERO);
+            deposit.check(world, 0..=0);
         }
     }
 

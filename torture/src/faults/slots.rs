@@ -45,7 +45,8 @@ impl Disturber<'_> {
         }
         if let Some(deposit) = deposit {
             // A key that is sent by MIGRATE gains the time that it is under way.
-            deposit.check(world, if atomically { Duration::ZERO } else { begun.elapsed() });
+            let gained = if atomically { 0 } else { i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX) };
+            deposit.check(world, 0..=gained);
         }
     }
 }

@@ -53,6 +53,7 @@ pub struct Claim<'w> {
     pub safe_until: Option<Instant>,
     /// How often the server had begun anew when the lock was asked for.
     beginnings: u64,
+    is_clock_steady: bool,
 }
 
 impl<'w> Claim<'w> {
@@ -68,6 +69,7 @@ impl<'w> Claim<'w> {
             told: None,
             safe_until: None,
             beginnings: world.server.beginnings(),
+            is_clock_steady: world.is_clock_steady,
         }
     }
 
@@ -117,9 +119,10 @@ impl<'w> Claim<'w> {
         self.lease_from(sent, world.settings.cut(self.lease_ms, sent, received));
     }
 
-    /// A lease of this length counts from `sent` at the earliest.
+    /// A lease of this length counts from `sent` at the earliest. Nothing of it is certain where the clock is set.
     pub fn lease_from(&mut self, sent: Instant, lease_ms: Option<u64>) {
-        let lease = lease_ms.map_or(WITHOUT_END, Duration::from_millis);
+        let certain = |ms| if self.is_clock_steady { Duration::from_millis(ms) } else { Duration::ZERO };
+        let lease = lease_ms.map_or(WITHOUT_END, certain);
         self.safe_until = Some(sent + lease.saturating_sub(CLOCKS));
     }
 
