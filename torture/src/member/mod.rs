@@ -130,7 +130,9 @@ impl<'w> Member<'w> {
         }
         self.world.figures.waited(received - sent);
         disturbed |= self.link.as_ref().is_some_and(Link::is_disturbed);
-        if !disturbed {
+        // A network takes its time, also one that does nothing wrong.
+        let is_direct = self.link.as_ref().is_none_or(|link| link.way().is_none());
+        if is_direct && !disturbed {
             self.check_time(claim, what, (sent, received), block, starved);
             if reply.is_none() && block.is_some() && patience.is_none() {
                 let text = format!("client {}, {what}: not answered within {limit:?}", self.number);

@@ -20,6 +20,9 @@ use post::Post;
 use wait::{Phase, Step, Wait};
 use wire::{Heard, Wire};
 
+const MOST_WAITS: usize = 30;
+/// Between two waits that are begun.
+const LONGEST_PAUSE_US: u64 = 8000;
 const TICK: Duration = Duration::from_millis(2);
 /// How long the news may take that nobody listened.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -40,6 +43,8 @@ pub struct Notified<'w> {
     listens: Option<Instant>,
     confirmed: usize,
     waits: HashMap<Token, Wait<'w>>,
+    /// When it may begin another.
+    next_wait: Instant,
     past: HashMap<Token, Wait<'w>>,
     /// Somebody was told that nobody listens.
     suspect: Option<(Instant, Token)>,
@@ -61,6 +66,7 @@ impl<'w> Notified<'w> {
             listens: None,
             confirmed: 0,
             waits: HashMap::new(),
+            next_wait: Instant::now(),
             past: HashMap::new(),
             suspect: None,
         }
@@ -146,8 +152,10 @@ impl<'w> Notified<'w> {
 
     /// Begins waits until there are as many as it wants.
     fn ask_for_more(&mut self) {
-        let wanted = self.random.usize(1..30);
-        while self.listens.is_some() && self.asking.is_some() && self.waits.len() < wanted {
+        let now = Instant::now();
+        let wanted = self.random.usize(1..MOST_WAITS);
+        while self.listens.is_some() && self.asking.is_some() && self.waits.len() < wanted && self.next_wait <= now {
+            self.next_wait += Duration::from_micros(self.random.u64(..LONGEST_PAUSE_US));
             let key = self.world.keys.in_database(self.database, &mut self.random);
             let wait = Wait::new(self.world, key, &mut self.random);
             let token = wait.claim.token;
