@@ -46,7 +46,7 @@ pub fn feed(parts: &[Part<'_>]) {
 /// Lets the loop turn until nothing is to be done at this time.
 fn settle(node: Node) {
     for _ in 0..MAX_ROUNDS {
-        if !node.next_wake().is_some_and(|at| at <= node.now_ms()) {
+        if node.next_wake().is_none_or(|at| at > node.now_ms()) {
             return;
         }
         node.turn();
