@@ -116,6 +116,8 @@ fn check(world: &World, reply: &Reply, who: &str) -> Option<()> {
             Some(())
         }
         Reply::Closed => None,
+        // A clock that is set forward ends waits, too.
+        Reply::Nil if !world.is_clock_steady => None,
         other if world.is_refusal(other) => None,
         other => {
             world.court.charge("everybody in line gets the lock", format!("{who} of a burst was told {other:?}"));

@@ -48,7 +48,7 @@ pub fn run(plan: &Plan) -> Result<String, String> {
     let keys = Keys::new(ground.keys_in_each_part, ground.evicts(), &scene.suffixes());
     let mut without = plan.without.clone();
     if !ground.kind().keeps_its_server() {
-        without.push(Part::Settings);
+        without.extend([Part::Settings, Part::Network]);
     }
     let world = World::new(&scene, &ground, plan.started, deadline, keys, without);
     world.settings.start_with(ground.max_lease_ms, ground.recovery_ms);
@@ -114,7 +114,8 @@ fn everybody<'s>(
         (Part::Network, network::run),
     ];
     let wanted = parts.iter().filter(|(part, _)| world.has(*part)).map(|(_, work)| *work);
-    for work in wanted.chain([watch::watch as Work, quiet::run]) {
+    let quiet = world.is_plain.then_some(quiet::run as Work);
+    for work in wanted.chain([watch::watch as Work]).chain(quiet) {
         let random = random.fork();
         scope.spawn(move || work(world, random));
     }

@@ -45,6 +45,8 @@ pub struct World {
     pub file_is_stale: AtomicBool,
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
+    /// Whether nothing happens that only a ground is about.
+    pub is_plain: bool,
     /// Whether leases end when they must by the machine's clock.
     pub is_clock_steady: bool,
     refusals: &'static [&'static str],
@@ -77,6 +79,7 @@ impl World {
             unblocked: Unblocked::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !scene.server().flavour().is("valkey 8"),
+            is_plain: ground.kind() == Kind::Plain,
             is_clock_steady: ground.kind() != Kind::Clock,
             refusals: ground.refusals(),
             suffixes: scene.suffixes(),
