@@ -139,7 +139,7 @@ class Sentinel:
         self.process = subprocess.Popen(
             [SERVER.replace("-server", "-sentinel"), str(folder / "sentinel.conf")], stdout=subprocess.DEVNULL
         )
-        wait_until(lambda: servers[0].client().info("replication").get("connected_slaves") == 1, 20)
+        wait_until(lambda: servers[0].client().info("replication").get("slave0", {}).get("state") == "online", 20)
         wait_until(self._knows_the_replica, 30)
 
     def _knows_the_replica(self) -> bool:
@@ -173,7 +173,7 @@ def test_a_master_that_is_replaced(sentinel: Sentinel) -> None:
     held = Lock(client, "window", timeout=30, renew=True)
     waiter = Lock(client, "door", timeout=30, blocking_timeout=60)
     held.acquire()
-    old.execute_command("WAIT", 1, 5000)
+    assert old.execute_command("WAIT", 1, 5000) == 1
     with ThreadPoolExecutor() as pool:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(old))
@@ -189,7 +189,7 @@ async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None
     old, new = (server.client() for server in sentinel.servers)
     client = library_asyncio.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
     old.set("door", "somebody else", px=60_000)
-    old.execute_command("WAIT", 1, 5000)
+    assert old.execute_command("WAIT", 1, 5000) == 1
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
     end = time.monotonic() + 60
     while not waiters(old):

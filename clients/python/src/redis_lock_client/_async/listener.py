@@ -89,13 +89,13 @@ class Listener:
         self._used = runtime.now()
         with self._guard:
             starts = not self._runs and not self._closed
-            if starts:
-                self._runs = True
-                self._tried.clear()
+            self._runs = True if starts else self._runs
         if starts:
             runtime.spawn(self._run, key)
+        # Until the next attempt, however many there have been: whoever asks goes no faster than it does.
+        self._tried.clear()
         if not self.listens and not self.refused:
-            await runtime.wait(self._tried, timeout)
+            await runtime.wait(self._tried, min(timeout, LAST_PAUSE_S))
         return self.listens
 
     def close(self) -> None:
