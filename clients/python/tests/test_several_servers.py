@@ -173,7 +173,7 @@ def test_a_master_that_is_replaced(sentinel: Sentinel) -> None:
     held = Lock(client, "window", timeout=30, renew=True)
     waiter = Lock(client, "door", timeout=30, blocking_timeout=60)
     held.acquire()
-    assert old.execute_command("WAIT", 1, 5000) == 1
+    wait_until(lambda: new.exists("door", "window") == 2, 20)
     with ThreadPoolExecutor() as pool:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(old))
@@ -189,7 +189,7 @@ async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None
     old, new = (server.client() for server in sentinel.servers)
     client = library_asyncio.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
     old.set("door", "somebody else", px=60_000)
-    assert old.execute_command("WAIT", 1, 5000) == 1
+    wait_until(lambda: new.exists("door"), 20)
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
     end = time.monotonic() + 60
     while not waiters(old):
