@@ -52,6 +52,14 @@ mod tests {
         play.recorded()
     }
 
+    /// A taste of what `make simulate` does.
+    #[test]
+    fn the_contract_holds_in_the_first_histories() {
+        for seed in 1..=200 {
+            assert!(run_once(seed, 400, config()).0.is_ok(), "seed {seed}");
+        }
+    }
+
     #[test]
     fn a_seed_decides_everything() {
         // In the last one, one name waits in several forms.
