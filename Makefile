@@ -155,7 +155,7 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	cargo clippy --locked --features failpoints -- -D warnings
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
 	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
-	cargo clippy --locked --manifest-path fuzz/Cargo.toml --all-targets -- -D warnings
+	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
 	shellcheck $$(grep -l '^#!.*bash' scripts/*) .ci/run
 	@scripts/deny check
