@@ -1,7 +1,10 @@
 //! From when to when a setting was in force, or something certainly so.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Nobody asks what was in force longer ago than this; no wait is as long.
+const REMEMBERED: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy)]
 struct Span {
@@ -17,7 +20,9 @@ pub struct Setting(Mutex<Vec<Span>>);
 impl Setting {
     /// The command that sets it is about to leave.
     pub fn begin(&self, value: u64) {
-        self.spans().push(Span { from: Instant::now(), until: None, value });
+        let mut spans = self.spans();
+        spans.retain(|span| span.until.is_none_or(is_remembered));
+        spans.push(Span { from: Instant::now(), until: None, value });
     }
 
     /// The command was answered: what was set before is over.
@@ -45,7 +50,9 @@ pub struct Spells(Mutex<Vec<(Instant, Instant)>>);
 
 impl Spells {
     pub fn add(&self, from: Instant, until: Instant) {
-        self.0.lock().expect("no panic").push((from, until));
+        let mut spells = self.0.lock().expect("no panic");
+        spells.retain(|(_, end)| is_remembered(*end));
+        spells.push((from, until));
     }
 
     /// Whether it was so all the time.
@@ -58,4 +65,8 @@ impl Spells {
         let now = Instant::now();
         self.0.lock().expect("no panic").iter_mut().for_each(|(_, end)| *end = now.min(*end));
     }
+}
+
+fn is_remembered(end: Instant) -> bool {
+    end.elapsed() < REMEMBERED
 }
