@@ -27,8 +27,8 @@ pub enum Waits {
 ///
 /// # Errors
 ///
-/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, or too many with this claim, and [`Error::NoSubscriber`] if nobody listens on the
-/// channel.
+/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, or too many with this claim, and
+/// [`Error::NoSubscriber`] if nobody listens on the channel.
 pub fn wait(
     key: &mut Key<'_, '_>,
     caller: &[u8],

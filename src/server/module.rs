@@ -58,8 +58,8 @@ use super::{
 
 /// A module, as the server sees it.
 ///
-/// Each function is called on the server's main thread. A panic in one is caught and logged, and [`panicked`](Self::panicked) is told. Functions with a default
-/// are optional.
+/// Each function is called on the server's main thread. A panic in one is caught and logged, and
+/// [`panicked`](Self::panicked) is told. Functions with a default are optional.
 pub trait Module: Sized + 'static {
     /// The name of the module, which prefixes the names of its settings.
     const NAME: &'static CStr;
