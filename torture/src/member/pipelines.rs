@@ -6,6 +6,7 @@ use support::Reply;
 
 use super::holding::{EXPECTED, Told};
 use super::{Claim, Member};
+use crate::link::Link;
 
 const ONE_ANSWER: &str = "each request has one answer, or none where the client wants none";
 
@@ -77,10 +78,14 @@ impl<'w> Member<'w> {
 
     /// RESET and CLIENT NO-EVICT leave the connection, and so its sessions, as they are. False when it is closed.
     pub(super) fn reset(&mut self, claim: &Claim<'w>) -> bool {
+        let Some(id) = self.link.as_ref().map(Link::id) else { return false };
         let switch = if self.random.bool() { "ON" } else { "OFF" };
         let (_, database) = self.world.address_of(claim.key.database);
         let lines = ["RESET".to_owned(), format!("SELECT {database}"), format!("CLIENT NO-EVICT {switch}")];
         let Some(sent) = self.send(claim, &lines) else { return false };
+        if self.link.as_ref().map(Link::id) != Some(id) {
+            return false; // Clients talk to another server now.
+        }
         self.world.figures.met("RESET");
         for (line, expected) in lines.iter().zip(["RESET", "OK", "OK"]) {
             let answer = self.answer(claim, line, sent, Some(Duration::ZERO), None);
