@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::IntoValues;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::rc::Rc;
 
 use super::{Id, Kind, steps};
@@ -84,6 +85,17 @@ impl<T> LockIndex<T> {
             _ => None,
         };
         shares.into_iter().flat_map(|shares| shares.by_token.values().copied()).inspect(|_| steps::count())
+    }
+
+    /// Returns the tokens of a lock's shares that have handles, from `token` on.
+    pub fn tokens_from(&self, db: i32, key: &[u8], token: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let shares = match self.seats(db, key) {
+            Some(Seats::Shares(shares)) => Some(shares),
+            _ => None,
+        };
+        let from = (Bound::Included(token), Bound::Unbounded);
+        let tokens = shares.into_iter().flat_map(move |shares| shares.by_token.range::<[u8], _>(from));
+        tokens.map(|(token, _)| &**token).inspect(|_| steps::count())
     }
 
     /// Returns the number of handles.

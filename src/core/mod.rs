@@ -43,7 +43,9 @@ pub use lock_index::{LockIndex, Seat};
 pub use recovery::{Change as RecoveryChange, Recovery};
 pub use remains::Remains;
 pub use revocations::{Revocation, RevocationId, Revocations};
-pub use sessions::{MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions};
+pub use sessions::{
+    MIN_SESSION_LEASE_MS, MOST_SHARES_AT_ONCE, Session, SessionId, SessionLock, SessionTask, Sessions, ShareStretch,
+};
 pub use stall::{HOLD_OFF_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
 pub use waiting::{

@@ -11,6 +11,7 @@
 //! A connection may have very many sessions. So its close is only recorded, and the sessions are processed one by one.
 
 mod shares;
+mod walk;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -19,9 +20,12 @@ use std::rc::Rc;
 use super::lock_index::{LockIndex, Seat, TakenShares};
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, Remains, UnixMs};
+use walk::Walks;
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
+
+pub use walk::{MOST_AT_ONCE as MOST_SHARES_AT_ONCE, Stretch as ShareStretch};
 
 /// A handle to a session.
 pub type SessionId = Id<Session>;
@@ -61,7 +65,9 @@ pub struct Sessions {
     /// The position of a running check of all sessions.
     check_cursor: Cursor,
     /// Locks of whose shares with sessions others may have removed some.
-    doubtful: BTreeSet<(i32, Rc<[u8]>)>,
+    doubtful: Walks,
+    /// Locks whose shares are being given back to their sessions.
+    returning: Walks,
     /// Sessions of shares that have ended together, lock by lock, to be forgotten one by one. Some may be gone already.
     ended: VecDeque<TakenShares<Session>>,
 }
@@ -107,7 +113,8 @@ impl Sessions {
             pairs: 0,
             renewals: TimerQueue::new(),
             check_cursor: Cursor::END,
-            doubtful: BTreeSet::new(),
+            doubtful: Walks::new(),
+            returning: Walks::new(),
             ended: VecDeque::new(),
         }
     }
@@ -128,6 +135,7 @@ impl Sessions {
         let tables = [
             self.ended.iter().map(ExactSizeIterator::len).sum(),
             self.doubtful.len(),
+            self.returning.len(),
             self.sessions.len(),
             self.by_lock.seat_count(),
             self.connections.entries().count(),
@@ -208,13 +216,15 @@ impl Sessions {
 
     /// Ends all sessions, and leaves what there was to be freed.
     pub fn end_all(&mut self, remains: &mut Remains) {
-        let Self { sessions, by_lock, connections, renewals, doubtful, .. } = mem::replace(self, Self::new());
+        let Self { sessions, by_lock, connections, renewals, doubtful, returning, .. } =
+            mem::replace(self, Self::new());
         if !sessions.is_empty() {
             remains.add(sessions.into_entries());
             remains.add(by_lock.into_entries());
             remains.add(connections.into_entries());
             remains.add(renewals.into_entries());
-            remains.add(doubtful);
+            remains.add(doubtful.into_entries());
+            remains.add(returning.into_entries());
         }
     }
 
@@ -388,6 +398,7 @@ impl Sessions {
             self.by_lock.count_off(session.lock.seat(), session.clients.len());
             self.by_lock.remove(session.lock.seat());
             self.pairs = self.pairs.saturating_sub(session.clients.len());
+            self.go_on_without(&session.lock);
         }
         session.clients.iter().for_each(|&client| self.connections.remove(client, id));
         Some(session)

@@ -59,17 +59,22 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
 /// Removes a share, and serves those for whom that makes room. The lock is tidy: shares whose time has passed would go with the
 /// last that has not, and some may have an open session.
 pub fn leave(key: &mut Key<'_, '_>, token: StringRef<'_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
-    let db = key.ctx().db();
+    let (db, name) = (key.ctx().db(), key.name().bytes());
     effect::remove_share(key, token, now);
     let Some(handles) = handles else { return };
-    state::with(|state| {
-        planted!(ReleasedShareKeepsSession => return);
+    let is_returning = state::with(|state| {
+        planted!(ReleasedShareKeepsSession => return false);
         state.sessions.end(share_seat(key, token.bytes()));
-        if key.is_empty() && state.held_back_ms() == 0 {
+        let is_returning = state.sessions.is_returning(db, name);
+        if key.is_empty() && state.held_back_ms() == 0 && !is_returning {
             // Those that are left were removed by others.
-            state.sessions.end_shares(db, key.name().bytes());
+            state.sessions.end_shares(db, name);
         }
+        is_returning
     });
+    if key.is_empty() && is_returning {
+        shares::return_to_sessions(key, now);
+    }
     if let Some(queue) = handles.queue {
         serve(key, queue, cause, now);
     }

@@ -21,6 +21,7 @@ pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now
     }
     if let Some(caller) = caller {
         revocation::carry_out_for_share(key, caller, now);
+        shares::return_early(key, caller, now);
     }
     let handles = LockHandles::of(key)?;
     process_known(key, handles, now)

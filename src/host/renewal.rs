@@ -11,7 +11,7 @@ use super::share_key;
 use super::shares;
 use super::state::{self, Context, Key, State};
 use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
-use crate::server::{Mode, OwnedString, Slot};
+use crate::server::{Mode, OwnedString, Slot, ValueType};
 
 /// The state of a session's lock.
 enum SessionLockState {
@@ -21,6 +21,8 @@ enum SessionLockState {
     Free,
     /// The time of the share has passed, and it is still there.
     Passed,
+    /// The shares of the lock are being given back to their sessions, and it may be this one's turn.
+    Returning,
     /// Somebody else holds the lock, or the key is not a lock.
     Lost,
 }
@@ -51,7 +53,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
             state::with(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(&session),
-        SessionLockState::Free | SessionLockState::Passed => {}
+        SessionLockState::Free | SessionLockState::Passed | SessionLockState::Returning => {}
     }
     let slot = ctx.slot_of(name.as_ref());
     if slot == Slot::Elsewhere && !planted!(SessionOutlivesSlot) {
@@ -69,6 +71,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
         SessionLockState::Free => handover::grant_free_lock(&mut key, now),
         SessionLockState::Passed => shares::tidy(&mut key, now),
+        SessionLockState::Returning => shares::return_next(&mut key, now),
         SessionLockState::Lost => end(&session),
     }
 }
@@ -78,6 +81,10 @@ fn end(session: &Session) {
 }
 
 fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
+    if key.value_type() == ValueType::SortedSet && state::with(|state| state.sessions.is_to_return(session.lock.seat()))
+    {
+        return SessionLockState::Returning;
+    }
     let owner = OwnedString::new(&session.lock.owner);
     let Ok(lock) = lock_key::read_for(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
     match (lock.held_by(&session.lock.owner), &lock) {

@@ -1,6 +1,6 @@
 //! Reads a Sorted Set as the shares of a lock: its members are the tokens, its scores the ends of their leases.
 
-use super::state::Key;
+use super::state::{self, Key, State};
 use crate::core::{LATEST_SHARE_END, UnixMs};
 use crate::server::{OwnedString, StringRef, ValueType};
 
@@ -22,7 +22,7 @@ pub struct ShareView {
     /// The time at which they are looked at. It stands still where the key should have expired and is still there, as
     /// it does in a script.
     pub now: UnixMs,
-    /// The number of members that hold.
+    /// The number of members that hold, and of those sessions whose shares are being given back.
     pub held: usize,
     /// The earliest end, which may have passed.
     pub earliest: ShareEnd,
@@ -91,7 +91,17 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
     }
     planted!(PassedShareCounts => return Some(ShareView { now, held: key.member_count(), earliest, latest, expiry }));
     let passed = if earliest.has_passed(now) { key.count_below(now as f64, MOST_PASSED) } else { 0 };
-    Some(ShareView { now, held: key.member_count().saturating_sub(passed), earliest, latest, expiry })
+    let held = key.member_count().saturating_sub(passed).saturating_add(to_return(key));
+    Some(ShareView { now, held, earliest, latest, expiry })
+}
+
+/// Returns how many shares may not have been given back to their sessions yet.
+fn to_return(key: &Key<'_, '_>) -> usize {
+    state::with(
+        |State { sessions, .. }| {
+            if sessions.is_returning_any() { sessions.to_return(key.ctx().db(), key.name().bytes()) } else { 0 }
+        },
+    )
 }
 
 /// Returns the latest end, even if it has passed, or `None` if the key is empty.

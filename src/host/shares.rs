@@ -8,11 +8,8 @@ use super::reviews;
 use super::settings;
 use super::share_key::{self, ShareView};
 use super::state::{self, Key, State};
-use crate::core::{Lease, QueueId, Seat, SessionId, UnixMs};
-use crate::server::{OwnedString, StringRef};
-
-/// The number of members that are removed in one step, because their time has passed. The others do not count either.
-const MOST_REMOVED: usize = 1000;
+use crate::core::{Lease, MOST_SHARES_AT_ONCE, QueueId, Seat, SessionId, ShareStretch as Stretch, UnixMs};
+use crate::server::{OwnedString, StringRef, ValueType};
 
 /// Returns whether there are members of a shared lock to remove, or somebody in line for whom it has room.
 pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
@@ -33,33 +30,42 @@ pub fn tidy(key: &mut Key<'_, '_>, now: UnixMs) {
     if !view.earliest.has_passed(now) {
         return effect::end_with_last_share(key);
     }
-    let mut removed = 0_usize;
+    let mut seen = 0_usize;
     while let Some(token) = share_key::first_passed(key, now) {
+        if seen == MOST_SHARES_AT_ONCE {
+            begin_return(key); // Nobody is let in before those with sessions.
+            break;
+        }
+        seen = seen.saturating_add(1);
         let seat = share_seat(key, token.as_ref().bytes());
         let session = state::with(|state| lapsed_session(state, seat, now)).filter(|_| !planted!(LapsedShareIsRemoved));
         if let Some((session, lease)) = session {
             renew(key, token.as_ref(), session, lease, now);
-            continue;
+        } else {
+            state::with(|state| state.sessions.end(seat));
+            effect::remove_share(key, token.as_ref(), now);
         }
-        if removed == MOST_REMOVED {
-            renew_lapsed(key, now); // They would come behind those that are still to be removed.
-            break;
-        }
-        removed = removed.saturating_add(1);
-        state::with(|state| {
-            state.spend(1);
-            state.sessions.end(seat);
-        });
-        effect::remove_share(key, token.as_ref(), now);
     }
+    state::with(|state| state.spend(seen));
     reviews::follow(key, now);
+}
+
+/// Has the sessions of a lock's shares given back what they have lost by the end of their leases, if that is not under way.
+fn begin_return(key: &Key<'_, '_>) {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    state::with(|State { sessions, .. }| {
+        if sessions.has_shares(db, name) && !sessions.is_returning(db, name) {
+            sessions.begin_return(db, name);
+        }
+    });
 }
 
 /// Gives the shares of a key that should have expired, and is still there because the server's time stands still, back to
 /// their sessions. Returns whether it lives on by them.
 #[cold]
 fn lives_on(key: &mut Key<'_, '_>, now: UnixMs) -> bool {
-    renew_lapsed(key, now);
+    begin_return(key);
+    return_next(key, now);
     key.expiry().is_none_or(|end| end >= now)
 }
 
@@ -67,56 +73,76 @@ fn lives_on(key: &mut Key<'_, '_>, now: UnixMs) -> bool {
 /// The other sessions end: their shares were taken away.
 pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    if state::with(|state| state.sessions.take_doubt(db, name)) {
+    if state::with(|state| state.sessions.is_doubtful(db, name)) {
         return end_sessions(key); // Which of them were taken away cannot be known any more.
     }
-    for owner in renew_lapsed(key, now) {
-        state::with(|state| state.sessions.end(share_seat(key, &owner)));
+    if recovery::holds_back_grant() && !planted!(ShareReturnsInPeriod) {
+        return;
+    }
+    state::with(|state| state.sessions.begin_return(db, name));
+    return_next(key, now);
+}
+
+/// Gives the next shares of a lock back to their sessions, as far as they are being given back. When all are, those in line
+/// for whom there is room are served.
+pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    let Some(Stretch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_return(db, name)) else {
+        return;
+    };
+    for token in &tokens {
+        if !return_to(key, token, now) && share_key::end_of(key, OwnedString::new(token).as_ref()).is_none() {
+            state::with(|state| state.sessions.end(share_seat(key, token)));
+        }
+    }
+    state::with(|state| {
+        state.spend(tokens.len());
+        state.must_yield |= next.is_some();
+    });
+    if next.is_some() && key.is_empty() {
+        return end_sessions(key); // It did not end with their leases: others have taken it away.
     }
     reviews::follow(key, now);
 }
 
-/// Renews the shares of all sessions whose leases have ended by themselves although a connection is open. Returns the tokens
-/// of the others.
-fn renew_lapsed(key: &mut Key<'_, '_>, now: UnixMs) -> Vec<Box<[u8]>> {
-    let mut owners = owners(key);
-    owners.retain(|owner| {
-        let lapsed = state::with(|state| lapsed_session(state, share_seat(key, owner), now));
-        planted!(SharesStayGone => return true);
-        if let Some((session, lease)) =
-            lapsed.filter(|_| !recovery::holds_back_grant() || planted!(ShareReturnsInPeriod))
-        {
-            renew(key, OwnedString::new(owner).as_ref(), session, lease, now);
-        }
-        lapsed.is_none()
-    });
-    owners
+/// Gives the share of a token, which may not have been given back yet, back to its session.
+pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
+    let is_due = state::with(|state| state.sessions.is_to_return(share_seat(key, token.bytes())));
+    if is_due && key.value_type() == ValueType::SortedSet && !recovery::holds_back_grant() {
+        return_to(key, token.bytes(), now);
+    }
 }
 
-/// Ends the sessions of those shares of a lock that others have removed, if others have changed it.
-pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    if key.is_empty() || !state::with(|state| state.sessions.take_doubt(db, name)) {
-        return; // Of a key that is gone, the doubt stays until its shares are given back, or not.
+/// Gives a share back to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
+fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
+    planted!(SharesStayGone => return false);
+    let lapsed = state::with(|state| lapsed_session(state, share_seat(key, token), now));
+    if let Some((session, lease)) = lapsed {
+        renew(key, OwnedString::new(token).as_ref(), session, lease, now);
     }
-    for owner in owners(key) {
-        if share_key::end_of(key, OwnedString::new(&owner).as_ref()).is_none() {
-            state::with(|state| state.sessions.end(share_seat(key, &owner)));
+    lapsed.is_some()
+}
+
+/// Ends the sessions of those shares of a lock that others have removed, if others have changed it: of the next so many
+/// shares.
+pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
+    if key.is_empty() {
+        return; // The doubt stays until its shares are given back, or not.
+    }
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    let Some(Stretch { tokens, next, .. }) = state::with(|state| state.sessions.next_doubtful(db, name)) else {
+        return;
+    };
+    for token in &tokens {
+        if share_key::end_of(key, OwnedString::new(token).as_ref()).is_none() {
+            state::with(|state| state.sessions.end(share_seat(key, token)));
         }
     }
-    if share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
+    state::with(|state| state.spend(tokens.len()));
+    if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
         // The next renewal lets the key live on.
         state::with(|state| state.sessions.renew_one_share(db, name));
     }
-}
-
-/// Returns the tokens of the shares of a lock that have sessions.
-fn owners(key: &Key<'_, '_>) -> Vec<Box<[u8]>> {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|State { sessions, .. }| {
-        let of = |id| sessions.get(id).map(|session| session.lock.owner.clone());
-        sessions.shares(db, name).filter_map(of).collect()
-    })
 }
 
 /// Ends the sessions of all shares of a lock.
@@ -140,8 +166,5 @@ fn lapsed_session(state: &mut State, seat: Seat<'_>, now: UnixMs) -> Option<(Ses
 fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Lease, now: UnixMs) {
     let end = lease.share_end_from(now);
     effect::set_share(key, token, Some(end));
-    state::with(|state| {
-        state.spend(1);
-        state.sessions.renewed(id, Some(end), now);
-    });
+    state::with(|state| state.sessions.renewed(id, Some(end), now));
 }

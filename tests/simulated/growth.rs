@@ -2,79 +2,12 @@
 //! many there are. What it takes with 2,400 of a kind must be hardly more than with 1,200.
 
 use redis_lock::core::steps;
-use redis_lock::host::Locks;
-use redis_lock::server::{ClientId, Node, ServerKind};
+use redis_lock::server::Node;
+
+use super::crowd::Stage;
 
 const FEW: usize = 1200;
 const MANY: usize = 2400;
-
-/// A server with clients, of which one has most of the requests.
-struct Stage {
-    node: Node,
-    alice: ClientId,
-    asker: ClientId,
-    listener: ClientId,
-}
-
-impl Stage {
-    fn start() -> Self {
-        Node::forget_all();
-        let node = Node::new::<Locks>(ServerKind::Redis8);
-        let [alice, asker, listener] = [(); 3].map(|()| node.connect());
-        let stage = Self { node, alice, asker, listener };
-        stage.run(alice, "CONFIG SET lock.max-waiters 1000000");
-        stage.run(alice, "CONFIG SET lock.max-sessions 1000000");
-        stage.run(listener, "SSUBSCRIBE news");
-        stage
-    }
-
-    fn send(&self, client: ClientId, line: &str) {
-        self.node.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
-    }
-
-    fn run(&self, client: ClientId, line: &str) {
-        self.send(client, line);
-        self.settle();
-    }
-
-    /// Sends a line for each number.
-    fn each(&self, client: ClientId, count: usize, line: impl Fn(usize) -> String) {
-        (0..count).for_each(|number| self.send(client, &line(number)));
-        self.settle();
-    }
-
-    /// Turns the loop until there is nothing to do now. Returns how many entries were touched in the round with the most.
-    fn settle(&self) -> usize {
-        let mut longest = 0;
-        loop {
-            steps::take();
-            self.node.turn();
-            longest = longest.max(steps::take());
-            self.node.journal();
-            self.node.stream();
-            if self.node.next_wake().is_none_or(|wake| wake > self.node.now_ms()) {
-                return longest;
-            }
-        }
-    }
-
-    /// Lets time pass, until there is nothing left to do.
-    fn pass(&self, ms: i64) -> usize {
-        let steps = (0..ms / 10).map(|_| {
-            Node::pass_us(10_000);
-            self.settle()
-        });
-        steps.max().unwrap_or(0)
-    }
-
-    fn waiters(&self) -> u64 {
-        self.count("waiters")
-    }
-
-    fn count(&self, name: &str) -> u64 {
-        self.node.info().into_iter().find(|(field, _)| field == name).expect("a field").1
-    }
-}
 
 /// What is measured does not grow with the number of entries.
 #[track_caller]
@@ -188,6 +121,40 @@ fn a_shared_lock_that_is_deleted() {
         stage.send(stage.alice, "DEL door");
         let longest = stage.settle();
         assert_eq!(stage.count("sessions"), 0);
+        longest
+    });
+}
+
+#[test]
+fn shares_that_are_given_back() {
+    does_not_grow("shares that are given back to their sessions", |stage, count| {
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 10000 SESSION"));
+        Node::pass_us(20_000_000);
+        let longest = stage.pass(2000);
+        assert_eq!((stage.shares("door").len(), stage.count("sessions")), (count, count as u64));
+        longest
+    });
+}
+
+#[test]
+fn shares_that_have_passed_and_are_given_back() {
+    does_not_grow("shares that are given back beside one that goes on", |stage, count| {
+        stage.run(stage.alice, "LOCK.SHARE door alice PX 600000");
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 10000 SESSION"));
+        Node::pass_us(20_000_000);
+        let longest = stage.pass(2000);
+        assert_eq!((stage.shares("door").len(), stage.count("sessions")), (count + 1, count as u64));
+        longest
+    });
+}
+
+#[test]
+fn a_share_that_others_remove() {
+    does_not_grow("sessions of a lock that others have changed", |stage, count| {
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 600000 SESSION"));
+        stage.send(stage.alice, "ZREM door a7");
+        let longest = stage.settle();
+        assert_eq!(stage.count("sessions"), count as u64 - 1);
         longest
     });
 }

@@ -28,6 +28,8 @@ pub fn feel(world: &World, database: u32, done: impl Fn() -> bool) {
         world.weather.answered(database, (took > SOON).then_some(took));
         unanswered = None;
         let begun = Instant::now();
+        // Should it oversleep, others may ask before it can say so.
+        world.weather.probe(database, begun + EVERY + SOON);
         sleep(EVERY);
         // Who oversleeps has no processor, and neither may the others have.
         let now = Instant::now();

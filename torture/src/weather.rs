@@ -57,7 +57,7 @@ impl Weather {
         result
     }
 
-    /// A probe leaves now; until [`Weather::answered`] the time counts as bad.
+    /// A probe leaves then; from then on until [`Weather::answered`] the time counts as bad.
     pub fn probe(&self, number: u32, sent: Instant) {
         self.0.lock().expect("no panic").probing.insert(number, sent);
     }

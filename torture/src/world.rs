@@ -47,6 +47,8 @@ pub struct World {
     pub moves_keys: bool,
     /// Whether nothing happens that only a ground is about.
     pub is_plain: bool,
+    /// Whether a server may become a replica, which forgets those who have blocked and want no answer.
+    pub changes_roles: bool,
     /// Whether leases end when they must by the machine's clock.
     pub is_clock_steady: bool,
     refusals: &'static [&'static str],
@@ -80,6 +82,7 @@ impl World {
             file_is_stale: AtomicBool::new(false),
             moves_keys: !scene.server().flavour().is("valkey 8"),
             is_plain: ground.kind() == Kind::Plain,
+            changes_roles: ground.kind() == Kind::Replicas,
             is_clock_steady: ground.kind() != Kind::Clock,
             refusals: ground.refusals(),
             suffixes: scene.suffixes(),

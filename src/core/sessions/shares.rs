@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 
-use super::{SessionId, Sessions};
-use crate::core::{Kind, Lease, UnixMs};
+use super::walk::Stretch;
+use super::{SessionId, SessionLock, Sessions};
+use crate::core::{Kind, Lease, Seat, UnixMs};
 
 /// The number of shares of one lock with sessions for which their leases have one millisecond at least.
 const SHARES_IN_A_MS: usize = 5;
@@ -21,7 +22,8 @@ impl Sessions {
 
     /// Ends the sessions of all shares of a lock. [`forget_ended`](Self::forget_ended) works them off.
     pub fn end_shares(&mut self, db: i32, key: &[u8]) {
-        self.take_doubt(db, key);
+        self.doubtful.end(db, key);
+        self.returning.end(db, key);
         if self.is_empty() {
             return;
         }
@@ -33,19 +35,92 @@ impl Sessions {
 
     /// Records that others may have removed shares of a lock, or set its expiry time.
     pub fn doubt_shares(&mut self, db: i32, key: &[u8]) {
-        if self.has_shares(db, key) {
-            self.doubtful.insert((db, key.into()));
+        if self.has_shares(db, key) && !self.returning.doubt(db, key) && !self.doubtful.doubt(db, key) {
+            self.doubtful.begin(db, key);
         }
     }
 
-    /// Returns whether others may have removed shares of a lock, and forgets it.
-    pub fn take_doubt(&mut self, db: i32, key: &[u8]) -> bool {
-        !self.doubtful.is_empty() && self.doubtful.remove(&(db, key.into()))
+    /// Returns whether others may have removed shares of a lock.
+    pub fn is_doubtful(&self, db: i32, key: &[u8]) -> bool {
+        self.doubtful.position(db, key).is_some() || self.returning.is_doubtful(db, key)
     }
 
     /// Returns a lock of which others may have removed shares.
     pub fn first_doubtful(&self) -> Option<(i32, Rc<[u8]>)> {
-        self.doubtful.first().cloned()
+        self.doubtful.first()
+    }
+
+    /// Returns the next shares of a lock of which others may have removed some, or `None` if they have not.
+    pub fn next_doubtful(&mut self, db: i32, key: &[u8]) -> Option<Stretch> {
+        let stretch = if self.doubtful.is_empty() { None } else { self.doubtful.advance(&self.by_lock, db, key) };
+        stretch.inspect(|stretch| self.look_again(db, key, stretch))
+    }
+
+    /// Begins to give the shares of a lock back to their sessions. Until [`next_to_return`](Self::next_to_return) has
+    /// returned them all, the renewal of one of them is due.
+    pub fn begin_return(&mut self, db: i32, key: &[u8]) {
+        self.returning.begin(db, key);
+        self.renew_one_share(db, key);
+    }
+
+    /// Returns whether the shares of any lock are being given back to their sessions.
+    pub fn is_returning_any(&self) -> bool {
+        !self.returning.is_empty()
+    }
+
+    /// Returns whether the shares of a lock are being given back to their sessions.
+    pub fn is_returning(&self, db: i32, key: &[u8]) -> bool {
+        self.returning.position(db, key).is_some()
+    }
+
+    /// Returns whether a session may not have its share back yet.
+    pub fn is_to_return(&self, seat: Seat<'_>) -> bool {
+        let position = self.returning.position(seat.db, seat.key);
+        position.is_some_and(|from| seat.share.is_some_and(|token| token >= from))
+    }
+
+    /// Returns the number of shares of a lock that may not have been given back yet, or more.
+    pub fn to_return(&self, db: i32, key: &[u8]) -> usize {
+        if self.is_returning(db, key) { self.by_lock.share_count(db, key) } else { 0 }
+    }
+
+    /// Returns the next shares of a lock that are given back to their sessions, or `None` if they are not.
+    pub fn next_to_return(&mut self, db: i32, key: &[u8]) -> Option<Stretch> {
+        let stretch = if self.returning.is_empty() { None } else { self.returning.advance(&self.by_lock, db, key) }?;
+        self.look_again(db, key, &stretch);
+        if let Some(token) = &stretch.next {
+            self.renew_soon(Seat { db, key, share: Some(token) });
+        }
+        Some(stretch)
+    }
+
+    /// Begins another look at a lock that others have changed during the last one.
+    fn look_again(&mut self, db: i32, key: &[u8], last: &Stretch) {
+        if last.is_doubtful {
+            self.doubtful.begin(db, key);
+        }
+    }
+
+    /// Sees to it that shares are given back also when the session with which that was to go on has ended.
+    pub(super) fn go_on_without(&mut self, ended: &SessionLock) {
+        let SessionLock { db, ref key, .. } = *ended;
+        let Some(from) = self.returning.position(db, key) else { return };
+        let next = self.by_lock.tokens_from(db, key, from).next().map(Box::<[u8]>::from);
+        if let Some(token) = next {
+            self.renew_soon(Seat { db, key, share: Some(&token) });
+        } else if self.returning.is_doubtful(db, key) {
+            self.returning.end(db, key);
+            self.doubtful.begin(db, key);
+        } else {
+            self.returning.end(db, key);
+        }
+    }
+
+    /// Schedules the renewal of a share at once.
+    fn renew_soon(&mut self, seat: Seat<'_>) {
+        if let Some(id) = self.find(seat) {
+            self.schedule_renewal_at(id, UnixMs::MIN);
+        }
     }
 
     /// Schedules the renewal of one share of a lock at once.

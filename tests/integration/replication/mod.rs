@@ -3,4 +3,5 @@
 mod roles;
 mod sentinel;
 mod shared_roles;
+mod silence;
 mod written;

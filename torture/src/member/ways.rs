@@ -28,8 +28,8 @@ impl<'w> Member<'w> {
             20..22 => self.twice(),
             22..24 => self.in_another_form(),
             24..26 => self.several_shares(),
-            26..28 => self.in_silence(),
-            28..30 => self.cut_off(),
+            26..28 if !self.world.changes_roles => self.in_silence(),
+            26..30 => self.cut_off(),
             // Its request must not be under way any more when it is released.
             _ if self.has_bad_network() => self.plainly(),
             _ => self.without_a_lease(),

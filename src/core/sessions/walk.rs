@@ -1,0 +1,99 @@
+//! Looks at the sessions of all shares of a lock, so many at a time.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::core::LockIndex;
+
+/// The number of shares of one lock that are looked at in one step. There are fewer in a simulated server, which takes as long
+/// for each as it has shares.
+pub const MOST_AT_ONCE: usize = if cfg!(feature = "simulated") { 100 } else { 1000 };
+
+/// Locks, each with how far a walk over its shares has come.
+pub struct Walks(BTreeMap<(i32, Rc<[u8]>), Walk>);
+
+struct Walk {
+    /// The token that comes next, or one before it.
+    from: Box<[u8]>,
+    /// Whether others may have removed shares since the walk began.
+    is_doubtful: bool,
+}
+
+/// The next shares in a walk.
+pub struct Stretch {
+    pub tokens: Vec<Box<[u8]>>,
+    /// The token that comes after them, or `None` at the end of the walk.
+    pub next: Option<Box<[u8]>>,
+    /// Whether others may have removed shares while the walk went on that has ended.
+    pub(super) is_doubtful: bool,
+}
+
+impl Walks {
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[cfg(feature = "simulated")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Begins a walk over the shares of a lock, anew if one is under way.
+    pub fn begin(&mut self, db: i32, key: &[u8]) {
+        self.0.insert((db, key.into()), Walk { from: Box::default(), is_doubtful: false });
+    }
+
+    /// Ends a walk, if there is one.
+    pub fn end(&mut self, db: i32, key: &[u8]) {
+        if !self.is_empty() {
+            self.0.remove(&(db, key.into()));
+        }
+    }
+
+    /// Returns a lock with a walk under way.
+    pub fn first(&self) -> Option<(i32, Rc<[u8]>)> {
+        self.0.first_key_value().map(|(lock, _)| lock.clone())
+    }
+
+    /// Returns the token with which the walk over a lock's shares goes on, or one before it.
+    pub fn position(&self, db: i32, key: &[u8]) -> Option<&[u8]> {
+        if self.is_empty() { None } else { self.0.get(&(db, key.into())).map(|walk| &*walk.from) }
+    }
+
+    /// Records that others may have removed shares. Returns whether there is a walk over them.
+    pub fn doubt(&mut self, db: i32, key: &[u8]) -> bool {
+        let walk = if self.is_empty() { None } else { self.0.get_mut(&(db, key.into())) };
+        walk.map(|walk| walk.is_doubtful = true).is_some()
+    }
+
+    /// Returns whether others may have removed shares while the walk went on.
+    pub fn is_doubtful(&self, db: i32, key: &[u8]) -> bool {
+        !self.is_empty() && self.0.get(&(db, key.into())).is_some_and(|walk| walk.is_doubtful)
+    }
+
+    /// Returns the next shares in a walk, which is over if there are no more. Returns `None` if there is no walk.
+    pub fn advance<T>(&mut self, shares: &LockIndex<T>, db: i32, key: &[u8]) -> Option<Stretch> {
+        let lock = (db, key.into());
+        let walk = self.0.get_mut(&lock)?;
+        let rest = shares.tokens_from(db, key, &walk.from).take(MOST_AT_ONCE.saturating_add(1));
+        let mut tokens: Vec<Box<[u8]>> = rest.map(Box::from).collect();
+        let next = if tokens.len() > MOST_AT_ONCE { tokens.pop() } else { None };
+        let is_doubtful = match &next {
+            Some(token) => {
+                walk.from.clone_from(token);
+                false
+            }
+            None => self.0.remove(&lock).is_some_and(|walk| walk.is_doubtful),
+        };
+        Some(Stretch { tokens, next, is_doubtful })
+    }
+
+    /// Takes the walks apart.
+    pub fn into_entries(self) -> impl Iterator<Item = (i32, Rc<[u8]>)> {
+        self.0.into_keys()
+    }
+}
