@@ -13,6 +13,7 @@ mod contact;
 mod episode;
 mod error;
 mod fence;
+mod foreign;
 mod handle_table;
 mod integer;
 mod lock;
@@ -34,6 +35,7 @@ pub use contact::{Contact, DEFAULT_LAG_S, LOOK_MS};
 pub use episode::Episode;
 pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
+pub use foreign::{redisson_channel_of, signal_list_of};
 pub use integer::{format_integer, parse_integer};
 pub use lock::{
     Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, Shares, Write, acquire, extend,

@@ -8,6 +8,7 @@
 use std::ffi::CStr;
 use std::mem;
 
+use super::foreign;
 use super::fresh_start;
 use super::grants;
 use super::notify;
@@ -17,12 +18,13 @@ use super::recovery;
 use super::renewal;
 use super::reviews;
 use super::revocation::{self, RETRY_MS};
+use super::settings::WAKE_FOREIGN;
 use super::shares;
 use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
 use super::waiters::entry_id;
-use crate::core::{Due, DueFilter, Kind, QueueId, Revocation, UnixMs};
+use crate::core::{Cause, Due, DueFilter, Kind, QueueId, Revocation, UnixMs};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
@@ -202,9 +204,12 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
         planted!(RefusedReviewIsOver => return);
         return state::with(|state| state.waiting.review_at(queue, later));
     }
+    let has_ended = state::with(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     process_overdue(&mut key, None, now);
     if !key.is_empty() {
         reviews::schedule(&key, queue, now);
+    } else if has_ended && WAKE_FOREIGN.is_on() && !recovery::holds_back_grant() {
+        foreign::wake(&mut key); // Those who were in line have left.
     }
 }

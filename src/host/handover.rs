@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::effect;
+use super::foreign;
 use super::grants;
 use super::lock_handles::{LockHandles, share_seat};
 use super::notify::Subject;
@@ -51,9 +52,10 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
         }
         queue.is_some_and(|queue| !planted!(NobodyIsNext) && hand_on(key, queue, Room::All, cause, now))
     });
-    if !granted {
-        effect::free(key);
+    if granted {
+        return;
     }
+    if settings::WAKE_FOREIGN.is_on() { foreign::free(key) } else { effect::free(key) }
 }
 
 /// Removes a share, and serves those for whom that makes room. The lock is tidy: shares whose time has passed would go with the

@@ -14,6 +14,7 @@ mod commands;
 mod effect;
 mod execute;
 mod fence;
+mod foreign;
 mod fresh_start;
 mod grants;
 mod handover;

@@ -1,4 +1,7 @@
-//! Requests that are refused because a limit is reached. The first of many is worth a line in the log.
+//! Requests that are refused because a limit is reached, and commands that the server refuses the module. The first of many
+//! is worth a line in the log.
+
+use std::ffi::CStr;
 
 use super::settings::{self, MAX_SESSIONS, MAX_WAITERS};
 use crate::core::{Episode, Error};
@@ -7,11 +10,12 @@ use crate::core::{Episode, Error};
 pub struct Refusals {
     queue_full: Episode,
     session_full: Episode,
+    call: Episode,
 }
 
 impl Refusals {
     pub const fn new() -> Self {
-        Self { queue_full: Episode::new(), session_full: Episode::new() }
+        Self { queue_full: Episode::new(), session_full: Episode::new(), call: Episode::new() }
     }
 
     /// Records that a request is refused, at a time of the monotonic clock. Returns the line to log if a limit is the reason
@@ -28,5 +32,16 @@ impl Refusals {
             )),
             _ => None,
         }
+    }
+
+    /// Records that the server has not executed a command that `lock.wake-foreign` needs. Returns the line to log if this is
+    /// the first in a minute.
+    pub fn record_call(&mut self, command: &CStr, now_ms: i64) -> Option<String> {
+        self.call.begins_at(now_ms).then(|| {
+            format!(
+                "lock.wake-foreign: the server has refused {}, so somebody may not be woken",
+                command.to_string_lossy()
+            )
+        })
     }
 }

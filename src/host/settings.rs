@@ -22,9 +22,12 @@ pub static MAX_LEASE_MS: Setting = Setting::new(c"max-lease-ms", 0, 0, MAX_DURAT
 /// The length of the recovery period, in milliseconds. 0 means that there is none.
 pub static RECOVERY_MS: Setting = Setting::new(c"recovery-ms", 0, 0, MAX_DURATION_MS);
 
+/// Whether a lock that is left free wakes those who wait for it by other means.
+pub static WAKE_FOREIGN: Setting = Setting::switch(c"wake-foreign");
+
 /// All settings.
 pub const SETTINGS: &[&Setting] =
-    &[&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS, &MAX_LEASE_MS, &RECOVERY_MS];
+    &[&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS, &MAX_LEASE_MS, &RECOVERY_MS, &WAKE_FOREIGN];
 
 /// Returns the value of a setting that limits a number of things.
 pub fn limit(setting: &Setting) -> usize {

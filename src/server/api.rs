@@ -79,6 +79,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_NotifyKeyspaceEvent,
         RedisModule_OpenKey,
         RedisModule_PublishMessageShard,
+        RedisModule_RegisterBoolConfig,
         RedisModule_RegisterInfoFunc,
         RedisModule_RegisterNumericConfig,
         RedisModule_Replicate,

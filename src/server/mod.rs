@@ -21,6 +21,7 @@ mod allocator;
 mod answer;
 mod blocked;
 mod blocked_client;
+mod calls;
 mod channel_rights;
 mod channels;
 mod clock;

@@ -85,7 +85,7 @@ impl<M> Context<'_, M> {
 }
 
 /// Returns whether the server executed a command, according to its reply. Frees the reply.
-fn was_executed(reply: *mut raw::RedisModuleCallReply) -> bool {
+pub(super) fn was_executed(reply: *mut raw::RedisModuleCallReply) -> bool {
     if reply.is_null() {
         return false;
     }

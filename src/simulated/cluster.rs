@@ -1,6 +1,7 @@
 //! Slots.
 
-/// What a node of a cluster knows of slots. A key's slot is the number of its last byte, so that related names fall together.
+/// What a node of a cluster knows of slots. A key's slot is the number of its last byte that is no brace, so that related names
+/// fall together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cluster {
     /// Slots that are other nodes'.
@@ -32,5 +33,5 @@ pub fn hash_slot(key: &[u8]) -> u16 {
 
 /// The slot of a key.
 pub fn slot_of(key: &[u8]) -> u8 {
-    key.last().copied().unwrap_or_default()
+    key.iter().rev().copied().find(|byte| *byte != b'}').unwrap_or_default()
 }

@@ -83,6 +83,12 @@ pub enum Note {
         message: Rc<[u8]>,
         reached: usize,
     },
+    /// The module has had the server publish a message on a channel of others, by this command.
+    Announced {
+        command: &'static str,
+        channel: Rc<[u8]>,
+        message: Rc<[u8]>,
+    },
     /// A message was put into the buffer of a client, which has subscribed to a shard channel.
     Pushed {
         client: ClientId,

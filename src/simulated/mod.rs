@@ -10,6 +10,7 @@
 mod behind;
 mod blocked;
 mod blocked_client;
+mod calls;
 mod channels;
 mod client;
 mod cluster;

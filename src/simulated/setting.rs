@@ -22,6 +22,15 @@ impl Setting {
         Self { name, default, min, max }
     }
 
+    /// One that is `yes` or `no`: here 1 or 0.
+    pub const fn switch(name: &'static CStr) -> Self {
+        Self::new(name, 0, 0, 1)
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.get() != 0
+    }
+
     pub fn get(&self) -> i64 {
         VALUES.with_borrow(|values| values.get(self.name).copied().unwrap_or(self.default))
     }

@@ -7,6 +7,7 @@ mod cluster;
 mod contract;
 mod documents;
 mod facts;
+mod foreign;
 mod notify;
 mod operations;
 mod panics;

@@ -6,3 +6,5 @@ mod moving;
 mod scene;
 mod shared_slots;
 mod slots;
+
+pub use scene::Scene;

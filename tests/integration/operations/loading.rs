@@ -45,6 +45,7 @@ fn settings_have_defaults_and_are_set_by_config_set() {
         ("lock.max-block-ms", "0", "60000"),
         ("lock.max-lease-ms", "0", "20000"),
         ("lock.recovery-ms", "0", "29000"),
+        ("lock.wake-foreign", "no", "yes"),
     ] {
         assert_eq!(setting(&mut client, name), default);
         client.ok(&format!("CONFIG SET {name} {other}"));
@@ -54,10 +55,11 @@ fn settings_have_defaults_and_are_set_by_config_set() {
 
 #[test]
 fn settings_are_read_from_the_configuration_file() {
-    let server = Setup::new().config("lock.max-waiters 12\nlock.max-block-ms 3456").start();
+    let server = Setup::new().config("lock.max-waiters 12\nlock.max-block-ms 3456\nlock.wake-foreign yes").start();
     let mut client = server.client();
     assert_eq!(setting(&mut client, "lock.max-waiters"), "12");
     assert_eq!(setting(&mut client, "lock.max-block-ms"), "3456");
+    assert_eq!(setting(&mut client, "lock.wake-foreign"), "yes");
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn settings_out_of_range_are_refused_and_leave_the_old_value() {
 
 #[test]
 fn a_setting_out_of_range_in_the_configuration_file_stops_the_start() {
-    for line in ["lock.max-waiters -5", "lock.max-block-ms soon"] {
+    for line in ["lock.max-waiters -5", "lock.max-block-ms soon", "lock.wake-foreign perhaps"] {
         let ended = Setup::new().config(line).try_start().err().unwrap_or_else(|| panic!("{line} was taken"));
         let name = line.split(' ').next().unwrap_or_default();
         assert!(ended.log.contains(name), "{line}: the log names it:\n{}", ended.log);
@@ -90,9 +92,11 @@ fn config_rewrite_keeps_the_settings() {
     let server = Server::start();
     let mut client = server.client();
     client.ok("CONFIG SET lock.max-waiters 55");
+    client.ok("CONFIG SET lock.wake-foreign yes");
     client.ok("CONFIG REWRITE");
     let file = fs::read_to_string(server.directory().join("server.conf")).expect("the configuration");
     assert!(file.lines().any(|line| line == "lock.max-waiters 55"), "{file}");
+    assert!(file.lines().any(|line| line == "lock.wake-foreign yes"), "{file}");
     assert!(file.lines().any(|line| line.starts_with("loadmodule ")), "{file}");
 }
 

@@ -129,6 +129,19 @@ fn too_many_sessions_are_one_line_however_many_requests_are_refused() {
 }
 
 #[test]
+fn a_command_that_wakes_others_and_is_missing_is_one_line_however_many_locks_are_released() {
+    let server = Setup::new().config("lock.wake-foreign yes\nrename-command LPUSH \"\"").start();
+    let mut client = server.client();
+    for _ in 0..3 {
+        assert_eq!(client.run("LOCK.ACQUIRE lock:door alice"), 1);
+        assert_eq!(client.run("LOCK.RELEASE lock:door alice"), 0);
+    }
+    assert_eq!(client.run("DBSIZE"), 0);
+    let expected = "lock.wake-foreign: the server has refused LPUSH, so somebody may not be woken";
+    assert_eq!(beginning_with(&server, "lock.wake-foreign"), [expected]);
+}
+
+#[test]
 fn what_the_page_lists_is_in_the_sources() {
     let folders = ["host", "server"].map(|layer| fs::read_dir(repository().join("src").join(layer)).expect("a layer"));
     let files = folders.into_iter().flatten().map(|entry| entry.expect("an entry").path());

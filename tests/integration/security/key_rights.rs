@@ -80,6 +80,23 @@ fn a_counter_may_be_any_key_that_the_user_may_write_even_a_lock() {
 }
 
 #[test]
+fn who_releases_a_lock_wakes_others_whatever_its_rights_to_what_wakes_them() {
+    let server = Server::start();
+    server.client().ok("CONFIG SET lock.wake-foreign yes");
+    let mut worker = user(&server, "worker", &format!("~lock:* {USE}"));
+    let mut news = server.client();
+    assert_eq!(news.run("SUBSCRIBE redisson_lock__channel:{lock:b}").items()[0], "subscribe");
+    are_refused(&mut worker, &["LOCK.ACQUIRE lock-signal:a w-1", "LPUSH lock-signal:a 1", "PUBLISH news 0"]);
+    assert_eq!(worker.run("LOCK.ACQUIRE lock:a w-1 PX 30000"), 1);
+    assert_eq!(worker.run("LOCK.RELEASE lock:a w-1"), 0);
+    assert_eq!(server.client().run("LLEN lock-signal:a"), 1);
+    assert_eq!(worker.run("LOCK.REENTER lock:b w-1 PX 30000"), 1);
+    assert_eq!(worker.run("LOCK.RELEASE lock:b w-1"), 0);
+    assert_eq!(news.receive().items()[2], "0");
+    assert_eq!(server.client().run("ACL LOG").items().len(), 3, "only what it has asked for itself");
+}
+
+#[test]
 fn who_may_use_a_lock_may_keep_it_and_others_can_only_wait() {
     let server = Server::start();
     server.client().ok("CONFIG SET lock.max-lease-ms 30000");

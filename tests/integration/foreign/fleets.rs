@@ -1,0 +1,77 @@
+//! Services that use these commands and services that use another library, for the same locks.
+
+use std::thread;
+
+use support::python::run_script;
+use support::{Client, PATIENCE, Reply, Server};
+
+use super::{start, subscribe};
+
+/// How often each takes the lock.
+const TIMES: usize = 20;
+
+/// A lease that outlasts the test: one who is not woken does not come by it.
+const LEASE_MS: &str = "600000";
+
+#[test]
+fn python_redis_lock_is_woken_and_wakes() {
+    run_script(&start().0, "python_redis_lock_woken.py");
+}
+
+/// How Redisson takes an RLock. Nil: it has it; otherwise how long the holder's lease still runs.
+const TAKE: &str = "
+if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+    redis.call('hincrby', KEYS[1], ARGV[2], 1)
+    redis.call('pexpire', KEYS[1], ARGV[1])
+    return nil
+end
+return redis.call('pttl', KEYS[1])";
+
+/// How it gives up its only hold, and tells the others.
+const FREE: &str = "
+assert(redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0)
+redis.call('del', KEYS[1])
+redis.call('publish', KEYS[2], 0)";
+
+const CHANNEL: &str = "redisson_lock__channel:{door}";
+
+/// Takes the lock as Redisson does: subscribes, tries, and tries again when it is told that the lock is free.
+fn by_redisson(server: &Server, owner: &str) {
+    let (mut client, mut news) = (server.client(), subscribe(server, "SUBSCRIBE", CHANNEL));
+    for _ in 0..TIMES {
+        while client.call(&["EVAL", TAKE, "1", "door", LEASE_MS, owner]) != Reply::Nil {
+            assert_eq!(news.receive_within(PATIENCE).items()[2], "0", "{owner} is not woken");
+        }
+        alone(&mut client);
+        assert_eq!(client.call(&["EVAL", FREE, "2", "door", CHANNEL, owner]), Reply::Nil);
+    }
+}
+
+fn by_commands(server: &Server, owner: &str) {
+    let mut client = server.client();
+    for _ in 0..TIMES {
+        assert_eq!(client.run(&format!("LOCK.REENTER door {owner} PX {LEASE_MS} BLOCK 0")), 1, "{owner}");
+        alone(&mut client);
+        assert_eq!(client.run(&format!("LOCK.RELEASE door {owner}")), 0);
+    }
+}
+
+/// Nobody else is here.
+#[track_caller]
+fn alone(client: &mut Client) {
+    assert_eq!(client.run("INCR inside"), 1);
+    assert_eq!(client.run("DECR inside"), 0);
+}
+
+#[test]
+fn redisson_is_woken_and_wakes() {
+    let (server, _) = start();
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let server = &server;
+            scope.spawn(move || by_redisson(server, &format!("uuid:{number}")));
+            scope.spawn(move || by_commands(server, &format!("raw:{number}")));
+        }
+    });
+    assert_eq!(server.client().run("EXISTS door"), 0);
+}
