@@ -87,9 +87,14 @@ pub struct Take {
     pub notify: Option<Channel>,
 }
 
+/// The name of a lock's key: python-redis-lock has the first as one of its own.
+pub fn name_of(door: Door) -> String {
+    if door == 0 { "lock:door0".to_owned() } else { format!("door{door}") }
+}
+
 /// The key of a lock.
 pub fn key_of(door: Door) -> Vec<u8> {
-    format!("door{door}").into_bytes()
+    name_of(door).into_bytes()
 }
 
 /// The name of a shard channel, which is in the slot of the lock with the same number.

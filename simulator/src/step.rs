@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis_lock::server::{ServerKind, WriteFence};
 
-use crate::request::{Channel, Door, Identity, Request};
+use crate::request::{Channel, Door, Identity, Request, name_of};
 
 /// The number of one of the clients.
 pub type Slot = u8;
@@ -116,6 +116,8 @@ pub enum Knob {
     RecoveryMs,
     /// In seconds.
     MaxLag,
+    /// 0 or 1.
+    WakeForeign,
 }
 
 /// How a LOCK command comes to the server.
@@ -244,6 +246,7 @@ impl Knob {
             Self::MaxLeaseMs => "lock.max-lease-ms",
             Self::RecoveryMs => "lock.recovery-ms",
             Self::MaxLag => "min-replicas-max-lag",
+            Self::WakeForeign => "lock.wake-foreign",
         }
     }
 }
@@ -257,19 +260,22 @@ impl Meddling {
     /// The commands as lines, by a clock that shows this time.
     pub fn lines(&self, now: i64) -> Vec<String> {
         let one = |line: String| vec![line];
+        let key = |door: &Door| name_of(*door);
         match self {
-            Self::Delete(door) => one(format!("DEL door{door}")),
-            Self::Unlink(door) => one(format!("UNLINK door{door}")),
-            Self::GetDel(door) => one(format!("GETDEL door{door}")),
-            Self::TakeOut { door, identity } => one(format!("HDEL door{door} t{identity}")),
-            Self::RemoveShare { door, identity } => one(format!("ZREM door{door} t{identity}")),
-            Self::PopShare(door) => one(format!("ZPOPMIN door{door}")),
+            Self::Delete(door) => one(format!("DEL {}", key(door))),
+            Self::Unlink(door) => one(format!("UNLINK {}", key(door))),
+            Self::GetDel(door) => one(format!("GETDEL {}", key(door))),
+            Self::TakeOut { door, identity } => one(format!("HDEL {} t{identity}", key(door))),
+            Self::RemoveShare { door, identity } => one(format!("ZREM {} t{identity}", key(door))),
+            Self::PopShare(door) => one(format!("ZPOPMIN {}", key(door))),
             Self::AddShare { door, identity, score } => one(match score {
-                Score::In(ms) => format!("ZADD door{door} {} t{identity}", now + i64::from(*ms)),
-                Score::Never => format!("ZADD door{door} inf t{identity}"),
+                Score::In(ms) => format!("ZADD {} {} t{identity}", key(door), now + i64::from(*ms)),
+                Score::Never => format!("ZADD {} inf t{identity}", key(door)),
             }),
-            Self::SetKeep { door, identity } => one(format!("SET door{door} t{identity} KEEPTTL")),
-            Self::Restore { door, identity, lease } => one(format!("RESTORE door{door} {lease} t{identity} REPLACE")),
+            Self::SetKeep { door, identity } => one(format!("SET {} t{identity} KEEPTTL", key(door))),
+            Self::Restore { door, identity, lease } => {
+                one(format!("RESTORE {} {lease} t{identity} REPLACE", key(door)))
+            }
             Self::SetCounter { door, value } => one(match value {
                 Counter::Ahead => format!("SET counter{door} 2000000000000000"),
                 Counter::AtItsEnd => format!("SET counter{door} {}", (1_i64 << 53) - 2),
@@ -277,21 +283,21 @@ impl Meddling {
                 Counter::Expiring(ms) => format!("SET counter{door} 7 PX {ms}"),
                 Counter::Text => format!("SET counter{door} x"),
             }),
-            Self::Set { door, identity, lease: Some(ms) } => one(format!("SET door{door} t{identity} PX {ms}")),
-            Self::Set { door, identity, lease: None } => one(format!("SET door{door} t{identity}")),
-            Self::SetHash { door, identity, holds } => one(format!("HSET door{door} t{identity} {holds}")),
-            Self::Push(door) => one(format!("LPUSH door{door} x")),
-            Self::Expire { door, ms } => one(format!("PEXPIRE door{door} {ms}")),
-            Self::Persist(door) => one(format!("PERSIST door{door}")),
-            Self::Rename(from, to) => one(format!("RENAME door{from} door{to}")),
-            Self::Copy(from, to) => one(format!("COPY door{from} door{to} REPLACE")),
-            Self::Move(door, db) => one(format!("MOVE door{door} {db}")),
+            Self::Set { door, identity, lease: Some(ms) } => one(format!("SET {} t{identity} PX {ms}", key(door))),
+            Self::Set { door, identity, lease: None } => one(format!("SET {} t{identity}", key(door))),
+            Self::SetHash { door, identity, holds } => one(format!("HSET {} t{identity} {holds}", key(door))),
+            Self::Push(door) => one(format!("LPUSH {} x", key(door))),
+            Self::Expire { door, ms } => one(format!("PEXPIRE {} {ms}", key(door))),
+            Self::Persist(door) => one(format!("PERSIST {}", key(door))),
+            Self::Rename(from, to) => one(format!("RENAME {} {}", key(from), key(to))),
+            Self::Copy(from, to) => one(format!("COPY {} {} REPLACE", key(from), key(to))),
+            Self::Move(door, db) => one(format!("MOVE {} {db}", key(door))),
             Self::FlushDb => one("FLUSHDB".to_owned()),
             Self::FlushAll => one("FLUSHALL".to_owned()),
             Self::SwapDb => one("SWAPDB 0 1".to_owned()),
             Self::Reload => one("DEBUG RELOAD".to_owned()),
             Self::DeleteAll => {
-                let deletes = (0..DOORS).map(|door| format!("DEL door{door}"));
+                let deletes = (0..DOORS).map(|door| format!("DEL {}", name_of(door)));
                 ["MULTI".to_owned()].into_iter().chain(deletes).chain(["EXEC".to_owned()]).collect()
             }
         }

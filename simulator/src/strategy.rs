@@ -50,8 +50,9 @@ fn history_of(place: Throw, steps: impl IntoIterator<Item = Throw>) -> History {
     let subscribe = |channel| Step::Subscribe { client: CLIENTS - 1 - channel, channel };
     let operator = dice.weighed(&[(3, Operator::Lenient), (1, Operator::Strict)]);
     let settings = dice.settings(operator);
+    let wakes = dice.percent(25).then_some(Step::Configure { knob: Knob::WakeForeign, value: 1 });
     let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste, operator).step());
-    let steps = settings.into_iter().chain((0..listeners).map(subscribe)).chain(steps);
+    let steps = settings.into_iter().chain(wakes).chain((0..listeners).map(subscribe)).chain(steps);
     History { kind, setting, steps: steps.collect() }
 }
 

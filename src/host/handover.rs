@@ -53,6 +53,7 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
         queue.is_some_and(|queue| !planted!(NobodyIsNext) && hand_on(key, queue, Room::All, cause, now))
     });
     if granted {
+        planted!(HeirIsDisturbed => if settings::WAKE_FOREIGN.is_on() { foreign::wake(key) });
         return;
     }
     if settings::WAKE_FOREIGN.is_on() { foreign::free(key) } else { effect::free(key) }

@@ -236,4 +236,9 @@ bugs! {
     179 WaiterGetsItsLease "who has waited gets the lease that it asked for" seen as "is granted, with"
     180 SessionKeepsItsLease "a session is renewed by a lease that is too long now" seen as "is renewed to"
     181 LeaseIsLengthenedInPeriod "a lease is lengthened while the master before this one may still grant the lock" seen as "becomes"
+    // Those who wait by other means.
+    182 ForeignAreNotWoken "a lock that is left free wakes nobody who waits by the means of another library" seen as "others are not woken"
+    183 SignalStays "a signal for the waiters of another library stays for ever" seen as "others are not woken"
+    184 FormIsMistaken "the release of a re-entrant lock wakes those who wait for a mutex" seen as "others are"
+    185 HeirIsDisturbed "a lock that is handed over wakes others" seen as "others are woken for"
 }

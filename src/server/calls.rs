@@ -17,7 +17,7 @@ impl<M> Key<'_, '_, M> {
     /// this node does not serve the slot.
     ///
     /// It belongs where the module may write at all.
-    pub fn call_beside(&mut self, command: &'static CStr, arguments: &[StringRef<'_>]) -> bool {
+    pub fn call_beside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
         if arguments.iter().any(|argument| argument.bytes() == self.name().bytes()) {
             return false; // What is known of the open key would not be so any more.
         }

@@ -8,11 +8,11 @@ use super::journal::Note;
 use super::key::Key;
 use super::native;
 use super::string::StringRef;
-use super::world;
+use super::world::{self, World};
 
 impl<M> Key<'_, '_, M> {
     /// Has the server carry out a command that concerns another key, or none, while this one is open. Returns whether it has.
-    pub fn call_beside(&mut self, command: &'static CStr, arguments: &[StringRef<'_>]) -> bool {
+    pub fn call_beside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
         let (db, own) = (self.ctx().db(), self.name().bytes());
         let Some(about) = arguments.first() else { return false };
         let objection = world::with(|world| {
@@ -36,6 +36,14 @@ impl<M> Key<'_, '_, M> {
             let (channel, message) = (about.bytes().into(), message.into());
             world::with(|world| world.note(Note::Announced { command, channel, message }));
             return true;
+        }
+        let is_leaving = |world: &World| {
+            let is_there = world.keyspace.get(db, about.bytes()).is_some();
+            !is_there
+                && world.cluster.as_ref().is_some_and(|cluster| cluster.migrating.contains(&slot_of(about.bytes())))
+        };
+        if world::with(|world| is_leaving(world)) {
+            return false; // It may be at the other node.
         }
         let words = [command.to_bytes()].into_iter().chain(arguments.iter().map(|argument| argument.bytes()));
         let words: Vec<Vec<u8>> = words.map(<[u8]>::to_vec).collect();

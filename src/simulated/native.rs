@@ -33,7 +33,7 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
         b"ZREM" => sorted_sets::remove(db, key, value),
         b"ZPOPMIN" => sorted_sets::pop_min(db, key),
         b"ZRANGE" => sorted_sets::range(db, key),
-        b"LPUSH" => lpush(db, key),
+        b"LPUSH" => lpush(db, key, value),
         b"DEL" | b"UNLINK" => Reply::Integer(words.iter().skip(1).map(|key| i64::from(delete(db, key))).sum()),
         b"GETDEL" => {
             let reply = get(db, key);
@@ -228,14 +228,14 @@ fn hdel(db: i32, key: &[u8], field: &[u8]) -> Reply {
     Reply::Integer(1)
 }
 
-fn lpush(db: i32, key: &[u8]) -> Reply {
+fn lpush(db: i32, key: &[u8], value: &[u8]) -> Reply {
     let len = match read(db, key) {
         None => 1,
         Some(Entry { value: Value::Other(len), .. }) => len.saturating_add(1),
         Some(_) => return wrong_type(),
     };
     let expiry = world::with(|world| world.keyspace.get(db, key).and_then(|entry| entry.expiry));
-    propagate(db, [b"LPUSH".as_slice(), key, b"x"]);
+    propagate(db, [b"LPUSH".as_slice(), key, value]);
     write(db, key, Some(Entry { value: Value::Other(len), expiry }), &["lpush"]);
     Reply::Integer(i64::try_from(len).unwrap_or(i64::MAX))
 }

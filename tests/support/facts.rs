@@ -36,6 +36,7 @@ macro_rules! for_each_fact {
             a_closed_connection_still_has_its_commands_run
             a_cluster_that_is_down
             a_cluster_that_is_down_keeps_its_subscribers
+            a_command_that_the_module_has_carried_out
             a_context_says_where_it_is
             a_failover_ends_subscriptions
             a_key_is_restored
@@ -58,6 +59,7 @@ macro_rules! for_each_fact {
             a_new_role_is_not_told_to_subscribers
             a_pause_forbids_writes
             a_pop_that_waits_takes_what_the_module_adds
+            a_pop_that_waits_takes_what_the_module_has_pushed
             a_quit_behind_a_blocked_command
             a_refused_command_spoils_its_transaction
             a_replica_becomes_a_master

@@ -39,7 +39,7 @@ impl Limits {
             Knob::RejoinGraceMs => self.grace_ms = Ms::from(value),
             Knob::MaxLeaseMs => self.lease_ms = Some(Ms::from(value)).filter(|&ms| ms > 0),
             Knob::RecoveryMs => self.recovery_ms = Ms::from(value),
-            Knob::MaxLag => {}
+            Knob::MaxLag | Knob::WakeForeign => {}
         }
     }
 

@@ -4,6 +4,7 @@
 //! of the node and says what is wrong the moment that it is seen.
 
 mod door;
+mod foreign;
 mod limits;
 mod listed;
 mod liveness;
@@ -24,6 +25,7 @@ use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag
 use crate::request::{Request, Take, Verb, counter_of, key_of, token_of};
 use crate::step::{Knob, SlotFate};
 use door::{Door, Session, Trust};
+use foreign::Foreign;
 use limits::Limits;
 use messages::{Announced, Listeners, Withdrawn};
 pub use recovery::HeldBack;
@@ -89,6 +91,7 @@ pub struct Checker {
     /// Locks that go to their session or to a waiter by the same name.
     undecided: Vec<Undecided>,
     in_timer: bool,
+    foreign: Foreign,
     limits: Limits,
     held_back: HeldBack,
     /// Those whom the servers that are gone had granted a lock.
@@ -146,6 +149,7 @@ impl Checker {
             withdrawn: Vec::new(),
             undecided: Vec::new(),
             in_timer: false,
+            foreign: Foreign::default(),
             limits: Limits::new(grace_ms),
             held_back: HeldBack::default(),
             ledger: Ledger::default(),
@@ -180,12 +184,16 @@ impl Checker {
         self.announced.clear();
         self.withdrawn.clear();
         self.undecided.clear();
+        self.foreign.begin_anew();
         self.in_timer = false;
     }
 
     /// A setting is set.
     pub fn configure(&mut self, knob: Knob, value: u32) {
         self.follow_conditions(knob, value.into());
+        if knob == Knob::WakeForeign {
+            self.foreign.is_on = value > 0;
+        }
         self.limits.set(knob, value);
     }
 
@@ -275,6 +283,7 @@ impl Checker {
         let now = weather.now;
         self.look_at(weather);
         self.decide(note, now)?;
+        self.follow_foreign(note, now)?;
         match note {
             Note::Began { client, tag, db, denies_blocking } => {
                 let Some(request) = self.asked.get(tag).cloned() else { return Ok(()) };
@@ -336,7 +345,7 @@ impl Checker {
             Note::Sent { .. } => {}
             Note::Published { channel, message, reached } => return self.published(channel, message, *reached, now),
             Note::Pushed { client, message } => self.listeners.hear(*client, message),
-            Note::PushSent { .. } => {}
+            Note::PushSent { .. } | Note::Announced { .. } => {}
             Note::Freed { tag } => self.freed(*tag, now),
             Note::Closed { client } => {
                 self.listeners.leave(*client);

@@ -1,5 +1,7 @@
 //! What a module can do, act by act.
 
+use std::ffi::CString;
+
 use redis_lock::server::{
     self, ContextFlags, Event, Key, Mode, OwnedString, Probe, Slot as Whose, UnixMs, ValueType, now_ms,
 };
@@ -158,6 +160,15 @@ pub fn del(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     key.replicate_del();
     key.signal(&[Event::DEL]);
     done()
+}
+
+/// `CALL key command words...`: has the server carry out a command about other keys, while this one is open for writing. Says
+/// whether it has.
+pub fn call(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    let (name, command) = (name(words), CString::new(text(words, 1)).ok()?);
+    let arguments: Vec<OwnedString> = words.iter().skip(2).map(|word| OwnedString::new(word)).collect();
+    let arguments: Vec<_> = arguments.iter().map(OwnedString::as_ref).collect();
+    yes_or_no(ctx.open(name.as_ref(), Mode::Write).call_beside(&command, &arguments))
 }
 
 /// `PUBLISH channel message`: publishes it, and says how many it reached.

@@ -40,6 +40,7 @@ acts! {
     "below": "", 0 => below,
     "block": "", 1 => block,
     "brink": "write", 0 => brink,
+    "call": "write", 0 => call,
     "cron": "", 0 => cron,
     "del": "write", 0 => del,
     "enter": "", 0 => enter,
