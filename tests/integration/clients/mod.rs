@@ -3,6 +3,7 @@
 mod interop;
 mod losing;
 mod multiplexed;
+mod packages;
 mod patience;
 mod redis_rs;
 mod tracking;

@@ -11,6 +11,9 @@ pub const MULTIPLEXED: &str = "docs/guides/multiplexed-clients.md";
 /// The guide whose programs are in two blocks each: what a reader copies, and work under a lock.
 pub const LOSING: &str = "docs/guides/losing-a-lock.md";
 
+/// The guide whose programs use the package for Python.
+pub const MIGRATION: &str = "docs/guides/migration.md";
+
 /// A fenced block.
 pub struct Block {
     pub document: String,

@@ -9,7 +9,7 @@ use support::parallel::for_each;
 use support::python::interpreter;
 use support::{Client, Server, Setup, eventually, happens_within, info_lock, repository, waiters_of};
 
-use super::blocks::{Block, LOSING, MULTIPLEXED, all_blocks, every_block};
+use super::blocks::{Block, LOSING, MIGRATION, MULTIPLEXED, all_blocks, every_block};
 use super::programs::{calls, is_installed, said, start};
 
 /// Languages of which documents only show what contrib/ has, and `make monitoring` runs.
@@ -87,10 +87,11 @@ struct Program {
 
 impl Program {
     /// Those of the documentation in languages that run here. The ones that wait with NOTIFY are run in
-    /// clients/multiplexed.rs, the ones that watch over a lock in clients/losing.rs.
+    /// clients/multiplexed.rs, the ones that watch over a lock in clients/losing.rs, those of the migration in
+    /// clients/packages/guide.rs.
     fn all() -> Vec<Self> {
         let languages = ["python", "javascript"].into_iter().filter(|language| is_installed(language));
-        let elsewhere = [MULTIPLEXED, LOSING];
+        let elsewhere = [MULTIPLEXED, LOSING, MIGRATION];
         let blocks = languages.flat_map(every_block).filter(|block| !elsewhere.contains(&&*block.document));
         let all: Vec<Self> = blocks.map(|block| Self { block }).collect();
         assert!(!all.is_empty());
