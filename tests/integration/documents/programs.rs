@@ -12,14 +12,36 @@ use support::{Client, happens_within, repository};
 /// Where the packages for Node.js are, which come with the benchmark's.
 const NODE_PACKAGES: &str = "bench/peers/node_modules/redis";
 
-/// Whether a language can be run here. For JavaScript `scripts/setup bench` must have been run.
+/// The languages of programs that need something besides cargo to run.
+pub const LANGUAGES: [&str; 6] = ["python", "javascript", "ruby", "php", "perl", "c"];
+
+/// Whether the program of that name exists and ends well.
+fn runs(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Whether a language can be run here with its client, which some mode of scripts/setup installs.
 pub fn is_installed(language: &str) -> bool {
-    let installed = language != "javascript" || repository().join(NODE_PACKAGES).exists();
+    let (installed, mode) = match language {
+        "javascript" => (repository().join(NODE_PACKAGES).exists(), "bench"),
+        "ruby" => (runs("ruby", &["-e", "require 'redis'"]), "recipes"),
+        "php" => (runs("php", &["-r", "exit(extension_loaded('redis') ? 0 : 1);"]), "recipes"),
+        "perl" => (runs("perl", &["-MRedis", "-e", "1"]), "recipes"),
+        "c" => (runs("cc", &["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"]), "recipes"),
+        _ => (true, "test"),
+    };
     if !installed {
-        eprintln!("no {NODE_PACKAGES}: JavaScript is not run before `scripts/setup bench`");
+        eprintln!("no client for {language}: it is not run before `scripts/setup {mode}`");
     }
     installed
 }
+
+/// Compiles a program in C and runs it.
+const RUN_C: &str = "
+into=$(mktemp -d) && trap 'rm -rf $into' EXIT
+printf %s \"$1\" | cc -Wall -Wextra -Werror -x c -o \"$into/program\" - -lhiredis && \"$into/program\"";
 
 /// Starts a program that connects to port 6379, here to another one.
 #[track_caller]
@@ -32,9 +54,13 @@ pub fn start(language: &str, shown: &str, port: u16) -> Child {
     match language {
         "python" => command.arg(interpreter()).arg("-c"),
         "javascript" => command.args(["node", "--input-type=module", "--eval"]),
+        "ruby" | "perl" => command.args([language, "-e"]),
+        "php" => command.args(["php", "-r"]),
+        "c" => command.args(["sh", "-c", RUN_C, "sh"]),
         _ => panic!("nothing runs {language}"),
     };
-    command.arg(here).current_dir(repository().join("bench/peers")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.arg(here.trim_start_matches("<?php")).current_dir(repository().join("bench/peers"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("a program that starts")
 }
 

@@ -1,5 +1,5 @@
 //! Runs what the documentation shows besides sessions: shell commands, configuration, Python, SQL and, where
-//! its packages are installed, JavaScript. No block is shown in a language that nothing runs.
+//! their clients are installed, other languages. No block is shown in a language that nothing runs.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use support::python::interpreter;
 use support::{Client, Server, Setup, eventually, happens_within, info_lock, repository, waiters_of};
 
 use super::blocks::{Block, LOSING, MIGRATION, MULTIPLEXED, all_blocks, every_block};
-use super::programs::{calls, is_installed, said, start};
+use super::programs::{LANGUAGES, calls, is_installed, said, start};
 
 /// Languages of which documents only show what contrib/ has, and `make monitoring` runs.
 const OF_CONTRIB: [&str; 3] = ["yaml", "ini", "promql"];
@@ -22,8 +22,7 @@ fn place(block: &Block) -> String {
 #[test]
 fn every_block_is_in_a_language_that_is_run_or_is_plain_text() {
     // Sessions, which are marked redis, are played in replies.rs; Rust is run in clients/multiplexed.rs.
-    let known = ["redis", "sh", "conf", "python", "javascript", "rust", "sql", "text"];
-    let known = [&known[..], &OF_CONTRIB].concat();
+    let known = [&["redis", "sh", "conf", "rust", "sql", "text"][..], &LANGUAGES, &OF_CONTRIB].concat();
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", place(&block), block.language);
     }
@@ -90,7 +89,7 @@ impl Program {
     /// clients/multiplexed.rs, the ones that watch over a lock in clients/losing.rs, those of the migration in
     /// clients/packages/guide.rs.
     fn all() -> Vec<Self> {
-        let languages = ["python", "javascript"].into_iter().filter(|language| is_installed(language));
+        let languages = LANGUAGES.into_iter().filter(|language| is_installed(language));
         let elsewhere = [MULTIPLEXED, LOSING, MIGRATION];
         let blocks = languages.flat_map(every_block).filter(|block| !elsewhere.contains(&&*block.document));
         let all: Vec<Self> = blocks.map(|block| Self { block }).collect();
