@@ -21,6 +21,7 @@ mod lock_index;
 mod recovery;
 mod remains;
 mod revocations;
+mod round;
 mod sessions;
 mod slab;
 mod stall;
@@ -45,6 +46,7 @@ pub use lock_index::{LockIndex, Seat};
 pub use recovery::{Change as RecoveryChange, Recovery};
 pub use remains::Remains;
 pub use revocations::{Revocation, RevocationId, Revocations};
+pub use round::Round;
 pub use sessions::{
     MIN_SESSION_LEASE_MS, MOST_SHARES_AT_ONCE, Session, SessionId, SessionLock, SessionTask, Sessions, ShareStretch,
 };

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use super::lock_index::{LockIndex, Seat, TakenShares};
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, ClientId, Connections, Cursor, Holder, Id, Kind, Lease, Remains, UnixMs};
+use super::{Arena, ClientId, Connections, Holder, Id, Kind, Lease, Remains, Round, UnixMs};
 use walk::Walks;
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
@@ -62,8 +62,10 @@ pub struct Sessions {
     /// The number of pairs of a session and a connection, but for sessions that have ended.
     pairs: usize,
     renewals: TimerQueue<SessionId>,
-    /// The position of a running check of all sessions.
-    check_cursor: Cursor,
+    /// A running check of all sessions.
+    checks: Round,
+    /// Whether the last task came from the check of all sessions. Then it is the turn of what is due by its time.
+    has_checked: bool,
     /// Locks of whose shares with sessions others may have removed some.
     doubtful: Walks,
     /// Locks whose shares are being given back to their sessions.
@@ -112,7 +114,8 @@ impl Sessions {
             connections: Connections::new(),
             pairs: 0,
             renewals: TimerQueue::new(),
-            check_cursor: Cursor::END,
+            checks: Round::END,
+            has_checked: false,
             doubtful: Walks::new(),
             returning: Walks::new(),
             ended: VecDeque::new(),
@@ -216,7 +219,7 @@ impl Sessions {
 
     /// Ends all sessions, and leaves what there was to be freed.
     pub fn end_all(&mut self, remains: &mut Remains) {
-        let Self { sessions, by_lock, connections, renewals, doubtful, returning, .. } =
+        let Self { sessions, by_lock, connections, renewals, doubtful, returning, ended, .. } =
             mem::replace(self, Self::new());
         if !sessions.is_empty() {
             remains.add(sessions.into_entries());
@@ -225,6 +228,7 @@ impl Sessions {
             remains.add(renewals.into_entries());
             remains.add(doubtful.into_entries());
             remains.add(returning.into_entries());
+            remains.add(ended.into_iter().flatten());
         }
     }
 
@@ -329,12 +333,12 @@ impl Sessions {
 
     /// Begins a check of all sessions, one after the other.
     pub fn check_all(&mut self) {
-        self.check_cursor = Cursor::start();
+        self.checks.begin();
     }
 
     /// Returns the time when the next task is due.
     pub fn next_due(&self) -> Option<UnixMs> {
-        if self.check_cursor.has_more()
+        if self.checks.has_more()
             || self.has_closed_connections()
             || !self.ended.is_empty()
             || !self.doubtful.is_empty()
@@ -347,9 +351,18 @@ impl Sessions {
 
     /// Removes and returns a task that is due at `now`.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionTask> {
-        if let Some(id) = self.sessions.next(&mut self.check_cursor) {
-            return Some(SessionTask::Check(id));
+        self.has_checked = !self.has_checked;
+        if self.has_checked {
+            return self.pop_check().or_else(|| self.pop_renewal(now));
         }
+        self.pop_renewal(now).or_else(|| self.pop_check())
+    }
+
+    fn pop_check(&mut self) -> Option<SessionTask> {
+        self.checks.next(&self.sessions).map(SessionTask::Check)
+    }
+
+    fn pop_renewal(&mut self, now: UnixMs) -> Option<SessionTask> {
         let id = self.renewals.pop_due(now)?;
         self.sessions.get_mut(id)?.renew_at = NEVER;
         Some(SessionTask::Renew(id))

@@ -14,7 +14,6 @@ mod due;
 mod line;
 mod names;
 mod places;
-mod round;
 mod types;
 
 use std::cell::Cell;
@@ -24,10 +23,9 @@ use std::rc::Rc;
 use super::handle_table::HandleTable;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Cause, Kind, UnixMs};
+use super::{Arena, Cause, Kind, Round, UnixMs};
 use line::Lines;
 use names::LockName;
-use round::Round;
 pub use types::{
     Claim, Contended, Contention, Due, DueFilter, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Turn,
     Waiter, WaiterId,

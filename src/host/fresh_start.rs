@@ -47,17 +47,17 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 #[cold]
 fn begin(ctx: &Context<'_>) {
     ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
-    let (untold, waiting, _sessions, _revocations) = state::with(|state| {
-        let State { waiting, waiters, sessions, revocations, .. } = state;
-        let untold = waiters.fail_all();
+    let _forgotten = state::with(|state| {
+        let State { waiting, waiters, sessions, revocations, postponed, .. } = state;
+        for (channel, request) in waiters.fail_all() {
+            if let Some((queue, claim)) = waiting.origin_of(request) {
+                let subject = Subject { db: queue.db, key: &queue.key, owner: &claim.owner };
+                postponed.push_back((channel, notify::lost_message(subject)));
+            }
+        }
         let waiting = mem::replace(waiting, WaitQueues::new());
         let sessions = mem::replace(sessions, Sessions::new());
-        (untold, waiting, sessions, mem::replace(revocations, Revocations::new()))
+        (waiting, sessions, mem::replace(revocations, Revocations::new()))
     });
-    for (channel, request) in untold {
-        if let Some((queue, claim)) = waiting.origin_of(request) {
-            notify::tell_lost_soon(channel, Subject { db: queue.db, key: &queue.key, owner: &claim.owner });
-        }
-    }
     recovery::begin();
 }

@@ -12,7 +12,7 @@ use super::reviews;
 use super::settings;
 use super::shares;
 use super::state::{self, Key};
-use crate::core::{Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, SessionId, SessionLock, UnixMs};
+use crate::core::{Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, SessionId, SessionLock, UnixMs, WaiterId};
 use crate::server::{self, OwnedString, Stopwatch, StringRef};
 
 /// Grants a lock that is free to its sessions or to the first in line, if there are either.
@@ -151,8 +151,9 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
             planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));
             write_grant(key, &grant, lease_end, cause, now);
             room = Room::AsTheKeyTells;
-            told = told.saturating_add(grant.waiters.len());
-            granted.push((grant, lease_end));
+            let withdrawn = give_up_other_places(&grant);
+            told = told.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
+            granted.push((grant, lease_end, withdrawn));
         } else if let Some(until) = settings::kept_until(now).filter(|_| !planted!(UnheardLosesTurn)) {
             state::with(|state| state.waiting.restore(grant, until));
         }
@@ -162,8 +163,9 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
     if is_granted {
         reviews::schedule(key, queue, now);
     }
-    for (grant, lease_end) in granted {
-        give_up_other_places(&grant);
+    for (grant, lease_end, withdrawn) in granted {
+        let Grant { db, key, claim, .. } = &grant;
+        grants::reply_withdrawn(withdrawn, Subject { db: *db, key, owner: &claim.owner });
         grants::reply_granted(grant, lease_end, now);
     }
     if let Some(stopwatch) = stopwatch {
@@ -172,13 +174,11 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
     is_granted
 }
 
-/// Gives up the places that the token of a grant has for other forms of the lock.
-fn give_up_other_places(grant: &Grant) {
+/// Gives up the places that the token of a grant has for other forms of the lock. Returns the requests that waited there.
+fn give_up_other_places(grant: &Grant) -> Vec<WaiterId> {
     let Grant { db, key, claim, .. } = grant;
     let withdrawn = state::with(|state| state.waiting.withdraw(*db, key, &claim.owner, Some(claim.kind)));
-    if let Some(withdrawn) = withdrawn.filter(|_| !planted!(OtherPlacesStay)) {
-        grants::reply_withdrawn(withdrawn, Subject { db: *db, key, owner: &claim.owner });
-    }
+    withdrawn.filter(|_| !planted!(OtherPlacesStay)).unwrap_or_default()
 }
 
 fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {

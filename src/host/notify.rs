@@ -51,10 +51,9 @@ pub fn tell(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     }
 }
 
-/// Has the subscribers of a channel told in the next run of the background work that a wait is lost.
-pub fn tell_lost_soon(channel: Rc<[u8]>, subject: Subject<'_>) {
-    let message = message(Event::Lost, subject);
-    state::with(|state| state.postponed.push_back((channel, message)));
+/// Returns the message that says that a wait is lost.
+pub fn lost_message(subject: Subject<'_>) -> Vec<u8> {
+    message(Event::Lost, subject)
 }
 
 /// Publishes what was postponed, up to `limit` messages. Returns whether there are more.

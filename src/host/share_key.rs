@@ -4,9 +4,9 @@ use super::state::{self, Key, State};
 use crate::core::{LATEST_SHARE_END, UnixMs};
 use crate::server::{OwnedString, StringRef, ValueType};
 
-/// The number of members whose time has passed that are told from those that hold. Each LOCK write removes such members,
-/// so there are many only when a key was loaded long after its last write.
-const MOST_PASSED: usize = 100_000;
+/// The number of members whose time has passed that are told from those that hold: each look at the lock counts them. More are
+/// taken for such that hold, until they are removed.
+const MOST_PASSED: usize = 1000;
 
 /// Returns whether there may be more members whose time has passed than are told from those that hold.
 pub fn is_crowded(key: &Key<'_, '_>) -> bool {

@@ -207,7 +207,8 @@ impl Waiters {
     }
 
     /// Ends all waits, after a panic that may have interrupted any change. [`next_lost`](Self::next_lost) returns those whose
-    /// clients are blocked. The others are removed here, and returned with their channels.
+    /// clients are blocked. The others are removed here, and returned with their channels. What was granted stays granted, whether
+    /// its client is told or not.
     pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
         let (mut cursor, mut untold) = (Cursor::start(), Vec::new());
         while let Some(id) = self.entries.next(&mut cursor) {
@@ -227,6 +228,7 @@ impl Waiters {
         self.lost = (Cursor::start(), self.entries.latest());
         (self.session_waiters, self.notified) = (0, 0);
         (self.channels, self.connections) = (None, Connections::new());
+        (self.deliveries, self.latest_deliveries) = (Arena::new(), LockIndex::new());
         untold
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::key::Key;
 use super::keyspace::{Entry, Value};
 use super::string::{OwnedString, StringRef};
+use crate::core::steps;
 
 /// The score of a member, which is not NaN.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl<M> Key<'_, '_, M> {
     /// The number of members whose score is lower than `score`, counted no further than `most`.
     pub fn count_below(&self, score: f64, most: usize) -> usize {
         let members = self.members().into_iter().flatten();
-        members.filter(|(_, other)| other.0 < score).take(most).count()
+        members.filter(|(_, other)| other.0 < score).take(most).inspect(|_| steps::count()).count()
     }
 
     /// Sets the score of a member of a Sorted Set; an empty key becomes one. Nothing happens to a key that holds anything

@@ -149,6 +149,18 @@ fn shares_that_have_passed_and_are_given_back() {
 }
 
 #[test]
+fn shares_that_have_passed() {
+    does_not_grow("a look at a lock with shares that have passed", |stage, count| {
+        stage.run(stage.alice, "LOCK.SHARE door alice PX 600000");
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 100"));
+        Node::pass_us(1_000_000);
+        stage.settle();
+        stage.send(stage.alice, "LOCK.INFO door");
+        stage.settle()
+    });
+}
+
+#[test]
 fn a_share_that_others_remove() {
     does_not_grow("sessions of a lock that others have changed", |stage, count| {
         stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 600000 SESSION"));
@@ -288,4 +300,71 @@ fn copies_of_one_request() {
         stage.send(stage.alice, "LOCK.RELEASE door alice");
         stage.settle()
     });
+}
+
+#[test]
+fn places_for_other_forms_that_are_given_up_with_a_grant() {
+    does_not_grow("places for other forms", |stage, count| {
+        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
+        stage.each(stage.asker, 100, |token| format!("LOCK.SHARE door t{token} PX 600000 BLOCK 0 NOTIFY news"));
+        let (count, copies) = (2 * count, count / 50);
+        stage.each(stage.listener, copies, |copy| format!("SSUBSCRIBE news{copy}"));
+        stage.each(stage.asker, count, |number| {
+            let (token, copy) = (number % 100, number / 100);
+            format!("LOCK.ACQUIRE door t{token} PX 600000 BLOCK 0 NOTIFY news{copy}")
+        });
+        assert_eq!(stage.waiters(), 100 + count as u64);
+        stage.send(stage.alice, "LOCK.RELEASE door alice");
+        stage.node.turn();
+        let told = 100 + count as u64 - stage.waiters();
+        stage.settle();
+        assert_eq!(stage.waiters(), 0);
+        told as usize
+    });
+}
+
+#[test]
+fn shares_with_sessions_of_a_lock_that_is_asked_for_while_grants_are_held_back() {
+    does_not_grow("a request while grants are held back", |stage, count| {
+        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door a{number} PX 2000 SESSION"));
+        stage.run(stage.alice, "CONFIG SET lock.recovery-ms 20000");
+        Node::pass_us(5_000_000);
+        stage.settle();
+        // The first request after the standstill is another matter.
+        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 1000");
+        stage.send(stage.alice, "LOCK.ACQUIRE door alice PX 1000");
+        stage.settle()
+    });
+}
+
+#[test]
+fn shares_with_sessions_of_many_locks_that_others_have_changed() {
+    does_not_grow("shares of many locks in doubt", |stage, count| {
+        let locks = count / 40;
+        stage.each(stage.asker, count, |number| {
+            format!("LOCK.SHARE lock{} a{number} PX 600000 SESSION", number % locks)
+        });
+        (0..locks).for_each(|number| stage.send(stage.alice, &format!("ZREM lock{number} a{number}")));
+        let longest = stage.settle();
+        assert_eq!(stage.count("sessions"), (count - locks) as u64);
+        longest
+    });
+}
+
+/// Sessions are renewed although all of them are to be looked at again and again, because a database of others is flushed.
+#[test]
+fn renewals_go_on_while_another_database_is_flushed_again_and_again() {
+    for line in ["PING", "FLUSHDB"] {
+        let stage = Stage::start();
+        stage.each(stage.asker, MANY, |number| format!("LOCK.ACQUIRE lock{number} a PX 200 SESSION"));
+        stage.run(stage.alice, "SELECT 1");
+        for _ in 0..300 {
+            Node::pass_us(1000);
+            stage.send(stage.alice, line);
+            stage.node.turn();
+        }
+        let now = stage.node.now_ms();
+        let held = stage.node.keyspace().of(0).filter(|(_, entry)| !entry.is_over(now)).count();
+        assert_eq!(held, MANY, "{line} each millisecond");
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::wait::Wait;
 use super::wire::Wire;
+use crate::pulse::starved;
 use crate::token::Token;
 use crate::world::World;
 
@@ -26,6 +27,8 @@ pub struct Question {
     pub token: Token,
     pub what: What,
     pub sent: Instant,
+    /// How long the thread that sent it, and reads the answer, had been starved of the processor by then.
+    starved: Duration,
 }
 
 /// A connection with what is not answered yet.
@@ -44,22 +47,22 @@ impl Line {
         let (token, key) = (wait.claim.token, wait.claim.key.number);
         let note = format!("(connection {}) sends {line}{}", self.wire.id, if framed { " in MULTI" } else { "" });
         let lines = if framed { vec!["MULTI".to_owned(), line, "EXEC".to_owned()] } else { vec![line] };
-        let sent = self.wire.send(&lines);
+        let (sent, starved) = (self.wire.send(&lines), starved());
         world.figures.requests.add(lines.len() as u64);
         world.ledger.note(key, sent, format!("notified  {note}"));
         if framed {
             world.figures.met("transactions");
-            self.questions.extend([What::Frame, What::Frame].map(|what| Question { token, what, sent }));
+            self.questions.extend([What::Frame, What::Frame].map(|what| Question { token, what, sent, starved }));
         }
-        self.questions.push_back(Question { token, what, sent });
+        self.questions.push_back(Question { token, what, sent, starved });
         sent
     }
 
     pub fn check_time(&self, world: &World, now: Instant) {
-        let Some(Question { token, what, sent }) = self.questions.front() else { return };
+        let Some(Question { token, what, sent, starved: before }) = self.questions.front() else { return };
         let block = if let What::Block(block) = what { *block } else { Duration::ZERO };
         let Some(late) = (now - *sent).checked_sub(block + SLACK) else { return };
-        let bad = world.weather.between(*sent, now);
+        let bad = world.weather.between(*sent, now) + starved().saturating_sub(*before);
         if late > bad {
             let text = format!("{token}: an answer is {late:?} late already, of which faults explain {bad:?}");
             world.court.charge("every request is answered", text);

@@ -1,0 +1,68 @@
+//! Rounds over all entries of an arena, a few at a time.
+
+use super::{Arena, Cursor, Id};
+
+/// A round over all entries, or none. One that is to begin before another has ended begins behind it: a round that began
+/// anew each time would never come to its end.
+pub struct Round {
+    cursor: Cursor,
+    once_more: bool,
+}
+
+impl Round {
+    /// No round.
+    pub const END: Self = Self { cursor: Cursor::END, once_more: false };
+
+    /// Begins a round in which every entry is returned that is there now, and stays.
+    pub fn begin(&mut self) {
+        if self.cursor.has_more() {
+            self.once_more = true;
+        } else {
+            self.cursor = Cursor::start();
+        }
+    }
+
+    /// Returns whether there may be more.
+    pub fn has_more(&self) -> bool {
+        self.cursor.has_more()
+    }
+
+    /// Returns the next entry, or `None` at the end.
+    pub fn next<T>(&mut self, entries: &Arena<T>) -> Option<Id<T>> {
+        entries.next(&mut self.cursor).or_else(|| {
+            if !std::mem::take(&mut self.once_more) {
+                return None;
+            }
+            self.cursor = Cursor::start();
+            entries.next(&mut self.cursor)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: i32) -> Arena<i32> {
+        let mut numbers = Arena::new();
+        (0..count).for_each(|number| _ = numbers.insert(number));
+        numbers
+    }
+
+    fn take(round: &mut Round, numbers: &Arena<i32>, count: usize) -> Vec<i32> {
+        (0..count).map_while(|_| round.next(numbers)).filter_map(|id| numbers.get(id)).copied().collect()
+    }
+
+    #[test]
+    fn a_round_that_is_asked_for_again_and_again_comes_to_its_end() {
+        let (mut round, numbers) = (Round::END, numbers(5));
+        round.begin();
+        assert_eq!(take(&mut round, &numbers, 2), [0, 1]);
+        round.begin();
+        assert_eq!(take(&mut round, &numbers, 2), [2, 3]);
+        round.begin();
+        assert_eq!(take(&mut round, &numbers, 9), [4, 0, 1, 2, 3, 4], "and once more for those who asked meanwhile");
+        assert!(!round.has_more());
+        assert_eq!(take(&mut round, &numbers, 1), [] as [i32; 0]);
+    }
+}
