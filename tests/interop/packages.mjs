@@ -64,6 +64,8 @@ async function answer(name, order, key, leaseS, patienceS) {
     }
 }
 
+// Patience counts from the first request on, not from the connection.
+await client.ping()
 for await (const line of createInterface({ input: process.stdin })) {
     const words = line.split(' ')
     answer(...words).then(said => console.log(words[0], said))

@@ -114,6 +114,7 @@ def obey(name, orders):
 QUEUES = {name: queue.SimpleQueue() for name in PACKAGES}
 for item in QUEUES.items():
     threading.Thread(target=obey, args=item, daemon=True).start()
+CLIENT.ping()
 for line in sys.stdin:
     package, *order = line.split()
     QUEUES[package].put(order)

@@ -73,7 +73,7 @@ fn a_package_gives_up_what_lock_commands_hold() {
     let packages = packages();
     for package in &packages {
         assert_eq!(raw.run(&format!("LOCK.ACQUIRE {} raw PX 900000", package.key())), 1);
-        fleet.acquire(package, LEASE_S, 1);
+        fleet.acquire(package, LEASE_S, 2);
     }
     packages.iter().for_each(|package| assert!(!fleet.holds(package.name), "{}", package.name));
     let attempts = onlooker.attempts(&mut raw);
@@ -133,7 +133,7 @@ fn while_others_stand_in_line_a_package_gets_nothing() {
         let ask = |turn: u32| format!("LOCK.ACQUIRE {key} turn-{turn} PX 90000 BLOCK 0");
         assert_eq!(raw.run(&ask(0)), 1);
         let mut next = Waiter::start(&server, &ask(1));
-        fleet.acquire(package, LEASE_S, 1);
+        fleet.acquire(package, LEASE_S, 2);
         // Between two attempts of the package the lock changes hands.
         let mut tries = 0;
         while tries < package.tries.unwrap_or(2) {
