@@ -2,66 +2,53 @@
 
 use std::time::{Duration, Instant};
 
-use support::{Reply, Server, Waiter, remaining_ms};
+use support::{Client, Reply, Server, Waiter, remaining_ms};
 
 use super::fleet::{Fleet, Onlooker, packages};
 
 /// Longer than any test.
 const LEASE_S: u32 = 600;
 
+/// No LOCK command takes what somebody else holds, or does anything to it.
+#[track_caller]
+fn is_respected(raw: &mut Client, key: &str) {
+    for take in ["LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"] {
+        assert_eq!(raw.run(&format!("{take} {key} raw PX 9000")), Reply::Nil, "{take} {key}");
+    }
+    assert_eq!(raw.run(&format!("LOCK.RELEASE {key} raw")).code(), "NOTOWNER", "{key}");
+    assert_eq!(raw.run(&format!("LOCK.EXTEND {key} raw PX 9000")).code(), "NOTOWNER", "{key}");
+}
+
+/// LOCK commands take what is written in the key as the token, and show it.
+#[track_caller]
+fn has_its_value_as_token(raw: &mut Client, key: &str) {
+    let token = raw.call(&["GET", key]).bytes().to_vec();
+    let info = raw.run(&format!("LOCK.INFO {key}"));
+    assert_eq!(info.get("state"), "mutex", "{key}");
+    assert_eq!(info.get("owner").bytes(), token, "{key}");
+    assert!(remaining_ms(raw, key) > 500_000, "{key}");
+    let fence = raw.call(&[b"LOCK.FENCE", key.as_bytes(), &token, b"fence"]);
+    assert!(fence.int() > 0, "{key}: {fence:?}");
+    let extend = raw.call(&[b"LOCK.EXTEND".as_slice(), key.as_bytes(), &token, b"PX", b"900000"]);
+    assert_eq!(extend, 900_000, "{key}");
+}
+
 #[test]
-fn what_a_package_holds_no_lock_command_takes() {
+fn what_a_package_holds_is_a_lock_and_who_stands_in_line_is_next() {
     let server = Server::start();
     let (mut fleet, mut raw) = (Fleet::new(&server), server.client());
     let packages = packages();
     packages.iter().for_each(|package| fleet.acquire(package, LEASE_S, 1));
     for package in &packages {
-        let (name, key) = (package.name, package.key());
-        assert!(fleet.holds(name), "{name}");
-        for take in ["LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"] {
-            assert_eq!(raw.run(&format!("{take} {key} raw PX 9000")), Reply::Nil, "{name} {take}");
-        }
-        assert_eq!(raw.run(&format!("LOCK.RELEASE {key} raw")).code(), "NOTOWNER", "{name}");
-        assert_eq!(raw.run(&format!("LOCK.EXTEND {key} raw PX 9000")).code(), "NOTOWNER", "{name}");
-    }
-}
-
-#[test]
-fn the_value_that_a_package_writes_is_the_token() {
-    let server = Server::start();
-    let (mut fleet, mut raw) = (Fleet::new(&server), server.client());
-    let packages = packages();
-    packages.iter().for_each(|package| fleet.acquire(package, LEASE_S, 1));
-    for package in &packages {
-        let (name, key) = (package.name, package.key());
-        assert!(fleet.holds(name), "{name}");
-        let token = raw.call(&["GET", &key]).bytes().to_vec();
-        let info = raw.run(&format!("LOCK.INFO {key}"));
-        assert_eq!(info.get("state"), "mutex", "{name}");
-        assert_eq!(info.get("owner").bytes(), token, "{name}");
-        assert!(remaining_ms(&mut raw, &key) > 500_000, "{name}");
-        let fence = raw.call(&[b"LOCK.FENCE", key.as_bytes(), &token, b"fence"]);
-        assert!(fence.int() > 0, "{name}: {fence:?}");
-        let extend = raw.call(&[b"LOCK.EXTEND".as_slice(), key.as_bytes(), &token, b"PX", b"900000"]);
-        assert_eq!(extend, 900_000, "{name}");
-        assert_eq!(raw.call(&[b"LOCK.RELEASE".as_slice(), key.as_bytes(), &token]), 0, "{name}");
-        fleet.release(package);
-        assert_eq!(fleet.answer(name), package.lost, "{name}");
-    }
-}
-
-#[test]
-fn who_stands_in_line_has_the_lock_when_a_package_releases_it() {
-    let server = Server::start();
-    let mut fleet = Fleet::new(&server);
-    let packages = packages();
-    packages.iter().for_each(|package| fleet.acquire(package, LEASE_S, 1));
-    for package in &packages {
+        let key = package.key();
         assert!(fleet.holds(package.name), "{}", package.name);
-        let mut bob = Waiter::start(&server, &format!("LOCK.ACQUIRE {} bob PX 90000 BLOCK 0", package.key()));
+        is_respected(&mut raw, &key);
+        has_its_value_as_token(&mut raw, &key);
+        let mut bob = Waiter::start(&server, &format!("LOCK.ACQUIRE {key} bob PX 90000 BLOCK 0"));
         fleet.release(package);
         assert_eq!(bob.reply(), 1, "{}", package.name);
         assert_eq!(fleet.answer(package.name), "released");
+        assert_eq!(raw.run(&format!("GET {key}")), "bob");
     }
 }
 
