@@ -5,5 +5,7 @@ mod losing;
 mod multiplexed;
 mod packages;
 mod patience;
+mod recipes;
 mod redis_rs;
+mod redis_rs_in_slices;
 mod tracking;

@@ -267,5 +267,5 @@ fn the_guide_shows_the_program_in_rust_that_is_run() {
     let run = fs::read_to_string(repository().join("tests/integration/clients/redis_rs.rs")).expect("a program");
     let (_, run) = run.split_once("\n\n").expect("a line about the file, and the program");
     assert_eq!(two_blocks(MULTIPLEXED, "rust").join("\n\n") + "\n", run);
-    assert_eq!(every_block("rust").len(), 2, "no Rust that is not run");
+    assert_eq!(every_block("rust").len(), 3, "no Rust that is not run, here or in clients/recipes.rs");
 }

@@ -21,7 +21,7 @@ fn place(block: &Block) -> String {
 
 #[test]
 fn every_block_is_in_a_language_that_is_run_or_is_plain_text() {
-    // Sessions, which are marked redis, are played in replies.rs; Rust is run in clients/multiplexed.rs.
+    // Sessions, which are marked redis, are played in replies.rs; Rust is run in clients/multiplexed.rs and clients/recipes.rs.
     let known = [&["redis", "sh", "conf", "rust", "sql", "text"][..], &LANGUAGES, &OF_CONTRIB].concat();
     for block in all_blocks() {
         assert!(known.contains(&block.language.as_str()), "{}: {}", place(&block), block.language);
