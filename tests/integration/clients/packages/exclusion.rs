@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use support::{Client, Reply, Server, Waiter, remaining_ms};
+use support::{Client, OBSERVATION, Reply, Server, Waiter, info_lock, never_within, remaining_ms};
 
 use super::fleet::{Fleet, Onlooker, packages};
 
@@ -50,6 +50,22 @@ fn what_a_package_holds_is_a_lock_and_who_stands_in_line_is_next() {
         assert_eq!(fleet.answer(package.name), "released");
         assert_eq!(raw.run(&format!("GET {key}")), "bob");
     }
+    let by_others = i64::try_from(packages.len()).expect("a few");
+    assert_eq!(info_lock(&mut raw, "handovers_delete"), by_others);
+}
+
+#[test]
+fn a_set_in_the_round_in_which_the_key_is_deleted_is_faster_than_who_stands_in_line() {
+    let server = Server::start();
+    let mut raw = server.client();
+    assert_eq!(raw.run("SET door old NX PX 90000"), "OK");
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 90000 BLOCK 0");
+    raw.send_together(&["DEL door", "SET door faster NX PX 90000"]);
+    assert_eq!(raw.receive(), 1);
+    assert_eq!(raw.receive(), "OK");
+    never_within(OBSERVATION, "bob has it", || !bob.is_blocked());
+    assert_eq!(raw.run("DEL door"), 1);
+    assert_eq!(bob.reply(), 1);
 }
 
 #[test]
