@@ -91,7 +91,7 @@ impl Disturber<'_> {
     }
 
     pub(super) fn change_hz(&mut self) {
-        let hz = self.random.u32(10..200);
+        let hz = self.random.u32(self.ground.kind().least_hz()..200);
         self.make("CONFIG SET hz", &format!("CONFIG SET hz {hz}"));
     }
 }

@@ -70,7 +70,9 @@ impl Waiter {
             reply => *reply == Some(Reply::Closed),
         };
         if !is_told {
-            world.court.charge(TOLD, format!("it was told {reply:?} within {LIMIT:?}"));
+            let (id, port) = (self.0.id(), self.0.port());
+            let seen = Link::open(port, 0, false).map(|mut link| link.run(&format!("CLIENT LIST ID {id}")));
+            world.court.charge(TOLD, format!("it was told {reply:?} within {LIMIT:?}; the server shows {seen:?}"));
         }
     }
 }
