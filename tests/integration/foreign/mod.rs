@@ -1,7 +1,7 @@
 //! `lock.wake-foreign`: those who wait for a lock by the means of python-redis-lock or Redisson are woken when it is left free.
 
 mod fleets;
-mod redisson;
+mod redisson_channel;
 mod same_slot;
 mod signals;
 mod transactions;
