@@ -330,6 +330,16 @@ def test_a_share_that_is_taken_away(client: Any) -> None:
     assert lock.lost.wait(1)
 
 
+def test_a_share_whose_lease_has_ended_beside_another(client: Any) -> None:
+    other, lock = (Lock(client, "door", timeout=timeout, shared=True) for timeout in (30, 0.2))
+    other.acquire()
+    lock.acquire()
+    assert lock.owned()
+    assert lock.lost.wait(2)
+    assert client.zcard("door") == 2, "it is still there"
+    assert other.owned() and not lock.owned()
+
+
 def test_a_limit(client: Any) -> None:
     permit = partial(Lock, client, "door", timeout=30, limit=2)
     with permit(), permit():

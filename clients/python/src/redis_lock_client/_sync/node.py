@@ -97,7 +97,12 @@ class Node:
 
     def share(self, request: Request) -> bool:
         """Whether a share is held: LOCK.INFO does not name those who hold one."""
-        return self.connections.call(["ZSCORE", request.key, request.token]) is not None
+        end = self.connections.call(["ZSCORE", request.key, request.token])
+        if end is None:
+            return False
+        # It may still be there when its time has passed.
+        seconds, microseconds = self.connections.call(["TIME"])
+        return float(end) >= int(seconds) * 1000 + int(microseconds) // 1000
 
     def withdraw(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Leaves the line, or gives up the lock if it was granted, however long it takes to reach the server."""
