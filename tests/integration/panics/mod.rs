@@ -4,5 +4,6 @@
 mod at_load;
 mod bystanders;
 mod entries;
+mod rest;
 mod sweep;
 mod told;
