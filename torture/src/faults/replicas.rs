@@ -13,6 +13,7 @@ use crate::scene::{Replica, Scene};
 use crate::world::World;
 
 const SAME: &str = "a replica that has heard everything has the same locks";
+const TOLD: &str = "who waits at a server that becomes a replica is told";
 const ALIVE: &str = "servers start, and go on";
 /// How long servers may take to agree about their roles, and to hand over all data, on a busy machine.
 pub const AGREEMENT: Duration = Duration::from_secs(10);
@@ -48,12 +49,13 @@ impl Disturber<'_> {
         }
     }
 
-    /// Has the replica go its own way for a moment, where a request waits for a lock: it is told when that is over.
+    /// Has the replica go its own way for a moment, where requests wait for a lock, one of them for a message: they are told
+    /// when that is over.
     fn leave_and_return(&mut self) {
         let (world, port) = (self.world, self.scene.server().port());
         let Some(replica) = self.scene.replica().filter(|replica| replica.has_module) else { return };
-        let (Some(mut link), Some(mut waiter)) = (link_to(replica), link_to(replica)) else { return };
-        let name = world.mint.fresh();
+        let [Some(mut link), Some(mut waiter), Some(mut listener)] = [(); 3].map(|()| link_to(replica)) else { return };
+        let (name, notified) = (world.mint.fresh(), world.mint.fresh());
         world.fault("replicas leave and return", "REPLICAOF NO ONE");
         link.run("REPLICAOF NO ONE");
         link.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", world.mint.fresh()));
@@ -61,13 +63,18 @@ impl Disturber<'_> {
         if asked.is_none() || !eventually(world, || waits(&mut link, &name.to_string())) {
             return world.court.charge(ALIVE, "nobody waits at a replica that has left its master".to_owned());
         }
+        listener.run("SSUBSCRIBE left");
+        let noted = link.run(&format!("LOCK.ACQUIRE {name} {notified} PX 60000 BLOCK 0 NOTIFY left"));
         link.run(&format!("REPLICAOF 127.0.0.1 {port}"));
+        if noted == Reply::waiting() {
+            hears_of_it(world, listener.receive(AGREEMENT), &format!("lost 0 0 {notified} {name}"));
+        }
         match waiter.receive(AGREEMENT) {
             Some(Reply::Closed) => {}
             Some(Reply::Error(line)) if line.starts_with("UNBLOCKED") => {}
             other => {
                 let text = format!("who waited when its server became a replica was told {other:?}");
-                world.court.charge("who waits at a server that becomes a replica is told", text);
+                world.court.charge(TOLD, text);
             }
         }
     }
@@ -112,6 +119,17 @@ impl Disturber<'_> {
         if let Some(deposit) = deposit {
             deposit.check(world, 0..=0);
         }
+    }
+}
+
+/// Who waits for a message when the server becomes a replica hears that the wait is lost.
+fn hears_of_it(world: &World, heard: Option<Reply>, expected: &str) {
+    let is_told = match &heard {
+        Some(Reply::List(parts) | Reply::Push(parts)) => parts.get(2).is_some_and(|text| *text == expected),
+        heard => *heard == Some(Reply::Closed),
+    };
+    if !is_told {
+        world.court.charge(TOLD, format!("who waited for a message was told {heard:?} and not {expected}"));
     }
 }
 
