@@ -216,8 +216,10 @@ impl<'w> Member<'w> {
         }
     }
 
-    /// A session's lock is released with its connection. (CLIENT UNBLOCK makes clients close it.)
-    fn session_is_gone(&self, claim: &Claim<'w>) -> bool {
+    /// A session's lock is released with its connection. (CLIENT UNBLOCK makes clients close it.) One to a server that is
+    /// not the master any more may have been closed there before.
+    fn session_is_gone(&mut self, claim: &Claim<'w>) -> bool {
+        self.link = self.world.still(self.link.take());
         claim.session && self.link.is_none()
     }
 }
