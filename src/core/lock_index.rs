@@ -72,27 +72,18 @@ impl<T> LockIndex<T> {
 
     /// Returns the number of a lock's shares that have handles.
     pub fn share_count(&self, db: i32, key: &[u8]) -> usize {
-        match self.seats(db, key) {
-            Some(Seats::Shares(shares)) => shares.by_token.len(),
-            _ => 0,
-        }
+        self.shares_of(db, key).map_or(0, |shares| shares.by_token.len())
     }
 
     /// Returns the handles of a lock's shares.
     pub fn shares(&self, db: i32, key: &[u8]) -> impl Iterator<Item = Id<T>> {
-        let shares = match self.seats(db, key) {
-            Some(Seats::Shares(shares)) => Some(shares),
-            _ => None,
-        };
+        let shares = self.shares_of(db, key);
         shares.into_iter().flat_map(|shares| shares.by_token.values().copied()).inspect(|_| steps::count())
     }
 
     /// Returns the tokens of a lock's shares that have handles, from `token` on.
     pub fn tokens_from(&self, db: i32, key: &[u8], token: &[u8]) -> impl Iterator<Item = &[u8]> {
-        let shares = match self.seats(db, key) {
-            Some(Seats::Shares(shares)) => Some(shares),
-            _ => None,
-        };
+        let shares = self.shares_of(db, key);
         let from = (Bound::Included(token), Bound::Unbounded);
         let tokens = shares.into_iter().flat_map(move |shares| shares.by_token.range::<[u8], _>(from));
         tokens.map(|(token, _)| &**token).inspect(|_| steps::count())
@@ -176,6 +167,13 @@ impl<T> LockIndex<T> {
             };
             whole.into_iter().chain(shares.into_iter().flat_map(|shares| shares.by_token.into_values()))
         })
+    }
+
+    fn shares_of(&self, db: i32, key: &[u8]) -> Option<&Shares<T>> {
+        match self.seats(db, key)? {
+            Seats::Shares(shares) => Some(shares),
+            Seats::Whole(_) => None,
+        }
     }
 
     fn seats(&self, db: i32, key: &[u8]) -> Option<&Seats<T>> {

@@ -23,11 +23,11 @@ use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, ClientId, Connections, Holder, Id, Kind, Lease, Remains, Round, UnixMs};
 use walk::Walks;
 
-/// The shortest lease of a session, in milliseconds: each renewal is a write.
-pub const MIN_SESSION_LEASE_MS: i64 = 100;
-
 pub use tasks::SessionTask;
 pub use walk::{MOST_AT_ONCE as MOST_SHARES_AT_ONCE, Stretch as ShareStretch};
+
+/// The shortest lease of a session, in milliseconds: each renewal is a write.
+pub const MIN_SESSION_LEASE_MS: i64 = 100;
 
 /// A handle to a session.
 pub type SessionId = Id<Session>;

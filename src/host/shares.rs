@@ -91,8 +91,8 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
         return;
     };
     for token in &tokens {
-        if !return_to(key, token, now) && share_key::end_of(key, OwnedString::new(token).as_ref()).is_none() {
-            state::with(|state| state.sessions.end(share_seat(key, token)));
+        if !return_to(key, token, now) {
+            end_if_removed(key, token);
         }
     }
     state::with(|state| {
@@ -107,8 +107,11 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
 
 /// Gives the share of a token, which may not have been given back yet, back to its session.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
+    if !state::with(|state| state.sessions.is_returning_any()) || key.value_type() != ValueType::SortedSet {
+        return;
+    }
     let is_due = state::with(|state| state.sessions.is_to_return(share_seat(key, token.bytes())));
-    if is_due && key.value_type() == ValueType::SortedSet && !recovery::holds_back_grant() {
+    if is_due && !recovery::holds_back_grant() {
         return_to(key, token.bytes(), now);
     }
 }
@@ -133,15 +136,18 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
     let Some(Stretch { tokens, next, .. }) = state::with(|state| state.sessions.next_doubtful(db, name)) else {
         return;
     };
-    for token in &tokens {
-        if share_key::end_of(key, OwnedString::new(token).as_ref()).is_none() {
-            state::with(|state| state.sessions.end(share_seat(key, token)));
-        }
-    }
+    tokens.iter().for_each(|token| end_if_removed(key, token));
     state::with(|state| state.spend(tokens.len()));
     if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
         // The next renewal lets the key live on.
         state::with(|state| state.sessions.renew_one_share(db, name));
+    }
+}
+
+/// Ends the session of a share that is not there any more.
+fn end_if_removed(key: &Key<'_, '_>, token: &[u8]) {
+    if share_key::end_of(key, OwnedString::new(token).as_ref()).is_none() {
+        state::with(|state| state.sessions.end(share_seat(key, token)));
     }
 }
 

@@ -108,11 +108,12 @@ impl Sessions {
         let next = self.by_lock.tokens_from(db, key, from).next().map(Box::<[u8]>::from);
         if let Some(token) = next {
             self.renew_soon(Seat { db, key, share: Some(&token) });
-        } else if self.returning.is_doubtful(db, key) {
-            self.returning.end(db, key);
+            return;
+        }
+        let is_doubtful = self.returning.is_doubtful(db, key);
+        self.returning.end(db, key);
+        if is_doubtful {
             self.doubtful.begin(db, key);
-        } else {
-            self.returning.end(db, key);
         }
     }
 
