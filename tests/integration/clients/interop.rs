@@ -22,7 +22,7 @@ fn python_redis_lock_and_raw_commands_exclude_each_other() {
 
 /// Takes an RLock: KEYS[1] the lock, ARGV[1] the lease in ms, ARGV[2] the owner. Nil when it has it, else how long the
 /// present holder's lease still runs.
-const RLOCK_TAKE: &str = "
+pub const RLOCK_TAKE: &str = "
 local mine = redis.call('hexists', KEYS[1], ARGV[2]) == 1
 if mine or redis.call('exists', KEYS[1]) == 0 then
     redis.call('hincrby', KEYS[1], ARGV[2], 1)

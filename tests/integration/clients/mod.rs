@@ -1,6 +1,6 @@
 //! The client libraries that people lock with, and the programs of docs/guides.
 
-mod interop;
+pub mod interop;
 mod losing;
 mod multiplexed;
 mod packages;

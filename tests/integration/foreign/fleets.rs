@@ -6,6 +6,7 @@ use support::python::run_script;
 use support::{Client, PATIENCE, Reply, Server};
 
 use super::{start, subscribe};
+use crate::clients::interop::RLOCK_TAKE;
 
 /// How often each takes the lock.
 const TIMES: usize = 20;
@@ -18,16 +19,7 @@ fn python_redis_lock_is_woken_and_wakes() {
     run_script(&start().0, "python_redis_lock_woken.py");
 }
 
-/// How Redisson takes an RLock. Nil: it has it; otherwise how long the holder's lease still runs.
-const TAKE: &str = "
-if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
-    redis.call('hincrby', KEYS[1], ARGV[2], 1)
-    redis.call('pexpire', KEYS[1], ARGV[1])
-    return nil
-end
-return redis.call('pttl', KEYS[1])";
-
-/// How it gives up its only hold, and tells the others.
+/// How Redisson gives up its only hold, and tells the others.
 const FREE: &str = "
 assert(redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0)
 redis.call('del', KEYS[1])
@@ -39,7 +31,7 @@ const CHANNEL: &str = "redisson_lock__channel:{door}";
 fn by_redisson(server: &Server, owner: &str) {
     let (mut client, mut news) = (server.client(), subscribe(server, "SUBSCRIBE", CHANNEL));
     for _ in 0..TIMES {
-        while client.call(&["EVAL", TAKE, "1", "door", LEASE_MS, owner]) != Reply::Nil {
+        while client.call(&["EVAL", RLOCK_TAKE, "1", "door", LEASE_MS, owner]) != Reply::Nil {
             assert_eq!(news.receive_within(PATIENCE).items()[2], "0", "{owner} is not woken");
         }
         alone(&mut client);

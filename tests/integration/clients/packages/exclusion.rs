@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use support::{Client, OBSERVATION, Reply, Server, Waiter, info_lock, never_within, remaining_ms};
 
-use super::fleet::{Fleet, Onlooker, packages};
+use super::fleet::{Fleet, Onlooker, Package, packages};
 
 /// Longer than any test.
 const LEASE_S: u32 = 600;
@@ -17,6 +17,13 @@ fn is_respected(raw: &mut Client, key: &str) {
     }
     assert_eq!(raw.run(&format!("LOCK.RELEASE {key} raw")).code(), "NOTOWNER", "{key}");
     assert_eq!(raw.run(&format!("LOCK.EXTEND {key} raw PX 9000")).code(), "NOTOWNER", "{key}");
+}
+
+/// LOCK commands hold what a package asks for, with this lease and for so long at most.
+#[track_caller]
+fn is_held_when_asked_for(package: &Package, raw: &mut Client, fleet: &mut Fleet, lease_s: u32, patience_s: u32) {
+    assert_eq!(raw.run(&format!("LOCK.ACQUIRE {} raw PX 900000", package.key())), 1);
+    fleet.acquire(package, lease_s, patience_s);
 }
 
 /// LOCK commands take what is written in the key as the token, and show it.
@@ -74,10 +81,7 @@ fn a_package_gives_up_what_lock_commands_hold() {
     let (mut fleet, mut raw) = (Fleet::new(&server), server.client());
     let mut onlooker = Onlooker::new(&server);
     let packages = packages();
-    for package in &packages {
-        assert_eq!(raw.run(&format!("LOCK.ACQUIRE {} raw PX 900000", package.key())), 1);
-        fleet.acquire(package, LEASE_S, 2);
-    }
+    packages.iter().for_each(|package| is_held_when_asked_for(package, &mut raw, &mut fleet, LEASE_S, 2));
     packages.iter().for_each(|package| assert!(!fleet.holds(package.name), "{}", package.name));
     let attempts = onlooker.attempts(&mut raw);
     for package in &packages {
@@ -94,10 +98,7 @@ fn a_package_that_waits_takes_what_lock_release_frees() {
     let mut onlooker = Onlooker::new(&server);
     let packages = packages();
     // python-redis-lock waits for a signal as long as its lease: two seconds.
-    for package in &packages {
-        assert_eq!(raw.run(&format!("LOCK.ACQUIRE {} raw PX 900000", package.key())), 1);
-        fleet.acquire(package, 2, 9);
-    }
+    packages.iter().for_each(|package| is_held_when_asked_for(package, &mut raw, &mut fleet, 2, 9));
     let mut waiting: Vec<String> = packages.iter().map(|package| package.key()).collect();
     while !waiting.is_empty() {
         let key = onlooker.next_attempt();
@@ -116,8 +117,7 @@ fn python_redis_lock_does_not_hear_of_a_release_by_lock_commands() {
     let (mut fleet, mut raw) = (Fleet::new(&server), server.client());
     let mut onlooker = Onlooker::new(&server);
     let package = packages().into_iter().find(|package| package.name == "python-redis-lock").expect("a package");
-    assert_eq!(raw.run(&format!("LOCK.ACQUIRE {} raw PX 900000", package.key())), 1);
-    fleet.acquire(&package, 2, 9);
+    is_held_when_asked_for(&package, &mut raw, &mut fleet, 2, 9);
     assert_eq!(onlooker.next_attempt(), package.key());
     let tried = Instant::now();
     assert_eq!(raw.run(&format!("LOCK.RELEASE {} raw", package.key())), 0);
