@@ -252,9 +252,9 @@ fn a_manual_failover_loses_no_grant_and_leaves_nobody_hanging() {
     let mut lock = Contended::start(old, tag);
     let locks = Staggered::start(old, &tag.name, 40, 20);
     new.client().ok("CLUSTER FAILOVER");
+    in_time("the replica is promoted", || is_master(new));
     let answer = lock.are_lost();
     assert!(is_told_off(&answer), "{answer:?}");
-    in_time("the replica is promoted", || is_master(new));
     let outcomes = locks.outcomes();
     for (key, told) in &outcomes.told {
         assert!(is_told_off(told), "{key}: {told:?}");

@@ -16,7 +16,12 @@ const KINDS: [(&str, i64); 2] = [("LOCK.ACQUIRE", 1), ("LOCK.REENTER", 3)];
 
 #[track_caller]
 fn hold(client: &mut Client, take: &str, holds: i64) {
-    assert_eq!(client.run(&format!("{take} door alice PX {LEASE_MS} SESSION")), 1);
+    hold_for(client, take, holds, LEASE_MS);
+}
+
+#[track_caller]
+fn hold_for(client: &mut Client, take: &str, holds: i64, lease_ms: i64) {
+    assert_eq!(client.run(&format!("{take} door alice PX {lease_ms} SESSION")), 1);
     for hold in 2..=holds {
         assert_eq!(client.run(&format!("{take} door alice")), hold);
     }
@@ -165,7 +170,7 @@ fn a_renewal_is_written_as_an_absolute_time_and_nothing_else() {
     for (take, holds) in KINDS {
         let server = Setup::new().config(Aof::CONFIG).start();
         let mut alice = server.client();
-        hold(&mut alice, take, holds);
+        hold_for(&mut alice, take, holds, 600);
         let before = server.aof().commands().len();
         for _ in 0..4 {
             is_renewed(&mut alice, "door");

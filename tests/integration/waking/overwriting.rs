@@ -167,7 +167,7 @@ fn a_key_of_another_type_in_the_way_lets_the_wait_go_on() {
 fn a_reload_keeps_the_holder_and_the_wait_goes_on() {
     for_each(&Way::ALL, |&way| {
         for (config, reload) in [("", "DEBUG RELOAD"), (Aof::CONFIG, "DEBUG LOADAOF")] {
-            for lease in ["", "PX 400"] {
+            for lease in ["", "PX 1500"] {
                 let server = Setup::new().config(config).start();
                 let mut alice = server.client();
                 without_the_servers_expiry(&mut alice);
