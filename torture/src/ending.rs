@@ -27,6 +27,9 @@ pub fn check(world: &World, appends: bool, memory_before: i64, clients: i64) -> 
     for setting in ["lock.max-lease-ms", "lock.recovery-ms"] {
         link.run(&format!("CONFIG SET {setting} 0"));
     }
+    if text(&mut link, "commandstats", "cmdstat_lpush").is_some() {
+        world.figures.met("signals to those who wait with python-redis-lock");
+    }
     let links: Option<Vec<Link>> = (0..DATABASES).map(|database| world.connect(database, false)).collect();
     settle(world, &mut links?)?;
     if appends {

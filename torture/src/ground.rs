@@ -46,6 +46,7 @@ pub struct Ground {
     rejoin_grace_ms: u32,
     pub max_lease_ms: u64,
     pub recovery_ms: u64,
+    wakes_foreign: &'static str,
     pub keys_in_each_part: usize,
     policy: &'static str,
     diskless_sync: &'static str,
@@ -76,6 +77,7 @@ impl Ground {
             rejoin_grace_ms: pick(random, &[0, 300, 10_000]),
             max_lease_ms: if kind.keeps_its_server() { max_lease_ms } else { 0 },
             recovery_ms: if kind.keeps_its_server() { recovery_ms } else { 0 },
+            wakes_foreign: pick(random, &["no", "yes"]),
             keys_in_each_part: random.usize(5..50),
             policy: if kind == Kind::Memory { policy } else { "noeviction" },
             diskless_sync: pick(random, &["no", "yes"]),
@@ -110,8 +112,8 @@ impl Ground {
 
     pub fn setup(&self) -> Setup {
         self.without_module(Setup::new()).config(&format!(
-            "lock.rejoin-grace-ms {}\nlock.max-lease-ms {}\nlock.recovery-ms {}",
-            self.rejoin_grace_ms, self.max_lease_ms, self.recovery_ms
+            "lock.rejoin-grace-ms {}\nlock.max-lease-ms {}\nlock.recovery-ms {}\nlock.wake-foreign {}",
+            self.rejoin_grace_ms, self.max_lease_ms, self.recovery_ms, self.wakes_foreign
         ))
     }
 

@@ -59,11 +59,13 @@ impl Keys {
         let key = |(number, (&(database, class), index))| {
             let class = if evicts { Class::Rough } else { class };
             let letter = if class == Class::Strict { 's' } else { 'r' };
+            // Some are locks of python-redis-lock, whose waiters may be woken.
+            let prefix = if index % 3 == 1 { "lock:" } else { "" };
             let suffix = suffixes.get(database as usize).map_or("", String::as_str);
             Key {
                 number,
                 database,
-                name: format!("{letter}{index}{suffix}"),
+                name: format!("{prefix}{letter}{index}{suffix}"),
                 class,
                 limit: LIMITS[index % LIMITS.len()],
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::Reply;
+use support::{Reply, now_us};
 
 use crate::Part;
 use crate::court::Court;
@@ -29,6 +29,8 @@ pub struct World {
     pub server: Whereabouts,
     /// A moment before the server's start.
     pub started: Instant,
+    /// The same by the wall clock, as it went then, in Unix time.
+    started_us: i64,
     /// When clients stop to begin anything new.
     pub deadline: Instant,
     pub keys: Keys,
@@ -69,6 +71,7 @@ impl World {
         Self {
             server: Whereabouts::at(|database| scene.port_of(database)),
             started,
+            started_us: start_us(started),
             deadline,
             keys,
             mint: Mint::default(),
@@ -161,7 +164,12 @@ impl World {
     /// Reports what is wrong with any lock, with its history.
     pub fn accuse(&self, key: &Key, rule: &'static str, what: &str) {
         let (name, database, history) = (&key.name, key.database, self.ledger.history(key.number));
-        let text = format!("{name} in database {database}, {what}\nits history, in ms since the start:\n{history}");
+        // Leases are told by the wall clock: if that was set meanwhile, both times differ.
+        let [then, now] = [self.started_us, start_us(self.started)].map(|us| us as f64 / 1000.0);
+        let text = format!(
+            "{name} in database {database}, {what}\nits history, in ms since the start, which was at {then:.1} by the clock of \
+             then, and at {now:.1} by that of now:\n{history}"
+        );
         self.court.charge(rule, text);
     }
 
@@ -203,4 +211,9 @@ impl Unblocked {
     pub fn contains(&self, id: i64) -> bool {
         self.0.lock().expect("no panic").contains(&id)
     }
+}
+
+/// The start by the wall clock as it goes now, in Unix time.
+fn start_us(started: Instant) -> i64 {
+    now_us() - i64::try_from(started.elapsed().as_micros()).unwrap_or_default()
 }

@@ -71,7 +71,8 @@ impl<'w> Disturber<'w> {
             42..90 => (Part::Strikes, Self::strike_at_release),
             90..92 => (Part::Saves, Self::save),
             92..95 if self.ground.can_reload() => (Part::Reloads, Self::reload),
-            _ => (Part::Stalls, Self::change_hz),
+            95..98 => (Part::Stalls, Self::change_hz),
+            _ => (Part::Stalls, Self::change_waking),
         }
     }
 

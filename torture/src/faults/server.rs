@@ -90,6 +90,12 @@ impl Disturber<'_> {
         }
     }
 
+    /// From now on those who wait with other libraries are woken, or no more.
+    pub(super) fn change_waking(&mut self) {
+        let to = if self.random.bool() { "yes" } else { "no" };
+        self.make("CONFIG SET lock.wake-foreign", &format!("CONFIG SET lock.wake-foreign {to}"));
+    }
+
     pub(super) fn change_hz(&mut self) {
         let hz = self.random.u32(self.ground.kind().least_hz()..200);
         self.make("CONFIG SET hz", &format!("CONFIG SET hz {hz}"));
