@@ -140,6 +140,7 @@ upgrade: ## run an older version (FROM=commit) and this one in one replicated se
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench
 	cargo build --release --locked
+	cargo build --profile tool --locked
 	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package bench -- $(ARGS)
 
 bench-core: ## time the core alone: the waiting line, and what an uncontended request decides

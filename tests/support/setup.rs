@@ -206,14 +206,24 @@ pub fn module_beside(name: &str) -> PathBuf {
     path
 }
 
-/// The module with failpoints, whose profile has a folder beside that of the module under test.
 #[track_caller]
 fn module_with_failpoints() -> PathBuf {
+    module_of_profile("checked", "--features failpoints")
+}
+
+/// The module with the names of its functions, which is optimised a little less.
+#[track_caller]
+pub fn module_with_names() -> PathBuf {
+    module_of_profile("tool", "")
+}
+
+/// The module as another profile builds it, which has a folder beside that of the module under test.
+#[track_caller]
+fn module_of_profile(profile: &str, options: &str) -> PathBuf {
     let module = module_under_test();
     let target = module.ancestors().nth(2).expect("a folder for each profile");
-    let path = target.join("checked").join(module.file_name().expect("a file"));
-    let build = "cargo build --profile checked --features failpoints";
-    assert!(path.is_file(), "no {}: run `{build}` first", path.display());
+    let path = target.join(profile).join(module.file_name().expect("a file"));
+    assert!(path.is_file(), "no {}: run `cargo build --profile {profile} {options}` first", path.display());
     path
 }
 

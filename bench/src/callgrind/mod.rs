@@ -4,6 +4,7 @@
 //! Start, preparation and end cost the same however long the run is, so the difference of two run lengths is the cost of
 //! the cycles between them. Chance and time are taken out of the server by bench/baseline/steady.c.
 
+mod background;
 pub mod commands;
 mod count;
 pub mod cycles;
@@ -19,6 +20,7 @@ use rayon::prelude::*;
 use support::{Library, Setup};
 use tempfile::TempDir;
 
+pub use background::Watched;
 pub use count::Count;
 pub use graph::{Calls, Function, Graph};
 pub use profile::Profile;

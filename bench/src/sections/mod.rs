@@ -10,6 +10,7 @@ mod overhead;
 pub mod packages;
 mod profile;
 mod shares;
+mod stretches;
 mod throughput;
 mod waking;
 
@@ -29,7 +30,7 @@ const fn asks(name: &'static str, text: &'static str, measure: Measure) -> Quest
 }
 
 /// Every section, in the order of the report.
-pub const SECTIONS: [Question; 17] = [
+pub const SECTIONS: [Question; 18] = [
     asks("instructions", "What does the server do for a lock that nobody else wants?", instructions::measure),
     asks("throughput", "How many uncontended locks are taken and given back in a second?", throughput::measure),
     asks("handovers", "How often does a contended lock change hands in a second?", handovers::measure),
@@ -50,6 +51,7 @@ pub const SECTIONS: [Question; 17] = [
     asks("share_handovers", "How often do the permits of a semaphore change hands in a second?", shares::handovers),
     asks("share_readers", "How soon are readers let in that have waited for a writer?", shares::readers),
     asks("share_packages", "How do the packages that have semaphores compare?", packages::permits),
+    asks("stretches", "How much is done in one go when very much becomes due at once?", stretches::measure),
     asks(
         "profile",
         "On whose account are the instructions: the server's, its API's or the module's?",

@@ -1,0 +1,44 @@
+//! What the module does in one go while no client waits for an answer: the instructions of each run of its background work.
+
+use std::fs;
+use std::path::Path;
+
+use support::{Server, Setup, module_with_names};
+use tempfile::TempDir;
+
+use super::{CONFIG, folder, graph, require_valgrind};
+
+/// The function of the module in which the server lets it work, and which calls all else that is counted.
+const BACKGROUND: &str = "redis_lock::server::timer::on_timer";
+
+/// A server whose clock runs as it does outside, and of which nothing but the module's background work is counted.
+pub struct Watched {
+    pub server: Server,
+    /// Callgrind's output, a file for each run.
+    folder: TempDir,
+}
+
+impl Watched {
+    pub fn start(config: &str) -> Self {
+        require_valgrind();
+        let folder = folder();
+        let [collect, dump] = ["toggle-collect", "dump-after"].map(|option| format!("--{option}={BACKGROUND}"));
+        let output = format!("--callgrind-out-file={}/callgrind", folder.path().display());
+        let options = ["--quiet", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no", &collect, &dump];
+        let valgrind: Vec<&str> = ["valgrind"].into_iter().chain(options).chain([output.as_str()]).collect();
+        let setup = Setup::new().module(&module_with_names()).config(CONFIG).config(config);
+        Self { server: setup.run_by(&valgrind).start(), folder }
+    }
+
+    /// The instructions of each run so far, in no order.
+    pub fn runs(&self) -> Vec<f64> {
+        let entries = fs::read_dir(self.folder.path()).expect("a readable folder");
+        // Beside them is that of the whole process, with no number.
+        let files = entries.map(|entry| entry.expect("a file").path()).filter(|file| is_numbered(file));
+        files.map(|file| graph::total(&fs::read_to_string(file).expect("callgrind's output"))).collect()
+    }
+}
+
+fn is_numbered(path: &Path) -> bool {
+    path.extension().and_then(|number| number.to_str()?.parse::<u64>().ok()).is_some()
+}
