@@ -67,12 +67,13 @@ fn without_the_setting_nothing_is_told() {
 #[test]
 fn channels_are_named_as_redisson_names_them() {
     let (server, mut alice) = start();
-    let names: [(&[u8], &[u8]); 6] = [
+    let names: [(&[u8], &[u8]); 7] = [
         (b"door", b"redisson_lock__channel:{door}"),
         (b"{house}:door", b"redisson_lock__channel:{house}:door"),
         (b"a{b", b"redisson_lock__channel:a{b"),
         (b"a}b", b"redisson_lock__channel:{a}b}"),
         (b"", b"redisson_lock__channel:{}"),
+        (b"0", b"redisson_lock__channel:{0}"), // Its name is like the message.
         (b"\0\r\n\xff", b"redisson_lock__channel:{\0\r\n\xff}"),
     ];
     for (key, channel) in names {
