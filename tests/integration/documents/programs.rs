@@ -22,12 +22,15 @@ fn runs(program: &str, args: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Whether a language can be run here with its client, which some mode of scripts/setup installs.
+/// Whether a language can be run here with its client, or a package is there, which some mode of scripts/setup installs.
 pub fn is_installed(language: &str) -> bool {
     let (installed, mode) = match language {
         "javascript" => (repository().join(NODE_PACKAGES).exists(), "bench"),
         "ruby" => (runs("ruby", &["-e", "require 'redis'"]), "recipes"),
         "php" => (runs("php", &["-r", "exit(extension_loaded('redis') ? 0 : 1);"]), "recipes"),
+        "symfony/lock" => {
+            (runs("php", &["-r", "exit((@include 'Symfony/Component/Lock/autoload.php') ? 0 : 1);"]), "recipes")
+        }
         "perl" => (runs("perl", &["-MRedis", "-e", "1"]), "recipes"),
         "c" => (runs("cc", &["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"]), "recipes"),
         _ => (true, "test"),

@@ -8,3 +8,4 @@ mod permits;
 mod redisson;
 mod redlock;
 mod rust;
+mod symfony;

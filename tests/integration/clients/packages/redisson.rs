@@ -42,6 +42,18 @@ fn what_else_redisson_writes_is_no_lock() {
     assert_eq!(raw.run("LOCK.SHARE permits raw PX 9000"), Reply::Nil);
 }
 
+/// RFencedLock counts how often it is taken.
+#[test]
+fn fencing_tokens_drawn_from_redissons_counter_rise_with_its_own() {
+    let server = Server::start();
+    let mut raw = server.client();
+    assert_eq!(raw.run("INCR redisson_lock_token:{door}"), 1);
+    assert_eq!(raw.run("LOCK.REENTER door raw PX 60000"), 1);
+    let drawn = raw.run("LOCK.FENCE door raw redisson_lock_token:{door}").int();
+    assert!(drawn > 1, "{drawn}");
+    assert_eq!(raw.run("INCR redisson_lock_token:{door}"), drawn + 1);
+}
+
 /// The thread of a process that has moved may hold the lock as the thread of one that has not.
 #[test]
 fn who_stands_in_line_is_served_before_those_who_wait_with_redisson() {

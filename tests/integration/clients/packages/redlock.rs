@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rslock::LockManager;
-use support::Server;
+use support::{Reply, Server};
 
 fn lock_with_rslock(servers: &[Server]) -> bool {
     let manager =
@@ -28,4 +28,21 @@ fn lock_commands_at_most_of_the_servers_keep_redlock_out() {
     }
     assert!(!lock_with_rslock(&servers));
     assert_eq!(servers[2].client().run("EXISTS door"), 0, "it gave up what it had");
+}
+
+#[test]
+fn servers_are_taken_out_of_redlock_one_at_a_time() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    assert!(lock_with_rslock(&servers[1..]), "both of two");
+    assert!(!lock_with_rslock(&servers), "they have one in common with most of three");
+    assert!(lock_with_rslock(&servers[..1]), "who leaves out two at once meets nobody");
+}
+
+#[test]
+fn who_has_redlock_would_wait_for_himself_in_a_lock_of_the_same_name() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    assert!(lock_with_rslock(&servers));
+    let mut client = servers[0].client();
+    assert_eq!(client.run("LOCK.ACQUIRE door raw PX 60000"), Reply::Nil);
+    assert_eq!(client.run("LOCK.ACQUIRE door:moved raw PX 60000"), 1);
 }
