@@ -211,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_is_later_than_those_before_it_also_where_serials_begin_anew() {
+        let mut arena = Arena { entries: Slab::new(), last_serial: u32::MAX - 2 };
+        assert_eq!(arena.latest(), None);
+        let ids: Vec<_> = (0..4).map(|n| arena.insert(n).unwrap()).collect();
+        for (at, &id) in ids.iter().enumerate() {
+            let is_later = |&other: &Id<_>| id.is_later_than(other);
+            assert!(ids[..at].iter().all(is_later) && !ids[at..].iter().any(is_later), "{ids:?}");
+        }
+        let latest = arena.latest().unwrap();
+        assert!(latest.is_later_than(ids[2]) && !ids[3].is_later_than(latest));
+        assert_eq!(arena.into_entries().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
     fn a_walk_finds_what_is_there_all_the_while_though_others_go() {
         let mut arena = Arena::new();
         let ids: Vec<_> = (0..100).map(|n| arena.insert(n).unwrap()).collect();

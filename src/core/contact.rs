@@ -28,7 +28,7 @@ impl Contact {
     ///
     /// As to the server, either setting is no condition at all if it is 0.
     pub fn look(&mut self, now_ms: i64, max_lag_s: i64, needed: i64, heard: i64) {
-        let is_lost = needed > 0 && max_lag_s > 0 && heard < needed;
+        let is_lost = max_lag_s > 0 && heard < needed;
         *self = Self { looked_at: Some(now_ms), max_lag_s, is_lost };
     }
 

@@ -75,6 +75,7 @@ mod tests {
             [("0", 0), ("7", 7), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
         {
             assert_eq!(parse_integer(text.as_bytes()), Some(value), "{text}");
+            assert_eq!(format_integer(value, <[u8]>::to_vec), text.as_bytes());
         }
     }
 

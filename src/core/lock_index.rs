@@ -193,3 +193,92 @@ impl<T> LockIndex<T> {
         removed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Arena;
+
+    const DOOR: Seat<'static> = Seat { db: 0, key: b"door", share: None };
+
+    fn share(token: &[u8]) -> Seat<'_> {
+        Seat { share: Some(token), ..DOOR }
+    }
+
+    /// An index with handles for shares of the door and for the whole gate.
+    fn index() -> (LockIndex<u8>, Vec<Id<u8>>) {
+        let (mut arena, mut index) = (Arena::new(), LockIndex::new());
+        let ids: Vec<_> = (0..4).map(|n| arena.insert(n).unwrap()).collect();
+        for (token, &id) in [b"b", b"a", b"c"].into_iter().zip(&ids) {
+            index.insert(0, Rc::from(*b"door"), Some(token), id);
+        }
+        index.insert(7, Rc::from(*b"gate"), None, ids[3]);
+        (index, ids)
+    }
+
+    #[test]
+    fn a_seat_is_found_by_database_key_and_token() {
+        let (index, ids) = index();
+        assert_eq!(index.get(share(b"a")), Some(ids[1]));
+        assert_eq!(index.get(Seat::whole(7, b"gate")), Some(ids[3]));
+        for other in [DOOR, share(b"d"), Seat::whole(0, b"gate"), Seat { db: 7, key: b"gate", share: Some(b"a") }] {
+            assert_eq!(index.get(other), None, "{other:?}");
+        }
+        assert!(index.has_shares(0, b"door") && !index.has_shares(7, b"gate"));
+        assert_eq!([index.share_count(0, b"door"), index.share_count(7, b"gate")], [3, 0]);
+    }
+
+    #[test]
+    fn shares_stand_in_the_order_of_their_tokens() {
+        let (index, ids) = index();
+        assert_eq!(index.shares(0, b"door").collect::<Vec<_>>(), [ids[1], ids[0], ids[2]]);
+        assert_eq!(index.tokens_from(0, b"door", b"").collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert_eq!(index.tokens_from(0, b"door", b"b").collect::<Vec<_>>(), [b"b", b"c"]);
+        assert_eq!(index.tokens_from(0, b"door", b"bb").collect::<Vec<_>>(), [b"c"]);
+    }
+
+    #[test]
+    fn a_lock_goes_with_its_last_handle() {
+        let (mut index, _) = index();
+        index.remove(DOOR);
+        index.remove(Seat { db: 7, key: b"gate", share: Some(b"a") });
+        assert_eq!(index.share_count(0, b"door") + usize::from(index.get(Seat::whole(7, b"gate")).is_some()), 4);
+        for token in [b"a", b"b", b"c"] {
+            assert!(index.get(share(token)).is_some());
+            index.remove(share(token));
+            assert_eq!(index.get(share(token)), None);
+        }
+        index.remove(Seat::whole(7, b"gate"));
+        assert!(index.0.is_empty(), "nothing is kept for a database");
+    }
+
+    #[test]
+    fn a_new_form_takes_the_place_of_the_other() {
+        let (mut index, ids) = index();
+        index.insert(0, Rc::from(*b"door"), None, ids[2]);
+        assert_eq!((index.get(DOOR), index.share_count(0, b"door")), (Some(ids[2]), 0));
+        index.insert(0, Rc::from(*b"door"), Some(b"d"), ids[1]);
+        assert_eq!((index.get(DOOR), index.share_count(0, b"door")), (None, 1));
+    }
+
+    #[test]
+    fn what_is_counted_for_shares_goes_with_them() {
+        let (mut index, ids) = index();
+        (0..5).for_each(|_| index.count(share(b"a")));
+        index.count(DOOR);
+        index.count(Seat::whole(7, b"gate"));
+        index.count_off(share(b"b"), 2);
+        index.count_off(Seat::whole(7, b"gate"), 1);
+        assert!(index.take_shares(7, b"gate").is_none());
+        let (taken, count) = index.take_shares(0, b"door").unwrap();
+        assert_eq!((taken.collect::<Vec<_>>(), count), (vec![ids[1], ids[0], ids[2]], 3));
+        assert!(index.take_shares(0, b"door").is_none());
+        assert_eq!(index.into_entries().collect::<Vec<_>>(), [ids[3]]);
+    }
+
+    #[test]
+    fn taken_apart_it_has_every_handle() {
+        let (index, ids) = index();
+        assert_eq!(index.into_entries().collect::<Vec<_>>(), [ids[1], ids[0], ids[2], ids[3]]);
+    }
+}

@@ -51,6 +51,7 @@ mod tests {
         assert!(!remains.drop_one());
         remains.add(vec![Rc::clone(&entry), Rc::clone(&entry)]);
         remains.add([Rc::clone(&entry)]);
+        assert!(!remains.is_empty());
         let left = |remains: &mut Remains| {
             assert!(remains.drop_one());
             Rc::strong_count(&entry) - 1

@@ -25,6 +25,16 @@ fn a_lease_is_positive_and_within_the_calendar() {
 }
 
 #[test]
+fn a_lease_is_renewed_after_a_third_and_again_soon_when_that_failed() {
+    for (ms, after, again) in [(1, 1, 20), (300, 100, 25), (60_000, 20_000, 1000)] {
+        let lease = lease(ms).unwrap();
+        assert_eq!(lease.renewal_after(NOW), NOW + after);
+        assert_eq!(lease.renewal_before(NOW + ms), NOW + after);
+        assert_eq!(lease.renewal_retry_after(NOW), NOW + again);
+    }
+}
+
+#[test]
 fn a_free_lock_is_taken_with_a_lease_from_now() {
     let lease_end = Some(NOW + 500);
     let write = Write::Take { kind: Kind::Mutex, lease_end };
@@ -232,6 +242,10 @@ fn a_share_is_released_and_extended_by_its_own_token() {
 
 #[test]
 fn a_share_ends_before_its_score_would_be_rounded() {
+    // 2^53 + 1 is no number of a Sorted Set.
+    assert_eq!(LATEST_SHARE_END, 9_007_199_254_740_991);
+    assert_eq!(lease(500).unwrap().share_end_from(NOW), NOW + 500);
+    assert_eq!(lease(500).unwrap().share_end_from(LATEST_SHARE_END - 499), LATEST_SHARE_END);
     let longest = LATEST_SHARE_END - NOW;
     assert!(share(&FREE, b"me", lease(longest), None, NOW).is_ok());
     assert_eq!(share(&FREE, b"me", lease(longest + 1), None, NOW), Err(Error::InvalidExpire));
