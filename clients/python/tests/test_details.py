@@ -180,6 +180,28 @@ def test_the_guide_names_tests_that_there_are() -> None:
     assert named and named <= there, named - there
 
 
+HANGS = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+def who_hangs(): threading.Event().wait(3)
+
+def test_that_hangs():
+    with ThreadPoolExecutor() as pool: pool.submit(who_hangs)
+
+def test_that_comes_after(): pass
+"""
+
+
+def test_a_test_that_hangs_ends_with_its_stacks(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    (tmp_path / "test_it.py").write_text(HANGS)
+    options = ["-p", "no:cacheprovider", "--numprocesses", "1", "--timeout", "1"]
+    command = [sys.executable, "-m", "pytest", "--config-file", str(PACKAGE / "pyproject.toml"), *options]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    assert "1 failed, 1 passed" in done.stdout and "who_hangs" in done.stdout, done.stdout + done.stderr
+    assert float(pytestconfig.getini("timeout")) > 0, "none is given all the time there is"
+
+
 EXAMPLES = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
 
 
