@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,13 @@ class Server:
             self.process.send_signal(how)
             self.process.wait(START_S)
             self.process = None
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool that does not wait for its threads when the test has failed: they may be why."""
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.shutdown(wait=kind is None)
 
 
 def wait_until(condition: Any, seconds: float = 10.0, explain: Any = lambda: "") -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, Server, library, wait_until, waiters
+from conftest import CLIENT, LIBRARY, Server, Threads, library, wait_until, waiters
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client._sync import connections
@@ -102,7 +102,7 @@ def test_a_grant_that_is_heard_too_late(client: Any, wire: Wire) -> None:
     """A lease is shorter than the wait for it: whether it still runs is asked, and the lease is whole again."""
     client.set("door", "somebody else")
     lock = Lock(client, "door", timeout=0.3)
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(lambda: (lock.acquire(), client.pttl("door")))
         wait_until(lambda: waiters(client))
         time.sleep(0.5)
@@ -116,7 +116,7 @@ def test_a_user_without_the_right_to_the_channel(server: Server, client: Any) ->
     client.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "+@all", "resetchannels")
     own = server.client(username="worker", password="secret")
     client.set("door", "somebody else")
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(Lock(own, "door", timeout=30).acquire)
         wait_until(lambda: waiters(client) and waiters(client)[0][b"channel"] is None)
         client.delete("door")
@@ -126,7 +126,7 @@ def test_a_user_without_the_right_to_the_channel(server: Server, client: Any) ->
 def test_a_token_with_a_space(client: Any) -> None:
     client.set("door", "somebody else")
     lock = Lock(client, "door", timeout=30)
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(lock.acquire, token="two words")
         wait_until(lambda: waiters(client))
         client.delete("door")
@@ -140,7 +140,7 @@ def test_a_server_that_stands_still(new_server: Any) -> None:
     client = server.client()
     client.set("door", "somebody else")
     began = time.monotonic()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(Lock(server.client(socket_timeout=2), "door", timeout=30).acquire, blocking_timeout=1)
         wait_until(lambda: waiters(client))
         stopped = time.monotonic()
@@ -182,12 +182,12 @@ def test_the_guide_names_tests_that_there_are() -> None:
 
 HANGS = """
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from conftest import Threads
 
-def who_hangs(): threading.Event().wait(3)
+def who_hangs(): threading.Event().wait(30)
 
 def test_that_hangs():
-    with ThreadPoolExecutor() as pool: pool.submit(who_hangs)
+    with Threads() as pool: pool.submit(who_hangs).result()
 
 def test_that_comes_after(): pass
 """
@@ -197,7 +197,15 @@ def test_a_test_that_hangs_ends_with_its_stacks(tmp_path: Path, pytestconfig: py
     (tmp_path / "test_it.py").write_text(HANGS)
     options = ["-p", "no:cacheprovider", "--numprocesses", "1", "--timeout", "1"]
     command = [sys.executable, "-m", "pytest", "--config-file", str(PACKAGE / "pyproject.toml"), *options]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    paths = os.pathsep.join([str(PACKAGE / "tests"), *sys.path])
+    done = subprocess.run(
+        [*command, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
     assert "1 failed, 1 passed" in done.stdout and "who_hangs" in done.stdout, done.stdout + done.stderr
     assert float(pytestconfig.getini("timeout")) > 0, "none is given all the time there is"
 

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
-from conftest import Server, kill_connections, library, wait_until, waiters
+from conftest import Server, Threads, kill_connections, library, wait_until, waiters
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
 from redis_lock_client._sync.client import Client
@@ -44,7 +43,7 @@ def test_its_errors_are_those_of_the_library(client: Any) -> None:
 def test_a_waiter_is_granted_the_lock_when_it_is_released(client: Any) -> None:
     holder, waiter = Lock(client, "door", timeout=30, thread_local=False), Lock(client, "door", timeout=30)
     holder.acquire()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(client))
         assert waiters(client)[0][b"channel"] is not None, "it waits by NOTIFY"
@@ -78,7 +77,7 @@ def test_a_wait_outlasts_every_time_out(server: Server, client: Any) -> None:
 def test_a_lock_without_a_lease_waits_in_slices(client: Any) -> None:
     holder, waiter = Lock(client, "door", thread_local=False), Lock(client, "door")
     holder.acquire()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(client))
         assert waiters(client)[0][b"channel"] is None, "it blocks a connection"
@@ -96,7 +95,7 @@ def test_the_order_is_kept(client: Any) -> None:
         with Lock(client, "door", timeout=30):
             order.append(number)
 
-    with ThreadPoolExecutor(20) as pool:
+    with Threads(20) as pool:
         for number in range(20):
             pool.submit(wait_for_it, number)
             wait_until(lambda number=number: len(Client.of(client).lines._lines.get(b"door", ())) == number + 1)
@@ -117,7 +116,7 @@ def test_two_hundred_threads_over_a_pool_of_two(server: Server) -> None:
             fences.append(lock.fence())
             inside.remove(lock)
 
-    with ThreadPoolExecutor(200) as pool:
+    with Threads(200) as pool:
         for held in [pool.submit(hold_it) for _ in range(200)]:
             held.result(60)
     assert len(fences) == 200 and fences == sorted(fences)
@@ -166,7 +165,7 @@ def test_ctrl_c_leaves_the_line(server: Server, client: Any) -> None:
 def test_connections_that_are_cut_while_waiting(client: Any) -> None:
     holder, waiter = Lock(client, "door", timeout=30, thread_local=False), Lock(client, "door", timeout=30)
     holder.acquire()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(waiter.acquire)
         for _ in range(5):
             wait_until(lambda: waiters(client))
@@ -179,7 +178,7 @@ def test_a_server_that_restarts_while_somebody_waits(new_server: Any) -> None:
     server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
     client = server.client()
     client.set("door", "somebody else")
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(Lock(client, "door", timeout=30, blocking_timeout=30).acquire)
         wait_until(lambda: waiters(client))
         server.stop()
@@ -282,7 +281,7 @@ def test_a_session_ends_with_its_holder(server: Server, client: Any, how: str) -
 def test_a_session_that_waited(client: Any) -> None:
     holder, waiter = Lock(client, "door", timeout=30, thread_local=False), Lock(client, "door", timeout=1, session=True)
     holder.acquire()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(client))
         holder.release()
@@ -377,7 +376,7 @@ def test_a_child_does_not_have_its_parents_lock(client: Any) -> None:
 def test_another_thread_cannot_release(client: Any) -> None:
     lock = Lock(client, "door", timeout=30)
     lock.acquire()
-    with ThreadPoolExecutor() as pool, pytest.raises(LockError):
+    with Threads() as pool, pytest.raises(LockError):
         pool.submit(lock.release).result()
     lock.release()
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import MODULE, Server, kill_connections, library, wait_until, waiters
+from conftest import MODULE, Server, Threads, kill_connections, library, wait_until, waiters
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, ModuleNeededError
 from redis_lock_client import asyncio as for_tasks
@@ -85,7 +84,7 @@ def test_threads_take_turns(plain: Server) -> None:
             order.append(number)
             inside.remove(number)
 
-    with ThreadPoolExecutor(50) as pool:
+    with Threads(50) as pool:
         for held in [pool.submit(hold_it, number) for number in range(50)]:
             held.result(30)
     assert len(order) == 50
@@ -106,7 +105,7 @@ def test_the_module_appears_and_vanishes(plain: Server, monkeypatch: pytest.Monk
     client = plain.client()
     lock, waiter = Lock(client, "door", timeout=30), Lock(client, "door", timeout=30)
     lock.acquire()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(waiter.acquire)
         time.sleep(0.3)
         client.execute_command("MODULE", "LOAD", MODULE)
@@ -117,7 +116,7 @@ def test_the_module_appears_and_vanishes(plain: Server, monkeypatch: pytest.Monk
     client.flushall()
 
     lock.acquire()
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         wait_until(lambda: unloaded(client), 15)
         taken = pool.submit(waiter.acquire)
         time.sleep(0.3)
@@ -133,7 +132,7 @@ def test_both_kinds_exclude_each_other(client: Any, server: Server) -> None:
         use_scripts(scripts)
         assert not scripts.acquire(blocking_timeout=0.3) and scripts.native is False
     assert scripts.acquire(blocking_timeout=0.3)
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(native.acquire)
         wait_until(lambda: waiters(client))
         released = time.monotonic()
