@@ -8,13 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, SERVER, Server, free_port, library, library_asyncio, wait_until, waiters
+from conftest import CLIENT, LIBRARY, SERVER, Server, Threads, free_port, library, library_asyncio, wait_until, waiters
 
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
@@ -57,18 +56,33 @@ class Cluster:
     def slot(self, key: str) -> int:
         return int(self.nodes[0].execute_command("CLUSTER", "KEYSLOT", key))
 
+    def begin_to_move(self, key: str) -> tuple[Any, Any]:
+        """Begins to move the slot of a key to the other node: what is not at the source is asked for at the target."""
+        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
+        slot = self.slot(key)
+        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.execute_command("CLUSTER", "MYID"))
+        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.execute_command("CLUSTER", "MYID"))
+        return source, target
+
     def move(self, key: str) -> None:
         """Moves the slot of a key, with its keys, to the other node."""
-        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
-        names = [node.execute_command("CLUSTER", "MYID") for node in (source, target)]
-        slot = self.slot(key)
-        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[0])
-        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[1])
+        source, target = self.begin_to_move(key)
+        self.move_keys(key)
+        for node in (target, source):
+            node.execute_command(
+                "CLUSTER", "SETSLOT", self.slot(key), "NODE", target.execute_command("CLUSTER", "MYID")
+            )
+
+    def move_keys(self, key: str) -> None:
+        """Moves the keys of the slot ahead of it."""
+        source, slot = self.nodes[self.owner(key)], self.slot(key)
         port = self.servers[1 - self.owner(key)].port
         keys = source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
         source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
-        for node in (target, source):
-            node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[1])
+
+    def keys_ahead(self, key: str) -> int:
+        """How many keys of the slot are at the other node."""
+        return int(self.nodes[1 - self.owner(key)].execute_command("CLUSTER", "COUNTKEYSINSLOT", self.slot(key)))
 
 
 @pytest.fixture
@@ -83,7 +97,7 @@ def test_a_slot_that_moves_while_somebody_waits(cluster: Cluster, key: str) -> N
     source, target = cluster.nodes[cluster.owner(key)], cluster.nodes[1 - cluster.owner(key)]
     source.set(key, "somebody else", px=60_000)
     lock = Lock(client, key, timeout=30, blocking_timeout=30, thread_local=False)
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(lock.acquire)
         wait_until(lambda: waiters(source, key))
         assert (waiters(source, key)[0][b"channel"] is None) == (key == "odd}key")
@@ -103,6 +117,55 @@ def test_a_slot_that_moves_while_a_lock_is_held(cluster: Cluster) -> None:
     assert lock.extend(10) and lock.owned()
     lock.release()
     assert not cluster.nodes[1 - cluster.owner("door")].exists("door")
+
+
+def test_a_slot_that_stays_half_way(cluster: Cluster) -> None:
+    """What has gone ahead of its slot is asked for where it is, also by who waits, and by who sees to what is held."""
+    client = cluster.client()
+    cluster.begin_to_move("door")
+    lock = Lock(client, "door", timeout=1, renew=True)
+    assert lock.acquire(blocking=False) and cluster.keys_ahead("door") == 1
+    assert lock.owned() and lock.extend(1, replace_ttl=True)
+    assert not lock.lost.wait(2)
+    with Threads() as pool:
+        for lease in (30, None):
+            waiter = Lock(client, "door", timeout=lease, blocking_timeout=10, thread_local=False)
+            assert not waiter.acquire(blocking_timeout=0.5)
+            taken = pool.submit(waiter.acquire)
+            time.sleep(0.3)
+            released = time.monotonic()
+            lock.release()
+            assert taken.result(10) and time.monotonic() - released < 2
+            waiter.release()
+            assert cluster.keys_ahead("door") == 0
+            assert lock.acquire()
+    lock.release()
+
+
+def test_a_lock_that_goes_ahead_of_its_slot(cluster: Cluster) -> None:
+    lock = Lock(cluster.client(), "door", timeout=30, reentrant=True)
+    lock.acquire()
+    cluster.begin_to_move("door")
+    assert lock.acquire() and not lock.lost.is_set()
+    cluster.move_keys("door")
+    assert lock.acquire() and lock.owned() and lock.local.held.holds == 3
+    for _ in range(3):
+        lock.release()
+    assert cluster.keys_ahead("door") == 0
+
+
+async def test_tasks_and_a_slot_that_stays_half_way(cluster: Cluster) -> None:
+    client = cluster.client_asyncio()
+    cluster.begin_to_move("door")
+    holder, waiter = (for_tasks.Lock(client, "door", timeout=30, blocking_timeout=10) for _ in range(2))
+    async with holder:
+        taken = asyncio.create_task(waiter.acquire())
+        await asyncio.sleep(0.3)
+        assert cluster.keys_ahead("door") == 1 and not taken.done()
+    assert await asyncio.wait_for(taken, 10)
+    await waiter.release()
+    assert cluster.keys_ahead("door") == 0
+    await client.aclose()
 
 
 async def test_tasks_in_a_cluster(cluster: Cluster) -> None:
@@ -174,7 +237,7 @@ def test_a_master_that_is_replaced(sentinel: Sentinel) -> None:
     waiter = Lock(client, "door", timeout=30, blocking_timeout=60)
     held.acquire()
     wait_until(lambda: new.exists("door", "window") == 2, 20)
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(old))
         sentinel.servers[0].stop()

@@ -130,15 +130,21 @@ class Lock:
         self._used = True
         request = self._request()
         acquisition = Acquisition(Client.of(self._client), request, patience, PAUSE_S)
-        if not acquisition.run(blocking):
-            logger.warning("Failed to acquire Lock(%r).", self._name)
-            return False
-        logger.info("Acquired Lock(%r).", self._name)
-        assert acquisition.node is not None
-        self._held_now = Held(request, runtime.Event(), None, self._renews)
-        self._held_now.lease_began(acquisition.asked, request.lease_ms)
-        acquisition.node.keeper.add(self._held_now, watch=self._renews)
-        return True
+        try:
+            if not acquisition.run(blocking):
+                logger.warning("Failed to acquire Lock(%r).", self._name)
+                return False
+            logger.info("Acquired Lock(%r).", self._name)
+            assert acquisition.node is not None
+            self._held_now = Held(request, runtime.Event(), None, self._renews)
+            self._held_now.lease_began(acquisition.asked, request.lease_ms)
+            acquisition.node.keeper.add(self._held_now, watch=self._renews)
+            return True
+        except BaseException:
+            # Above all Ctrl-C: nobody will use what is granted from now on.
+            self._held_now = None
+            acquisition.withdraw()
+            raise
 
     def _patience(self, blocking: bool, timeout: float | str | None) -> int | None:
         if not blocking and timeout is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 #: In seconds, for clients without time-outs: a server that is gone must be noticed.
@@ -49,6 +49,10 @@ class Source:
         kept["socket_connect_timeout"] = kept.get("socket_connect_timeout") or kept["socket_timeout"]
         # Messages and answers come on connections of their own: the older protocol will do, which all read alike.
         return cls(pool.connection_class, {**kept, "protocol": 2, "decode_responses": False}, in_cluster)
+
+    def at(self, host: str, port: int) -> Source:
+        """The same for another server of the cluster."""
+        return replace(self, kwargs={**self.kwargs, "host": host, "port": port})
 
     @property
     def timeout_s(self) -> float:

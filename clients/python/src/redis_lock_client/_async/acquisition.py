@@ -43,19 +43,16 @@ class Acquisition:
         return self._deadline - runtime.now()
 
     async def run(self, blocking: bool) -> bool:
-        """Whether the lock was taken."""
-        try:
-            granted = await (self._wait() if blocking else self._try())
-        except BaseException:
-            # Above all a cancellation, or Ctrl-C: nobody will use what is granted from now on.
-            await self._withdraw()
-            raise
+        """Whether the lock was taken. Who gets an exception has to withdraw."""
+        granted = await (self._wait() if blocking else self._try())
         if blocking and not granted:
-            await self._withdraw()
+            await self.withdraw()
         return granted
 
-    async def _withdraw(self) -> None:
+    async def withdraw(self) -> None:
+        """Leaves the line, or gives up what was granted; can be done twice."""
         if self.node is not None:
+            self.node.listener.forget(self._request.token)
             done = self.node.worker.do(self.node.withdraw, self._request, self._exchanges, runtime.now())
             await runtime.wait(done, WITHDRAW_S)
 
@@ -76,13 +73,22 @@ class Acquisition:
         return await node.take(self._request) is not None
 
     async def _wait(self) -> bool:
-        turn = self._client.lines.join(self._request.key)
+        turn, lines = runtime.Event(), self._client.lines
         try:
-            if not turn.is_set() and not await runtime.wait(turn, None if self._left() == math.inf else self._left()):
-                return False
-            return await self._at_the_head()
-        finally:
-            self._client.lines.leave(self._request.key, turn)
+            try:
+                return await self._in_line(turn)
+            finally:
+                lines.leave(self._request.key, turn)
+        except BaseException:
+            # It may have come while leaving, and then nobody would have the next turn.
+            lines.leave(self._request.key, turn)
+            raise
+
+    async def _in_line(self, turn: runtime.Event) -> bool:
+        self._client.lines.join(self._request.key, turn)
+        if not turn.is_set() and not await runtime.wait(turn, None if self._left() == math.inf else self._left()):
+            return False
+        return await self._at_the_head()
 
     async def _at_the_head(self) -> bool:
         """Asks until the lock is granted or the time is up; a server that was reached once may be away for a while."""
@@ -130,7 +136,7 @@ class Acquisition:
         return await self._by_slices(node)
 
     async def _poll(self, node: Node, taken: int = 1) -> bool:
-        """Without the module: asks, and then less and less often."""
+        """Without the module, or while a slot is on its way, nobody tells: asks, and then less and less often."""
         if taken and await self._exchanges.run(self._take(node)):
             return True
         await runtime.sleep(max(min(self._backoff * random.uniform(0.5, 1), self._left()), 0))
@@ -147,10 +153,11 @@ class Acquisition:
             block_ms = max(int(min(self._left(), BLOCK_S) * 1000), 1)
             self.asked = asked = runtime.now()
             try:
-                words = request.take(block_ms=block_ms, channel=listener.channel)
-                if await self._exchanges.run(node.ask(words)) == 1:
+                if await self._exchanges.run(node.wait(request, block_ms)) == 1:
                     return True
             except ANSWERED as error:
+                if code(error) == "ASK":
+                    return await self._poll(node)
                 if code(error) == "NOPERM":
                     listener.refused = True
                     return False
@@ -173,7 +180,10 @@ class Acquisition:
                 block_ms = max(int(min(self._left(), SLICE_S, node.source.timeout_s / 2) * 1000), 1)
                 self.asked = runtime.now()
                 words: Any = self._request.take(block_ms=block_ms)
-                if raised(await self._exchanges.run(exchange(connection, words))) is not None:
+                answer = await self._exchanges.run(exchange(connection, words))
+                if isinstance(answer, ANSWERED) and code(answer) == "ASK":
+                    return await self._poll(node)
+                if raised(answer) is not None:
                     self.asked = runtime.now()
                     # A session belongs to its connection: now to one that stays.
                     return not self._request.session or await self._exchanges.run(self._take(node))

@@ -19,25 +19,24 @@ class Lines:
         self._guard = threading.Lock()
         self._lines: dict[bytes, deque[runtime.Event]] = {}
 
-    def join(self, key: bytes) -> runtime.Event:
-        """Takes the last place; the event says that it is the first by now."""
-        turn = runtime.Event()
+    def join(self, key: bytes, turn: runtime.Event) -> None:
+        """Takes the last place; the event says when it is the first."""
         with self._guard:
             line = self._lines.setdefault(key, deque())
             line.append(turn)
             if len(line) == 1:
                 turn.set()
-        return turn
 
     def leave(self, key: bytes, turn: runtime.Event) -> None:
-        """Gives up the place; the next is the first."""
+        """Gives up the place; the next is the first. It can be done twice, should the first time be interrupted."""
         with self._guard:
-            line = self._lines[key]
-            line.remove(turn)
+            line = self._lines.get(key, deque())
+            if turn in line:
+                line.remove(turn)
             if line:
                 line[0].set()
             else:
-                del self._lines[key]
+                self._lines.pop(key, None)
 
 
 class Client:
@@ -78,8 +77,16 @@ class Client:
             with self._guard:
                 node = self._nodes.get(name)
                 if node is None:
-                    node = self._nodes[name] = Node(Source.like(pool, in_cluster))
+                    node = self._nodes[name] = Node(Source.like(pool, in_cluster), self)
         return node
+
+    def ahead(self, node: Node, error: Any) -> Node:
+        """The server that an ASK of another one names: a key may go there before its slot does."""
+        host, port = error.host or node.source.kwargs["host"], error.port
+        with self._guard:
+            if (host, port) not in self._nodes:
+                self._nodes[(host, port)] = Node(node.source.at(host, port), self)
+            return self._nodes[(host, port)]
 
     async def refresh(self) -> None:
         """Learns anew which server has which keys, if there are several."""

@@ -6,6 +6,7 @@ when one is lost.
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,48 +20,61 @@ from . import runtime
 LIMIT = 4
 
 
+class _Place:
+    """Where one connection is kept while no exchange is under way on it."""
+
+    def __init__(self) -> None:
+        self.guard = runtime.Lock()
+        self.connection: Any = None
+
+
 class Connections:
     """A few connections, each for one exchange at a time."""
 
     def __init__(self, source: Source, lost: Callable[[], None]) -> None:
         self._source = source
         self._lost = lost
-        self._free: list[Any] = []
-        self._places = runtime.Semaphore(LIMIT)
+        self._places = [_Place() for _ in range(LIMIT)]
+        #: On which an answer has not been waited for, since who asked was interrupted.
+        self._interrupted: list[Any] = []
 
-    async def call(self, words: list[Word], again: bool = True) -> Any:
-        """The answer to a command. It is sent again, once, if its connection turns out to be lost and ``again``."""
-        async with self._places:
+    async def call(self, words: list[Word], again: bool = True, asking: bool = False) -> Any:
+        """The answer to a command. It is sent again, once, if its connection turns out to be lost and ``again``.
+
+        With ``asking`` a server answers for a key whose slot is still on its way to it.
+        """
+        free = (place for place in self._places if not place.guard.locked())
+        place = next(free, None) or random.choice(self._places)
+        async with place.guard:
+            used = place.connection is not None
             try:
-                used, connection = True, self._free.pop()
-            except IndexError:
-                used, connection = False, self._source.connection()
-            try:
-                answer = await self._exchange(connection, words)
+                return raised(await self._exchange(place, words, asking))
             except UNREACHABLE as error:
                 if not (used and again) or _timed_out(error):
                     raise
-                # The others are as old as this one was.
-                await self._forget()
-                connection = self._source.connection()
-                answer = await self._exchange(connection, words)
-            self._free.append(connection)
-        return raised(answer)
+            return raised(await self._exchange(place, words, asking))
 
-    async def _exchange(self, connection: Any, words: list[Word]) -> Any:
+    async def _exchange(self, place: _Place, words: list[Word], asking: bool) -> Any:
+        # Put back only after the whole exchange: an interrupt leaves no connection with half an answer.
+        connection, place.connection = place.connection, None
         try:
-            return await exchange(connection, words)
+            connection = connection or self._source.connection()
+            if asking:
+                await exchange(connection, ["ASKING"])
+            answer = await exchange(connection, words)
+            place.connection = connection
+            return answer
         except runtime.Ended:
             await runtime.close(connection)
             raise
-        except BaseException:
+        except UNREACHABLE:
             await runtime.close(connection)
             self._lost()
             raise
-
-    async def _forget(self) -> None:
-        while self._free:
-            await runtime.close(self._free.pop())
+        except BaseException:
+            self._interrupted.append(connection)
+            self._lost()
+            raise
 
     @asynccontextmanager
     async def own(self) -> AsyncIterator[Any]:
@@ -68,12 +82,26 @@ class Connections:
         connection = self._source.connection()
         try:
             yield connection
-        finally:
+        except UNREACHABLE:
             await runtime.close(connection)
+            raise
+        except BaseException:
+            self._interrupted.append(connection)
+            raise
+        await runtime.close(connection)
+
+    async def settle(self) -> bool:
+        """Waits until the server has done what those have asked who were interrupted; whether that is known."""
+        known = True
+        while self._interrupted:
+            known &= await runtime.drain(self._interrupted.pop(), self._source.timeout_s)
+        return known
 
     async def close(self) -> None:
         """Closes those that are not in use."""
-        await self._forget()
+        for place in self._places:
+            connection, place.connection = place.connection, None
+            await runtime.close(connection)
 
 
 async def exchange(connection: Any, words: list[Word]) -> Any:
@@ -82,7 +110,8 @@ async def exchange(connection: Any, words: list[Word]) -> Any:
     await connection.connect()
     await connection.send_command(*words, check_health=False)
     try:
-        return await connection.read_response(disable_decoding=True)
+        # Whether it can be used afterwards is decided by who asks.
+        return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
     except ANSWERED as error:
         return error
 

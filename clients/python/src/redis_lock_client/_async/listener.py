@@ -50,8 +50,8 @@ class Listener:
         self._changed = changed
         self._watching = watching
         self._waits: dict[bytes, tuple[bytes, Wait]] = {}
-        self._guard = threading.Lock()
-        self._runs = False
+        #: Locked by whoever listens: there is one at most, however many begin to.
+        self._runs = threading.Lock()
         self._closed = False
         self._used = 0.0
         #: It has subscribed; it has subscribed or failed to.
@@ -87,10 +87,7 @@ class Listener:
     async def ready(self, key: bytes, timeout: float) -> bool:
         """Whether it has subscribed, for which it is given some time."""
         self._used = runtime.now()
-        with self._guard:
-            starts = not self._runs and not self._closed
-            self._runs = True if starts else self._runs
-        if starts:
+        if not self._runs.locked() and not self._closed:
             runtime.spawn(self._run, key)
         # Until the next attempt, however many there have been: whoever asks goes no faster than it does.
         self._tried.clear()
@@ -108,6 +105,8 @@ class Listener:
         return not self._closed and not self.refused and runtime.now() - self._used < IDLE_S
 
     async def _run(self, key: bytes) -> None:
+        if not self._runs.acquire(blocking=False):
+            return
         pause = FIRST_PAUSE_S
         try:
             while self._needed():
@@ -120,8 +119,7 @@ class Listener:
                     await runtime.sleep(pause)
                     key = next((key for key, _ in list(self._waits.values())), key)
         finally:
-            with self._guard:
-                self._runs = False
+            self._runs.release()
             self._tried.set()
 
     async def _stay(self, key: bytes) -> None:

@@ -111,8 +111,15 @@ class BaseLock:
 
     async def __aenter__(self: Self) -> Self:
         """Takes the lock; LockError if that does not succeed in time."""
-        if await self._acquire():
-            return self
+        before = self._holding()
+        try:
+            if await self._acquire():
+                return self
+        except BaseException:
+            # An interrupt between the grant and here: there will be nobody in the block who releases it.
+            if self._holding() not in (before, None):
+                await self.release()
+            raise
         raise LockError("Unable to acquire lock within the time specified", lock_name=self.name)
 
     async def __aexit__(
@@ -151,14 +158,18 @@ class BaseLock:
         patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         acquisition = Acquisition(Client.of(self.redis), request, patience, self.sleep if sleep is None else sleep)
         try:
-            taken = await acquisition.run(self.blocking if blocking is None else blocking)
+            if not await acquisition.run(self.blocking if blocking is None else blocking):
+                return False
+            assert acquisition.node is not None
+            self._keep(acquisition.node, request, acquisition.asked)
+            return True
+        except BaseException:
+            # Above all a cancellation, or Ctrl-C: nobody will use what is granted from now on.
+            self._forget(request)
+            await acquisition.withdraw()
+            raise
         finally:
             self._node = acquisition.node
-        if not taken:
-            return False
-        assert acquisition.node is not None
-        self._keep(acquisition.node, request, acquisition.asked)
-        return True
 
     def _keep(self, node: Node, request: Request, asked: float) -> None:
         local = self.local
@@ -167,14 +178,29 @@ class BaseLock:
         local.lost.clear()
         held = Held(request, local.lost, self.on_lost, self.renew)
         held.lease_began(asked, request.lease_ms)
-        local.token, local.held, local.process = request.token, held, os.getpid()
+        local.process = os.getpid()
+        local.token, local.held = request.token, held
         node.keeper.add(held, watch=self.renew or local.wants_to_know or self.on_lost is not None)
+
+    def _forget(self, request: Request) -> None:
+        """Holds it no more, if it was noted already."""
+        held = self.local.held
+        if held is not None and held.request is request:
+            self.local.token = self.local.held = None
+            if held.keeper is not None:
+                held.keeper.remove(held)
+
+    def _holding(self) -> object:
+        """What is held, and how often."""
+        held = self._mine()
+        return None if held is None else (held, held.holds)
 
     async def _take_again(self, held: Held) -> bool:
         """One more hold. The number of the hold makes it count once, however often it is sent."""
         asked = runtime.now()
-        await self._ask(lambda node: node.take(held.request, held.holds + 1))
-        held.holds += 1
+        held.in_doubt = True
+        await self._ask(lambda node: node.take(held.request, held.holds + 1), held.exchanges)
+        held.holds, held.in_doubt = held.holds + 1, False
         if held.ends_at is not None and held.lease_ms is not None:
             held.lease_began(max(asked, held.ends_at - held.lease_ms / 1000), held.lease_ms)
         return True
@@ -187,24 +213,36 @@ class BaseLock:
         held = self._mine()
         if held is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", lock_name=self.name)
-        hold = held.holds if self.reentrant else None
+        if held.in_doubt:
+            await self._give_up_a_hold(held)
         if held.holds > 1:
-            await self._ask(lambda node: node.release(held.request, hold))
-            held.holds -= 1
+            held.holds, held.in_doubt = held.holds - 1, True
+            await self._give_up_a_hold(held)
             return
-        # Neither a loss nor a cancellation from here on leaves the token behind: what was begun is brought to its end.
-        self.local.token = self.local.held = None
-        await self._ask(lambda node: self._release(node, held, hold))
+        hold = 1 if self.reentrant else None
+        try:
+            # Neither a loss nor a cancellation leaves the token behind: what was begun is brought to its end.
+            self.local.token = self.local.held = None
+            await self._ask(lambda node: self._release(node, held, hold), held.exchanges)
+        except LockNotOwnedError:
+            raise
+        except BaseException:
+            # It cannot be known what the server has done, so it is told until it answers.
+            if held.keeper is not None:
+                held.keeper.remove(held)
+            if self._node is not None:
+                self._node.worker.do(self._node.withdraw, held.request, held.exchanges, runtime.now())
+            raise
 
     async def _release(self, node: Node, held: Held, hold: int | None) -> None:
         node.keeper.remove(held)
-        try:
-            await node.release(held.request, hold)
-        except Exception as error:
-            if code(error) not in GONE + ELSEWHERE:
-                # It cannot be known what the server has done, so it is told until it answers.
-                node.worker.do(node.withdraw, held.request, runtime.Exchanges(), runtime.now())
-            raise
+        await node.release(held.request, hold)
+
+    async def _give_up_a_hold(self, held: Held) -> None:
+        """Leaves as many holds as are noted. A hold that is not there any more is not given up again."""
+        await held.exchanges.settle()
+        await self._ask(lambda node: node.release(held.request, held.holds + 1), held.exchanges)
+        held.in_doubt = False
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> bool:
         """Adds seconds to the lease, or with ``replace_ttl`` sets it to so many."""
@@ -287,13 +325,13 @@ class BaseLock:
         local = self.local
         return local.held if local.process == os.getpid() else None
 
-    async def _ask(self, ask: Callable[[Node], Any]) -> Any:
+    async def _ask(self, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:
         """Asks the server that has the key, and another one if that has moved; its errors are exceptions of locks."""
         client = Client.of(self.redis)
         for again in (True, False):
             node = self._node = await client.node(self._key)
             try:
-                return await runtime.Exchanges().run(ask(node))
+                return await (exchanges or runtime.Exchanges()).run(ask(node))
             except ANSWERED as error:
                 if again and code(error) in ELSEWHERE:
                     await client.refresh()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import scripts
 from ..errors import ANSWERED, UNREACHABLE, ModuleNeededError
@@ -13,6 +13,9 @@ from .connections import Connections
 from .keeper import Keeper
 from .listener import Listener
 
+if TYPE_CHECKING:
+    from .client import Client
+
 #: For how long scripts are used after the server has said that it has no module, in seconds.
 SCRIPTS_S = 5.0
 #: How long to try to withdraw where there is no lease, and the first pause between two tries, in seconds.
@@ -22,8 +25,9 @@ WITHDRAW_S, WITHDRAW_PAUSE_S = 60.0, 0.1
 class Node:
     """Sends commands to one server, as scripts where it does not have the module."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, client: Client) -> None:
         self.source = source
+        self._client = client
         self.worker = runtime.Worker()
         self.keeper = Keeper(self)
         self.listener = Listener(source, self.keeper.changed, self.keeper.watches)
@@ -41,10 +45,19 @@ class Node:
         """Whether to ask for the module (again)."""
         return runtime.now() >= self._scripts_until
 
-    async def ask(self, words: list[Word], again: bool = True) -> Any:
+    async def call(self, words: list[Word], again: bool = True, ahead: bool = True) -> Any:
+        """The answer to a command, from another server if the key has gone ``ahead`` of its slot."""
+        try:
+            return await self.connections.call(words, again)
+        except ANSWERED as error:
+            if not ahead or code(error) != "ASK":
+                raise
+            return await self._client.ahead(self, error).connections.call(words, again, asking=True)
+
+    async def ask(self, words: list[Word], again: bool = True, ahead: bool = True) -> Any:
         """The answer to a LOCK command; None and ``native`` False if the server does not know it."""
         try:
-            answer = await self.connections.call(words, again)
+            answer = await self.call(words, again, ahead)
         except ANSWERED as error:
             if code(error) == "UNKNOWN":
                 self.native = False
@@ -62,24 +75,30 @@ class Node:
                 return answer
         if script is None:
             raise ModuleNeededError(f"{words[0]!s} needs the module redis-lock, which this server does not have")
-        return await self.connections.call(script, again)
+        return await self.call(script, again)
+
+    async def wait(self, request: Request, block_ms: int) -> Any:
+        """Asks for the lock, and to be told when it is granted. Only who has the slot can tell, so ASK is an error."""
+        words = request.take(block_ms=block_ms, channel=self.listener.channel)
+        return await self.ask(words, ahead=False)
 
     async def take(self, request: Request, hold: int = 1) -> int | None:
         """Asks for the lock, or for the n-th hold of it, without waiting."""
         script = None if request.needs_module else scripts.take(request)
         return await self._either(request.take(hold), script)  # type: ignore[no-any-return]
 
-    async def release(self, request: Request, hold: int | None = None) -> None:
-        """Gives up the lock, or its n-th hold. What had to be sent again, and then was gone, was released."""
+    async def release(self, request: Request, hold: int | None = None) -> int:
+        """Gives up the lock, or its n-th hold; how many remain. What is sent again, and then gone, was released."""
         script = None if hold is not None else scripts.release(request)
         try:
-            await self._either(request.release(hold), script, again=False)
+            return await self._either(request.release(hold), script, again=False) or 0
         except UNREACHABLE:
             try:
-                await self._either(request.release(hold), script)
+                return await self._either(request.release(hold), script) or 0
             except ANSWERED as error:
                 if code(error) not in ("NOTHELD", "NOTOWNER"):
                     raise
+                return 0
 
     async def extend(self, request: Request, lease_ms: int, add: bool = False) -> int:
         """Sets the lease, or adds to it; what remains of it in milliseconds. An addition is sent only once."""
@@ -96,7 +115,7 @@ class Node:
 
     async def share(self, request: Request) -> bool:
         """Whether a share is held: LOCK.INFO does not name those who hold one."""
-        end = await self.connections.call(["ZSCORE", request.key, request.token])
+        end = await self.call(["ZSCORE", request.key, request.token])
         if end is None:
             return False
         # It may still be there when its time has passed.
@@ -106,10 +125,15 @@ class Node:
     async def withdraw(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Leaves the line, or gives up the lock if it was granted, however long it takes to reach the server."""
         try:
+            settled = await self.connections.settle()
+            under_way = exchanges.under_way
             await self._give_up(request)
-            # A request that was still under way may have come after.
-            if await exchanges.settle():
+            await exchanges.settle()
+            if under_way:
+                # It may have come after, even if it was answered before.
                 await self._give_up(request)
+            elif not settled:
+                self._withdraw_again(request, exchanges, since)
         except UNREACHABLE:
             self._withdraw_again(request, exchanges, since)
         except ANSWERED as error:
@@ -118,7 +142,8 @@ class Node:
 
     async def _give_up(self, request: Request) -> None:
         try:
-            await self.release(request)
+            while await self.release(request):
+                pass  # One more hold.
         except ANSWERED as error:
             if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
                 raise

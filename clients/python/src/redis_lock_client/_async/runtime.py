@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Event = asyncio.Event
-Semaphore = asyncio.Semaphore
+Lock = asyncio.Lock
 sleep = asyncio.sleep
 now = time.monotonic
 #: The loop is at its end: nothing else cancels what the package does beside its callers.
@@ -107,12 +107,15 @@ class Exchanges:
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
-    async def settle(self) -> bool:
-        """Waits until none is under way; whether one was."""
-        waited = bool(self._under_way)
-        if waited:
+    @property
+    def under_way(self) -> bool:
+        """Whether one is under way."""
+        return bool(self._under_way)
+
+    async def settle(self) -> None:
+        """Waits until none is under way."""
+        if self._under_way:
             await asyncio.wait(list(self._under_way))
-        return waited
 
 
 class Worker:
@@ -146,6 +149,12 @@ def call_later(delay: float, function: Callable[..., object], *args: Any) -> asy
 async def receive(connection: Any, timeout: float) -> Any:
     """The next answer or message, or None when nothing has come in time."""
     return await connection.read_response(disable_decoding=True, timeout=timeout, disconnect_on_error=False)
+
+
+async def drain(connection: Any, timeout: float) -> bool:
+    """Closes a connection whose user was interrupted. Tasks never are in an exchange, which comes to its end."""
+    await close(connection)
+    return True
 
 
 async def close(connection: Any) -> None:

@@ -44,19 +44,16 @@ class Acquisition:
         return self._deadline - runtime.now()
 
     def run(self, blocking: bool) -> bool:
-        """Whether the lock was taken."""
-        try:
-            granted = self._wait() if blocking else self._try()
-        except BaseException:
-            # Above all a cancellation, or Ctrl-C: nobody will use what is granted from now on.
-            self._withdraw()
-            raise
+        """Whether the lock was taken. Who gets an exception has to withdraw."""
+        granted = self._wait() if blocking else self._try()
         if blocking and not granted:
-            self._withdraw()
+            self.withdraw()
         return granted
 
-    def _withdraw(self) -> None:
+    def withdraw(self) -> None:
+        """Leaves the line, or gives up what was granted; can be done twice."""
         if self.node is not None:
+            self.node.listener.forget(self._request.token)
             done = self.node.worker.do(self.node.withdraw, self._request, self._exchanges, runtime.now())
             runtime.wait(done, WITHDRAW_S)
 
@@ -77,13 +74,22 @@ class Acquisition:
         return node.take(self._request) is not None
 
     def _wait(self) -> bool:
-        turn = self._client.lines.join(self._request.key)
+        turn, lines = runtime.Event(), self._client.lines
         try:
-            if not turn.is_set() and not runtime.wait(turn, None if self._left() == math.inf else self._left()):
-                return False
-            return self._at_the_head()
-        finally:
-            self._client.lines.leave(self._request.key, turn)
+            try:
+                return self._in_line(turn)
+            finally:
+                lines.leave(self._request.key, turn)
+        except BaseException:
+            # It may have come while leaving, and then nobody would have the next turn.
+            lines.leave(self._request.key, turn)
+            raise
+
+    def _in_line(self, turn: runtime.Event) -> bool:
+        self._client.lines.join(self._request.key, turn)
+        if not turn.is_set() and not runtime.wait(turn, None if self._left() == math.inf else self._left()):
+            return False
+        return self._at_the_head()
 
     def _at_the_head(self) -> bool:
         """Asks until the lock is granted or the time is up; a server that was reached once may be away for a while."""
@@ -131,7 +137,7 @@ class Acquisition:
         return self._by_slices(node)
 
     def _poll(self, node: Node, taken: int = 1) -> bool:
-        """Without the module: asks, and then less and less often."""
+        """Without the module, or while a slot is on its way, nobody tells: asks, and then less and less often."""
         if taken and self._exchanges.run(self._take(node)):
             return True
         runtime.sleep(max(min(self._backoff * random.uniform(0.5, 1), self._left()), 0))
@@ -148,10 +154,11 @@ class Acquisition:
             block_ms = max(int(min(self._left(), BLOCK_S) * 1000), 1)
             self.asked = asked = runtime.now()
             try:
-                words = request.take(block_ms=block_ms, channel=listener.channel)
-                if self._exchanges.run(node.ask(words)) == 1:
+                if self._exchanges.run(node.wait(request, block_ms)) == 1:
                     return True
             except ANSWERED as error:
+                if code(error) == "ASK":
+                    return self._poll(node)
                 if code(error) == "NOPERM":
                     listener.refused = True
                     return False
@@ -174,7 +181,10 @@ class Acquisition:
                 block_ms = max(int(min(self._left(), SLICE_S, node.source.timeout_s / 2) * 1000), 1)
                 self.asked = runtime.now()
                 words: Any = self._request.take(block_ms=block_ms)
-                if raised(self._exchanges.run(exchange(connection, words))) is not None:
+                answer = self._exchanges.run(exchange(connection, words))
+                if isinstance(answer, ANSWERED) and code(answer) == "ASK":
+                    return self._poll(node)
+                if raised(answer) is not None:
                     self.asked = runtime.now()
                     # A session belongs to its connection: now to one that stays.
                     return not self._request.session or self._exchanges.run(self._take(node))

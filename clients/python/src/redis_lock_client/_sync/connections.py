@@ -7,6 +7,7 @@ when one is lost.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Callable
 from contextlib import contextmanager
 from typing import Any
@@ -20,48 +21,61 @@ from . import runtime
 LIMIT = 4
 
 
+class _Place:
+    """Where one connection is kept while no exchange is under way on it."""
+
+    def __init__(self) -> None:
+        self.guard = runtime.Lock()
+        self.connection: Any = None
+
+
 class Connections:
     """A few connections, each for one exchange at a time."""
 
     def __init__(self, source: Source, lost: Callable[[], None]) -> None:
         self._source = source
         self._lost = lost
-        self._free: list[Any] = []
-        self._places = runtime.Semaphore(LIMIT)
+        self._places = [_Place() for _ in range(LIMIT)]
+        #: On which an answer has not been waited for, since who asked was interrupted.
+        self._interrupted: list[Any] = []
 
-    def call(self, words: list[Word], again: bool = True) -> Any:
-        """The answer to a command. It is sent again, once, if its connection turns out to be lost and ``again``."""
-        with self._places:
+    def call(self, words: list[Word], again: bool = True, asking: bool = False) -> Any:
+        """The answer to a command. It is sent again, once, if its connection turns out to be lost and ``again``.
+
+        With ``asking`` a server answers for a key whose slot is still on its way to it.
+        """
+        free = (place for place in self._places if not place.guard.locked())
+        place = next(free, None) or random.choice(self._places)
+        with place.guard:
+            used = place.connection is not None
             try:
-                used, connection = True, self._free.pop()
-            except IndexError:
-                used, connection = False, self._source.connection()
-            try:
-                answer = self._exchange(connection, words)
+                return raised(self._exchange(place, words, asking))
             except UNREACHABLE as error:
                 if not (used and again) or _timed_out(error):
                     raise
-                # The others are as old as this one was.
-                self._forget()
-                connection = self._source.connection()
-                answer = self._exchange(connection, words)
-            self._free.append(connection)
-        return raised(answer)
+            return raised(self._exchange(place, words, asking))
 
-    def _exchange(self, connection: Any, words: list[Word]) -> Any:
+    def _exchange(self, place: _Place, words: list[Word], asking: bool) -> Any:
+        # Put back only after the whole exchange: an interrupt leaves no connection with half an answer.
+        connection, place.connection = place.connection, None
         try:
-            return exchange(connection, words)
+            connection = connection or self._source.connection()
+            if asking:
+                exchange(connection, ["ASKING"])
+            answer = exchange(connection, words)
+            place.connection = connection
+            return answer
         except runtime.Ended:
             runtime.close(connection)
             raise
-        except BaseException:
+        except UNREACHABLE:
             runtime.close(connection)
             self._lost()
             raise
-
-    def _forget(self) -> None:
-        while self._free:
-            runtime.close(self._free.pop())
+        except BaseException:
+            self._interrupted.append(connection)
+            self._lost()
+            raise
 
     @contextmanager
     def own(self) -> Iterator[Any]:
@@ -69,12 +83,26 @@ class Connections:
         connection = self._source.connection()
         try:
             yield connection
-        finally:
+        except UNREACHABLE:
             runtime.close(connection)
+            raise
+        except BaseException:
+            self._interrupted.append(connection)
+            raise
+        runtime.close(connection)
+
+    def settle(self) -> bool:
+        """Waits until the server has done what those have asked who were interrupted; whether that is known."""
+        known = True
+        while self._interrupted:
+            known &= runtime.drain(self._interrupted.pop(), self._source.timeout_s)
+        return known
 
     def close(self) -> None:
         """Closes those that are not in use."""
-        self._forget()
+        for place in self._places:
+            connection, place.connection = place.connection, None
+            runtime.close(connection)
 
 
 def exchange(connection: Any, words: list[Word]) -> Any:
@@ -83,7 +111,8 @@ def exchange(connection: Any, words: list[Word]) -> Any:
     connection.connect()
     connection.send_command(*words, check_health=False)
     try:
-        return connection.read_response(disable_decoding=True)
+        # Whether it can be used afterwards is decided by who asks.
+        return connection.read_response(disable_decoding=True, disconnect_on_error=False)
     except ANSWERED as error:
         return error
 

@@ -34,6 +34,9 @@ class Held:
     ) -> None:
         self.request = request
         self.holds = 1
+        #: The server may count one hold more: a request for it, or to give it up, did not come to its end.
+        self.in_doubt = False
+        self.exchanges = runtime.Exchanges()
         self.renew = renew
         #: The length of the lease, in milliseconds; EXTEND changes it.
         self.lease_ms = request.lease_ms
@@ -99,7 +102,7 @@ class Keeper:
         self._reader: Any = None
         self._reads_for: int | None = None
         self._tracking = False
-        self._reading = runtime.Semaphore(1)
+        self._reading = runtime.Lock()
 
     def watches(self) -> bool:
         """Whether any lock is watched, so that the server must be listened to."""
@@ -213,13 +216,15 @@ class Keeper:
                 client_id = node.listener.client_id
                 try:
                     if client_id is not None and self._tracks(client_id):
-                        return raised(exchange(self._reader, words))
+                        answer = exchange(self._reader, words)
+                        if not (isinstance(answer, ANSWERED) and code(answer) == "ASK"):
+                            return raised(answer)
                 except UNREACHABLE:
                     self.close()
                     raise
         if words[0] == "LOCK.INFO":
             return [word for pair in (node.info(key)).items() for word in pair]
-        return node.connections.call(words)
+        return node.call(words)
 
     def _tracks(self, client_id: int) -> bool:
         if self._reads_for != client_id:

@@ -12,18 +12,58 @@ import itertools
 import logging
 import os
 import queue
+import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-Event = threading.Event
-Semaphore = threading.Semaphore
 now = time.monotonic
 
 logger = logging.getLogger("redis_lock_client")
+
+
+def Lock() -> Any:
+    """A lock. Looked up when it is called: gevent and eventlet may have put their own in its place."""
+    return threading.Lock()
+
+
+class Event:
+    """An event as ``threading.Event``, whose own lock can stay locked when a thread is interrupted in it."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters: deque[Any] = deque()
+
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Wakes all who wait."""
+        self._is_set = True
+        for waiter in list(self._waiters):
+            try:
+                waiter.release()
+            except RuntimeError:
+                pass  # Somebody else has just woken it.
+
+    def clear(self) -> None:
+        """From now on it has not happened."""
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it has happened; whether it has."""
+        waiter = Lock()
+        waiter.acquire()
+        self._waiters.append(waiter)
+        try:
+            return self._is_set or waiter.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+        finally:
+            self._waiters.remove(waiter)
 
 
 class Ended(BaseException):
@@ -72,61 +112,82 @@ def spawn(work: Callable[..., None], *args: Any) -> None:
     threading.Thread(target=work, args=args, daemon=True, name="redis-lock-client").start()
 
 
-def wait(event: threading.Event, timeout: float | None) -> bool:
+def wait(event: Event, timeout: float | None) -> bool:
     """Waits for an event."""
-    return event.wait(timeout if timeout is None else max(timeout, 0))
+    return event.wait(timeout)
 
 
 class Exchanges:
     """The exchanges of one acquisition. In threads none is under way beside the caller."""
 
+    under_way = False
+
     def run(self, exchange: T) -> T:
         """What the exchange has answered."""
         return exchange
 
-    def settle(self) -> bool:
-        """Waits until none is under way; whether one was."""
-        return False
+    def settle(self) -> None:
+        """Nothing: none is under way."""
 
 
-class Worker:
-    """Does jobs in the background, one after the other, in a thread that ends when there have been none for a while."""
+class _Service:
+    """A thread that is given its work through a queue: it begins when it is needed, and ends when it is not any more.
+
+    An interrupt of who gives it work leaves nothing locked, and nothing that is taken for a thread.
+    """
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...], Event]] = queue.SimpleQueue()
-        self._guard = threading.Lock()
-        self._runs = False
+        self._given: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        #: Locked by the thread that runs: there is one at most, however many begin to.
+        self._runs = threading.Lock()
 
-    def do(self, job: Callable[..., None], *args: Any) -> threading.Event:
+    def _give(self, work: object) -> None:
+        # May come in the midst of itself, when a collection of garbage gives work.
+        self._given.put(work)
+        if not self._runs.locked():
+            spawn(self._run)
+
+    def _run(self) -> None:
+        while self._runs.acquire(blocking=False):
+            try:
+                self._serve()
+            finally:
+                self._runs.release()
+            if self._given.empty():
+                return
+
+    def _serve(self) -> None:
+        """Works until there has been nothing to do for a while."""
+        raise NotImplementedError
+
+
+class Worker(_Service):
+    """Does jobs in the background, one after the other."""
+
+    def do(self, job: Callable[..., None], *args: Any) -> Event:
         """Does a job; the event says when it is done."""
-        done = threading.Event()
-        self._jobs.put((job, args, done))
-        with self._guard:
-            if not self._runs:
-                self._runs = True
-                spawn(self._run)
+        done = Event()
+        self._give((job, args, done))
         return done
 
     def do_threadsafe(self, job: Callable[..., None], *args: Any) -> None:
         """Does a job for whoever is collected as garbage, maybe in the midst of the worker's own code."""
         call_later(0, self.do, job, *args)
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         while True:
             try:
-                job, args, done = self._jobs.get(timeout=IDLE_S)
+                job, args, done = self._given.get(timeout=IDLE_S)
             except queue.Empty:
-                with self._guard:
-                    if self._jobs.empty():
-                        self._runs = False
-                        return
-                continue
+                return
             try:
                 job(*args)
             except Exception:
                 logger.exception("a job in the background has failed")
             finally:
                 done.set()
+                # The job may hold on to a lock that nobody has any more.
+                del job, args
 
 
 class Handle:
@@ -149,38 +210,27 @@ class Handle:
                 logger.exception("a timer has failed")
 
 
-class _Timers:
+class _Timers(_Service):
     """All timers of the process, in one thread."""
 
     def __init__(self) -> None:
-        # Re-entrant, because a collection of garbage can set a timer anywhere.
-        self._changed = threading.Condition(threading.RLock())
+        super().__init__()
         self._due: list[tuple[float, int, Handle]] = []
         self._numbers = itertools.count()
-        self._runs = False
 
     def add(self, at: float, handle: Handle) -> None:
-        with self._changed:
-            heapq.heappush(self._due, (at, next(self._numbers), handle))
-            if not self._runs:
-                self._runs = True
-                spawn(self._run)
-            self._changed.notify()
+        self._give((at, next(self._numbers), handle))
 
-    def _run(self) -> None:
+    def _serve(self) -> None:
         while True:
-            with self._changed:
-                if not self._due and not self._changed.wait(IDLE_S) and not self._due:
-                    self._runs = False
-                    return
+            left = self._due[0][0] - now() if self._due else IDLE_S
+            try:
+                heapq.heappush(self._due, self._given.get(timeout=max(left, 0)))
+            except queue.Empty:
                 if not self._due:
-                    continue
-                left = self._due[0][0] - now()
-                if left > 0:
-                    self._changed.wait(left)
-                    continue
-                handle = heapq.heappop(self._due)[2]
-            handle.run()
+                    return
+                if self._due[0][0] <= now():
+                    heapq.heappop(self._due)[2].run()
 
 
 # Made when it is needed, because gevent and eventlet may not have been set up when this was imported.
@@ -213,6 +263,24 @@ def receive(connection: Any, timeout: float) -> Any:
     if not connection.can_read(timeout=timeout):
         return None
     return connection.read_response(disable_decoding=True)
+
+
+def drain(connection: Any, timeout: float) -> bool:
+    """Closes a connection whose user was interrupted, once the server has done what was asked there; if it is known."""
+    sock = getattr(connection, "_sock", None)
+    if sock is None:
+        return False  # The library has closed it, as it does where the request was being sent.
+    try:
+        sock.settimeout(timeout)
+        # The server closes its side after the last request.
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(4096):
+            pass
+        return True
+    except OSError:
+        return False
+    finally:
+        close(connection)
 
 
 def close(connection: Any) -> None:
