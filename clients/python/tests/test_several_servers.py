@@ -8,87 +8,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, SERVER, Server, Threads, free_port, library, library_asyncio, wait_until, waiters
+from clusters import OPTIONS, Cluster
+from conftest import CLIENT, SERVER, Server, Threads, free_port, library, library_asyncio, wait_until, waiters
 
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
 
-SLOTS = 16384
-
-
-class Cluster:
-    """Two masters with half of the slots each."""
-
-    def __init__(self, servers: list[Server]) -> None:
-        self.servers = servers
-        self.nodes = [server.client() for server in servers]
-        for number, node in enumerate(self.nodes):
-            half = SLOTS // 2
-            node.execute_command("CLUSTER", "ADDSLOTSRANGE", number * half, number * half + half - 1)
-            node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        self.nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
-        wait_until(lambda: all("cluster_state:ok" in self._info(node) for node in self.nodes), 30)
-        wait_until(lambda: all("cluster_known_nodes:2" in self._info(node) for node in self.nodes), 30)
-
-    @staticmethod
-    def _info(node: Any) -> str:
-        info = node.execute_command("CLUSTER INFO")
-        return "\n".join(f"{k}:{v}" for k, v in info.items()) if isinstance(info, dict) else str(info)
-
-    def client(self) -> Any:
-        return getattr(import_module(f"{LIBRARY}.cluster"), f"{CLIENT}Cluster")(
-            host="127.0.0.1", port=self.servers[0].port
-        )
-
-    def client_asyncio(self) -> Any:
-        return getattr(import_module(f"{LIBRARY}.asyncio.cluster"), f"{CLIENT}Cluster")(
-            "127.0.0.1", self.servers[0].port
-        )
-
-    def owner(self, key: str) -> int:
-        return self.slot(key) // (SLOTS // 2)
-
-    def slot(self, key: str) -> int:
-        return int(self.nodes[0].execute_command("CLUSTER", "KEYSLOT", key))
-
-    def begin_to_move(self, key: str) -> tuple[Any, Any]:
-        """Begins to move the slot of a key to the other node: what is not at the source is asked for at the target."""
-        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
-        slot = self.slot(key)
-        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.execute_command("CLUSTER", "MYID"))
-        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.execute_command("CLUSTER", "MYID"))
-        return source, target
-
-    def move(self, key: str) -> None:
-        """Moves the slot of a key, with its keys, to the other node."""
-        source, target = self.begin_to_move(key)
-        self.move_keys(key)
-        for node in (target, source):
-            node.execute_command(
-                "CLUSTER", "SETSLOT", self.slot(key), "NODE", target.execute_command("CLUSTER", "MYID")
-            )
-
-    def move_keys(self, key: str) -> None:
-        """Moves the keys of the slot ahead of it."""
-        source, slot = self.nodes[self.owner(key)], self.slot(key)
-        port = self.servers[1 - self.owner(key)].port
-        keys = source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
-        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
-
-    def keys_ahead(self, key: str) -> int:
-        """How many keys of the slot are at the other node."""
-        return int(self.nodes[1 - self.owner(key)].execute_command("CLUSTER", "COUNTKEYSINSLOT", self.slot(key)))
-
 
 @pytest.fixture
 def cluster(new_server: Any) -> Cluster:
-    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "5000")
-    return Cluster([new_server(True, *options) for _ in range(2)])
+    return Cluster([new_server(True, *OPTIONS) for _ in range(2)])
 
 
 @pytest.mark.parametrize("key", ["door", "{house}:door", "odd}key"])

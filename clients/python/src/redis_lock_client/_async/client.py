@@ -7,9 +7,13 @@ import weakref
 from collections import deque
 from typing import Any
 
+from ..errors import ANSWERED, UNREACHABLE
 from ..source import Source
 from . import runtime
 from .node import Node
+
+#: How long what is known of a cluster is good enough for work in the background, in seconds.
+REFRESH_S = 0.25
 
 
 class Lines:
@@ -47,6 +51,7 @@ class Client:
         self._anchor = weakref.ref(anchor)
         self._nodes: dict[object, Node] = {}
         self._guard = threading.Lock()
+        self._refreshed = 0.0
         self.lines = Lines()
 
     @classmethod
@@ -92,7 +97,17 @@ class Client:
         """Learns anew which server has which keys, if there are several."""
         anchor: Any = self._anchor()
         if hasattr(anchor, "get_node_from_key"):
+            self._refreshed = runtime.now()
             await anchor.nodes_manager.initialize()
+
+    async def successor(self, node: Node, key: bytes) -> Node:
+        """The server that has a key which this one has no more; the same one as long as none is known."""
+        try:
+            if runtime.now() - self._refreshed > REFRESH_S:
+                await self.refresh()
+            return await self.node(key)
+        except (*UNREACHABLE, *ANSWERED):
+            return node
 
     def _abandon(self) -> None:
         for node in self._nodes.values():

@@ -27,7 +27,7 @@ class Node:
 
     def __init__(self, source: Source, client: Client) -> None:
         self.source = source
-        self._client = client
+        self.client = client
         self.worker = runtime.Worker()
         self.keeper = Keeper(self)
         self.listener = Listener(source, self.keeper.changed, self.keeper.watches)
@@ -52,7 +52,7 @@ class Node:
         except ANSWERED as error:
             if not ahead or code(error) != "ASK":
                 raise
-            return await self._client.ahead(self, error).connections.call(words, again, asking=True)
+            return await self.client.ahead(self, error).connections.call(words, again, asking=True)
 
     async def ask(self, words: list[Word], again: bool = True, ahead: bool = True) -> Any:
         """The answer to a LOCK command; None and ``native`` False if the server does not know it."""
@@ -133,12 +133,12 @@ class Node:
                 # It may have come after, even if it was answered before.
                 await self._give_up(request)
             elif not settled:
-                self._withdraw_again(request, exchanges, since)
+                await self._withdraw_again(request, exchanges, since)
         except UNREACHABLE:
-            self._withdraw_again(request, exchanges, since)
+            await self._withdraw_again(request, exchanges, since)
         except ANSWERED as error:
             if code(error) in PASSING + ELSEWHERE:
-                self._withdraw_again(request, exchanges, since)
+                await self._withdraw_again(request, exchanges, since)
 
     async def _give_up(self, request: Request) -> None:
         try:
@@ -148,11 +148,13 @@ class Node:
             if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
                 raise
 
-    def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
+    async def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
+        """Does it once more after a pause, at the server that has the key then."""
         waited = runtime.now() - since
         if waited < (WITHDRAW_S if request.lease_ms is None else request.lease_ms / 1000):
             pause = min(max(waited, WITHDRAW_PAUSE_S), 2.0)
-            runtime.call_later(pause, self.worker.do, self.withdraw, request, exchanges, since)
+            node = await self.client.successor(self, request.key)
+            runtime.call_later(pause, node.worker.do, node.withdraw, request, exchanges, since)
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -122,6 +122,9 @@ class Keeper:
     def remove(self, held: Held) -> None:
         """A lock is being released."""
         held.end()
+        self._drop(held)
+
+    def _drop(self, held: Held) -> None:
         with self._guard:
             others = self._held.get(held.request.key)
             if others is not None:
@@ -151,16 +154,22 @@ class Keeper:
         if held.over or not held.watched or held.ends_at is None or held.lease_ms is None:
             return
         reference = weakref.ref(held)
-        look = self._renew if held.renew else self._check
+        left, look_s = held.ends_at - runtime.now(), held.lease_ms / 3000
+        if held.renew:
+            # Of a lease that could not be renewed in time less is left.
+            look_s = min(look_s, max(left / 3, PAUSE_S))
         held.timers = [
-            runtime.call_later(held.ends_at - runtime.now(), _lose_if_due, reference),
-            runtime.call_later(held.lease_ms / 3000, self._node.worker.do, look, reference),
+            runtime.call_later(left, _lose_if_due, reference),
+            runtime.call_later(look_s, self._node.worker.do, self.see, reference),
         ]
         if held.over:
             held.end()
 
-    def _renew(self, reference: weakref.ref[Held]) -> None:
-        self._see(reference, self._extend)
+    def see(self, reference: weakref.ref[Held]) -> None:
+        """Renews a lock, or asks who holds it."""
+        held = reference()
+        if held is not None:
+            self._see(reference, self._extend if held.renew else self._look)
 
     def _check(self, reference: weakref.ref[Held]) -> None:
         self._see(reference, self._look)
@@ -173,15 +182,22 @@ class Keeper:
             if not see(held):
                 held.lose()
         except UNREACHABLE:
-            self._later(reference)
+            self._later(held)
         except ANSWERED as error:
             if code(error) in GONE:
                 held.lose()
             else:
-                self._later(reference)
+                self._later(held)
 
-    def _later(self, reference: weakref.ref[Held]) -> None:
-        runtime.call_later(PAUSE_S, self._node.worker.do, self._check, reference)
+    def _later(self, held: Held) -> None:
+        """Leaves it to the server that has the key by now, in a cluster, or asks again after a pause."""
+        node = self._node.client.successor(self._node, held.request.key)
+        if node is not self._node and not held.over:
+            self._drop(held)
+            if held.abandoned is not None:
+                held.abandoned.detach()
+            node.keeper.add(held, watch=False)
+        runtime.call_later(PAUSE_S, node.worker.do, node.keeper.see, weakref.ref(held))
 
     def _extend(self, held: Held) -> bool:
         asked = runtime.now()

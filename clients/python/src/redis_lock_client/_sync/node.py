@@ -28,7 +28,7 @@ class Node:
 
     def __init__(self, source: Source, client: Client) -> None:
         self.source = source
-        self._client = client
+        self.client = client
         self.worker = runtime.Worker()
         self.keeper = Keeper(self)
         self.listener = Listener(source, self.keeper.changed, self.keeper.watches)
@@ -53,7 +53,7 @@ class Node:
         except ANSWERED as error:
             if not ahead or code(error) != "ASK":
                 raise
-            return self._client.ahead(self, error).connections.call(words, again, asking=True)
+            return self.client.ahead(self, error).connections.call(words, again, asking=True)
 
     def ask(self, words: list[Word], again: bool = True, ahead: bool = True) -> Any:
         """The answer to a LOCK command; None and ``native`` False if the server does not know it."""
@@ -150,10 +150,12 @@ class Node:
                 raise
 
     def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
+        """Does it once more after a pause, at the server that has the key then."""
         waited = runtime.now() - since
         if waited < (WITHDRAW_S if request.lease_ms is None else request.lease_ms / 1000):
             pause = min(max(waited, WITHDRAW_PAUSE_S), 2.0)
-            runtime.call_later(pause, self.worker.do, self.withdraw, request, exchanges, since)
+            node = self.client.successor(self, request.key)
+            runtime.call_later(pause, node.worker.do, node.withdraw, request, exchanges, since)
 
     def close(self) -> None:
         """Closes all connections."""

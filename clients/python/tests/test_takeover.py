@@ -1,0 +1,107 @@
+"""A cluster whose replica takes over: who waits goes on waiting there, and who holds hears whether it still does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import pytest
+from clusters import OPTIONS, Cluster
+from conftest import Threads, wait_until, waiters
+
+from redis_lock_client import Lock, LockNotOwnedError
+from redis_lock_client import asyncio as for_tasks
+from redis_lock_client.errors import UNREACHABLE
+
+
+@pytest.fixture
+def cluster(new_server: Any) -> Cluster:
+    """Three masters, as many as can vote when one is gone, and a replica of that which has the door."""
+    options = (*OPTIONS[:-1], "2000", "--repl-diskless-sync-delay", "0")
+    one = Cluster([new_server(True, *options) for _ in range(3)])
+    one.add_replica(new_server(True, *options), "door")
+    return one
+
+
+def take_over(cluster: Cluster, how: str) -> None:
+    """Makes the replica the master."""
+    if how == "killed":
+        cluster.servers[cluster.owner("door")].stop(signal.SIGKILL)
+    else:
+        cluster.nodes[-1].execute_command("CLUSTER", "FAILOVER")
+    wait_until(lambda: cluster.nodes[-1].info("replication")["role"] == "master", 40)
+
+
+def copied(cluster: Cluster) -> int:
+    """How many keys the replica has of the door's slot."""
+    return int(cluster.nodes[-1].execute_command("CLUSTER", "COUNTKEYSINSLOT", cluster.slot("door")))
+
+
+@pytest.mark.parametrize("how", ["killed", "planned"])
+def test_a_replica_that_takes_over(cluster: Cluster, how: str) -> None:
+    client = cluster.client()
+    old, new = cluster.nodes[cluster.owner("door")], cluster.nodes[-1]
+    old.set("{door}:1", "somebody else", px=60_000)
+    waiter = Lock(client, "{door}:1", timeout=30, blocking_timeout=60, thread_local=False)
+    renewed, kept = Lock(client, "door", timeout=20, renew=True), Lock(client, "{door}:2", timeout=60)
+    gone = Lock(client, "{door}:3", timeout=60)
+    for lock in (renewed, kept, gone):
+        lock.acquire()
+        assert not lock.lost.is_set()
+    wait_until(lambda: copied(cluster) == 4)
+    with Threads() as pool:
+        taken = pool.submit(waiter.acquire)
+        wait_until(lambda: waiters(old, "{door}:1"))
+        take_over(cluster, how)
+        # What the new master does not have is lost, and what it has is not.
+        new.delete("{door}:3")
+        assert gone.lost.wait(25)
+        with pytest.raises(LockNotOwnedError):
+            gone.release()
+        wait_until(lambda: waiters(new, "{door}:1"), 40)
+        new.delete("{door}:1")
+        assert taken.result(10)
+    before = new.pttl("door")
+    wait_until(lambda: new.pttl("door") > before, 10)
+    for lock in (renewed, kept, waiter):
+        assert not lock.lost.is_set() and lock.owned()
+        lock.release()
+    assert copied(cluster) == 0
+
+
+def test_a_release_that_the_old_master_did_not_hear(cluster: Cluster) -> None:
+    """It is told to the new one in the background."""
+    lock = Lock(cluster.client(), "door", timeout=60)
+    lock.acquire()
+    wait_until(lambda: copied(cluster) == 1)
+    cluster.servers[cluster.owner("door")].stop(signal.SIGKILL)
+    with pytest.raises(UNREACHABLE):
+        lock.release()
+    wait_until(lambda: cluster.nodes[-1].info("replication")["role"] == "master" and copied(cluster) == 0, 40)
+
+
+@pytest.mark.parametrize("how", ["killed", "planned"])
+async def test_tasks_and_a_replica_that_takes_over(cluster: Cluster, how: str) -> None:
+    client = cluster.client_asyncio()
+    old, new = cluster.nodes[cluster.owner("door")], cluster.nodes[-1]
+    old.set("door", "somebody else", px=60_000)
+    held = for_tasks.Lock(client, "{door}:1", timeout=20, renew=True)
+    await held.acquire()
+    while copied(cluster) != 2:
+        await asyncio.sleep(0.01)
+    taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
+    while not waiters(old):
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(take_over, cluster, how)
+    while not waiters(new):
+        await asyncio.sleep(0.05)
+    new.delete("door")
+    assert await asyncio.wait_for(taken, 10)
+    before = new.pttl("{door}:1")
+    while new.pttl("{door}:1") <= before:
+        await asyncio.sleep(0.05)
+    assert not held.lost.is_set() and await held.owned()
+    new.delete("{door}:1")
+    await asyncio.wait_for(held.lost.wait(), 10)
+    await client.aclose()
