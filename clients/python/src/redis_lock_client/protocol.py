@@ -41,6 +41,12 @@ def code(error: BaseException) -> str:
     return text.split(" ", 1)[0]
 
 
+def place(error: BaseException) -> tuple[str, int]:
+    """The host and port that an ASK names; the host is empty if it is that of who answers."""
+    host, port = str(error).rsplit(" ", 1)[-1].rsplit(":", 1)
+    return host, int(port)
+
+
 @dataclass(frozen=True)
 class Request:
     """One acquisition: which lock, for whom, in which form, and for how long."""

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Any
 
 from ..errors import ANSWERED, UNREACHABLE
+from ..protocol import place
 from ..source import Source
 from . import runtime
 from .node import Node
@@ -74,8 +75,8 @@ class Client:
         if not hasattr(anchor, "get_node_from_key"):
             return self._node(None, anchor, False)
         runtime.ready(anchor)
-        place = anchor.get_node_from_key(key)
-        return self._node((place.host, place.port), runtime.pool(anchor, place), True)
+        owner = anchor.get_node_from_key(key)
+        return self._node((owner.host, owner.port), runtime.pool(anchor, owner), True)
 
     def _node(self, name: object, pool: Any, in_cluster: bool) -> Node:
         node = self._nodes.get(name)
@@ -86,9 +87,10 @@ class Client:
                     node = self._nodes[name] = Node(Source.like(pool, in_cluster), self)
         return node
 
-    def ahead(self, node: Node, error: Any) -> Node:
+    def ahead(self, node: Node, error: Exception) -> Node:
         """The server that an ASK of another one names: a key may go there before its slot does."""
-        host, port = error.host or node.source.kwargs["host"], error.port
+        host, port = place(error)
+        host = host or node.source.kwargs["host"]
         with self._guard:
             if (host, port) not in self._nodes:
                 self._nodes[(host, port)] = Node(node.source.at(host, port), self)
