@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -92,6 +93,14 @@ def wait_until(condition: Any, seconds: float = 10.0, explain: Any = lambda: "")
     while not condition():
         assert time.monotonic() < end, f"not in {seconds} s: {explain()}"
         time.sleep(0.01)
+
+
+async def until(condition: Any, seconds: float = 10) -> None:
+    """Waits until something is so, while the other tasks go on."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not in {seconds} s"
+        await asyncio.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

@@ -9,19 +9,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from conftest import Server, kill_connections, library, wait_until, waiters
+from conftest import Server, kill_connections, library, until, wait_until, waiters
 
 import redis_lock_client
 from redis_lock_client import LockError, LockNotOwnedError
 from redis_lock_client.asyncio import Lock
-
-
-async def until(condition: Any, seconds: float = 10) -> None:
-    """Waits until something is so, while the other tasks go on."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not in {seconds} s"
-        await asyncio.sleep(0.01)
 
 
 async def test_it_is_taken_and_released(aclient: Any, client: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import Threads, wait_until, waiters
+from conftest import Threads, until, wait_until, waiters
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
@@ -62,8 +62,8 @@ def test_a_replica_that_takes_over(cluster: Cluster, how: str) -> None:
         wait_until(lambda: waiters(new, "{door}:1"), 40)
         new.delete("{door}:1")
         assert taken.result(10)
-    before = new.pttl("door")
-    wait_until(lambda: new.pttl("door") > before, 10)
+    before = new.pexpiretime("door")
+    wait_until(lambda: new.pexpiretime("door") > before, 10)
     for lock in (renewed, kept, waiter):
         assert not lock.lost.is_set() and lock.owned()
         lock.release()
@@ -88,19 +88,15 @@ async def test_tasks_and_a_replica_that_takes_over(cluster: Cluster, how: str) -
     old.set("door", "somebody else", px=60_000)
     held = for_tasks.Lock(client, "{door}:1", timeout=20, renew=True)
     await held.acquire()
-    while copied(cluster) != 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: copied(cluster) == 2)
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
-    while not waiters(old):
-        await asyncio.sleep(0.01)
+    await until(lambda: waiters(old))
     await asyncio.to_thread(take_over, cluster, how)
-    while not waiters(new):
-        await asyncio.sleep(0.05)
+    await until(lambda: waiters(new), 40)
     new.delete("door")
     assert await asyncio.wait_for(taken, 10)
-    before = new.pttl("{door}:1")
-    while new.pttl("{door}:1") <= before:
-        await asyncio.sleep(0.05)
+    before = new.pexpiretime("{door}:1")
+    await until(lambda: new.pexpiretime("{door}:1") > before)
     assert not held.lost.is_set() and await held.owned()
     new.delete("{door}:1")
     await asyncio.wait_for(held.lost.wait(), 10)
