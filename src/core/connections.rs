@@ -85,6 +85,8 @@ mod tests {
         connections.remove(2, 'c');
         assert!(!connections.has_closed());
         assert_eq!(connections.entries().collect::<Vec<_>>(), ['a']);
+        connections.add(3, 'd');
+        assert_eq!(connections.into_entries().collect::<Vec<_>>(), ['a', 'd']);
     }
 
     #[test]

@@ -55,3 +55,45 @@ impl<H: Copy + PartialEq> HandleTable<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 4] = ["door", "gate", "door", "hatch"];
+
+    fn table() -> HandleTable<usize> {
+        let mut table = HandleTable::new();
+        (0..NAMES.len()).for_each(|handle| table.insert(NAMES[handle], handle, |handle| Some(NAMES[handle])));
+        table
+    }
+
+    #[test]
+    fn a_handle_is_found_by_its_key_until_it_is_removed() {
+        let mut table = table();
+        let find = |table: &HandleTable<usize>, name: &str| table.find(name, |handle| NAMES[handle] == name);
+        assert_eq!(find(&table, "gate"), Some(1));
+        assert_eq!(find(&table, "window"), None);
+        table.remove("gate", 3);
+        assert_eq!(find(&table, "gate"), Some(1), "another handle");
+        table.remove("gate", 1);
+        assert_eq!(find(&table, "gate"), None);
+        assert_eq!(find(&table, "hatch"), Some(3));
+    }
+
+    #[test]
+    fn of_several_handles_with_a_key_the_first_is_found() {
+        let table = table();
+        let last_first = |handle| (NAMES[handle] == "door").then_some(NAMES.len() - handle);
+        assert_eq!(table.find_first("door", last_first), Some(2));
+        assert_eq!(table.find_first("gate", last_first), None);
+    }
+
+    #[test]
+    fn an_empty_table_takes_no_memory() {
+        let mut table = table();
+        (0..NAMES.len()).for_each(|handle| table.remove(NAMES[handle], handle));
+        assert_eq!((table.table.len(), table.table.capacity()), (0, 0));
+        table.remove("door", 0);
+    }
+}
