@@ -174,7 +174,7 @@ def test_a_master_that_is_replaced(sentinel: Sentinel) -> None:
         taken = pool.submit(waiter.acquire)
         wait_until(lambda: waiters(old))
         sentinel.servers[0].stop()
-        wait_until(lambda: waiters(new), 60)
+        wait_until(lambda: taken.done() or waiters(new), 60)
         new.delete("door")
         assert taken.result(10)
     assert not held.lost.is_set() and held.owned()

@@ -59,7 +59,7 @@ def test_a_replica_that_takes_over(cluster: Cluster, how: str) -> None:
         assert gone.lost.wait(25)
         with pytest.raises(LockNotOwnedError):
             gone.release()
-        wait_until(lambda: waiters(new, "{door}:1"), 40)
+        wait_until(lambda: taken.done() or waiters(new, "{door}:1"), 40)
         new.delete("{door}:1")
         assert taken.result(10)
     before = new.pexpiretime("door")
@@ -92,7 +92,7 @@ async def test_tasks_and_a_replica_that_takes_over(cluster: Cluster, how: str) -
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
     await until(lambda: waiters(old))
     await asyncio.to_thread(take_over, cluster, how)
-    await until(lambda: waiters(new), 40)
+    await until(lambda: taken.done() or waiters(new), 40)
     new.delete("door")
     assert await asyncio.wait_for(taken, 10)
     before = new.pexpiretime("{door}:1")
