@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from conftest import CLIENT, SERVER, Server, Threads, free_port, library, librar
 
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._sync.client import Client
 
 
 @pytest.fixture
@@ -50,6 +52,18 @@ def test_a_slot_that_moves_while_a_lock_is_held(cluster: Cluster) -> None:
     assert lock.extend(10) and lock.owned()
     lock.release()
     assert not cluster.nodes[1 - cluster.owner("door")].exists("door")
+
+
+def test_who_sees_to_locks_of_a_client_that_was_collected_stays_where_it_is(cluster: Cluster) -> None:
+    client = cluster.client()
+    with Lock(client, "door", timeout=30):
+        own = Client.of(client)
+        node = own.node(b"door")
+        other = next(name for name in (b"a", b"b", b"c", b"d") if own.node(name) is not node)
+        assert own.successor(node, other) is own.node(other)
+    del client
+    gc.collect()
+    assert own.successor(node, other) is node
 
 
 def test_a_slot_that_stays_half_way(cluster: Cluster) -> None:

@@ -104,6 +104,9 @@ class Client:
 
     async def successor(self, node: Node, key: bytes) -> Node:
         """The server that has a key which this one has no more; the same one as long as none is known."""
+        anchor = self._anchor()
+        if anchor is None:
+            return node  # The client was collected: nobody knows the cluster any more.
         try:
             if runtime.now() - self._refreshed > REFRESH_S:
                 await self.refresh()
