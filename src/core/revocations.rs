@@ -183,6 +183,16 @@ mod tests {
         revocations.add(undelivered("b"));
         let id = revocations.find(Seat::whole(0, b"k")).unwrap();
         assert_eq!(&*revocations.get(id).unwrap().owner, b"b");
+        // The other's turn is not b's.
+        let alone = Revocation { grant: None, ..undelivered("b") };
+        revocations.add(undelivered("c"));
+        revocations.add(alone.clone());
+        let id = revocations.find(Seat::whole(0, b"k")).unwrap();
+        assert_eq!(revocations.get(id), Some(&alone));
+        revocations.add(Revocation { kind: Kind::Mutex, ..undelivered("b") });
+        revocations.add(alone.clone());
+        let id = revocations.find(Seat::whole(0, b"k")).unwrap();
+        assert_eq!(revocations.get(id), Some(&alone));
         assert!(revocations.remove(id).is_some());
         assert!(revocations.is_empty() && revocations.next_due().is_none());
     }
@@ -194,6 +204,29 @@ mod tests {
         revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
         let both = revocations.find(Seat::whole(0, b"k")).and_then(|id| revocations.get(id)).unwrap();
         assert!(both.grant.is_some() && both.matches(&holder("a", 3)));
+    }
+
+    #[test]
+    fn one_whose_lock_is_granted_anew_is_gone() {
+        let mut revocations = Revocations::new();
+        revocations.add(undelivered("a"));
+        revocations.cancel(Seat::whole(0, b"other"));
+        assert_eq!(revocations.next_due(), Some(UnixMs::MIN));
+        revocations.cancel(Seat::whole(0, b"k"));
+        assert!(revocations.is_empty() && revocations.find(Seat::whole(0, b"k")).is_none());
+        assert_eq!((revocations.next_due(), revocations.first_due(UnixMs::MAX)), (None, None));
+    }
+
+    #[test]
+    fn of_all_that_are_given_up_each_leaves_its_parts_to_be_freed() {
+        let (mut revocations, mut remains) = (Revocations::new(), Remains::new());
+        revocations.clear(&mut remains);
+        assert!(remains.is_empty());
+        revocations.add(undelivered("a"));
+        revocations.clear(&mut remains);
+        assert!(revocations.is_empty() && revocations.next_due().is_none());
+        // An entry and the end, for each of three tables.
+        assert_eq!((0..10).take_while(|_| remains.drop_one()).count(), 6);
     }
 
     #[test]
