@@ -77,7 +77,7 @@ fn the_recipe_in_rust_is_the_program_that_is_run() {
 }
 
 /// Listens on one connection, waits by NOTIFY from another one, and says the message that comes.
-const NOTIFIED: [(&str, &str); 2] = [
+const NOTIFIED: [(&str, &str); 3] = [
     (
         "javascript",
         "
@@ -93,6 +93,28 @@ await client.sendCommand(['LOCK.RELEASE', 'door', 'first'])
 console.log(await heard)
 client.destroy()
 listener.destroy()",
+    ),
+    (
+        "go",
+        r#"
+package main
+import (
+	"fmt"
+	"strings"
+	"github.com/gomodule/redigo/redis"
+)
+func main() {
+	listener, _ := redis.Dial("tcp", "127.0.0.1:6379")
+	client, _ := redis.Dial("tcp", "127.0.0.1:6379")
+	listener.Do("SSUBSCRIBE", "mine")
+	client.Do("LOCK.ACQUIRE", "door", "first", "PX", "30000")
+	options := redis.Args{}.AddFlat(strings.Fields("door second PX 30000 BLOCK 20000 NOTIFY mine"))
+	reply, _ := redis.String(client.Do("LOCK.ACQUIRE", options...))
+	fmt.Println(reply)
+	client.Do("LOCK.RELEASE", "door", "first")
+	message, _ := redis.Strings(listener.Receive())
+	fmt.Println(message[2])
+}"#,
     ),
     (
         "c",
@@ -116,7 +138,7 @@ int main(void)
 ];
 
 #[test]
-fn who_listens_with_node_redis_or_hiredis_hears_of_a_grant() {
+fn who_listens_with_node_redis_redigo_or_hiredis_hears_of_a_grant() {
     for (language, program) in NOTIFIED.into_iter().filter(|(language, _)| is_installed(language)) {
         let server = Server::start();
         let said = said(start(language, program, server.port())).expect("a program that ends well");

@@ -13,7 +13,7 @@ use support::{Client, happens_within, repository};
 const NODE_PACKAGES: &str = "bench/peers/node_modules/redis";
 
 /// The languages of programs that need something besides cargo to run.
-pub const LANGUAGES: [&str; 6] = ["python", "javascript", "ruby", "php", "perl", "c"];
+pub const LANGUAGES: [&str; 7] = ["python", "javascript", "go", "ruby", "php", "perl", "c"];
 
 /// Whether the program of that name exists and ends well.
 fn runs(program: &str, args: &[&str]) -> bool {
@@ -26,8 +26,9 @@ fn runs(program: &str, args: &[&str]) -> bool {
 pub fn is_installed(language: &str) -> bool {
     let (installed, mode) = match language {
         "javascript" => (repository().join(NODE_PACKAGES).exists(), "bench"),
+        "go" => (runs("env", &[&GO_OF_DEBIAN[..], &["list", "github.com/gomodule/redigo/redis"]].concat()), "recipes"),
         "ruby" => (runs("ruby", &["-e", "require 'redis'"]), "recipes"),
-        "php" => (runs("php", &["-r", "exit(extension_loaded('redis') ? 0 : 1);"]), "recipes"),
+        "php" => (runs("php", &["-r", PHP_CLIENTS]), "recipes"),
         "symfony/lock" => {
             (runs("php", &["-r", "exit((@include 'Symfony/Component/Lock/autoload.php') ? 0 : 1);"]), "recipes")
         }
@@ -40,6 +41,18 @@ pub fn is_installed(language: &str) -> bool {
     }
     installed
 }
+
+/// The arguments of `env` that run Go with the packages that Debian has, which are no modules.
+const GO_OF_DEBIAN: [&str; 3] = ["GO111MODULE=off", "GOPATH=/usr/share/gocode", "go"];
+
+/// Ends well if both clients are there.
+const PHP_CLIENTS: &str = "exit(extension_loaded('redis') && (@include 'Predis/autoload.php') ? 0 : 1);";
+
+/// Compiles a program in Go, by what is given before it, and runs it.
+const RUN_GO: &str = "
+into=$(mktemp -d) && trap 'rm -rf $into' EXIT
+printf %s \"$4\" >\"$into/main.go\"
+env \"$1\" \"$2\" \"$3\" build -o \"$into/program\" \"$into/main.go\" && \"$into/program\"";
 
 /// Compiles a program in C and runs it.
 const RUN_C: &str = "
@@ -60,6 +73,7 @@ pub fn start(language: &str, shown: &str, port: u16) -> Child {
         "ruby" | "perl" => command.args([language, "-e"]),
         "php" => command.args(["php", "-r"]),
         "c" => command.args(["sh", "-c", RUN_C, "sh"]),
+        "go" => command.args(["sh", "-c", RUN_GO, "sh"]).args(GO_OF_DEBIAN),
         _ => panic!("nothing runs {language}"),
     };
     command.arg(here.trim_start_matches("<?php")).current_dir(repository().join("bench/peers"));
