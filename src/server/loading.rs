@@ -63,6 +63,8 @@ pub unsafe fn load<M: Module>(
     if loaded != OK {
         // The server unmaps the module, also if it has panicked.
         catch_panic("no load", (), timer::uninstall);
+        #[cfg(feature = "failpoints")]
+        failpoints::clear();
     }
     loaded
 }
