@@ -45,6 +45,7 @@ class Source:
         if in_cluster:
             # The cluster's own: it makes connections to replicas read-only, and keeps the client alive.
             kept.pop("redis_connect_func", None)
+            kept.pop("valkey_connect_func", None)
         kept["socket_timeout"] = kept.get("socket_timeout") or TIMEOUT_S
         kept["socket_connect_timeout"] = kept.get("socket_connect_timeout") or kept["socket_timeout"]
         # Messages and answers come on connections of their own: the older protocol will do, which all read alike.
