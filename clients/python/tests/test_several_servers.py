@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import CLIENT, SERVER, Server, Threads, free_port, library, library_asyncio, wait_until, waiters
+from conftest import CLIENT, SERVER, Server, Threads, free_port, library, library_asyncio, until, wait_until, waiters
 
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
@@ -202,13 +202,9 @@ async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None
     old.set("door", "somebody else", px=60_000)
     wait_until(lambda: new.exists("door"), 20)
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
-    end = time.monotonic() + 60
-    while not waiters(old):
-        await asyncio.sleep(0.01)
+    await until(lambda: waiters(old))
     await asyncio.to_thread(sentinel.servers[0].stop)
-    while not waiters(new):
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)
+    await until(lambda: taken.done() or waiters(new), 60)
     new.delete("door")
     assert await asyncio.wait_for(taken, 10)
     await client.aclose()
