@@ -3,13 +3,14 @@
 use super::info::kind_name;
 use super::options::{Allowed, Options};
 use super::{Asker, Inspection, LockView, Reply};
-use crate::core::{Error, LeaseEnd, UnixMs, Waiter};
+use crate::core::{Error, LeaseEnd, MAX_WAITERS_SHOWN, UnixMs, Waiter};
 
 /// The number of waiters that are listed without COUNT.
 const DEFAULT_COUNT: usize = 100;
 
 /// Lists who waits for the lock, first in line first.
 pub struct Waiters {
+    /// The number of waiters to list, 1 to [`MAX_WAITERS_SHOWN`].
     count: usize,
 }
 
@@ -18,7 +19,8 @@ impl Inspection for Waiters {
 
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
-        Ok(Self { count })
+        // Whoever may read the key may ask, and the server does nothing else meanwhile.
+        Ok(Self { count: count.min(MAX_WAITERS_SHOWN) })
     }
 
     fn report<'r>(
@@ -47,4 +49,24 @@ fn describe<'r>(waiter: &Waiter<'r>, asker: Asker<'r>, now: UnixMs) -> Reply<'r>
         ("client-id", Reply::Integer(asker.client)),
         ("channel", asker.channel.map_or(Reply::Nil, |channel| Reply::Bytes(channel.into()))),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(line: &str) -> Result<usize, Error> {
+        Waiters::parse(line.split_whitespace().map(str::as_bytes)).map(|waiters| waiters.count)
+    }
+
+    #[test]
+    fn a_count_of_any_size_is_taken_and_limited() {
+        assert_eq!(count(""), Ok(100));
+        assert_eq!(count("count 1"), Ok(1));
+        assert_eq!(count("COUNT 999"), Ok(999));
+        for more in ["COUNT 1000", "COUNT 1001", "COUNT 9223372036854775807"] {
+            assert_eq!(count(more), Ok(MAX_WAITERS_SHOWN), "{more}");
+        }
+        assert_eq!(count("COUNT 0"), Err(Error::NotPositive));
+    }
 }

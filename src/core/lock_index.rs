@@ -90,7 +90,7 @@ impl<T> LockIndex<T> {
     }
 
     /// Returns the number of handles.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn seat_count(&self) -> usize {
         let count = |seats: &Seats<T>| match seats {
             Seats::Whole(_) => 1,

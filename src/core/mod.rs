@@ -73,6 +73,9 @@ pub const MAX_CHANNEL_LEN: usize = 1024;
 /// The maximum number of locks that LOCK.QUEUES lists.
 pub const MAX_QUEUES_SHOWN: usize = 1000;
 
+/// The maximum number of requests that LOCK.WAITERS lists.
+pub const MAX_WAITERS_SHOWN: usize = 1000;
+
 /// The longest lease or wait, in milliseconds (146 million years).
 ///
 /// This is half the range of an `i64`, so adding it to any clock reading cannot overflow.

@@ -64,7 +64,7 @@ impl Revocations {
     }
 
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         [self.entries.len(), self.by_lock.seat_count(), self.due.entry_count()].into_iter().sum()
     }
@@ -211,8 +211,9 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.cancel(Seat::whole(0, b"other"));
-        assert_eq!(revocations.next_due(), Some(UnixMs::MIN));
+        assert_eq!((revocations.next_due(), revocations.entry_count()), (Some(UnixMs::MIN), 3));
         revocations.cancel(Seat::whole(0, b"k"));
+        assert_eq!(revocations.entry_count(), 0);
         assert!(revocations.is_empty() && revocations.find(Seat::whole(0, b"k")).is_none());
         assert_eq!((revocations.next_due(), revocations.first_due(UnixMs::MAX)), (None, None));
     }

@@ -126,7 +126,7 @@ impl Sessions {
     }
 
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         let tables = [
             self.ended.iter().map(ExactSizeIterator::len).sum(),
@@ -282,9 +282,11 @@ impl Sessions {
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
     }
 
-    /// Cuts the lease that is renewed to at most `longest`.
-    pub fn cut_lease(&mut self, id: SessionId, longest: Lease) {
-        if let Some(session) = self.sessions.get_mut(id) {
+    /// Fits the lease that is renewed, or given back, to what it may be now: at most `longest`, and else long enough for all
+    /// shares of the lock to be renewed in it.
+    pub fn fit_lease(&mut self, id: SessionId, longest: Option<Lease>) {
+        self.raise_lease(id);
+        if let (Some(longest), Some(session)) = (longest, self.sessions.get_mut(id)) {
             session.lock.lease = session.lock.lease.min(longest);
         }
     }

@@ -186,6 +186,7 @@ mod tests {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..CHUNK).map(|n| slab.insert(n).unwrap()).collect();
         slots.iter().for_each(|&slot| _ = slab.remove(slot));
+        assert_eq!(slab.chunks.len(), 1, "one chunk is kept");
         (0..CHUNK).for_each(|n| _ = slab.insert(n).unwrap());
         assert_eq!(slab.chunks.len(), 1);
     }

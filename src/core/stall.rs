@@ -195,6 +195,18 @@ mod tests {
     }
 
     #[test]
+    fn a_time_to_settle_that_is_over_is_not_drawn_out_by_later_gaps() {
+        let mut detector = StallDetector::new();
+        detector.tick(NOW);
+        let thawed = NOW + STALL_MS;
+        (0..=HOLD_OFF_MS / TICK_MS).for_each(|turn| detector.tick(thawed + turn * TICK_MS));
+        let settled = thawed + HOLD_OFF_MS;
+        (1..=10).for_each(|gap| detector.tick(settled + gap * 500));
+        detector.set_hold_off(4000);
+        assert!(!detector.is_holding_off(settled + 5000), "one of 4 s would be over, too");
+    }
+
+    #[test]
     fn a_cron_that_runs_rarely_is_no_stall() {
         let mut detector = StallDetector::new();
         for run in 0..5 {

@@ -102,6 +102,8 @@ pub fn increment(total: &mut u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -126,5 +128,12 @@ mod tests {
             assert_eq!(cause as usize, number);
             assert!(Cause::ALL.iter().all(|&other| stats.handovers(other) == u64::from(other == cause)));
         }
+    }
+
+    #[test]
+    fn every_cause_has_its_own_name() {
+        let names = Cause::ALL.map(Cause::name);
+        assert!(names.iter().all(|name| !name.is_empty()));
+        assert_eq!(names.into_iter().collect::<HashSet<_>>().len(), Cause::ALL.len());
     }
 }

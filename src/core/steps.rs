@@ -21,3 +21,15 @@ pub fn count() {
 pub fn take() -> usize {
     STEPS.take()
 }
+
+#[cfg(all(test, feature = "simulated"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_counted_since_the_last_look() {
+        take();
+        (0..3).for_each(|_| count());
+        assert_eq!([take(), take()], [3, 0]);
+    }
+}

@@ -37,7 +37,7 @@ impl<T: Copy + Ord> TimerQueue<T> {
     }
 
     /// Returns the number of entries.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         self.0.len()
     }

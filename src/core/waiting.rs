@@ -108,7 +108,7 @@ impl WaitQueues {
     }
 
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         let tables = [self.by_lock.len(), self.queues.len(), self.places.len(), self.requests.len(), self.claims.len()];
         let orders = [

@@ -11,8 +11,10 @@ use super::recovery;
 use super::reviews;
 use super::settings;
 use super::shares;
-use super::state::{self, Key};
-use crate::core::{Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, SessionId, SessionLock, UnixMs, WaiterId};
+use super::state::{self, Key, State};
+use crate::core::{
+    Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, Session, SessionId, SessionLock, UnixMs, WaiterId,
+};
 use crate::server::{self, OwnedString, Stopwatch, StringRef};
 
 /// Grants a lock that is free to its sessions or to the first in line, if there are either.
@@ -201,10 +203,13 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
 
 /// Grants the lock to its session again, whose lease has ended although a connection is open.
 fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
-    let Some(session) = state::with(|state| state.sessions.get(id).cloned()) else { return };
-    let SessionLock { kind, owner, holds, lease, .. } = session.lock;
+    let found = state::with(|State { sessions, .. }| {
+        sessions.fit_lease(id, settings::longest_lease());
+        sessions.get(id).cloned()
+    });
+    let Some(Session { lock: SessionLock { kind, owner, holds, lease, .. }, .. }) = found else { return };
     let owner = OwnedString::new(&owner);
-    let lease_end = Some(settings::cut(lease).end_from(now));
+    let lease_end = Some(lease.end_from(now));
     let holds = if planted!(OneHoldComesBack) { 1 } else { holds };
     match kind {
         Kind::Reentrant => effect::set_holds(key, owner.as_ref(), holds, lease_end),

@@ -34,10 +34,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let Some(session) = state::with(|State { sessions, .. }| {
         // A session whose connections are all closed is about to lose the lock.
         let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
-        sessions.raise_lease(id);
-        if let Some(longest) = settings::longest_lease().filter(|_| !planted!(SessionKeepsItsLease)) {
-            sessions.cut_lease(id, longest);
-        }
+        sessions.fit_lease(id, settings::longest_lease().filter(|_| !planted!(SessionKeepsItsLease)));
         sessions.get(id).filter(|_| is_open).cloned()
     }) else {
         return;

@@ -118,3 +118,50 @@ pub fn first_passed(key: &Key<'_, '_>, now: UnixMs) -> Option<OwnedString> {
 pub fn end_of(key: &Key<'_, '_>, token: StringRef<'_>) -> Option<ShareEnd> {
     key.score(token).map(ShareEnd)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMs = 1_000_000;
+
+    #[test]
+    fn a_share_holds_through_the_millisecond_in_which_it_ends() {
+        let end = ShareEnd::at(Some(NOW));
+        assert_eq!((end.time(), end.score()), (Some(NOW), NOW as f64));
+        assert!(!end.has_passed(NOW) && end.has_passed(NOW + 1));
+        let never = ShareEnd::at(None);
+        assert_eq!((never.time(), never.score()), (None, f64::INFINITY));
+        assert!(!never.has_passed(UnixMs::MAX));
+        assert_eq!(ShareEnd::at(Some(UnixMs::MAX)).time(), Some(LATEST_SHARE_END));
+    }
+
+    #[test]
+    fn scores_of_ours_are_whole_and_exact_or_infinite() {
+        let latest = LATEST_SHARE_END as f64;
+        for score in [f64::INFINITY, 0.0, 7.0, -7.0, latest, -latest] {
+            assert!(ShareEnd(score).is_ours(), "{score}");
+        }
+        for score in [0.5, latest + 1.0, -latest - 1.0, f64::NEG_INFINITY] {
+            assert!(!ShareEnd(score).is_ours(), "{score}");
+        }
+    }
+
+    #[test]
+    fn a_lock_ends_with_its_last_share_or_with_its_key() {
+        for (earliest, expiry, ends_at, outlives_key, is_untidy) in [
+            (NOW, Some(NOW + 5), NOW + 5, false, false),
+            (NOW - 1, Some(NOW + 5), NOW + 5, false, true),
+            (NOW, Some(NOW + 4), NOW + 4, true, false),
+            (NOW, Some(NOW + 6), NOW + 5, false, true),
+            (NOW, None, NOW + 5, false, true),
+        ] {
+            let [earliest, latest] = [earliest, NOW + 5].map(|end| ShareEnd::at(Some(end)));
+            let view = ShareView { now: NOW, held: 1, earliest, latest, expiry };
+            assert_eq!(
+                (view.ends_at(), view.outlives_key(), view.is_untidy()),
+                (Some(ends_at), outlives_key, is_untidy)
+            );
+        }
+    }
+}

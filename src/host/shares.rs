@@ -161,12 +161,8 @@ pub fn end_sessions(key: &Key<'_, '_>) {
 fn lapsed_session(state: &mut State, seat: Seat<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
     let id = state.sessions.find(seat)?;
     state.sessions.clients(id).next()?;
-    state.sessions.raise_lease(id);
-    state
-        .sessions
-        .get(id)
-        .filter(|session| session.has_lapsed(now))
-        .map(|session| (id, settings::cut(session.lock.lease)))
+    state.sessions.fit_lease(id, settings::longest_lease());
+    state.sessions.get(id).filter(|session| session.has_lapsed(now)).map(|session| (id, session.lock.lease))
 }
 
 fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Lease, now: UnixMs) {

@@ -121,7 +121,7 @@ impl Waiters {
     }
 
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         let deliveries = [self.deliveries.len(), self.latest_deliveries.seat_count()];
         let messages = [self.channels.as_ref().map_or(0, HashMap::len), self.connections.entries().count()];
@@ -330,3 +330,6 @@ pub fn waiter_id(id: EntryId) -> WaiterId {
 pub fn entry_id(waiter: WaiterId) -> EntryId {
     Id::from_bits(waiter.0)
 }
+
+#[cfg(test)]
+mod tests;

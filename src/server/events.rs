@@ -182,6 +182,7 @@ unsafe extern "C" fn on_cron<M: Module>(
         // SAFETY: with this event comes this structure, valid for this callback.
         let cron = unsafe { &*data.cast::<raw::RedisModuleCronLoopInfo>() };
         M::cron(1000_i64.checked_div(cron.hz.into()).unwrap_or_default());
+        timer::catch_up::<M>();
     });
 }
 

@@ -4,6 +4,9 @@
 //! that was blocked or buffered has set one. So the time comes from a Linux timer descriptor in the server's event
 //! loop. It is exact, and always wakes the loop. Its callback has no context to write in, so it sets a server timer of
 //! zero length, which runs in the same round of the loop and does the work.
+//!
+//! The server's cron looks after the descriptor: a sandbox or a library between the server and the machine's clock may have
+//! it wake the loop too late, or never.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -143,6 +146,14 @@ fn start_server_timer<M: Module>() {
     // server does not unload the module while the timer runs.
     let id = unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
     SERVER_TIMER.with(|timer| *timer = ServerTimer::Set { id, at });
+}
+
+/// Runs what is overdue. Called when the server's cron runs.
+pub(super) fn catch_up<M: Module>() {
+    let is_overdue = TIMER.with(|timer| timer.set_for.is_some_and(|set_for| set_for <= clock::now_ms()));
+    if is_overdue {
+        start_server_timer::<M>();
+    }
 }
 
 fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {

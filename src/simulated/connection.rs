@@ -1,5 +1,7 @@
 //! Commands about connections and the server itself.
 
+use std::time::Duration;
+
 use super::blocked;
 use super::channels;
 use super::client::{Client, Sent};
@@ -34,6 +36,7 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"CLIENT", b"UNBLOCK") => unblock(number(&word(2)), word(3) == b"ERROR"),
         (b"CLIENT", b"PAUSE") => pause(number(&word(2))),
         (b"CLIENT", b"UNPAUSE") => pause(Some(0)),
+        (b"DEBUG", b"SLEEP") => stand_still(&word(2)),
         (b"DEBUG", b"RELOAD") => {
             world::with(|world| world.note_keyspace());
             // The keys of before are flushed, then loaded again.
@@ -56,6 +59,18 @@ fn hello(client: ClientId, version: Option<i64>) -> Reply {
     };
     world::with(|world| world.clients.get_mut(&client).map(|client| client.resp3 = version == 3));
     Reply::Map(vec![(Reply::bytes(b"proto"), Reply::Integer(version))])
+}
+
+/// Time passes while the command runs, in seconds.
+fn stand_still(seconds: &[u8]) -> Reply {
+    let seconds = std::str::from_utf8(seconds).ok().and_then(|word| word.parse().ok());
+    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(length) => {
+            world::pass_us(i64::try_from(length.as_micros()).unwrap_or(i64::MAX));
+            Reply::OK
+        }
+        None => Reply::error("ERR value is not a valid float"),
+    }
 }
 
 fn number(word: &[u8]) -> Option<i64> {

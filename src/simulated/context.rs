@@ -139,9 +139,7 @@ impl<M> Context<'_, M> {
         if !served {
             return Slot::Unserved;
         }
-        let is_there = || {
-            world::with(|world| world.keyspace.get(self.db, key.0).is_some_and(|entry| !entry.is_over(world.now_ms())))
-        };
+        let is_there = || world::with(|world| world.has_key(self.db, key.0));
         if !owned || (migrating && !planted!(MissingInMigration) && !is_there()) {
             return Slot::Elsewhere;
         }

@@ -12,7 +12,7 @@ pub(super) fn expire(db: i32, key: &[u8]) -> bool {
     let (is_visible, is_deletable) = world::with(|world| {
         let now = world.now_ms();
         let entry = world.keyspace.get(db, key);
-        let is_over = entry.is_some_and(|entry| entry.is_over(now)) && !world.running.replay;
+        let is_over = entry.is_some_and(|entry| entry.is_over(world.time_of_keys())) && !world.running.replay;
         (entry.is_some() && !is_over, is_over && !world.obstacles.replica && !world.obstacles.is_paused(now))
     });
     if is_deletable {

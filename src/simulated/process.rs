@@ -5,12 +5,11 @@ use super::channels;
 use super::client::{Client, Output, Sent};
 use super::connection;
 use super::journal::{Note, Tag};
-use super::keyspace::Keyspace;
 use super::native;
 use super::reply::Reply;
 use super::setting::{self, Setting};
 use super::world;
-use super::{ClientId, UnixMs, cluster, doors};
+use super::{ClientId, cluster, doors};
 
 /// The client that the server makes up for a script.
 const STAND_IN: ClientId = ClientId::MAX;
@@ -72,7 +71,7 @@ fn run(client: ClientId, sent: Sent) {
     let name = sent.words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     let is_queued = !matches!(name.as_slice(), b"EXEC" | b"DISCARD" | b"MULTI" | b"QUIT");
     let queued = if is_queued { queue(client, &sent) } else { None };
-    world::with(|world| world.running.client = Some(client));
+    world::with(|world| (world.running.client, world.running.since) = (Some(client), Some(world.now_ms())));
     let reply = match (queued, name.as_slice()) {
         _ if !channels::is_allowed(client, &name) => Some(Reply::error("ERR Can't execute this in this context")),
         (Some(reply), _) => Some(reply),
@@ -85,7 +84,7 @@ fn run(client: ClientId, sent: Sent) {
         if let Some(reply) = reply {
             world.reply(client, tag, reply);
         }
-        world.running.client = None;
+        (world.running.client, world.running.since) = (None, None);
         channels::push_deferred(world, client);
     });
 }
@@ -179,7 +178,7 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
             if slots.iter().any(|slot| cluster.elsewhere.contains(slot)) {
                 return Some(Reply::error("MOVED 0 127.0.0.1:1"));
             }
-            let is_missing = |key: &Vec<u8>| is_missing(&world.keyspace, key, world.now_ms());
+            let is_missing = |key: &Vec<u8>| !world.has_key(0, key);
             if !are_channels && slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing)
             {
                 return Some(Reply::error("ASK 0 127.0.0.1:1"));
@@ -194,10 +193,6 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
         }
         world.obstacles.fence.map(|fence| fence.refusal())
     })
-}
-
-fn is_missing(keyspace: &Keyspace, key: &[u8], now: UnixMs) -> bool {
-    keyspace.get(0, key).is_none_or(|entry| entry.is_over(now))
 }
 
 /// Runs a command inside a transaction or a script, which is one command with arguments in Lua's manner.

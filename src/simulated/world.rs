@@ -88,6 +88,8 @@ pub(super) struct Running {
     pub blocked: bool,
     /// Whose command, transaction or script runs.
     pub client: Option<ClientId>,
+    /// When it began.
+    pub since: Option<UnixMs>,
     /// What that client is told when its command has ended, after the reply.
     pub deferred: Vec<Reply>,
 }
@@ -124,6 +126,16 @@ impl World {
     /// Now, in Unix milliseconds, by this node's clock.
     pub fn now_ms(&self) -> UnixMs {
         now_us_of(self.clock_offset_ms).div_euclid(1000)
+    }
+
+    /// The time for which keys are there: it stands still while a command, a transaction or a script runs.
+    pub fn time_of_keys(&self) -> UnixMs {
+        self.running.since.unwrap_or_else(|| self.now_ms())
+    }
+
+    /// Whether a key is there, and not over.
+    pub fn has_key(&self, db: i32, key: &[u8]) -> bool {
+        self.keyspace.get(db, key).is_some_and(|entry| !entry.is_over(self.time_of_keys()))
     }
 
     pub fn note(&mut self, note: Note) {

@@ -24,7 +24,7 @@ fn server() -> Server {
 #[track_caller]
 fn each(client: &mut Client, count: usize, line: impl Fn(usize) -> String) {
     let lines: Vec<String> = (0..count).map(line).collect();
-    client.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    client.send_together(&lines);
     assert!(lines.iter().all(|_| client.receive() == 1));
 }
 

@@ -43,6 +43,47 @@ fn a_release_with_a_long_line() {
 }
 
 #[test]
+fn a_look_at_a_long_line() {
+    does_not_grow("LOCK.WAITERS", |stage, count| {
+        wait_for_one(stage, count, 0);
+        stage.send(stage.alice, "LOCK.WAITERS door COUNT 1000000");
+        stage.settle()
+    });
+}
+
+/// What LOCK.QUEUES touches, and what INFO does.
+fn look_at_all(stage: &Stage) -> [usize; 2] {
+    stage.send(stage.alice, "LOCK.QUEUES COUNT 1000");
+    let queues = stage.settle();
+    stage.node.info();
+    [queues, steps::take()]
+}
+
+#[test]
+fn a_look_at_all_locks_of_which_one_has_a_long_line() {
+    for (number, what) in ["LOCK.QUEUES", "INFO"].into_iter().enumerate() {
+        does_not_grow(what, |stage, count| {
+            wait_for_one(stage, count, 0);
+            look_at_all(stage)[number]
+        });
+    }
+}
+
+/// These two grow, but not faster than the number of locks that are waited for.
+#[test]
+fn a_look_at_all_locks_of_which_many_are_waited_for() {
+    let [few, many] = [FEW, MANY].map(|count| {
+        let stage = Stage::start();
+        wait_for_each(&stage, count, 600_000);
+        look_at_all(&stage)
+    });
+    for (what, (few, many)) in ["LOCK.QUEUES", "INFO"].into_iter().zip(few.into_iter().zip(many)) {
+        println!("{what}: {few} steps with {FEW} locks, {many} with {MANY}");
+        assert!(few >= FEW && many <= 2 * few + few / 5, "{what}: {few} steps with {FEW} locks, {many} with {MANY}");
+    }
+}
+
+#[test]
 fn a_line_of_blocked_clients() {
     does_not_grow("a release, and a grant that nobody hears of", |stage, count| {
         stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");

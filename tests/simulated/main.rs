@@ -3,12 +3,17 @@
 #![cfg(feature = "simulated")]
 
 mod channels;
+mod clients;
 mod crowd;
 mod facts;
 mod growth;
+mod messages;
 mod module;
 mod returning;
 mod served;
+mod sessions;
+mod shares;
 mod stage;
+mod standing_time;
 #[path = "../modules/witness/witness/mod.rs"]
 mod witness;

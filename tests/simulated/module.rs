@@ -1,65 +1,9 @@
 //! The module in a simulated server: the same core, commands and host, linked unchanged.
 
 use redis_lock::host::Locks;
-use redis_lock::server::{Node, Note, Reply, ServerKind, Unnoticed};
+use redis_lock::server::{Node, Reply, ServerKind, Unnoticed};
 
-/// One server, whose clients are told what the module replies.
-struct Stage(Node);
-
-impl Stage {
-    fn on(kind: ServerKind) -> Self {
-        Node::forget_all();
-        Self(Node::new::<Locks>(kind))
-    }
-
-    /// Sends a command, to be run in the next round.
-    fn send(&self, client: i64, line: &str) {
-        self.0.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
-    }
-
-    /// Runs a command, and the loop until it has nothing to do. Returns what was replied, and to whom.
-    fn run(&self, client: i64, line: &str) -> Vec<(i64, Reply)> {
-        self.send(client, line);
-        self.turn()
-    }
-
-    fn turn(&self) -> Vec<(i64, Reply)> {
-        self.0.turn();
-        while self.0.next_wake().is_some_and(|wake| wake <= self.0.now_ms()) {
-            self.0.turn();
-        }
-        let replied = |note| match note {
-            Note::Replied { client, reply, .. } => Some((client, reply)),
-            _ => None,
-        };
-        self.0.journal().into_iter().filter_map(replied).collect()
-    }
-
-    /// Lets time pass, millisecond by millisecond.
-    fn pass(&self, ms: i64) -> Vec<(i64, Reply)> {
-        let one = |_| {
-            Node::pass_us(1000);
-            self.turn()
-        };
-        (0..ms).flat_map(one).collect()
-    }
-
-    fn stream(&self) -> Vec<String> {
-        self.0.stream().iter().flatten().map(redis_lock::server::Effect::line).collect()
-    }
-}
-
-fn told(client: i64, value: i64) -> Vec<(i64, Reply)> {
-    vec![(client, Reply::Integer(value))]
-}
-
-fn on_every_kind(test: impl Fn(Stage, i64, i64)) {
-    for kind in ServerKind::ALL {
-        let stage = Stage::on(kind);
-        let (alice, bob) = (stage.0.connect(), stage.0.connect());
-        test(stage, alice, bob);
-    }
-}
+use super::clients::{Stage, on_every_kind, told};
 
 #[test]
 fn a_release_serves_the_next_in_the_same_round() {
@@ -188,6 +132,23 @@ fn a_lease_is_not_renewed_for_a_connection_that_is_closed() {
     });
 }
 
+#[test]
+fn in_a_pause_a_kept_place_goes_in_time_and_then_the_timer_rests() {
+    on_every_kind(|stage, alice, bob| {
+        stage.run(alice, "CONFIG SET lock.rejoin-grace-ms 500");
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
+        stage.run(alice, "CLIENT PAUSE 100000 WRITE");
+        stage.0.hang_up(bob);
+        stage.pass(500);
+        assert!(stage.left() > 0, "his place");
+        stage.pass(1);
+        assert_eq!(stage.left(), 0);
+        stage.pass(100);
+        assert_eq!(stage.0.next_wake(), None);
+    });
+}
+
 /// Stands still for a second, after which a write of the module's own ends the simulated server until it has noticed that its
 /// replicas are gone.
 fn stall_while_replicas_are_lost(stage: &Stage) {
@@ -232,4 +193,37 @@ fn a_grant_on_its_way_is_reason_to_watch_the_loop() {
     assert_eq!(stage.run(alice, "GET door"), [(alice, Reply::Bytes(b"carol".to_vec()))]);
     stage.pass(1500);
     assert_eq!(stage.run(alice, "EXISTS door"), told(alice, 0));
+}
+
+/// A score is exact up to 2^53, and the expiry time of a key is an integer.
+#[test]
+fn a_share_that_is_handed_over_ends_before_2_53_and_a_mutex_when_it_is_to() {
+    on_every_kind(|stage, alice, bob| {
+        for (command, write) in [
+            ("SHARE", ["DEL door", "ZADD door 9007199254740991 bob", "PEXPIREAT door 9007199254740991"].as_slice()),
+            ("ACQUIRE", &["SET door bob PXAT 9007199254740996"]),
+        ] {
+            assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+            let lease = (1 << 53) - 1 - stage.0.now_ms();
+            assert_eq!(stage.run(bob, &format!("LOCK.{command} door bob PX {lease} BLOCK 0")), []);
+            assert_eq!(stage.pass(5), []);
+            stage.stream();
+            assert_eq!(stage.run(alice, "LOCK.RELEASE door alice").len(), 2);
+            assert_eq!(stage.stream(), write);
+            assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), told(bob, 0));
+        }
+    });
+}
+
+#[test]
+fn a_lock_that_a_copy_asks_for_without_a_lease_is_granted_without_one() {
+    on_every_kind(|stage, alice, bob| {
+        let carol = stage.0.connect();
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door copies PX 500 BLOCK 0"), []);
+        assert_eq!(stage.run(carol, "LOCK.ACQUIRE door copies BLOCK 0"), []);
+        stage.stream();
+        assert_eq!(stage.run(alice, "LOCK.RELEASE door alice").len(), 3);
+        assert_eq!(stage.stream(), ["SET door copies"]);
+    });
 }

@@ -133,6 +133,23 @@ fn the_server_stands_still_again_in_between() {
 }
 
 #[test]
+fn whoever_asks_while_grants_are_held_back_has_it_later() {
+    let stage = after_the_first_round();
+    stage.send(stage.alice, "CONFIG SET lock.recovery-ms 60000");
+    stage.ask(stage.asker, "LOCK.EXTEND door a0240 PX 30000");
+    assert!(!has(&stage, "a0240"));
+}
+
+#[test]
+fn a_share_whose_time_has_passed_holds_up_nobody_beside_sessions() {
+    let stage = Stage::start();
+    stage.each(stage.asker, SHARES, |number| format!("LOCK.SHARE door a{number:04} LIMIT 300 PX 60000 SESSION"));
+    stage.run(stage.alice, "ZADD door 1 passed");
+    stage.send(stage.alice, "LOCK.SHARE door bob LIMIT 300 PX 60000");
+    assert_eq!(stage.ask(stage.asker, "LOCK.SHARE door carol LIMIT 300 PX 60000"), Reply::Integer(1));
+}
+
+#[test]
 fn the_server_becomes_a_replica_in_between() {
     let stage = after_the_first_round();
     stage.node.become_replica();

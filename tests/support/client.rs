@@ -84,8 +84,8 @@ impl Client {
 
     /// Sends several lines in one write, so that the server finds them together in its buffer.
     #[track_caller]
-    pub fn send_together(&mut self, lines: &[&str]) {
-        let commands: Vec<Vec<&[u8]>> = lines.iter().map(|line| bytes_of(line)).collect();
+    pub fn send_together(&mut self, lines: &[impl AsRef<str>]) {
+        let commands: Vec<Vec<&[u8]>> = lines.iter().map(|line| bytes_of(line.as_ref())).collect();
         self.send_all(commands.iter().map(Vec::as_slice));
     }
 

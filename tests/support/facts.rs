@@ -128,6 +128,7 @@ macro_rules! for_each_fact {
             the_timer_is_not_refused_a_write
             the_timer_unblocks
             the_timer_writes_behind_a_transaction
+            time_stands_still_in_a_transaction
             to_ask_can_expire_the_key
             to_ask_for_a_slot_can_expire_the_key
             to_stay_a_master_is_no_change

@@ -19,7 +19,12 @@ impl Listener {
     /// Subscribes to a channel.
     #[track_caller]
     pub fn start(server: &Server, channel: &str) -> Self {
-        let mut client = server.client();
+        Self::on(server.client(), channel)
+    }
+
+    /// The same on a connection of the caller's choice.
+    #[track_caller]
+    pub fn on(mut client: Client, channel: &str) -> Self {
         let Reply::List(reply) = client.run(&format!("SSUBSCRIBE {channel}")) else { panic!("not subscribed") };
         assert_eq!(reply[0], "ssubscribe");
         Self(client)

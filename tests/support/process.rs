@@ -1,8 +1,9 @@
 //! Ending and stopping the process of one server, as a crash or a frozen machine would.
 
+use std::fs;
 use std::process::{self, Command, Stdio};
 
-use super::{Client, Protocol, Server};
+use super::{Client, Protocol, Server, eventually};
 
 /// The process of a server that runs. A stopped one is ended all the same when its [`Server`] is dropped.
 pub struct Process {
@@ -23,10 +24,12 @@ impl Process {
         Self { pid: pid.parse().expect("the number of a process") }
     }
 
-    /// Freezes the process: its sockets stay open and answer nothing.
+    /// Freezes the process: its sockets stay open and answer nothing. What is sent from here on is found in one piece when
+    /// it goes on: a thread that had an answer from `epoll_wait` on the way when the signal came takes it along to its stop.
     #[track_caller]
     pub fn stop(&self) {
         self.signal("-STOP");
+        eventually("the process stands still", || self.stands_still());
     }
 
     #[track_caller]
@@ -41,10 +44,23 @@ impl Process {
         server.wait_for_end();
     }
 
-    /// Lets a process end by itself, which may take a while.
+    /// Lets a process end by itself, which may take a while. One that is stopped goes on, so that it hears of it.
     #[track_caller]
     pub(super) fn ask_to_end(pid: u32) {
-        Self { pid }.signal("-TERM");
+        let process = Self { pid };
+        process.signal("-TERM");
+        process.resume();
+    }
+
+    /// Whether each of its threads is stopped, which a signal alone does not say: see proc_pid_stat(5).
+    fn stands_still(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("a process that is there");
+        // The state stands behind the name, which is in brackets and may be anything.
+        let state = |stat: String| stat.rsplit_once(") ").map(|(_, rest)| rest.starts_with('T'));
+        // A thread may have ended meanwhile.
+        threads
+            .flatten()
+            .all(|thread| fs::read_to_string(thread.path().join("stat")).ok().and_then(state) != Some(false))
     }
 
     #[track_caller]

@@ -13,6 +13,9 @@ use super::{Client, Protocol, Reply, Server};
 /// The name under which they know the master.
 const NAME: &str = "locks";
 const QUORUM: usize = 2;
+/// For how long they hear nothing of a server that they think is down. On a busy machine one that is well may need a second,
+/// and is replaced by another then.
+const DOWN_AFTER_MS: u64 = 2000;
 
 pub struct Sentinel {
     process: Child,
@@ -46,7 +49,7 @@ impl Sentinel {
              port {port}\n\
              dir {}\n\
              sentinel monitor {NAME} 127.0.0.1 {master} {QUORUM}\n\
-             sentinel down-after-milliseconds {NAME} 500\n\
+             sentinel down-after-milliseconds {NAME} {DOWN_AFTER_MS}\n\
              sentinel failover-timeout {NAME} 5000\n\
              sentinel parallel-syncs {NAME} 2\n\
              {more}",

@@ -195,20 +195,20 @@ impl Server {
         self.ended = true;
     }
 
-    fn kill(&mut self) {
-        if !self.ended && !self.ends_by_itself() {
+    /// Ends the process. Returns whether it had to be killed although SERVER_END had it asked to end.
+    fn end(&mut self) -> bool {
+        let asked = !self.ended && asks_to_end() && matches!(self.process.try_wait(), Ok(None));
+        let outlived = asked && !self.ends_when_asked();
+        if !self.ended {
             // Both fail only when the process is gone already.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
+        outlived
     }
 
-    /// Whether SERVER_END asks for an end that runs what a process runs at its end, and it has come. One that is stopped or
-    /// busy does not get there.
-    fn ends_by_itself(&mut self) -> bool {
-        if env::var("SERVER_END").as_deref() != Ok("orderly") || !matches!(self.process.try_wait(), Ok(None)) {
-            return false;
-        }
+    /// Whether the process runs what a process runs at its end, and is gone then. One that is busy may not get there.
+    fn ends_when_asked(&mut self) -> bool {
         Process::ask_to_end(self.process.id());
         let deadline = Instant::now() + patient(ORDERLY_END);
         while Instant::now() < deadline {
@@ -220,12 +220,14 @@ impl Server {
         false
     }
 
-    /// What is wrong with this server, if anything.
-    fn complaint(&mut self) -> Option<String> {
+    /// That it has died, if it has and the test did not end it.
+    fn death(&mut self) -> Option<String> {
         let status = self.process.try_wait().ok().flatten();
-        if let Some(status) = status.filter(|_| !self.ended) {
-            return Some(format!("the server died: {status}"));
-        }
+        status.filter(|_| !self.ended).map(|status| format!("the server died: {status}"))
+    }
+
+    /// What its log says of a crash or a panic, if anything.
+    fn sign_of_a_crash(&self) -> Option<String> {
         let log = self.log();
         let mut signs = SIGNS_OF_A_CRASH.iter().filter(|sign| !self.may_panic || **sign != SIGN_OF_A_PANIC);
         signs.find(|sign| log.contains(**sign)).map(|sign| format!("the log says {sign:?}"))
@@ -234,14 +236,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let complaint = self.complaint();
-        self.kill();
-        let complaint = complaint.or_else(|| memcheck::complaint(self.directory()));
-        if thread::panicking() || complaint.is_some() {
+        let death = self.death();
+        let outlived = self.end();
+        // Its end may be what is wrong with it.
+        let memcheck = memcheck::complaint(self.directory(), outlived);
+        let complaints: Vec<String> = [death, self.sign_of_a_crash(), memcheck].into_iter().flatten().collect();
+        let complaint = complaints.join("\n");
+        if thread::panicking() || !complaint.is_empty() {
             eprintln!("--- server on port {}: end of its log", self.port);
             eprintln!("{}", tail(&self.log()));
         }
-        if let Some(complaint) = complaint {
+        if !complaint.is_empty() {
             if thread::panicking() {
                 eprintln!("--- {complaint}");
             } else {
@@ -249,6 +254,11 @@ impl Drop for Server {
             }
         }
     }
+}
+
+/// Whether SERVER_END asks for an end that runs what a process runs at its end.
+fn asks_to_end() -> bool {
+    env::var("SERVER_END").as_deref() == Ok("orderly")
 }
 
 /// The configuration of the server with this folder.

@@ -94,9 +94,9 @@ impl Setup {
         self
     }
 
-    /// Runs the server by another program: its path and arguments, to which the server's own are added.
+    /// Runs the server by another program: its path and arguments, to which the server's own are added. SERVER_RUNNER runs both.
     pub fn run_by(mut self, runner: &[&str]) -> Self {
-        self.runner = runner.iter().map(|&word| word.to_owned()).collect();
+        self.runner.extend(runner.iter().map(|&word| word.to_owned()));
         self
     }
 

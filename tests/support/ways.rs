@@ -219,7 +219,7 @@ impl Notified {
 
     #[track_caller]
     fn waits(&mut self) -> bool {
-        let line = self.observer.run(&format!("LOCK.WAITERS {} COUNT 100000", self.key));
+        let line = self.observer.run(&format!("LOCK.WAITERS {} COUNT 1000", self.key));
         let Reply::List(waiters) = line else { return false };
         waiters.iter().any(|waiter| waiter.get("channel") == self.channel.as_str())
     }

@@ -45,6 +45,13 @@ fn a_free_lock_is_taken_with_a_lease_from_now() {
 }
 
 #[test]
+fn a_lock_has_the_lease_of_its_holder_or_of_the_last_of_its_shares() {
+    let shares = Lock::Shared(Shares { own: None, held: 2, lease_end: Some(NOW + 7) });
+    let ends = [FREE, held(Kind::Mutex, 1, Some(NOW + 5)), held(Kind::Mutex, 1, None), shares].map(|it| it.lease_end());
+    assert_eq!(ends, [None, Some(NOW + 5), None, Some(NOW + 7)]);
+}
+
+#[test]
 fn the_same_token_is_the_same_caller_unless_it_asks_for_a_fresh_grant() {
     let lock = held(Kind::Mutex, 1, None);
     assert_eq!(acquire(&lock, b"me", None, false, NOW), done(Write::Confirm { lease_end: None }, 1));

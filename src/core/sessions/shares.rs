@@ -132,7 +132,7 @@ impl Sessions {
 
     /// Raises the lease of a share that is renewed to a millisecond for every five shares of the lock with sessions, if it is
     /// shorter: with thousands of them it would be over before all were renewed, or given back.
-    pub fn raise_lease(&mut self, id: SessionId) {
+    pub(super) fn raise_lease(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.lock.kind == Kind::Shared) else {
             return;
         };
@@ -145,10 +145,12 @@ impl Sessions {
     pub fn forget_ended(&mut self) -> bool {
         let Some(of_lock) = self.ended.front_mut() else { return false };
         match of_lock.next() {
-            Some(id) if !self.is_current(id) => _ = self.remove(id),
-            Some(_) => {}
+            Some(id) => _ = self.remove(id),
             None => _ = self.ended.pop_front(),
         }
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

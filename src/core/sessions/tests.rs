@@ -47,6 +47,7 @@ fn a_connection_takes_all_its_locks_with_it() {
         attach(&mut sessions, key, "a", 1);
     }
     attach(&mut sessions, "n", "b", 2);
+    assert_eq!((sessions.len(), sessions.pairs()), (4, 4));
     assert_eq!(close(&mut sessions, 1).len(), 3);
     assert_eq!((sessions.len(), sessions.pairs()), (1, 1));
 }
@@ -74,6 +75,35 @@ fn a_lock_whose_connections_are_all_closed_can_be_asked_for_by_name() {
     assert!(sessions.take_orphan(Seat::whole(0, b"l")).is_some());
     assert!(!sessions.has_closed_connections(), "nothing is left of connection 1");
     assert_eq!(sessions.pairs(), 1);
+}
+
+#[test]
+fn a_session_is_of_one_holder_and_one_form() {
+    let mut sessions = Sessions::new();
+    attach(&mut sessions, "k", "a", 1);
+    let session = sessions.find(Seat::whole(0, b"k")).and_then(|id| sessions.get(id)).unwrap();
+    let holder = |kind, owner: &'static str| Holder {
+        kind,
+        owner: owner.as_bytes().into(),
+        holds: 1,
+        lease_end: None::<UnixMs>,
+    };
+    assert!(session.matches(&holder(Kind::Mutex, "a")));
+    assert!(!session.matches(&holder(Kind::Reentrant, "a")));
+    assert!(!session.matches(&holder(Kind::Mutex, "b")));
+}
+
+#[test]
+fn a_session_remembers_holds_and_renews_for_no_longer_than_is_allowed() {
+    let mut sessions = Sessions::new();
+    attach(&mut sessions, "k", "a", 1);
+    sessions.set_holds(Seat::whole(0, b"k"), 3);
+    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
+    for (longest, cut) in [(400, 300), (200, 200), (250, 200)] {
+        sessions.fit_lease(id, Lease::from_ms(longest));
+        let SessionLock { holds, lease, .. } = sessions.get(id).unwrap().lock;
+        assert_eq!((holds, lease), (3, Lease::from_ms(cut).unwrap()), "{longest}");
+    }
 }
 
 #[test]
@@ -112,6 +142,22 @@ fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
 }
 
 #[test]
+fn checks_and_renewals_take_turns() {
+    let mut sessions = Sessions::new();
+    for key in ["k", "l"] {
+        attach(&mut sessions, key, "a", 1);
+    }
+    sessions.check_all();
+    let tasks: Vec<_> = std::iter::from_fn(|| sessions.pop_due(NOW + 100)).collect();
+    let [k, l] = [b"k", b"l"].map(|key| sessions.find(Seat::whole(0, key)).unwrap());
+    assert_eq!(tasks, [SessionTask::Check(k), SessionTask::Renew(k), SessionTask::Check(l), SessionTask::Renew(l)]);
+    sessions.renewed(k, Some(NOW + 400), NOW + 100);
+    assert_eq!(sessions.next_due(), Some(NOW + 200));
+    let lapsed = [NOW + 399, NOW + 400].map(|now| sessions.get(k).unwrap().has_lapsed(now));
+    assert_eq!(lapsed, [false, true]);
+}
+
+#[test]
 fn a_check_that_finds_a_shorter_lease_brings_the_renewal_forward() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
@@ -139,15 +185,22 @@ fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
 fn what_has_ended_is_neither_renewed_nor_released() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
+    // The session, its lock, its connection, the two as a pair, and its renewal.
+    assert_eq!(sessions.entry_count(), 5);
     sessions.end(Seat::whole(0, b"k"));
-    assert_eq!(sessions.next_due(), None);
+    assert_eq!((sessions.next_due(), sessions.entry_count()), (None, 0));
     assert!(close(&mut sessions, 1).is_empty());
     attach(&mut sessions, "k", "a", 1);
     sessions.detach(Seat::whole(0, b"k"), 1);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
+    let mut remains = Remains::new();
+    sessions.end_all(&mut remains);
+    assert!(remains.is_empty(), "there was nothing");
     attach(&mut sessions, "k", "a", 1);
-    sessions.end_all(&mut Remains::new());
+    sessions.end_all(&mut remains);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
+    // An entry and the end, for each of four tables, and the end of three that were empty.
+    assert_eq!(std::iter::repeat_with(|| remains.drop_one()).take_while(|&left| left).count(), 11);
 }
 
 #[test]
@@ -234,7 +287,7 @@ fn the_leases_of_very_many_shares_are_long_enough_to_be_renewed() {
     attach(&mut sessions, "alone", "a", 1);
     let leases = [Seat { db: 0, key: b"k", share: Some(b"7") }, Seat::whole(0, b"alone")].map(|seat| {
         let id = sessions.find(seat).unwrap();
-        sessions.raise_lease(id);
+        sessions.fit_lease(id, None);
         sessions.get(id).unwrap().lock.lease
     });
     assert_eq!(leases, [400, 300].map(|ms| Lease::from_ms(ms).unwrap()));

@@ -37,7 +37,7 @@ impl Walks {
         self.0.is_empty()
     }
 
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn len(&self) -> usize {
         self.0.len()
     }

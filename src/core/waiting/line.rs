@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// Returns the number of places in all lines.
-    #[cfg(feature = "simulated")]
+    #[cfg(any(test, feature = "simulated"))]
     pub fn place_count(&self) -> usize {
         self.0.len()
     }
@@ -69,12 +69,14 @@ impl Lines {
         let mut rest = self.0.range(..);
         let mut latest = None;
         iter::from_fn(move || {
-            let near = rest.by_ref().take(SHORT).find(|position| Some(position.queue) != latest);
+            let mut near = rest.by_ref().take(SHORT).inspect(|_| steps::count());
+            let near = near.find(|position| Some(position.queue) != latest);
             let head = match (near, latest) {
                 (Some(head), _) => head,
                 (None, latest) => {
                     let from = Position { queue: latest?.next()?, turn: Turn(u64::MIN), place: PlaceId::MIN };
                     rest = self.0.range(from..);
+                    steps::count();
                     rest.next()?
                 }
             };

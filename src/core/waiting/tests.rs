@@ -1,3 +1,5 @@
+mod rounds;
+
 use super::*;
 use crate::core::Lease;
 
@@ -60,8 +62,10 @@ fn a_lock_nobody_waits_for_leaves_nothing_behind() {
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 9));
+    // The queue and its name, the place, its turn and its claim, the request and its deadline, and the review.
+    assert_eq!(waiting.entry_count(), 8);
     waiting.leave(request, None);
-    assert!(waiting.is_empty());
+    assert!(waiting.is_empty() && waiting.entry_count() == 0);
     assert_eq!(waiting.queue_of(0, b"k"), None);
     assert_eq!(waiting.next_due(DueFilter::All), None);
     assert!(waiting.queues.is_empty() && waiting.places.is_empty());
@@ -278,6 +282,7 @@ fn the_limit_counts_those_who_wait_and_those_who_are_away_make_room() {
     waiting.leave(two, Some(NOW + 40));
     waiting.leave(one, Some(NOW + 50));
     assert!(join(&mut waiting, "c", 3).is_some(), "b was nearest to its end and went");
+    assert_eq!(waiting.places.len(), 2);
     assert!(join(&mut waiting, "a", 4).is_some(), "a was kept");
     assert_eq!(line(&waiting), [4, 3]);
     assert_eq!(join(&mut waiting, "d", 5), None);

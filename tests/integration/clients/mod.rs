@@ -1,5 +1,7 @@
 //! The client libraries that people lock with, and the programs of docs/guides.
 
+mod fred;
+mod fred_in_slices;
 pub mod interop;
 mod losing;
 mod multiplexed;

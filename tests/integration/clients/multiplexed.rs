@@ -227,7 +227,7 @@ fn free_and_cut(client: &mut Client, kinds: &[&str]) {
     eventually("it waits", || waiters_of(client, "door") == 1);
     let mut lines: Vec<String> = kinds.iter().map(|kind| format!("CLIENT KILL TYPE {kind} SKIPME yes")).collect();
     lines.push("LOCK.RELEASE door holder".to_owned());
-    client.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    client.send_together(&lines);
     let killed: i64 = kinds.iter().map(|_| client.receive().int()).sum();
     assert!(killed > 0, "{kinds:?}");
     assert_eq!(client.receive(), 0);
@@ -267,5 +267,5 @@ fn the_guide_shows_the_program_in_rust_that_is_run() {
     let run = fs::read_to_string(repository().join("tests/integration/clients/redis_rs.rs")).expect("a program");
     let (_, run) = run.split_once("\n\n").expect("a line about the file, and the program");
     assert_eq!(two_blocks(MULTIPLEXED, "rust").join("\n\n") + "\n", run);
-    assert_eq!(every_block("rust").len(), 3, "no Rust that is not run, here or in clients/recipes.rs");
+    assert_eq!(every_block("rust").len(), 4, "no Rust that is not run, here or in clients/recipes.rs");
 }

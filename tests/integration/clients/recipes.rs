@@ -1,58 +1,70 @@
-//! The recipe in Rust of docs/guides/recipes.md, and clients that wait by NOTIFY. The recipes in other languages are run in
+//! The recipes in Rust of docs/guides/recipes.md, and clients that wait by NOTIFY. The recipes in other languages are run in
 //! documents/snippets.rs.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use redis::RedisResult;
+use support::parallel::for_each;
 use support::{Server, eventually, info_lock, repository, waiters_of};
 
+use super::fred;
 use super::redis_rs_in_slices::with_lock;
 use crate::documents::blocks::every_block;
 use crate::documents::programs::{is_installed, said, start};
 
-/// Runs the program with so much patience.
-fn run(server: &Server, patience: Duration) -> RedisResult<Option<&'static str>> {
-    let client = redis::Client::open(("127.0.0.1", server.port()))?;
+/// Runs a program in Rust with so much patience; what it did, if it had the lock.
+type Program = fn(&Server, Duration) -> Option<&'static str>;
+
+const PROGRAMS: [(&str, Program); 2] = [("redis-rs", redis_rs), ("fred", fred::run)];
+
+fn redis_rs(server: &Server, patience: Duration) -> Option<&'static str> {
+    let client = redis::Client::open(("127.0.0.1", server.port())).expect("an address");
     let mut observer = server.client();
-    with_lock(&client, "door", [Duration::from_secs(30), patience], |token| {
+    let done = with_lock(&client, "door", [Duration::from_secs(30), patience], |token| {
         assert_eq!(observer.run("GET door").string(), token);
         "the door is ours"
-    })
-}
-
-#[test]
-fn the_program_in_rust_takes_and_releases_the_lock() {
-    let server = Server::start();
-    assert_eq!(run(&server, Duration::from_secs(20)), Ok(Some("the door is ours")));
-    assert_eq!(server.client().run("EXISTS door"), 0);
-}
-
-#[test]
-fn the_program_in_rust_waits_over_several_slices() {
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(client.run("LOCK.ACQUIRE door holder PX 60000"), 1);
-    thread::scope(|scope| {
-        let program = scope.spawn(|| run(&server, Duration::from_secs(60)));
-        eventually("a slice ends", || info_lock(&mut client, "timed_out") > 0);
-        eventually("it waits", || waiters_of(&mut client, "door") == 1);
-        assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
-        assert_eq!(program.join().expect("no panic"), Ok(Some("the door is ours")));
     });
-    assert_eq!(client.run("EXISTS door"), 0);
+    done.expect("a server that answers")
 }
 
 #[test]
-fn the_program_in_rust_leaves_the_line_when_it_gives_up() {
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(client.run("LOCK.ACQUIRE door holder PX 60000"), 1);
-    assert_eq!(run(&server, Duration::from_millis(100)), Ok(None));
-    assert_eq!(waiters_of(&mut client, "door"), 0);
-    assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
-    assert_eq!(client.run("EXISTS door"), 0, "its place is not kept");
+fn a_program_in_rust_takes_and_releases_the_lock() {
+    for (name, run) in PROGRAMS {
+        let server = Server::start();
+        assert_eq!(run(&server, Duration::from_secs(20)), Some("the door is ours"), "{name}");
+        assert_eq!(server.client().run("EXISTS door"), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_program_in_rust_waits_over_several_slices() {
+    for_each(&PROGRAMS, |(name, run)| {
+        let server = Server::start();
+        let mut client = server.client();
+        assert_eq!(client.run("LOCK.ACQUIRE door holder PX 60000"), 1);
+        thread::scope(|scope| {
+            let program = scope.spawn(|| run(&server, Duration::from_secs(60)));
+            eventually("a slice ends", || info_lock(&mut client, "timed_out") > 0);
+            eventually("it waits", || waiters_of(&mut client, "door") == 1);
+            assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
+            assert_eq!(program.join().expect("no panic"), Some("the door is ours"), "{name}");
+        });
+        assert_eq!(client.run("EXISTS door"), 0, "{name}");
+    });
+}
+
+#[test]
+fn a_program_in_rust_leaves_the_line_when_it_gives_up() {
+    for (name, run) in PROGRAMS {
+        let server = Server::start();
+        let mut client = server.client();
+        assert_eq!(client.run("LOCK.ACQUIRE door holder PX 60000"), 1);
+        assert_eq!(run(&server, Duration::from_millis(100)), None, "{name}");
+        assert_eq!(waiters_of(&mut client, "door"), 0, "{name}");
+        assert_eq!(client.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(client.run("EXISTS door"), 0, "{name}: its place is not kept");
+    }
 }
 
 #[test]
@@ -66,14 +78,16 @@ fn a_lock_that_was_lost_meanwhile_is_an_error() {
 }
 
 #[test]
-fn the_recipe_in_rust_is_the_program_that_is_run() {
-    let run = fs::read_to_string(repository().join("tests/integration/clients/redis_rs_in_slices.rs"));
-    let run = run.expect("a program");
-    let (_, run) = run.split_once("\n\n").expect("a line about the file, and the program");
-    let shown: Vec<_> =
-        every_block("rust").into_iter().filter(|block| block.document.ends_with("recipes.md")).collect();
-    assert_eq!(shown.len(), 1);
-    assert_eq!(shown[0].lines.join("\n") + "\n", run);
+fn the_recipes_in_rust_are_the_programs_that_are_run() {
+    let programs = ["redis_rs_in_slices", "fred_in_slices"].map(|name| {
+        let path = repository().join(format!("tests/integration/clients/{name}.rs"));
+        let program = fs::read_to_string(path).expect("a program");
+        let (_, program) = program.split_once("\n\n").expect("a line about the file, and the program");
+        program.to_owned()
+    });
+    let blocks = every_block("rust").into_iter().filter(|block| block.document.ends_with("recipes.md"));
+    let shown: Vec<_> = blocks.map(|block| block.lines.join("\n") + "\n").collect();
+    assert_eq!(shown, programs);
 }
 
 /// Listens on one connection, waits by NOTIFY from another one, and says the message that comes.

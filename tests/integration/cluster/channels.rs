@@ -175,10 +175,10 @@ fn wait_for_many(server: &Server, channel: &str, keys: &[String]) -> Client {
     let (mut alice, mut bob) = (server.client(), server.client_speaking(Protocol::Resp3));
     for some in keys.chunks(500) {
         let lines: Vec<String> = some.iter().map(|key| format!("SET {key} alice PX 600000")).collect();
-        alice.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        alice.send_together(&lines);
         assert!(lines.iter().all(|_| alice.receive() == "OK"));
         let lines: Vec<String> = some.iter().map(|key| format!("{} NOTIFY {channel}", ask(key, "bob"))).collect();
-        bob.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        bob.send_together(&lines);
         assert!(lines.iter().all(|_| bob.receive() == Reply::waiting()));
     }
     bob

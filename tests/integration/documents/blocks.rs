@@ -15,6 +15,7 @@ pub const LOSING: &str = "docs/guides/losing-a-lock.md";
 pub const MIGRATION: &str = "docs/guides/migration.md";
 
 /// A fenced block.
+#[derive(Clone)]
 pub struct Block {
     pub document: String,
     /// The number of its first line in the document.

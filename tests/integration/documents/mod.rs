@@ -3,6 +3,7 @@
 pub mod blocks;
 mod coverage;
 mod layers;
+mod lines;
 mod links;
 pub mod programs;
 mod reliability;

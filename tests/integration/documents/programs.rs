@@ -26,13 +26,13 @@ fn runs(program: &str, args: &[&str]) -> bool {
 pub fn is_installed(language: &str) -> bool {
     let (installed, mode) = match language {
         "javascript" => (repository().join(NODE_PACKAGES).exists(), "bench"),
-        "go" => (runs("env", &[&GO_OF_DEBIAN[..], &["list", "github.com/gomodule/redigo/redis"]].concat()), "recipes"),
+        "go" => (runs("env", &[&GO_OF_DEBIAN[..], &["list"], &GO_CLIENTS].concat()), "recipes"),
         "ruby" => (runs("ruby", &["-e", "require 'redis'"]), "recipes"),
         "php" => (runs("php", &["-r", PHP_CLIENTS]), "recipes"),
         "symfony/lock" => {
             (runs("php", &["-r", "exit((@include 'Symfony/Component/Lock/autoload.php') ? 0 : 1);"]), "recipes")
         }
-        "perl" => (runs("perl", &["-MRedis", "-e", "1"]), "recipes"),
+        "perl" => (runs("perl", &["-MRedis", "-MRedis::Fast", "-e", "1"]), "recipes"),
         "c" => (runs("cc", &["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"]), "recipes"),
         _ => (true, "test"),
     };
@@ -44,6 +44,8 @@ pub fn is_installed(language: &str) -> bool {
 
 /// The arguments of `env` that run Go with the packages that Debian has, which are no modules.
 const GO_OF_DEBIAN: [&str; 3] = ["GO111MODULE=off", "GOPATH=/usr/share/gocode", "go"];
+
+const GO_CLIENTS: [&str; 2] = ["github.com/gomodule/redigo/redis", "gopkg.in/redis.v5"];
 
 /// Ends well if both clients are there.
 const PHP_CLIENTS: &str = "exit(extension_loaded('redis') && (@include 'Predis/autoload.php') ? 0 : 1);";

@@ -79,9 +79,19 @@ fn every_configuration_is_taken_by_the_server() {
     }
 }
 
+/// Clients that are used as those that programs show: the language, the name that is shown, and that of the other one.
+const RELATIVES: [(&str, &str, &str); 4] = [
+    ("python", "import redis\n", "import valkey as redis\n"),
+    ("python", "import redis.asyncio as redis\n", "import valkey.asyncio as redis\n"),
+    ("javascript", "'ioredis'", "'iovalkey'"),
+    ("perl", "Redis", "Redis::Fast"),
+];
+
 /// A program that takes `door`, says so, and leaves nothing behind.
 struct Program {
     block: Block,
+    /// The one that is shown, or a relative in its place.
+    text: String,
 }
 
 impl Program {
@@ -92,9 +102,18 @@ impl Program {
         let languages = LANGUAGES.into_iter().filter(|language| is_installed(language));
         let elsewhere = [MULTIPLEXED, LOSING, MIGRATION];
         let blocks = languages.flat_map(every_block).filter(|block| !elsewhere.contains(&&*block.document));
-        let all: Vec<Self> = blocks.map(|block| Self { block }).collect();
+        let all: Vec<Self> = blocks.flat_map(Self::with_relatives).collect();
         assert!(!all.is_empty());
         all
+    }
+
+    /// The program as it is shown, and with the clients that are used as its own is.
+    fn with_relatives(block: Block) -> Vec<Self> {
+        let shown = block.lines.join("\n");
+        let relatives =
+            RELATIVES.into_iter().filter(|(language, name, _)| block.language == *language && shown.contains(name));
+        let texts = relatives.map(|(_, name, other)| shown.replace(name, other)).chain([shown.clone()]);
+        texts.map(|text| Self { block: block.clone(), text }).collect()
     }
 
     fn place(&self) -> String {
@@ -108,16 +127,16 @@ impl Program {
 
     /// The same with slices of so many milliseconds, where the document has 2000, and so much patience, where it has 20000.
     fn start_with(&self, slice_ms: u32, patience_ms: u32, server: &Server) -> Child {
-        let shown = self.block.lines.join("\n");
-        assert!(shown.contains("2000"), "{}: it waits in slices", self.place());
+        assert!(self.text.contains("2000"), "{}: it waits in slices", self.place());
         let [slice, patience] = [slice_ms, patience_ms].map(|ms| ms.to_string());
-        let changed = shown.split("20000").map(|part| part.replace("2000", &slice)).collect::<Vec<_>>().join(&patience);
+        let changed =
+            self.text.split("20000").map(|part| part.replace("2000", &slice)).collect::<Vec<_>>().join(&patience);
         start(&self.block.language, &changed, server.port())
     }
 
     /// Whether it cleans up by RELEASE, as all do that do not close a session.
     fn releases(&self) -> bool {
-        self.block.lines.iter().any(|line| line.contains("LOCK.RELEASE"))
+        self.text.contains("LOCK.RELEASE")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiters, sessions and memory as what one client can take from all others, and what limits it.
 
 use support::listener::Listener;
-use support::{Client, Reply, Server, Setup, Waiter, eventually, info_lock};
+use support::{Aof, Client, Reply, Server, Setup, Waiter, eventually, info_lock, now_ms};
 
 use super::{USE, are_refused, user};
 
@@ -63,17 +63,76 @@ fn one_connection_can_fill_the_sessions_for_all_until_it_closes() {
     assert_eq!(bob.run("LOCK.ACQUIRE cellar bob PX 60000 SESSION"), 1);
 }
 
+/// Renewals are what the server writes by itself.
+#[test]
+fn a_session_costs_a_renewal_for_each_third_of_its_lease() {
+    const LEASE_MS: i64 = 600;
+    const RENEWALS: usize = 6;
+    let (server, mut alice) = small(Aof::CONFIG);
+    assert_eq!(alice.run(&format!("LOCK.ACQUIRE cellar alice PX {LEASE_MS} SESSION")), 1);
+    let ends = || -> Vec<i64> {
+        let renewals = server.aof().commands();
+        let ends = renewals.iter().filter_map(|line| line.strip_prefix("PEXPIREAT cellar "));
+        ends.map(|end| end.parse().expect("an end")).collect()
+    };
+    eventually("it is renewed again and again", || ends().len() > RENEWALS);
+    let mut apart: Vec<i64> = ends().windows(2).map(|pair| pair[1] - pair[0]).collect();
+    apart.sort_unstable();
+    // On a busy machine they may come late, but none comes early.
+    assert!((LEASE_MS / 3 - 10..LEASE_MS / 2).contains(&apart[0]), "{apart:?}");
+}
+
+#[test]
+fn thousands_of_shares_with_sessions_have_longer_leases_than_were_asked_for() {
+    const SHARES: usize = 2500;
+    const LEASE_MS: i64 = 100;
+    let server = Server::start();
+    let (mut one, mut many) = (server.client(), server.client());
+    let ask = |token: &str| format!("LOCK.SHARE attic {token} PX {LEASE_MS} SESSION");
+    assert_eq!(one.run(&ask("one")), 1);
+    let mut is_longer_than = |ms| match one.run("ZSCORE attic one") {
+        Reply::Nil => false, // Until its session has it back.
+        end => end.string().parse::<i64>().expect("an end") - now_ms() > ms,
+    };
+    assert!(!is_longer_than(LEASE_MS));
+    let lines: Vec<String> = (0..SHARES).map(|number| ask(&number.to_string())).collect();
+    many.send_together(&lines);
+    (0..SHARES).for_each(|_| assert_eq!(many.receive(), 1));
+    eventually("a millisecond for every five", || is_longer_than(4 * LEASE_MS));
+}
+
 #[test]
 fn the_limits_are_for_all_databases_and_can_be_set_while_the_server_runs() {
-    let (server, mut alice) = small("lock.max-waiters 0");
+    let (server, mut alice) = small("lock.max-waiters 0\nlock.max-sessions 1");
     let mut bob = server.client_in(3);
     assert_eq!(bob.run("LOCK.ACQUIRE door alice"), 1);
     assert_eq!(bob.run("LOCK.ACQUIRE door bob BLOCK 0").code(), "QUEUEFULL");
     alice.ok("CONFIG SET lock.max-waiters 1");
     let _waiter = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
     assert_eq!(bob.run("LOCK.ACQUIRE door bob BLOCK 0").code(), "QUEUEFULL");
-    alice.ok("CONFIG SET lock.max-block-ms 20");
-    assert_eq!(info_lock(&mut alice, "waiters"), 1, "who waits already is not cut short");
+    assert_eq!(alice.run("LOCK.ACQUIRE cellar alice PX 60000 SESSION"), 1);
+    assert_eq!(bob.run("LOCK.ACQUIRE cellar bob PX 60000 SESSION").code(), "SESSIONFULL");
+    alice.ok("CONFIG SET lock.max-sessions 2");
+    assert_eq!(bob.run("LOCK.ACQUIRE cellar bob PX 60000 SESSION"), 1);
+}
+
+#[test]
+fn who_waits_already_and_who_has_a_session_is_not_concerned_by_new_limits() {
+    const LONGEST_MS: i64 = 20;
+    let (server, mut alice) = small("");
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0 SESSION");
+    assert_eq!(alice.run("LOCK.ACQUIRE cellar alice PX 60000 SESSION"), 1);
+    for limit in ["max-waiters 0", "max-sessions 0"] {
+        alice.ok(&format!("CONFIG SET lock.{limit}"));
+    }
+    alice.ok(&format!("CONFIG SET lock.max-block-ms {LONGEST_MS}"));
+    assert_eq!(server.client().run("LOCK.ACQUIRE door carol PX 60000 BLOCK 0").code(), "QUEUEFULL");
+    eventually("the wait is longer than a new one may be", || {
+        info_lock(&mut alice, "longest_wait_ms") > 5 * LONGEST_MS
+    });
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    assert_eq!(bob.reply(), 1);
+    assert_eq!(info_lock(&mut alice, "sessions"), 2);
 }
 
 #[test]
@@ -83,8 +142,13 @@ fn a_server_that_is_out_of_memory_lets_nobody_wait_and_everybody_release() {
     assert_eq!(alice.run("LOCK.REENTER cellar alice PX 60000"), 1);
     assert_eq!(alice.run("LOCK.SHARE attic alice PX 60000"), 1);
     alice.ok("CONFIG SET maxmemory 1");
-    for line in ["LOCK.ACQUIRE free c BLOCK 0", "LOCK.REENTER free c", "LOCK.SHARE free c", "LOCK.FENCE cellar alice c"]
-    {
+    for line in [
+        "LOCK.ACQUIRE free c",
+        "LOCK.REENTER free c",
+        "LOCK.SHARE free c",
+        "LOCK.FENCE cellar alice c",
+        "LOCK.ACQUIRE door c BLOCK 0",
+    ] {
         assert_eq!(alice.run(line).code(), "OOM", "{line}");
     }
     assert_eq!(alice.run("LOCK.EXTEND cellar alice PX 60000"), 60000);
@@ -127,10 +191,42 @@ fn a_blocked_client_costs_tens_of_kilobytes_and_one_that_is_told_by_message_the_
 fn a_token_and_a_channel_are_1024_bytes_at_most() {
     let (server, mut alice) = small("");
     let [longest, too_long] = [1024, 1025].map(|length| "x".repeat(length));
-    let _listener = Listener::start(&server, &longest);
+    let _listeners = [&longest, &too_long].map(|channel| Listener::start(&server, channel));
     assert_eq!(alice.run(&format!("LOCK.ACQUIRE door {longest} PX 9 BLOCK 0 NOTIFY {longest}")), Reply::waiting());
-    assert_eq!(alice.run(&format!("LOCK.ACQUIRE door {too_long} PX 9")).code(), "ERR");
-    assert!(alice.run(&format!("LOCK.ACQUIRE door t PX 9 BLOCK 0 NOTIFY {too_long}")).is_error());
+    let token = alice.run(&format!("LOCK.ACQUIRE door {too_long} PX 9"));
+    assert_eq!(token.error(), "ERR a token must be 1 to 1024 bytes long");
+    let channel = alice.run(&format!("LOCK.ACQUIRE door t PX 9 BLOCK 0 NOTIFY {too_long}"));
+    assert_eq!(channel.error(), "ERR a channel must be 1 to 1024 bytes long");
+}
+
+#[test]
+fn a_lock_that_is_waited_for_and_one_with_a_session_has_its_name_in_memory_once_more() {
+    const LOCKS: usize = 50;
+    const LENGTH: usize = 100_000;
+    let server = Server::start();
+    let mut alice = server.client();
+    let _listener = Listener::start(&server, "news");
+    let name = |number: usize| format!("{number}{}", "x".repeat(LENGTH));
+    // Beside what is looked for, the buffers of the one connection hold a name or two, of fifty.
+    let mut rise = |line: &str| {
+        let before = used_memory(&mut alice);
+        for number in 0..LOCKS {
+            let reply = alice.run(&line.replace("KEY", &name(number)));
+            assert!(!reply.is_error(), "{reply:?}");
+        }
+        (used_memory(&mut alice) - before) / i64::try_from(LOCKS).expect("a few")
+    };
+    let length = i64::try_from(LENGTH).expect("a length");
+    for (what, line, names) in [
+        ("a lock", "LOCK.ACQUIRE KEY alice PX 600000", 1),
+        ("a session", "LOCK.ACQUIRE KEY alice PX 600000 SESSION", 1),
+        ("a line", "LOCK.ACQUIRE KEY bob PX 600000 BLOCK 0 NOTIFY news", 1),
+        ("a line of two", "LOCK.ACQUIRE KEY carol PX 600000 BLOCK 0 NOTIFY news", 0),
+    ] {
+        let bytes = rise(line);
+        println!("{what}: {bytes} bytes with names of {LENGTH}");
+        assert!((bytes - names * length).abs() < length / 3, "{what}: {bytes} bytes with names of {LENGTH}");
+    }
 }
 
 #[test]

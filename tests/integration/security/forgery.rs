@@ -1,18 +1,25 @@
 //! The channels of NOTIFY: who may forge a message, and who may listen.
 
 use support::listener::Listener;
-use support::{Client, Reply, Server};
+use support::{Client, Reply, Server, eventually};
 
 use super::{are_refused, user};
 
 /// A server where alice holds the door, and the channel of a task that waits for it.
 #[track_caller]
 fn scene() -> (Server, Client, Listener) {
+    scene_with(60_000)
+}
+
+/// The same with a lease for the task.
+#[track_caller]
+fn scene_with(lease_ms: i64) -> (Server, Client, Listener) {
     let server = Server::start();
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
     let listener = Listener::start(&server, "tasks:7");
-    assert_eq!(alice.run("LOCK.ACQUIRE door task PX 60000 BLOCK 0 NOTIFY tasks:7"), Reply::waiting());
+    let ask = format!("LOCK.ACQUIRE door task PX {lease_ms} BLOCK 0 NOTIFY tasks:7");
+    assert_eq!(alice.run(&ask), Reply::waiting());
     (server, alice, listener)
 }
 
@@ -62,11 +69,20 @@ fn the_module_publishes_whatever_the_releaser_may() {
 
 #[test]
 fn who_may_subscribe_counts_as_the_listener_that_is_gone() {
-    let (server, mut alice, listener) = scene();
-    let mut eavesdropper = user(&server, "eve", "&tasks:* +ssubscribe");
-    eavesdropper.run("SSUBSCRIBE tasks:7");
-    drop(listener);
-    support::eventually("the listener is gone", || alice.run("PUBSUB SHARDNUMSUB tasks:7").items()[1] == 1);
-    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
-    assert_eq!(alice.run("GET door"), "task", "it is granted to a task that does not hear of it, until the lease ends");
+    for overheard in [false, true] {
+        let (server, mut alice, listener) = scene_with(600);
+        let eavesdropper = user(&server, "eve", "&tasks:* +ssubscribe");
+        let _eavesdropper = overheard.then(|| Listener::on(eavesdropper, "tasks:7"));
+        drop(listener);
+        let listeners = i64::from(overheard);
+        eventually("the listener is gone", || alice.run("PUBSUB SHARDNUMSUB tasks:7").items()[1] == listeners);
+        assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+        let holder = alice.run("GET door");
+        if overheard {
+            assert_eq!(holder, "task", "it is granted to a task that does not hear of it");
+            eventually("the lease ends", || alice.run("EXISTS door") == 0);
+        } else {
+            assert_eq!(holder, Reply::Nil);
+        }
+    }
 }

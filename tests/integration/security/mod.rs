@@ -4,6 +4,7 @@ mod borrowed_rights;
 mod changed_rights;
 mod crowding;
 mod forgery;
+mod holding_up;
 mod key_rights;
 mod secrecy;
 

@@ -273,7 +273,7 @@ fn several_thousand_sessions_are_renewed_and_released() {
             let names: Vec<String> = (0..LOCKS_EACH).map(|lock| format!("lock-{number}-{lock}")).collect();
             let lines: Vec<String> =
                 names.iter().map(|key| format!("LOCK.ACQUIRE {key} {number} PX 3000 SESSION")).collect();
-            client.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            client.send_together(&lines);
             assert!((0..LOCKS_EACH).all(|_| client.receive() == 1));
             keys.extend(names);
             client

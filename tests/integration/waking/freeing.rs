@@ -258,7 +258,7 @@ fn the_end_of_a_lease_needs_no_help_of_the_servers_own_expiry() {
     alice.ok("DEBUG SET-ACTIVE-EXPIRE 0");
     for take in TAKE {
         for way in Way::ALL {
-            assert_eq!(alice.run(&format!("{take} door alice PX 60")), 1);
+            assert_eq!(alice.run(&format!("{take} door alice PX 500")), 1);
             let mut bob = way.start(&server, &format!("{take} door bob BLOCK 0"));
             assert_eq!(bob.reply(), 1, "{take} {way:?}");
             assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
@@ -274,7 +274,7 @@ fn the_end_of_a_lease_in_several_databases_at_once() {
         .iter()
         .map(|(db, way)| {
             let mut holder = server.client_in(*db);
-            assert_eq!(holder.run(&format!("LOCK.ACQUIRE {way:?} holder-{db} PX 200")), 1);
+            assert_eq!(holder.run(&format!("LOCK.ACQUIRE {way:?} holder-{db} PX 500")), 1);
             (holder, way.start_in(&server, *db, &format!("LOCK.ACQUIRE {way:?} waiter-{db} BLOCK 0")))
         })
         .collect();

@@ -31,7 +31,7 @@ fn many_waiters_that_are_served_at_once_are_all_answered() {
     eventually("all wait", || info_lock(&mut alice, "waiters") == LOCKS);
     let before = sent_by_threads(&mut alice);
     let lines: Vec<String> = (0..LOCKS).map(|number| format!("LOCK.RELEASE lock{number} alice")).collect();
-    alice.send_together(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    alice.send_together(&lines);
     assert!(lines.iter().all(|_| alice.receive() == 0));
     waiters.iter_mut().for_each(|waiter| assert_eq!(waiter.reply(), 1));
     let used = sent_by_threads(&mut alice) > before;

@@ -5,5 +5,6 @@ mod freeing;
 mod io_threads;
 mod overwriting;
 mod shared;
+mod silent_timer;
 mod standstill;
 mod write_fences;

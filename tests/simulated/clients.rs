@@ -1,0 +1,91 @@
+//! The module in a simulated server, as its clients see it.
+
+use redis_lock::host::{Locks, entry_count};
+use redis_lock::server::{Effect, Node, Note, Reply, ServerKind};
+
+/// One server, whose clients are told what the module replies.
+pub struct Stage(pub Node);
+
+impl Stage {
+    pub fn on(kind: ServerKind) -> Self {
+        Node::forget_all();
+        Self(Node::new::<Locks>(kind))
+    }
+
+    /// Sends a command, to be run in the next round.
+    pub fn send(&self, client: i64, line: &str) {
+        self.0.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
+    }
+
+    /// Runs a command, and the loop until it has nothing to do. Returns what was replied, and to whom.
+    pub fn run(&self, client: i64, line: &str) -> Vec<(i64, Reply)> {
+        self.send(client, line);
+        self.turn()
+    }
+
+    /// Turns the loop until there is nothing to do now.
+    fn settle(&self) {
+        self.0.turn();
+        while self.0.next_wake().is_some_and(|wake| wake <= self.0.now_ms()) {
+            self.0.turn();
+        }
+    }
+
+    /// The same, and returns what was replied, and to whom.
+    pub fn turn(&self) -> Vec<(i64, Reply)> {
+        self.settle();
+        let replied = |note| match note {
+            Note::Replied { client, reply, .. } => Some((client, reply)),
+            _ => None,
+        };
+        self.0.journal().into_iter().filter_map(replied).collect()
+    }
+
+    /// Lets time pass, millisecond by millisecond.
+    pub fn pass(&self, ms: i64) -> Vec<(i64, Reply)> {
+        let one = |_| {
+            Node::pass_us(1000);
+            self.turn()
+        };
+        (0..ms).flat_map(one).collect()
+    }
+
+    /// Lets time pass, and returns all that happens meanwhile.
+    pub fn notes(&self, ms: i64) -> Vec<Note> {
+        (0..ms).for_each(|_| {
+            Node::pass_us(1000);
+            self.settle();
+        });
+        self.0.journal()
+    }
+
+    /// How much the module remembers.
+    pub fn left(&self) -> usize {
+        self.0.with_module(entry_count)
+    }
+
+    /// A field of INFO.
+    pub fn info(&self, name: &str) -> u64 {
+        let fields = self.0.info().into_iter();
+        fields.into_iter().find_map(|(field, value)| (field == name).then_some(value)).expect("a field of INFO")
+    }
+
+    /// What replicas are told since this was last asked.
+    pub fn stream(&self) -> Vec<String> {
+        self.0.stream().iter().flatten().map(Effect::line).collect()
+    }
+}
+
+/// One client is answered with an integer.
+pub fn told(client: i64, value: i64) -> Vec<(i64, Reply)> {
+    vec![(client, Reply::Integer(value))]
+}
+
+/// Runs a test with two clients, on every kind of server.
+pub fn on_every_kind(test: impl Fn(Stage, i64, i64)) {
+    for kind in ServerKind::ALL {
+        let stage = Stage::on(kind);
+        let (alice, bob) = (stage.0.connect(), stage.0.connect());
+        test(stage, alice, bob);
+    }
+}

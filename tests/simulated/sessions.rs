@@ -1,0 +1,143 @@
+//! What becomes of sessions: with their connections, with others' writes, and while no lease may be lengthened.
+
+use redis_lock::server::{Node, Reply, Value};
+
+use super::clients::{Stage, on_every_kind, told};
+
+/// Also behind others of its locks, which belong to another connection as well.
+#[test]
+fn all_locks_of_a_connection_go_in_one_round() {
+    on_every_kind(|stage, alice, bob| {
+        for (client, door) in [(alice, "a"), (bob, "a"), (alice, "b"), (bob, "b"), (alice, "c")] {
+            assert_eq!(stage.run(client, &format!("LOCK.ACQUIRE {door} ours PX 3000 SESSION")), told(client, 1));
+        }
+        stage.stream();
+        stage.0.hang_up(alice);
+        stage.0.turn();
+        assert_eq!(stage.stream(), ["DEL c"]);
+    });
+}
+
+/// The lease of a session is lengthened by nobody else, so a write to the key would be a renewal.
+#[test]
+fn no_session_is_renewed_while_the_master_before_may_grant_its_lock() {
+    on_every_kind(|stage, alice, _| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 300 SESSION"), told(alice, 1));
+        stage.pass(101);
+        assert_eq!(stage.stream().len(), 2, "taken and renewed");
+        stage.run(alice, "CONFIG SET lock.max-lease-ms 1000");
+        stage.run(alice, "CONFIG SET lock.recovery-ms 60000");
+        stage.pass(299);
+        assert_eq!(stage.stream(), [""; 0]);
+    });
+}
+
+/// Another database comes in the place of the one in which it was, with a lock of the same name. Also where the name of who
+/// held it is there, but in another form.
+#[test]
+fn a_session_whose_lock_others_have_taken_is_over() {
+    on_every_kind(|stage, alice, bob| {
+        for (command, write) in [
+            ("ACQUIRE", "SET door bob"),
+            ("ACQUIRE", "HSET door alice 1"),
+            ("ACQUIRE", "ZADD door inf alice"),
+            ("REENTER", "HSET door bob 1"),
+            ("REENTER", "ZADD door inf bob"),
+            ("SHARE", "ZADD door inf bob"),
+            ("SHARE", "SET door alice"),
+        ] {
+            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 300 SESSION")), told(alice, 1));
+            assert_eq!(stage.info("sessions"), 1);
+            ["SELECT 1", write, "SELECT 0", "SWAPDB 0 1"].into_iter().for_each(|line| stage.send(bob, line));
+            stage.pass(101);
+            assert_eq!(stage.info("sessions"), 0, "{command}, then {write}");
+            assert_eq!(stage.run(bob, "FLUSHALL"), [(bob, Reply::OK)]);
+        }
+    });
+}
+
+#[test]
+fn what_is_taken_back_from_who_has_gone_is_no_lock_of_others() {
+    on_every_kind(|stage, mut alice, bob| {
+        for command in ["ACQUIRE", "REENTER", "SHARE"] {
+            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), told(alice, 1));
+            stage.0.hang_up(alice);
+            assert_eq!(stage.run(bob, "SET door bob"), [(bob, Reply::OK)]);
+            assert_eq!(stage.run(bob, "GET door"), [(bob, Reply::Bytes(b"bob".to_vec()))], "{command}");
+            assert_eq!(stage.run(bob, "DEL door"), told(bob, 1));
+            alice = stage.0.connect();
+        }
+    });
+}
+
+#[test]
+fn a_request_ends_the_session_of_a_lock_that_others_have_overwritten() {
+    on_every_kind(|stage, alice, bob| {
+        for command in ["ACQUIRE", "REENTER", "SHARE"] {
+            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), told(alice, 1));
+            assert_eq!(stage.run(bob, "SET door bob"), [(bob, Reply::OK)]);
+            assert_eq!(stage.run(bob, "LOCK.ACQUIRE door carol"), [(bob, Reply::Nil)]);
+            stage.pass(100); // It is forgotten long before the lease is to be renewed.
+            assert_eq!(stage.info("sessions"), 0, "{command}");
+            assert_eq!(stage.run(bob, "DEL door"), told(bob, 1));
+        }
+    });
+}
+
+#[test]
+fn nobody_lengthens_a_lease_while_the_master_before_may_grant_its_lock() {
+    on_every_kind(|stage, alice, _| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 500"), told(alice, 1));
+        for hold in 1..=2 {
+            assert_eq!(stage.run(alice, "LOCK.REENTER gate alice PX 500"), told(alice, hold));
+        }
+        stage.run(alice, "CONFIG SET lock.max-lease-ms 1000");
+        stage.run(alice, "CONFIG SET lock.recovery-ms 60000");
+        for line in ["EXTEND door alice PX 900", "ACQUIRE door alice PX 900", "REENTER gate alice PX 900"] {
+            let replies = stage.run(alice, &format!("LOCK.{line}"));
+            assert!(matches!(replies[..], [(_, Reply::Error(_))]), "{line}: {replies:?}");
+        }
+        assert_eq!(stage.run(alice, "LOCK.RELEASE gate alice"), told(alice, 1), "that lengthens none");
+    });
+}
+
+/// When each lease of the door ends.
+fn ends(stage: &Stage) -> Vec<i64> {
+    let keyspace = stage.0.keyspace();
+    match keyspace.get(0, b"door").map(|entry| (&entry.value, entry.expiry)) {
+        None => Vec::new(),
+        Some((Value::SortedSet(members), _)) => members.values().map(|score| score.0 as i64).collect(),
+        Some((_, expiry)) => expiry.into_iter().collect(),
+    }
+}
+
+/// The server stands still, and the longest lease is set before they are given back: each is renewed after a third of what it
+/// gets then.
+#[test]
+fn what_is_given_back_is_renewed_as_its_shorter_lease_calls_for() {
+    for (command, takers) in [("ACQUIRE", 1), ("REENTER", 1), ("SHARE", 2)] {
+        for recovery_ms in [0, 300] {
+            on_every_kind(|stage, alice, bob| {
+                stage.run(alice, "CONFIG SET min-replicas-max-lag 0");
+                for (client, name, lease_ms) in [(alice, "alice", 400), (bob, "bob", 900)].into_iter().take(takers) {
+                    stage.run(client, &format!("LOCK.{command} door {name} PX {lease_ms} SESSION"));
+                }
+                stage.run(stage.0.connect(), "LOCK.ACQUIRE door carol BLOCK 0");
+                // Those of the gate are looked at first, and the line for the door before its sessions.
+                stage.run(alice, "LOCK.ACQUIRE gate alice PX 100 SESSION");
+                stage.run(alice, &format!("CONFIG SET lock.recovery-ms {recovery_ms}"));
+                Node::pass_us(2_000_000);
+                stage.run(alice, "CONFIG SET lock.max-lease-ms 150");
+                while ends(&stage).len() < takers || ends(&stage).iter().any(|&end| end < stage.0.now_ms()) {
+                    stage.pass(1);
+                }
+                for _ in 0..300 {
+                    stage.pass(1);
+                    let (now, ends) = (stage.0.now_ms(), ends(&stage));
+                    let is_renewed = ends.len() == takers && ends.iter().all(|end| end - now >= 100);
+                    assert!(is_renewed, "{command}, {recovery_ms}: {ends:?} at {now}");
+                }
+            });
+        }
+    }
+}
