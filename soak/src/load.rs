@@ -121,7 +121,7 @@ impl Member {
         let mut listener = connect(self.port);
         listener.send(&["SSUBSCRIBE", &channel]);
         listener.receive();
-        let request = format!("PX 1000 BLOCK 100 NOTIFY {channel}");
+        let request = format!("PX 10 BLOCK 100 NOTIFY {channel}");
         self.says(&format!("LOCK.ACQUIRE {key} {token} {request}"));
         self.says(&format!("LOCK.SHARE {key} {token}2 {request} SESSION"));
         if self.random.bool() {

@@ -28,7 +28,7 @@ struct Options {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..))]
     seconds: u64,
     /// How many clients ask for locks
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 48)]
     clients: usize,
     /// What chooses what they do
     #[arg(long, default_value_t = 1)]

@@ -7,6 +7,7 @@ use support::Reply;
 
 use crate::ending;
 use crate::link::Link;
+use crate::settings::is_put_off;
 use crate::token::Token;
 use crate::world::World;
 
@@ -21,8 +22,12 @@ pub const FORGOTTEN: &str = "nothing that was answered is forgotten";
 /// Locks of one client, with what it was told about them.
 pub struct Deposit {
     database: u32,
+    begun: Instant,
     locks: Vec<Left>,
 }
+
+/// What was found, and what is wrong with it; None where nothing can be said.
+type Looked = Option<Result<(), String>>;
 
 struct Left {
     name: String,
@@ -46,11 +51,12 @@ impl Deposit {
     /// Takes locks that nobody else knows, some of them by waiting for them; None when it is told something else than that
     /// it has them, which a fault before explains.
     pub fn leave(world: &World, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
+        let begun = Instant::now();
         let mut links = (world.connect(database, false)?, world.connect(database, false)?);
         let number = world.mint.fresh();
         let name = |index| format!("d{number}.{index}{}", world.suffix(database));
         let locks: Option<_> = (0..LOCKS).map(|index| leave_one(world, &mut links, name(index), random)).collect();
-        Some(Self { database, locks: locks? })
+        Some(Self { database, begun, locks: locks? })
     }
 
     /// Whether another server has the same of these locks as this one.
@@ -64,20 +70,44 @@ impl Deposit {
         Ok(())
     }
 
-    /// Finds every lock as it was, and gives it back; leases may have gained `gained` ms. Nothing is said where the connection is
-    /// closed on the way.
-    pub fn check(&self, world: &World, gained: RangeInclusive<i64>) {
-        let Some(mut link) = world.connect(self.database, false) else { return };
+    /// Whether everything may have been flushed since.
+    pub fn is_flushed(&self, world: &World) -> bool {
+        world.flushes.any_since(self.begun)
+    }
+
+    /// Finds every lock as it was, and gives it back; leases may have gained `gained` ms. Returns whether all of them were found:
+    /// nothing is said where the connection is closed on the way, or everything was flushed.
+    pub fn check(&self, world: &World, gained: RangeInclusive<i64>) -> bool {
+        let look = |left: &Left, link: &mut Link| match left.is_kept(world, &gained, link)? {
+            Ok(()) => left.is_given_back(world, link),
+            wrong => Some(wrong),
+        };
+        self.are_all(world, look)
+    }
+
+    /// Finds every lock held as it was. The holders do not ask for anything that a recovery period puts off.
+    pub fn check_holders(&self, world: &World) -> bool {
+        self.are_all(world, |left, link| left.is_kept(world, &(0..=0), link))
+    }
+
+    fn are_all(&self, world: &World, look: impl Fn(&Left, &mut Link) -> Looked) -> bool {
+        let Some(mut link) = world.connect(self.database, false) else { return false };
         for left in &self.locks {
-            match left.difference(world, &gained, &mut link) {
-                None => return,
+            let looked = look(left, &mut link);
+            if self.is_flushed(world) {
+                return false;
+            }
+            match looked {
+                None => return false,
                 Some(Ok(())) => {}
                 Some(Err(what)) => {
                     let text = format!("{} of {}, {:?}: {what}", left.name, left.token, left.form);
-                    return world.court.charge(FORGOTTEN, text);
+                    world.court.charge(FORGOTTEN, text);
+                    return false;
                 }
             }
         }
+        true
     }
 }
 
@@ -129,34 +159,35 @@ impl Form {
 }
 
 impl Left {
-    /// What is not as it was; None when the connection is closed.
-    fn difference(&self, world: &World, gained: &RangeInclusive<i64>, link: &mut Link) -> Option<Result<(), String>> {
-        let (name, token, holds) = (&self.name, self.token, self.form.holds());
-        let stranger = world.mint.fresh();
-        let lines = [
-            (format!("LOCK.ACQUIRE {name} {stranger} PX 1000"), Reply::Nil),
-            // The same request again counts once.
-            (self.form.request(name, token, 1, holds, ""), Reply::Int(holds)),
-            (format!("LOCK.EXTEND {name} {token} PX 5000"), Reply::Int(5000)),
-        ];
+    /// Whether its holder has it, and nobody else gets it.
+    fn is_kept(&self, world: &World, gained: &RangeInclusive<i64>, link: &mut Link) -> Looked {
         if let Some(what) = self.lease_is_off(gained, link)? {
             return Some(Err(what));
         }
-        for (line, expected) in lines {
-            let reply = answer(world, link, &line)?;
-            if reply != expected {
-                return Some(Err(format!("{line} is answered {reply:?}, not {expected:?}")));
-            }
+        let (name, token, stranger) = (&self.name, self.token, world.mint.fresh());
+        let line = format!("LOCK.ACQUIRE {name} {stranger} PX 1000");
+        let reply = answer(world, link, &line)?;
+        if reply != Reply::Nil {
+            return Some(Err(format!("{line} is answered {reply:?}, not nil")));
         }
         let fence = answer(world, link, &format!("LOCK.FENCE {name} {token} f{name}"))?;
         if !matches!(fence, Reply::Int(number) if number > self.fence) {
             return Some(Err(format!("the fencing token after {} is {fence:?}", self.fence)));
         }
-        for hold in (1..=holds).rev() {
-            let line = format!("LOCK.RELEASE {name} {token} HOLD {hold}");
+        Some(Ok(()))
+    }
+
+    /// Whether its holder may ask for it again, set its lease, and give it back.
+    fn is_given_back(&self, world: &World, link: &mut Link) -> Looked {
+        let (name, token, holds) = (&self.name, self.token, self.form.holds());
+        let releases = (1..=holds).rev().map(|hold| (format!("LOCK.RELEASE {name} {token} HOLD {hold}"), hold - 1));
+        // The same request again counts once.
+        let again = (self.form.request(name, token, 1, holds, ""), holds);
+        let lines = [again, (format!("LOCK.EXTEND {name} {token} PX 5000"), 5000)];
+        for (line, expected) in lines.into_iter().chain(releases) {
             let reply = answer(world, link, &line)?;
-            if reply != hold - 1 {
-                return Some(Err(format!("{line} is answered {reply:?}")));
+            if reply != expected {
+                return Some(Err(format!("{line} is answered {reply:?}, not {expected}")));
             }
         }
         link.run(&format!("DEL f{name}"));
@@ -177,8 +208,10 @@ impl Left {
     }
 }
 
-/// The answer to a line; None when the connection is closed or the server refuses it because of a fault.
+/// The answer to a line; None when the connection is closed, or the server refuses it because of a fault, or puts it off.
 fn answer(world: &World, link: &mut Link, line: &str) -> Option<Reply> {
+    let sent = Instant::now();
     let reply = link.run(line);
-    (reply != Reply::Closed && !world.is_refusal(&reply)).then_some(reply)
+    let is_put_off = is_put_off(&reply) && world.settings.may_hold_back(sent, Instant::now());
+    (reply != Reply::Closed && !world.is_refusal(&reply) && !is_put_off).then_some(reply)
 }

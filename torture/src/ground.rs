@@ -22,6 +22,18 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What a run on this ground must have met, as the figures call it.
+    pub fn aim(self) -> &'static str {
+        match self {
+            Self::Plain => "quiet locks",
+            Self::Memory => "memory that ran out",
+            Self::Restarts => "locks found after a restart",
+            Self::Replicas => "locks found after a FAILOVER",
+            Self::Slots => "locks found after a move",
+            Self::Clock => "locks found after a step",
+        }
+    }
+
     /// Whether there is one server all the time, so that its settings are those that it was told.
     pub fn keeps_its_server(self) -> bool {
         matches!(self, Self::Plain | Self::Memory)
@@ -65,7 +77,10 @@ impl Ground {
         let policies = ["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"];
         let policy = pick(random, &policies);
         let kind = kind.unwrap_or(any);
-        let (max_lease_ms, recovery_ms) = (pick(random, &[0, 0, 200]), pick(random, &[0, 0, 500, 1500]));
+        let max_lease_ms = pick(random, &[0, 0, 200]);
+        // Between two restarts there is to be more than the period.
+        let periods = if kind == Kind::Restarts { [0, 0, 300, 800] } else { [0, 0, 500, 1500] };
+        let recovery_ms = pick(random, &periods);
         let appends = random.bool();
         let fsync = pick(random, &["always", "everysec"]);
         Self {
@@ -76,7 +91,7 @@ impl Ground {
             io_threads: pick(random, &[1, 4]),
             rejoin_grace_ms: pick(random, &[0, 300, 10_000]),
             max_lease_ms: if kind.keeps_its_server() { max_lease_ms } else { 0 },
-            recovery_ms: if kind.keeps_its_server() { recovery_ms } else { 0 },
+            recovery_ms: if kind.keeps_its_server() || kind == Kind::Restarts { recovery_ms } else { 0 },
             wakes_foreign: pick(random, &["no", "yes"]),
             keys_in_each_part: random.usize(5..50),
             policy: if kind == Kind::Memory { policy } else { "noeviction" },

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::token::Token;
 
 /// How many events of a lock are kept for the report.
-const HISTORY: usize = 120;
+const HISTORY: usize = 400;
 /// How long holds and lines are kept. Far longer than any wait or lease.
 const MEMORY: Duration = Duration::from_secs(30);
 

@@ -19,6 +19,8 @@ pub struct Link {
     id: i64,
     /// What it goes through, if the network may be bad.
     way: Option<Arc<Way>>,
+    /// An answer has not come in time, so the next one would be taken for that to something else.
+    is_dead: bool,
 }
 
 impl Link {
@@ -39,7 +41,7 @@ impl Link {
     }
 
     fn greet(connection: Connection, port: u16, way: Option<Arc<Way>>, database: u32, resp3: bool) -> Option<Self> {
-        let mut link = Self { connection, port, database, id: 0, way };
+        let mut link = Self { connection, port, database, id: 0, way, is_dead: false };
         if resp3 && !matches!(link.run("HELLO 3"), Reply::Map(_)) {
             return None;
         }
@@ -102,6 +104,9 @@ impl Link {
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) -> Option<Instant> {
+        if self.is_dead {
+            return None;
+        }
         let sent = Instant::now();
         self.connection.send(bytes).ok()?;
         Some(sent)
@@ -118,7 +123,10 @@ impl Link {
             return Some(Reply::Closed);
         }
         match self.connection.receive() {
-            Err(error) if error.is_timeout() => None,
+            Err(error) if error.is_timeout() => {
+                self.is_dead = true;
+                None
+            }
             result => Some(Reply::of(result)),
         }
     }

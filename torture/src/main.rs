@@ -16,6 +16,7 @@ mod deposit;
 mod ending;
 mod faults;
 mod figures;
+mod flushes;
 mod ground;
 mod keys;
 mod ledger;
@@ -23,6 +24,7 @@ mod link;
 mod member;
 mod network;
 mod notified;
+mod pauses;
 mod pulse;
 mod quiet;
 mod run;
@@ -39,8 +41,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 
+use run::Verdict;
+
 /// Puts a server with the module under load and faults, and checks its promises. SERVER names the server binary, MODULE
-/// the module. Ends with status 1 if a promise is broken or the server crashes.
+/// the module. Ends with status 1 if a promise is broken, the server crashes, or nothing was met of what the run is about.
 #[derive(Parser)]
 struct Options {
     /// How long it may take in all
@@ -75,7 +79,7 @@ pub enum Part {
     Pauses,
     /// DEBUG RELOAD
     Reloads,
-    /// Commands of other clients on rough keys
+    /// Commands of other clients on rough keys, and FLUSHALL
     Foreign,
     /// Other values of lock.max-lease-ms and lock.recovery-ms
     Settings,
@@ -95,12 +99,16 @@ fn main() -> ExitCode {
     let plan =
         run::Plan { started, length, seed, clients: options.clients, ground: options.ground, without: options.without };
     match run::run(&plan) {
-        Ok(figures) => {
+        Verdict::Held(figures) => {
             println!("Held: {figures}");
             ExitCode::SUCCESS
         }
-        Err(what) => {
+        Verdict::Broken(what) => {
             println!("BROKEN with seed {seed}: {what}");
+            ExitCode::FAILURE
+        }
+        Verdict::NothingMet(what) => {
+            println!("NOTHING MET with seed {seed}: {what}");
             ExitCode::FAILURE
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use crate::court::Rule;
+use crate::ground::Kind;
 use crate::link::Link;
 use crate::pulse::starved;
 use crate::world::World;
@@ -30,14 +31,16 @@ struct Stage {
 
 /// Plays scenes until the run is over.
 pub fn run(world: &World, mut random: fastrand::Rng) {
-    let mut links = None;
+    let mut links: Option<[Link; 3]> = None;
     for number in 0_u32.. {
         world.rest(Duration::from_millis(random.u64(20..300)));
         if !world.goes_on() {
             return;
         }
         let scene = [Stage::share_is_removed, Stage::writer_leaves, Stage::nobody_listens][random.usize(..3)];
-        links = links.or_else(|| Some([connect(world)?, connect(world)?, connect(world)?]));
+        links = links
+            .filter(|links| links.iter().all(|link| world.is_served_by(link)))
+            .or_else(|| Some([connect(world)?, connect(world)?, connect(world)?]));
         let Some([holder, other, next]) = links.take() else { continue };
         let stage = Stage { key: format!("q{number}"), channel: format!("quiet{number}"), holder, other, next };
         links = stage.play(world, &mut random, scene);
@@ -60,7 +63,7 @@ struct Room {
 impl Stage {
     /// The connections, if they are still good.
     fn play(mut self, world: &World, random: &mut fastrand::Rng, scene: Scene) -> Option<[Link; 3]> {
-        let begun = Instant::now();
+        let (begun, beginnings) = (Instant::now(), world.server.beginnings());
         if world.settings.cut(Some(LEASE_MS), begun, begun) != Some(LEASE_MS) {
             return Some([self.holder, self.other, self.next]);
         }
@@ -68,10 +71,12 @@ impl Stage {
         let starved_before = starved();
         let reply = self.next.receive(LIMIT)?;
         let received = Instant::now();
-        if reply == Reply::Closed || world.settings.may_hold_back(begun, received) {
+        let is_disturbed = world.flushes.any_since(begun) || world.settings.may_hold_back(begun, received);
+        let begins_anew = world.server.has_begun_since(beginnings);
+        if reply == Reply::Closed || world.is_refusal(&reply) || is_disturbed || begins_anew {
             return None;
         }
-        world.figures.met("quiet locks");
+        world.figures.met(Kind::Plain.aim());
         let took = received - room.at;
         let own = starved().saturating_sub(starved_before);
         let bad = world.weather.between(room.at, received) + own;

@@ -56,6 +56,11 @@ impl Whereabouts {
     pub fn beginnings(&self) -> u64 {
         self.beginnings.load(Ordering::SeqCst)
     }
+
+    /// Whether that has happened again since it was so often, or is about to.
+    pub fn has_begun_since(&self, beginnings: u64) -> bool {
+        self.is_away() || self.beginnings() != beginnings
+    }
 }
 
 #[cfg(test)]

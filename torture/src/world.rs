@@ -11,11 +11,13 @@ use support::{Reply, now_us};
 use crate::Part;
 use crate::court::Court;
 use crate::figures::Figures;
+use crate::flushes::Flushes;
 use crate::ground::{Ground, Kind};
 use crate::keys::{Key, Keys};
 use crate::ledger::Ledger;
 use crate::link::Link;
 use crate::network::Network;
+use crate::pauses::Pauses;
 use crate::scene::Scene;
 use crate::settings::Settings;
 use crate::token::Mint;
@@ -38,6 +40,8 @@ pub struct World {
     pub ledger: Ledger,
     pub court: Court,
     pub weather: Weather,
+    pub flushes: Flushes,
+    pub pauses: Pauses,
     pub settings: Settings,
     pub network: Network,
     pub figures: Figures,
@@ -47,8 +51,8 @@ pub struct World {
     pub file_is_stale: AtomicBool,
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
-    /// Whether nothing happens that only a ground is about.
-    pub is_plain: bool,
+    /// Whether locks stay as they are when nobody touches them.
+    pub has_quiet_locks: bool,
     /// Whether a server may become a replica, which forgets those who have blocked and want no answer.
     pub changes_roles: bool,
     /// Whether leases end when they must by the machine's clock.
@@ -78,13 +82,15 @@ impl World {
             ledger,
             court: Court::default(),
             weather: Weather::default(),
+            flushes: Flushes::default(),
+            pauses: Pauses::default(),
             settings: Settings::default(),
             network: Network::default(),
             figures: Figures::since(started),
             unblocked: Unblocked::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !scene.server().flavour().is("valkey 8"),
-            is_plain: ground.kind() == Kind::Plain,
+            has_quiet_locks: !ground.evicts() && !matches!(ground.kind(), Kind::Slots | Kind::Clock),
             changes_roles: ground.kind() == Kind::Replicas,
             is_clock_steady: ground.kind() != Kind::Clock,
             refusals: ground.refusals(),
@@ -151,7 +157,12 @@ impl World {
 
     /// This connection, if it is one to the server that clients talk to now.
     pub fn still(&self, link: Option<Link>) -> Option<Link> {
-        link.filter(|link| link.port() == self.server.port_of(link.database()))
+        link.filter(|link| self.is_served_by(link))
+    }
+
+    /// Whether this connection is one to the server that clients talk to now.
+    pub fn is_served_by(&self, link: &Link) -> bool {
+        link.port() == self.server.port_of(link.database())
     }
 
     /// Reports what is wrong with a lock, with its history. Rough keys are promised less.

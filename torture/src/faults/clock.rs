@@ -29,6 +29,8 @@ impl Disturber<'_> {
             }
             _ => vec![self.random.i64(FORWARD_MS)],
         };
+        // A pause ends by that clock, too.
+        world.pauses.end();
         world.fault("steps of the clock", &format!("the clock is set by {steps:?} ms"));
         world.weather.is_bad_during(|| {
             for step in &steps {
@@ -42,7 +44,7 @@ impl Disturber<'_> {
         let back = Duration::from_millis(forward.min(0).unsigned_abs());
         world.weather.was_bad(begun, Instant::now() + back + LOOKS_LIKE_A_STALL);
         if let Some(deposit) = deposit {
-            deposit.check(world, -forward..=-forward);
+            self.found(deposit.check(world, -forward..=-forward));
         }
     }
 

@@ -64,6 +64,13 @@ impl Fenced {
         Some(Self { link, waiter, session, name, token, asked })
     }
 
+    fn charge(&self, world: &World, what: String) {
+        // FLUSHALL, too, lets the next in line have the first lock.
+        if !world.flushes.any_since(self.asked) {
+            world.court.charge(REFUSED, what);
+        }
+    }
+
     /// Both leases have ended, and that is all. None when the connection is closed.
     fn check_that_nothing_is_done(&mut self, world: &World) -> Option<()> {
         let (name, token) = (&self.name, &self.token);
@@ -73,7 +80,7 @@ impl Fenced {
                 return None;
             }
             if !matches!(info, Reply::List(_)) || info.get("state") != "free" {
-                world.court.charge(REFUSED, format!("{lock} is {info:?}"));
+                self.charge(world, format!("{lock} is {info:?}"));
             }
         }
         let lines = [
@@ -89,7 +96,7 @@ impl Fenced {
                 return None;
             }
             if !matches!(&reply, Reply::Error(text) if text.starts_with("NOREPLICAS")) {
-                world.court.charge(REFUSED, format!("{line} is answered {reply:?}"));
+                self.charge(world, format!("{line} is answered {reply:?}"));
             }
         }
         Some(())
@@ -99,12 +106,12 @@ impl Fenced {
     fn check_that_it_goes_on(mut self, world: &World) {
         let granted = self.waiter.receive(AGREEMENT);
         if !matches!(granted, Some(Reply::Int(1) | Reply::Closed)) {
-            world.court.charge(REFUSED, format!("who waited then was told {granted:?}"));
+            self.charge(world, format!("who waited then was told {granted:?}"));
         }
         let line = format!("LOCK.EXTEND s{} {} PX 100", self.name, self.token);
         let reply = self.session.run(&line);
         if reply != 100 && reply != Reply::Closed {
-            world.court.charge(REFUSED, format!("the session's {line} is answered {reply:?}"));
+            self.charge(world, format!("the session's {line} is answered {reply:?}"));
         }
     }
 }

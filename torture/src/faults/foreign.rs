@@ -1,22 +1,28 @@
-//! Commands of other clients on rough keys, and keys of others that end by the thousand.
+//! Commands of other clients on rough keys, keys of others that end by the thousand, and FLUSHALL, which meets all keys.
 
 use std::time::Duration;
 
 use support::{Reply, now_ms};
 
-use crate::keys::{Key, WILD};
+use super::taking::{restore, take_from_holder};
+use crate::keys::{DATABASES, Key, WILD};
 use crate::link::Link;
 use crate::world::World;
+
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// Sends such commands until the run is over.
 pub fn meddle(world: &World, mut random: fastrand::Rng) {
     let mut links: [Option<Link>; 4] = Default::default();
     while world.goes_on() {
-        // In a cluster one database has all keys, which are not to be flushed.
-        match random.u8(if world.in_cluster() { 6 } else { 0 }..200) {
-            0 => flush(world, &mut random),
-            1 => run_on(&mut links, world, 0, &[format!("SWAPDB {} {}", WILD[0], WILD[1])]),
-            2..6 => {
+        match random.u16(..1000) {
+            0..8 => flush_all(world, &mut random),
+            // In a cluster one database has all keys.
+            8..13 if !world.in_cluster() => flush(world, &mut random),
+            13..18 if !world.in_cluster() => {
+                run_on(&mut links, world, 0, &[format!("SWAPDB {} {}", WILD[0], WILD[1])]);
+            }
+            18..38 => {
                 let database = random.u32(..4);
                 run_on(&mut links, world, database, &volatile(&mut random));
             }
@@ -35,6 +41,20 @@ fn flush(world: &World, random: &mut fastrand::Rng) {
     }
 }
 
+/// Takes every lock from whoever holds it.
+fn flush_all(world: &World, random: &mut fastrand::Rng) {
+    let Some(mut link) = world.connect(random.u32(..DATABASES), false) else { return };
+    world.fault("FLUSHALL", "FLUSHALL");
+    world.flushes.begin();
+    let sent = link.send(&["FLUSHALL"]);
+    let reply = if sent.is_some() { link.receive(LIMIT) } else { Some(Reply::Closed) };
+    // In a cluster it has met the keys of one server.
+    if let Some(reply) = reply {
+        world.flushes.end(reply == "OK" && !world.in_cluster());
+        world.note_fault(&format!("FLUSHALL is answered {reply:?}"));
+    }
+}
+
 /// Keys that nobody looks at again and that end soon.
 fn volatile(random: &mut fastrand::Rng) -> Vec<String> {
     (0..1000).map(|_| format!("SET v{} x PX {}", random.u32(..5000), random.u32(1..400))).collect()
@@ -46,10 +66,23 @@ fn meddle_with_one(world: &World, links: &mut [Option<Link>; 4], random: &mut fa
     if random.bool() {
         key = contended(world, links, key, random);
     }
+    if random.u8(..5) == 0 {
+        return look_and_write(world, links, key, other, random);
+    }
     let line = line(key, other, random);
     if world.moves_keys || !line.starts_with("MOVE") {
         run_on(links, world, key.database, &[line]);
     }
+}
+
+fn look_and_write(world: &World, links: &mut [Option<Link>; 4], key: &Key, other: &Key, random: &mut fastrand::Rng) {
+    let Some(mut link) = take_link(links, world, key.database) else { return };
+    let done = if random.u8(..4) == 0 {
+        restore(world, &mut link, &key.name, &other.name, random)
+    } else {
+        take_from_holder(world, &mut link, &key.name, random)
+    };
+    links[key.database as usize] = done.map(|()| link);
 }
 
 /// One of the rough keys of this database that are waited for most, or this one.
@@ -90,15 +123,19 @@ fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
 
 /// Sends lines in one write and reads what they are answered, whatever it is.
 fn run_on(links: &mut [Option<Link>; 4], world: &World, database: u32, lines: &[String]) {
-    let slot = &mut links[database as usize];
-    let Some(mut link) = world.still(slot.take()).or_else(|| world.connect(database, false)) else { return };
+    let Some(mut link) = take_link(links, world, database) else { return };
     if link.send(lines).is_none() {
         return;
     }
     for _ in lines {
-        if !matches!(link.receive(Duration::from_secs(20)), Some(reply) if reply != Reply::Closed) {
+        if !matches!(link.receive(LIMIT), Some(reply) if reply != Reply::Closed) {
             return;
         }
     }
-    *slot = Some(link);
+    links[database as usize] = Some(link);
+}
+
+/// The connection to a database, or a new one.
+fn take_link(links: &mut [Option<Link>; 4], world: &World, database: u32) -> Option<Link> {
+    world.still(links[database as usize].take()).or_else(|| world.connect(database, false))
 }

@@ -34,11 +34,12 @@ impl Disturber<'_> {
         for line in &lines {
             let Some(reply) = link.receive(LIMIT) else { return };
             if line.starts_with("CLIENT PAUSE") {
-                self.paused(line, until);
+                self.paused(&link, line, until, &reply);
             }
             if line.starts_with("LOCK.RELEASE") {
                 let lease = world.settings.cut(Some(LEASE_MS), asked, Instant::now());
-                let in_time = lease.is_some_and(|ms| asked.elapsed() < Duration::from_millis(ms));
+                let has_lease = lease.is_some_and(|ms| asked.elapsed() < Duration::from_millis(ms));
+                let in_time = has_lease && !world.flushes.any_since(asked);
                 self.check(key, Hold { token, form: Form::Alone, from, until, one_request: true }, &reply, in_time);
             }
         }

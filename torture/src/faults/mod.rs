@@ -5,10 +5,14 @@ mod fenced;
 mod foreign;
 mod gate;
 mod memory;
+mod paused;
+mod recovery;
 mod replicas;
 mod restart;
+mod saves;
 mod server;
 mod slots;
+mod taking;
 mod targets;
 
 pub use foreign::meddle;
@@ -26,6 +30,8 @@ use crate::world::World;
 
 /// Of 100 faults, so many are those of the ground.
 const OF_THE_GROUND: u8 = 20;
+/// The same until the run has met what it is about.
+const AT_FIRST: u8 = 90;
 
 type Fault<'w> = fn(&mut Disturber<'w>);
 
@@ -53,7 +59,7 @@ impl<'w> Disturber<'w> {
     }
 
     fn one_fault(&mut self) {
-        let of_the_ground = self.random.u8(..100) < OF_THE_GROUND;
+        let of_the_ground = self.random.u8(..100) < if self.has_met_aim() { OF_THE_GROUND } else { AT_FIRST };
         let (part, fault) = if of_the_ground { self.choose_of_the_ground() } else { self.choose() };
         if self.world.has(part) {
             fault(self);
@@ -67,7 +73,8 @@ impl<'w> Disturber<'w> {
             9..13 => (Part::Stalls, Self::slow_script),
             13..15 => (Part::Strikes, Self::kill_all),
             15..30 => (Part::Strikes, Self::strike_waiters),
-            30..42 => (Part::Pauses, Self::pause),
+            30..37 => (Part::Pauses, Self::pause),
+            37..42 => (Part::Pauses, Self::pause_over_leases),
             42..90 => (Part::Strikes, Self::strike_at_release),
             90..92 => (Part::Saves, Self::save),
             92..95 if self.ground.can_reload() => (Part::Reloads, Self::reload),
@@ -85,6 +92,18 @@ impl<'w> Disturber<'w> {
             Kind::Replicas => (Part::Ground, Self::change_replicas),
             Kind::Slots => (Part::Ground, Self::move_slot),
             Kind::Clock => (Part::Ground, Self::set_clock),
+        }
+    }
+
+    /// Whether the run has met what its ground is about.
+    fn has_met_aim(&self) -> bool {
+        self.world.figures.has_met(self.ground.kind().aim())
+    }
+
+    /// The ground's own fault was made, and locks that were left before are as they were, if they were found.
+    fn found(&self, are_found: bool) {
+        if are_found {
+            self.world.figures.met(self.ground.kind().aim());
         }
     }
 

@@ -23,9 +23,11 @@ impl Disturber<'_> {
     /// Does something with the replica, or without one.
     pub(super) fn change_replicas(&mut self) {
         let Some(has_module) = self.scene.replica().map(|replica| replica.has_module) else {
-            return if self.random.u8(..3) == 0 { self.refuse_writes() } else { self.begin_replica() };
+            let refuses = self.has_met_aim() && self.random.u8(..3) == 0;
+            return if refuses { self.refuse_writes() } else { self.begin_replica() };
         };
         match self.random.u8(..8) {
+            _ if has_module && !self.has_met_aim() => self.fail_over(),
             0 => self.end_replica(),
             1 | 2 => self.compare_locks(),
             3 => self.leave_and_return(),
@@ -35,7 +37,7 @@ impl Disturber<'_> {
     }
 
     fn begin_replica(&mut self) {
-        let has_module = self.random.u8(..4) > 0;
+        let has_module = self.random.u8(..4) > 0 || !self.has_met_aim();
         self.world.fault("replicas", &format!("a replica starts, with the module: {has_module}"));
         if let Err(what) = self.scene.start_replica(has_module) {
             self.world.court.charge(ALIVE, what);
@@ -91,7 +93,10 @@ impl Disturber<'_> {
         world.fault("locks compared", "the replica is compared");
         let Some(mut other) = link_to(replica) else { return };
         if let Err(what) = deposit.is_the_same_on(&mut link, &mut other) {
-            return world.court.charge(SAME, what);
+            if !deposit.is_flushed(world) {
+                world.court.charge(SAME, what);
+            }
+            return;
         }
         check_requests(world, replica);
         deposit.check(world, 0..=0);
@@ -107,7 +112,9 @@ impl Disturber<'_> {
         }
         let deposit = Deposit::leave(world, 0, &mut self.random);
         let (port, next) = (self.scene.server().port(), replica.server.port());
+        ending::count_handovers(world);
         world.note_fault("FAILOVER");
+        world.pauses.end();
         world.server.leaves();
         let line = format!("FAILOVER TO 127.0.0.1 {next} TIMEOUT 3000");
         let is_done = world.weather.is_bad_during(|| link.run(&line) == "OK" && hands_over(world, &mut link));
@@ -117,7 +124,8 @@ impl Disturber<'_> {
         }
         world.server.is_back_at(if is_done { next } else { port });
         if let Some(deposit) = deposit {
-            deposit.check(world, 0..=0);
+            let are_found = deposit.check(world, 0..=0);
+            self.found(is_done && are_found);
         }
     }
 }
@@ -169,7 +177,7 @@ fn follows(world: &World, replica: &Replica, link: &mut Link) -> bool {
     }
 }
 
-/// Waits until a server that was told FAILOVER is a replica; false when it has given that up.
+/// Waits until a server that was told FAILOVER is a replica that follows the new master; false when it is none.
 fn hands_over(world: &World, link: &mut Link) -> bool {
     let mut is_replica = false;
     let settled = || {
@@ -178,7 +186,8 @@ fn hands_over(world: &World, link: &mut Link) -> bool {
         is_replica && says(link, "master_link_status") == "up"
             || says(link, "master_failover_state") == "no-failover" && !is_replica
     };
-    eventually(world, settled) && is_replica
+    eventually(world, settled);
+    is_replica
 }
 
 /// A replica refuses to grant locks, and its master has sent it nothing that it does not know.

@@ -1,9 +1,11 @@
 //! A server that ends and starts again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Disturber;
+use super::recovery::Period;
 use crate::deposit::Deposit;
+use crate::ending;
 use crate::scene::End;
 
 impl Disturber<'_> {
@@ -17,19 +19,30 @@ impl Disturber<'_> {
             End::Torn => ("kill -9, torn file", self.downtime()),
             End::ShutDown(_) => ("SHUTDOWN", self.downtime()),
         };
+        ending::count_handovers(world);
+        world.pauses.end();
         world.fault(kind, &format!("{end:?}, and {downtime:?} later it starts again"));
         self.link = None;
         world.server.leaves();
+        let length = Duration::from_millis(self.ground.recovery_ms);
+        let mut before = Instant::now();
+        let pause = || {
+            world.rest(downtime);
+            before = Instant::now();
+            world.settings.period_begins(length);
+        };
         let (scene, random) = (&mut self.scene, &mut self.random);
-        let started = world.weather.is_bad_during(|| scene.start_again(end, || world.rest(downtime), random));
-        if let Err(what) = started {
+        if let Err(what) = world.weather.is_bad_during(|| scene.start_again(end, pause, random)) {
             return world.court.charge("a server that has ended starts again", what);
         }
+        let period = Period { started: (before, Instant::now()), length };
         world.server.is_back_at(self.scene.server().port());
         world.note_fault("it is back");
+        if !length.is_zero() {
+            period.check(world, deposit.as_ref());
+        }
         if let Some(deposit) = deposit {
-            world.figures.fault("locks found again");
-            deposit.check(world, 0..=0);
+            self.found(deposit.check(world, 0..=0));
         }
     }
 

@@ -4,8 +4,11 @@ use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use support::Reply;
+
 use super::Disturber;
 use crate::ending;
+use crate::link::Link;
 
 /// A pause ends when the server's loop looks at it, ten times a second at least.
 const PAUSE_NOTICED: Duration = Duration::from_millis(110);
@@ -47,9 +50,11 @@ impl Disturber<'_> {
 
     pub(super) fn pause(&mut self) {
         let line = self.pause_line();
+        let Some(mut link) = self.link() else { return };
         let sent = Instant::now();
-        self.run_line(&line);
-        self.paused(&line, sent);
+        let reply = link.run(&line);
+        self.paused(&link, &line, sent, &reply);
+        self.link = (reply != Reply::Closed).then_some(link);
     }
 
     /// A pause that is short; it is noted as bad weather before it begins.
@@ -63,28 +68,20 @@ impl Disturber<'_> {
         line
     }
 
-    /// The pause was begun at some time between `sent` and now.
-    pub(super) fn paused(&self, line: &str, sent: Instant) {
+    /// The server has begun to pause at some time between `sent` and now, or may have where the connection was closed.
+    pub(super) fn paused(&self, link: &Link, line: &str, sent: Instant, reply: &Reply) {
         let ms = line.split(' ').nth(2).and_then(|ms| ms.parse().ok()).expect("a pause with its length");
-        self.world.weather.was_bad(sent, Instant::now() + Duration::from_millis(ms) + PAUSE_NOTICED);
+        let length = Duration::from_millis(ms);
+        if *reply == "OK" {
+            self.world.pauses.add(link.port(), sent, length);
+        }
+        self.world.weather.was_bad(sent, Instant::now() + length + PAUSE_NOTICED);
     }
 
     pub(super) fn reload(&mut self) {
         self.world.server.begins_anew();
         self.world.file_is_stale.store(true, Ordering::SeqCst);
         self.make("DEBUG RELOAD", "DEBUG RELOAD");
-        if let Some(link) = &mut self.link {
-            ending::rewrite_file(self.world, link);
-        }
-    }
-
-    /// Has the server write a file while everything goes on.
-    pub(super) fn save(&mut self) {
-        if self.random.bool() {
-            return self.make("BGSAVE", "BGSAVE");
-        }
-        self.world.fault("BGREWRITEAOF", "BGREWRITEAOF");
-        self.link = self.link();
         if let Some(link) = &mut self.link {
             ending::rewrite_file(self.world, link);
         }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::court::Rule;
 use crate::keys::Key;
 use crate::ledger::{Finding, Form, Hold};
 use crate::token::Token;
@@ -10,6 +11,7 @@ use crate::world::World;
 /// Server and clients read two clocks, of which one may be adjusted by half a thousandth: less than this in the longest
 /// lease.
 const CLOCKS: Duration = Duration::from_millis(1);
+const FLUSHED: Rule = "FLUSHALL takes every lock from its holder";
 /// Longer than any run: a lock that is held until it is released.
 const WITHOUT_END: Duration = Duration::from_secs(24 * 3600);
 
@@ -36,6 +38,14 @@ impl Kind {
     }
 }
 
+/// For how long the lock is the token's, whatever others do but FLUSHALL.
+#[derive(Clone, Copy)]
+struct Lease {
+    /// The request that it answers was sent then.
+    asked: Instant,
+    until: Instant,
+}
+
 /// One token and the lock that it asks for.
 pub struct Claim<'w> {
     pub key: &'w Key,
@@ -48,9 +58,9 @@ pub struct Claim<'w> {
     requests: u32,
     /// A request was sent and its answer never read, so the token may hold without its client's knowledge.
     pub doubtful: bool,
+    begun: Instant,
     told: Option<Instant>,
-    /// Until then the lock is the token's, whatever others do.
-    pub safe_until: Option<Instant>,
+    lease: Option<Lease>,
     /// How often the server had begun anew when the lock was asked for.
     beginnings: u64,
     is_clock_steady: bool,
@@ -66,8 +76,9 @@ impl<'w> Claim<'w> {
             session: false,
             requests: 0,
             doubtful: false,
+            begun: Instant::now(),
             told: None,
-            safe_until: None,
+            lease: None,
             beginnings: world.server.beginnings(),
             is_clock_steady: world.is_clock_steady,
         }
@@ -99,10 +110,42 @@ impl<'w> Claim<'w> {
         format!("LOCK.RELEASE {} {}{hold}", self.key.name, self.token)
     }
 
-    /// The lock was granted, and the end of its lease was told.
-    pub fn granted_until(&mut self, received: Instant, end: Instant) {
+    /// The lock, which was asked for then, was granted, and the end of its lease was told.
+    pub fn granted_until(&mut self, asked: Instant, received: Instant, end: Instant) {
         self.told = Some(received);
-        self.safe_until = end.checked_sub(CLOCKS);
+        self.lease = end.checked_sub(CLOCKS).map(|until| Lease { asked, until });
+    }
+
+    /// Until then the lock is the token's, whatever others do.
+    pub fn safe_until(&self, world: &World) -> Option<Instant> {
+        let Lease { asked, until } = self.lease?;
+        let flushed = world.flushes.first_since(asked);
+        Some(flushed.map_or(until, |begun| begun.min(until)))
+    }
+
+    /// Nothing is certain any more: a release may have been carried out.
+    pub fn may_be_over(&mut self) {
+        self.lease = None;
+        self.doubtful = true;
+    }
+
+    /// Whether anything of it may be left with the server.
+    pub fn may_hold(&self) -> bool {
+        self.lease.is_some() || self.doubtful
+    }
+
+    /// Whether the lock was certainly taken from it by FLUSHALL, and cannot have been granted again, before a request was sent. A
+    /// session gets back a lock whose lease has ended before the server could look at what was flushed.
+    pub fn is_flushed(&self, world: &World, sent: Instant) -> bool {
+        self.has_one_request() && !self.session && self.told.is_some_and(|told| world.flushes.took_all(told, sent))
+    }
+
+    /// The token was found to hold by a request that was sent then.
+    pub fn found_to_hold(&self, world: &World, sent: Instant) -> Finding {
+        if self.is_flushed(world, sent) {
+            return Some((FLUSHED, "it was told 1, then everything was flushed, and it holds the lock".to_owned()));
+        }
+        self.held_until(world, self.certain_until(world, sent))
     }
 
     /// Notes that the token certainly held a strict lock from when its client was told until then.
@@ -123,14 +166,16 @@ impl<'w> Claim<'w> {
     pub fn lease_from(&mut self, sent: Instant, lease_ms: Option<u64>) {
         let certain = |ms| if self.is_clock_steady { Duration::from_millis(ms) } else { Duration::ZERO };
         let lease = lease_ms.map_or(WITHOUT_END, certain);
-        self.safe_until = Some(sent + lease.saturating_sub(CLOCKS));
+        self.lease = Some(Lease { asked: sent, until: sent + lease.saturating_sub(CLOCKS) });
     }
 
     /// A further hold, which can only have lengthened the lease.
-    pub fn lengthened(&mut self, sent: Instant) {
-        let before = self.safe_until;
-        self.lease_from(sent, self.lease_ms);
-        self.safe_until = self.safe_until.max(before);
+    pub fn lengthened(&mut self, world: &World, sent: Instant, received: Instant) {
+        let before = self.lease.map(|lease| lease.until);
+        self.lease_from(sent, world.settings.cut(self.lease_ms, sent, received));
+        if let (Some(lease), Some(until)) = (&mut self.lease, before) {
+            lease.until = lease.until.max(until);
+        }
     }
 
     pub fn told(&self) -> Option<Instant> {
@@ -147,26 +192,27 @@ impl<'w> Claim<'w> {
     }
 
     /// Whether the lock must still be the token's when an answer was received then, since its lease was running.
-    pub fn has_lease_at(&self, received: Instant) -> bool {
-        self.told.is_some() && self.safe_until.is_some_and(|end| received < end)
+    pub fn has_lease_at(&self, world: &World, received: Instant) -> bool {
+        self.told.is_some() && self.safe_until(world).is_some_and(|end| received < end)
     }
 
     /// Whether the server has begun anew since the lock was first asked for, or is about to.
     pub fn is_from_before(&self, world: &World) -> bool {
-        world.server.is_away() || world.server.beginnings() != self.beginnings
+        world.server.has_begun_since(self.beginnings)
     }
 
     /// Whether the lock must be the token's as long as its connection answers. A server that begins anew may have
-    /// ended it, and around a recovery period a session gets its lock back later.
+    /// ended it, FLUSHALL has, and around a recovery period a session gets its lock back later.
     pub fn has_session(&self, world: &World) -> bool {
         let goes_on = |told| !world.settings.may_hold_back(told, Instant::now());
-        self.told.is_some_and(goes_on) && self.session && !self.is_from_before(world)
+        let is_left_alone = !self.is_from_before(world) && !world.flushes.any_since(self.begun);
+        self.told.is_some_and(goes_on) && self.session && is_left_alone
     }
 
     /// The end of the span in which it certainly held, if it was found to hold by a request that was sent then. A token
     /// that was sent more than once may have lost the lock and have been granted it again by an early copy that arrived
     /// late, so only its lease counts.
-    pub fn certain_until(&self, sent: Instant) -> Option<Instant> {
-        if self.has_one_request() { Some(sent) } else { self.safe_until.map(|end| end.min(sent)) }
+    fn certain_until(&self, world: &World, sent: Instant) -> Option<Instant> {
+        if self.has_one_request() { Some(sent) } else { self.safe_until(world).map(|end| end.min(sent)) }
     }
 }

@@ -97,7 +97,7 @@ impl<'w> Member<'w> {
             if claim.session {
                 self.hang_up();
             } else {
-                self.was_held_until(&claim, claim.safe_until.map(|end| end.min(Instant::now())));
+                self.was_held_until(&claim, claim.safe_until(self.world).map(|end| end.min(Instant::now())));
             }
             return;
         }
@@ -121,8 +121,7 @@ impl<'w> Member<'w> {
             reply if is_put_off(reply) => true,
             Reply::Closed => {
                 // It may or may not have set the lease.
-                claim.safe_until = None;
-                claim.doubtful = true;
+                claim.may_be_over();
                 !claim.session
             }
             other => {
@@ -144,8 +143,7 @@ impl<'w> Member<'w> {
                 return;
             }
             // The first try may have worked.
-            claim.safe_until = None;
-            claim.doubtful = true;
+            claim.may_be_over();
         }
     }
 
@@ -158,7 +156,7 @@ impl<'w> Member<'w> {
 
     /// Releases until there is an answer: nothing else would end the hold.
     pub(super) fn clean_up(&mut self, mut claim: Claim<'w>) {
-        while claim.safe_until.is_some() || claim.doubtful {
+        while claim.may_hold() {
             let answer = self.ask(&claim, claim.release_line(), 0);
             self.released(&mut claim, &answer);
             let refused = self.world.is_refusal(&answer.reply);
@@ -166,8 +164,7 @@ impl<'w> Member<'w> {
                 return;
             }
             // The first try may have worked.
-            claim.safe_until = None;
-            claim.doubtful = true;
+            claim.may_be_over();
         }
     }
 
@@ -185,7 +182,9 @@ impl<'w> Member<'w> {
         if claim.told().is_none() && !claim.doubtful {
             self.charge(claim, NIL_IS_NIL, "it holds the lock");
         }
-        self.was_held_until(claim, claim.certain_until(answer.sent));
+        if let Some((rule, what)) = claim.found_to_hold(self.world, answer.sent) {
+            self.charge(claim, rule, &what);
+        }
     }
 
     /// The token certainly held the lock from when its client was told until then.
@@ -205,11 +204,14 @@ impl<'w> Member<'w> {
         if self.world.is_refusal(reply) {
             return;
         }
+        if claim.is_flushed(self.world, answer.sent) {
+            self.world.figures.met("locks lost to FLUSHALL");
+        }
         if !known {
             self.charge(claim, EXPECTED, &format!("it was told {reply:?}"));
         }
         let what = format!("it was told 1, and then {reply:?}");
-        if claim.has_lease_at(answer.received) {
+        if claim.has_lease_at(self.world, answer.received) {
             self.charge(claim, KEPT, &what);
         } else if claim.has_session(self.world) {
             self.charge(claim, SESSION, &what);

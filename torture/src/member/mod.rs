@@ -1,6 +1,7 @@
 //! A client: it connects, asks for locks in one of many ways, and checks what it is told.
 
 mod claim;
+mod dating;
 mod holding;
 mod pipelines;
 mod repeats;
@@ -129,6 +130,9 @@ impl<'w> Member<'w> {
             None => self.note(claim, received, format!("hangs up on {what}")),
         }
         self.world.figures.waited(received - sent);
+        if let Some(reply) = &reply {
+            self.check_pause(claim, what, sent, received, reply);
+        }
         disturbed |= self.link.as_ref().is_some_and(Link::is_disturbed);
         // A network takes its time, also one that does nothing wrong.
         let is_direct = self.link.as_ref().is_none_or(|link| link.way().is_none());

@@ -28,12 +28,12 @@ impl<'w> Member<'w> {
 
     /// Takes in the answer to a request that was sent again by the holder.
     fn told_again(&mut self, claim: &mut Claim<'w>, answer: &Answer) -> Told {
-        let sure = claim.has_lease_at(answer.received);
+        let sure = claim.has_lease_at(self.world, answer.received);
         self.judge(claim, claim.lease_ms, answer);
         match &answer.reply {
             // It is the same grant: a lease only grows.
             Reply::Int(1) if sure => {
-                claim.lengthened(answer.sent);
+                claim.lengthened(self.world, answer.sent, answer.received);
                 Told::Yours
             }
             Reply::Int(1) | Reply::Closed => self.told(claim, answer),
@@ -41,7 +41,7 @@ impl<'w> Member<'w> {
                 if sure && !self.may_be_told(other) {
                     self.charge(claim, SAME, &format!("it was told {other:?}"));
                 }
-                claim.safe_until = None;
+                claim.may_be_over();
                 self.told(claim, answer)
             }
         }

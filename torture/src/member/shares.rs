@@ -48,12 +48,11 @@ impl<'w> Member<'w> {
                 self.hold(claim);
             }
             Reply::Int(1) | Reply::Nil => {
-                if claim.has_lease_at(answer.received) {
+                if claim.has_lease_at(self.world, answer.received) {
                     self.charge(&claim, FORMS, &format!("it was told 1, and then {:?}", answer.reply));
                 }
                 // The lease had ended, so it may be held in the other form now.
-                claim.safe_until = None;
-                claim.doubtful = true;
+                claim.may_be_over();
                 self.release(&mut claim);
             }
             Reply::Closed => {}

@@ -61,7 +61,11 @@ impl<'w> Member<'w> {
     pub(super) fn try_once(&mut self, claim: &mut Claim<'w>, block: Option<u64>) -> Told {
         let line = claim.request(block);
         let answer = self.ask(claim, line, block.unwrap_or(0));
-        self.told(claim, &answer)
+        let told = self.told(claim, &answer);
+        if told == Told::Yours {
+            self.date_grant(claim, &answer);
+        }
+        told
     }
 
     fn plainly(&mut self) {
@@ -93,7 +97,7 @@ impl<'w> Member<'w> {
             if !self.another_hold(&mut claim, hold.into(), &answer) {
                 return;
             }
-            claim.lengthened(answer.sent);
+            claim.lengthened(self.world, answer.sent, answer.received);
         }
         for hold in (2..=most).rev() {
             let answer = self.ask_until_answered(&claim, &format!("LOCK.RELEASE {name} {owner} HOLD {hold}"));

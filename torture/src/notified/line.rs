@@ -27,6 +27,8 @@ pub struct Question {
     pub token: Token,
     pub what: What,
     pub sent: Instant,
+    /// Of the server that was asked.
+    pub port: u16,
     /// How long the thread that sent it, and reads the answer, had been starved of the processor by then.
     starved: Duration,
 }
@@ -44,7 +46,7 @@ impl Line {
 
     /// Sends a line, in a transaction if `framed`.
     pub fn put(&mut self, world: &World, wait: &Wait<'_>, line: String, what: What, framed: bool) -> Instant {
-        let (token, key) = (wait.claim.token, wait.claim.key.number);
+        let (token, key, port) = (wait.claim.token, wait.claim.key.number, self.wire.port);
         let note = format!("(connection {}) sends {line}{}", self.wire.id, if framed { " in MULTI" } else { "" });
         let lines = if framed { vec!["MULTI".to_owned(), line, "EXEC".to_owned()] } else { vec![line] };
         let (sent, starved) = (self.wire.send(&lines), starved());
@@ -52,14 +54,14 @@ impl Line {
         world.ledger.note(key, sent, format!("notified  {note}"));
         if framed {
             world.figures.met("transactions");
-            self.questions.extend([What::Frame, What::Frame].map(|what| Question { token, what, sent, starved }));
+            self.questions.extend([What::Frame, What::Frame].map(|what| Question { token, what, sent, port, starved }));
         }
-        self.questions.push_back(Question { token, what, sent, starved });
+        self.questions.push_back(Question { token, what, sent, port, starved });
         sent
     }
 
     pub fn check_time(&self, world: &World, now: Instant) {
-        let Some(Question { token, what, sent, starved: before }) = self.questions.front() else { return };
+        let Some(Question { token, what, sent, starved: before, .. }) = self.questions.front() else { return };
         let block = if let What::Block(block) = what { *block } else { Duration::ZERO };
         let Some(late) = (now - *sent).checked_sub(block + SLACK) else { return };
         let bad = world.weather.between(*sent, now) + starved().saturating_sub(*before);

@@ -217,7 +217,7 @@ impl<'w> Notified<'w> {
 
     fn let_lease_end(&mut self, token: Token) {
         let Some(wait) = self.waits.get_mut(&token) else { return };
-        let until = wait.claim.safe_until.map(|end| end.min(Instant::now()));
+        let until = wait.claim.safe_until(self.world).map(|end| end.min(Instant::now()));
         if let Some((rule, what)) = wait.claim.held_until(self.world, until) {
             self.world.charge(wait.claim.key, rule, &what);
         }

@@ -11,6 +11,7 @@ use super::wait::{Phase, Step, Wait};
 use super::wire::Heard;
 use crate::court::Rule;
 use crate::member::{EXPECTED, KEPT, SESSION};
+use crate::pauses::NOTHING_IN_A_PAUSE;
 use crate::settings::{HELD_BACK, is_put_off};
 use crate::token::Token;
 use crate::world::World;
@@ -124,8 +125,13 @@ impl Notified<'_> {
         }
         if event == Event::Granted {
             world.figures.grants.add(1);
-            let dated = wait.granted_by_message(world, at, end.parse().unwrap_or_default());
+            let end_ms = end.parse().unwrap_or_default();
+            let dated = wait.granted_by_message(world, at, end_ms);
             complain(world, wait, dated.err().map(|what| (DATED, what)));
+            let granted_ms = wait.granted_at_ms(world, at, end_ms);
+            if granted_ms.is_some_and(|at_ms| world.pauses.cover_ms(world.server.port_of(self.database), at_ms)) {
+                complain(world, wait, Some((NOTHING_IN_A_PAUSE, text.to_owned())));
+            }
             if world.settings.is_held_back(wait.begun, at) {
                 complain(world, wait, Some((HELD_BACK, text.to_owned())));
             }
@@ -151,6 +157,10 @@ impl Notified<'_> {
             let claim = &wait.claim;
             let finding = self.world.settings.judge(claim.lease_ms, claim.has_one_request(), &reply, question.sent, at);
             complain(self.world, wait, finding);
+        }
+        let has_written = matches!(reply, Reply::Int(_)) || reply == Reply::waiting();
+        if has_written && self.world.pauses.cover(question.port, question.sent, at) {
+            complain(self.world, wait, Some((NOTHING_IN_A_PAUSE, format!("in one it was told {reply:?}"))));
         }
         match question.what {
             What::Frame => {}
@@ -199,7 +209,7 @@ fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at
     let claim = &wait.claim;
     let known = match reply {
         Reply::Int(0) => {
-            if let Some((rule, what)) = claim.held_until(world, claim.certain_until(sent)) {
+            if let Some((rule, what)) = claim.found_to_hold(world, sent) {
                 world.charge(claim.key, rule, &what);
             }
             true
@@ -212,7 +222,7 @@ fn released(world: &World, wait: &mut Wait<'_>, sent: Instant, reply: &Reply, at
     let what = format!("{}: it was told {reply:?}", claim.token);
     if !known {
         world.charge(claim.key, EXPECTED, &what);
-    } else if lost && claim.has_lease_at(at) {
+    } else if lost && claim.has_lease_at(world, at) {
         world.charge(claim.key, KEPT, &what);
     } else if lost && wait.phase == Phase::Holding && claim.has_session(world) {
         world.charge(claim.key, SESSION, &what);

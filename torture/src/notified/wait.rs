@@ -104,8 +104,8 @@ impl<'w> Wait<'w> {
             return;
         }
         // Told again of the same grant: a lease only grows.
-        if self.claim.has_lease_at(received) {
-            self.claim.lengthened(sent);
+        if self.claim.has_lease_at(world, received) {
+            self.claim.lengthened(world, sent, received);
         } else {
             self.claim.granted(world, sent, received);
         }
@@ -133,6 +133,13 @@ impl<'w> Wait<'w> {
         self.next = Some((now + Duration::from_millis(span), step));
     }
 
+    /// When the lock was granted, in Unix milliseconds, if a message that has told this end of the lease tells that.
+    pub fn granted_at_ms(&self, world: &World, received: Instant, end_ms: i64) -> Option<i64> {
+        let leases = world.settings.possible_leases(self.claim.lease_ms?, self.begun, received);
+        let [lease] = leases[..] else { return None };
+        Some(end_ms - i64::try_from(lease).ok()?)
+    }
+
     /// A message has told the grant with this end of its lease, in Unix milliseconds. Err if that is not the lease asked for,
     /// counted from some moment since the first request.
     pub fn granted_by_message(&mut self, world: &World, received: Instant, end_ms: i64) -> Result<(), String> {
@@ -142,8 +149,8 @@ impl<'w> Wait<'w> {
         let lease = self.claim.lease_ms.unwrap_or_default();
         let leases = world.settings.possible_leases(lease, self.begun, received);
         let left = u64::try_from(end_ms - now).unwrap_or_default();
-        if !self.claim.has_lease_at(received) {
-            self.claim.granted_until(received, received + Duration::from_millis(left));
+        if !self.claim.has_lease_at(world, received) {
+            self.claim.granted_until(self.begun, received, received + Duration::from_millis(left));
         }
         let begun = |got: u64| end_ms - i64::try_from(got).unwrap_or_default();
         // The moment of the grant, if it was with this lease; there it must have been what the settings say.

@@ -40,6 +40,12 @@ impl Settings {
         self.recovery.begin(recovery_ms);
     }
 
+    /// A server that grants nothing for so long is about to start, and no other answers any more.
+    pub fn period_begins(&self, length: Duration) {
+        let now = Instant::now();
+        self.held_back.add(now, now + length.saturating_sub(ROUNDING));
+    }
+
     /// The longest lease that a grant of this one certainly has, if it was made between these two.
     pub fn cut(&self, lease_ms: Option<u64>, from: Instant, until: Instant) -> Option<u64> {
         let limits = self.longest_lease.during(from, until);
