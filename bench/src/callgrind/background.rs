@@ -6,7 +6,7 @@ use std::path::Path;
 use support::{Server, Setup, module_with_names};
 use tempfile::TempDir;
 
-use super::{CONFIG, folder, graph, require_valgrind};
+use super::{CONFIG, folder, graph, require_valgrind, valgrind};
 
 /// The function of the module in which the server lets it work, and which calls all else that is counted.
 const BACKGROUND: &str = "redis_lock::server::timer::on_timer";
@@ -23,11 +23,10 @@ impl Watched {
         require_valgrind();
         let folder = folder();
         let [collect, dump] = ["toggle-collect", "dump-after"].map(|option| format!("--{option}={BACKGROUND}"));
-        let output = format!("--callgrind-out-file={}/callgrind", folder.path().display());
-        let options = ["--quiet", "--tool=callgrind", "--trace-children=yes", "--collect-atstart=no", &collect, &dump];
-        let valgrind: Vec<&str> = ["valgrind"].into_iter().chain(options).chain([output.as_str()]).collect();
+        let valgrind = valgrind(&folder, "callgrind", ["--collect-atstart=no".to_owned(), collect, dump]);
+        let runner: Vec<&str> = valgrind.iter().map(String::as_str).collect();
         let setup = Setup::new().module(&module_with_names()).config(CONFIG).config(config);
-        Self { server: setup.run_by(&valgrind).start(), folder }
+        Self { server: setup.run_by(&runner).start(), folder }
     }
 
     /// The instructions of each run so far, in no order.

@@ -121,10 +121,8 @@ fn run_all<T: Send>(
 /// What callgrind wrote about a server that ran so many cycles.
 fn run(workload: &Workload, setup: &Setup, environment: &[String], cycles: u64) -> String {
     let folder = folder();
-    let output = format!("--callgrind-out-file={}/%p", folder.path().display());
-    // A server may be started by a script that gives its process to it, which counts as a child.
-    let valgrind = ["valgrind", "--quiet", "--tool=callgrind", "--trace-children=yes", "--dump-line=no", &output];
-    let runner: Vec<&str> = iter::once("env").chain(environment.iter().map(String::as_str)).chain(valgrind).collect();
+    let valgrind = valgrind(&folder, "%p", ["--dump-line=no".to_owned()]);
+    let runner: Vec<&str> = iter::once("env").chain(environment.iter().chain(&valgrind).map(String::as_str)).collect();
     let mut server = setup.clone().run_by(&runner).start();
     let mut client = server.client();
     let process = client.info("server", "process_id").expect("a server that tells its process");
@@ -154,6 +152,14 @@ impl Steady {
         fs::write(&file, format!("{seed:<LENGTH$}")).expect("a writable folder");
         [format!("LD_PRELOAD={}", self.library.path().display()), format!("RANDOMNESS={}", file.display())]
     }
+}
+
+/// The command that a server is run by, which writes a file of that name into the folder.
+fn valgrind(folder: &TempDir, name: &str, options: impl IntoIterator<Item = String>) -> Vec<String> {
+    // A server may be started by a script that gives its process to it, which counts as a child.
+    let command = ["valgrind", "--quiet", "--tool=callgrind", "--trace-children=yes"].map(str::to_owned);
+    let output = format!("--callgrind-out-file={}/{name}", folder.path().display());
+    command.into_iter().chain(options).chain([output]).collect()
 }
 
 fn folder() -> TempDir {

@@ -71,8 +71,13 @@ class Cluster:
 
     def move(self, key: str) -> None:
         """Moves the slot of a key, with its keys, to the other node."""
-        source, target = self.begin_to_move(key)
+        self.begin_to_move(key)
         self.move_keys(key)
+        self.end_move(key)
+
+    def end_move(self, key: str) -> None:
+        """From now on the other node has the slot."""
+        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
         for node in (target, source):
             node.execute_command(
                 "CLUSTER", "SETSLOT", self.slot(key), "NODE", target.execute_command("CLUSTER", "MYID")

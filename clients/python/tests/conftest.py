@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import signal
 import socket
 import subprocess
+import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -19,6 +22,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from redis_lock_client import Lock
+from redis_lock_client._sync import connections, listener, runtime
+from redis_lock_client._sync.client import Client
+
 SERVER = os.environ["SERVER"]
 MODULE = os.environ["MODULE"]
 LIBRARY = os.environ.get("LIBRARY", "redis")
@@ -26,6 +33,11 @@ library: Any = import_module(LIBRARY)
 library_asyncio: Any = import_module(f"{LIBRARY}.asyncio")
 CLIENT = {"redis": "Redis", "valkey": "Valkey"}[LIBRARY]
 START_S = 20.0
+#: Clients by how long they wait for an answer: each kind's default, without an end, and shorter than any wait.
+PATIENCE: list[dict[str, Any]] = [{}, {"socket_timeout": None}, {"socket_timeout": 0.5}, {"protocol": 3}]
+
+#: The locks of the tests with `nothing_is_left`.
+KEYS = ("door", "window")
 
 
 def free_port() -> int:
@@ -73,6 +85,18 @@ class Server:
     def client_asyncio(self, **kwargs: Any) -> Any:
         return getattr(library_asyncio, CLIENT)(**{"port": self.port, **kwargs})
 
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Does nothing for a while, and then goes on."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        # What is sent from here on is found in one piece: the signal itself may come while an earlier round goes on.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
     def stop(self, how: int = signal.SIGKILL) -> None:
         if self.process is not None:
             self.process.send_signal(how)
@@ -85,6 +109,11 @@ class Threads(ThreadPoolExecutor):
 
     def __exit__(self, kind: Any, *_: object) -> None:
         self.shutdown(wait=kind is None)
+
+
+def connections_of(client: Any, name: str) -> int:
+    """How many connections of clients with this name the server has: others come and go."""
+    return sum(one["name"] == name for one in client.client_list())
 
 
 def wait_until(condition: Any, seconds: float = 10.0, explain: Any = lambda: "") -> None:
@@ -133,6 +162,13 @@ def new_server(tmp_path: Path) -> Iterator[Any]:
         yield start
 
 
+@pytest.fixture(params=[True, False], ids=["module", "scripts"])
+def one_server(request: pytest.FixtureRequest, new_server: Any) -> Server:
+    """A server with the module, and one without it."""
+    server: Server = new_server(request.param)
+    return server
+
+
 @pytest.fixture
 def client(server: Server) -> Iterator[Any]:
     with server.client() as one:
@@ -148,6 +184,35 @@ async def aclient(server: Server) -> AsyncIterator[Any]:
         await one.aclose()
 
 
+@pytest.fixture
+def nothing_is_left(server: Server, client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of which nothing is left afterwards."""
+    threads = own_threads()
+    monkeypatch.setattr(runtime, "IDLE_S", 0.2)
+    monkeypatch.setattr(listener, "IDLE_S", 0.2)
+    monkeypatch.setattr(listener, "SILENCE_S", 0.5)
+    one = server.client()
+    yield one
+    wait_until(lambda: not client.exists(*KEYS), 5, lambda: [(key, client.type(key)) for key in KEYS])
+    wait_until(lambda: not any(waiters(client, key) for key in KEYS), 5)
+    # Nothing that was interrupted is in the way of who comes next.
+    with Threads() as pool:
+        for key in KEYS * 10:
+            assert pool.submit(Lock(one, key, timeout=30, blocking_timeout=1, thread_local=False).acquire).result(5)
+            client.delete(key)
+    state = Client.of(one)
+    (node,) = state._nodes.values()
+    assert not state.lines._lines and not node.listener._waits
+    # What was interrupted may be withdrawn, and what was deleted be looked at, in the background until now.
+    places = [*node.connections._places, node.connections._for_sessions, node.keeper._reader]
+    wait_until(lambda: not any(place.guard.locked() for place in places), 5)
+    wait_until(lambda: own_threads() <= threads, 15, own_threads)
+
+
+def own_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "redis-lock-client"}
+
+
 def waiters(client: Any, key: str = "door") -> list[dict[bytes, Any]]:
     """Who stands in line for a lock, in the order of the line."""
     try:
@@ -158,7 +223,90 @@ def waiters(client: Any, key: str = "door") -> list[dict[bytes, Any]]:
     return [one if isinstance(one, dict) else dict(zip(one[::2], one[1::2], strict=True)) for one in line]
 
 
+def watched(client: Any) -> None:
+    """Waits until the server tracks what the keeper has read."""
+    wait_until(lambda: client.info("clients").get("tracking_clients"))
+    time.sleep(0.02)
+
+
+class Pulse:
+    """How long this process and the server have to wait for their turn on a busy machine."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._late: deque[tuple[float, float]] = deque(maxlen=10_000)
+        self._ends = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        while not self._ends.is_set():
+            began = time.monotonic()
+            self._client.ping()
+            time.sleep(0.001)
+            ended = time.monotonic()
+            self._late.append((ended, ended - began))
+
+    def late_since(self, began: float) -> float:
+        """The longest that a request and a pause of a millisecond have taken since then, in seconds."""
+        time.sleep(0.01)
+        return max((late for ended, late in list(self._late) if ended >= began), default=math.inf)
+
+    def stop(self) -> None:
+        self._ends.set()
+
+
+@pytest.fixture
+def pulse(server: Server) -> Iterator[Pulse]:
+    one = Pulse(server.client())
+    yield one
+    one.stop()
+
+
 def kill_connections(client: Any) -> None:
     """Cuts all connections but this one."""
     client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     client.execute_command("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+
+
+class Wire:
+    """Stands between the package and its connections, and can lose answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[list[Any]] = []
+        self.lose: set[str] = set()
+        exchange = connections.exchange
+
+        def watched(connection: Any, words: list[Any]) -> Any:
+            self.sent.append(words)
+            answer = exchange(connection, words)
+            if words[0] in self.lose:
+                self.lose.remove(words[0])
+                raise library.ConnectionError("the answer was lost")
+            return answer
+
+        monkeypatch.setattr(connections, "exchange", watched)
+
+    def times(self, name: str) -> int:
+        return sum(words[0] == name for words in self.sent)
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    return Wire(monkeypatch)
+
+
+def each_hold_counts_once(client: Any, wire: Wire, take: str, release: str) -> None:
+    """Takes a re-entrant lock three times and releases it as often; each answer is lost once."""
+    lock = Lock(client, "door", timeout=30, reentrant=True)
+    for holds in (1, 2, 3):
+        lock.locked()  # So that there is a connection that may have been lost before.
+        wire.lose = {take}
+        assert lock.acquire()
+        assert client.hgetall("door") == {lock.local.token: b"%d" % holds}
+    for holds in (2, 1):
+        wire.lose = {release}
+        lock.release()
+        assert client.hgetall("door") == {lock.local.token: b"%d" % holds}
+    wire.lose = {release}
+    lock.release()
+    assert not client.exists("door")

@@ -7,7 +7,17 @@ import time
 from typing import Any
 
 import pytest
-from conftest import MODULE, Server, Threads, kill_connections, library, wait_until, waiters
+from conftest import (
+    MODULE,
+    Server,
+    Threads,
+    Wire,
+    each_hold_counts_once,
+    kill_connections,
+    library,
+    wait_until,
+    waiters,
+)
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, ModuleNeededError
 from redis_lock_client import asyncio as for_tasks
@@ -56,12 +66,43 @@ def test_it_is_lost(plain: Server) -> None:
     assert client.get("door") == b"somebody else"
 
 
-@pytest.mark.parametrize("data", ["hash", "set"])
-def test_it_leaves_other_data_alone(plain: Server, data: str) -> None:
+@pytest.mark.parametrize("write", [["HSET", "door", "owner", 1], ["ZADD", "door", 1, "holder"]])
+def test_locks_of_other_kinds_exclude_it(plain: Server, write: list[Any]) -> None:
     client = plain.client()
-    client.hset("door", "owner", "1") if data == "hash" else client.zadd("door", {"holder": 1})
+    client.execute_command(*write)
     assert not Lock(client, "door", timeout=30).acquire(blocking=False)
-    assert client.type("door") != b"none"
+    assert client.exists("door")
+
+
+def test_it_leaves_other_data_alone(plain: Server) -> None:
+    client = plain.client()
+    client.rpush("door", "an item")
+    for options in ({}, {"reentrant": True}):
+        with pytest.raises(library.ResponseError, match="WRONGTYPE"):
+            Lock(client, "door", timeout=30, **options).acquire(blocking=False)
+    assert client.lrange("door", 0, -1) == [b"an item"]
+
+
+def test_a_reentrant_lock_counts(plain: Server) -> None:
+    client = plain.client()
+    lock, other = (Lock(client, "door", timeout=30, reentrant=True) for _ in range(2))
+    with lock:
+        with lock:
+            assert lock.native is False and lock.owned()
+            assert client.hgetall("door") == {lock.local.token: b"2"} and 29_000 < client.pttl("door") <= 30_000
+            assert not other.acquire(blocking=False) and not Lock(client, "door").acquire(blocking=False)
+            assert lock.extend(10) and 39_000 < client.pttl("door") <= 40_000
+        assert client.hgetall("door") == {lock.local.token: b"1"}
+    assert not client.exists("door")
+    with other:
+        client.delete("door")
+        with pytest.raises(LockNotOwnedError):
+            other.acquire()
+        other.raise_on_release_error = False
+
+
+def test_what_is_sent_again_counts_once(plain: Server, wire: Wire) -> None:
+    each_hold_counts_once(plain.client(), wire, take="EVAL", release="EVAL")
 
 
 def test_it_is_renewed(plain: Server) -> None:
@@ -92,7 +133,7 @@ def test_threads_take_turns(plain: Server) -> None:
 
 def test_what_needs_the_module_says_so(plain: Server) -> None:
     client = plain.client()
-    for options in ({"session": True}, {"shared": True}, {"limit": 2}, {"reentrant": True}):
+    for options in ({"session": True}, {"shared": True}, {"limit": 2}):
         for blocking in (True, False):
             with pytest.raises(ModuleNeededError, match="needs the module"):
                 Lock(client, "door", timeout=30, **options).acquire(blocking=blocking, blocking_timeout=1)
@@ -123,6 +164,66 @@ def test_the_module_appears_and_vanishes(plain: Server, monkeypatch: pytest.Monk
         lock.release()
         assert taken.result(5)
     assert waiter.native is False
+
+
+def test_a_server_that_comes_back_without_the_module(new_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits asks also when it is time to ask for the module again; whoever holds is told by looks."""
+    monkeypatch.setattr(node, "SCRIPTS_S", 0.5)
+    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
+    held = Lock(server.client(), "window", timeout=6)
+    held.acquire()
+    assert not held.lost.is_set()
+    server.client().set("door", "somebody else")
+    with Threads() as pool:
+        taken = pool.submit(Lock(server.client(), "door", timeout=30).acquire, blocking_timeout=20)
+        wait_until(lambda: waiters(server.client()))
+        server.stop()
+        server.module = False
+        server.start()
+        client = server.client()
+        client.expire("window", 60)
+        time.sleep(1)
+        assert held.native is False, "looks go on by scripts"
+        client.delete("door", "window")
+        assert taken.result(2)
+        assert held.lost.wait(3)
+
+
+@pytest.mark.parametrize("module", [True, False])
+def test_others_who_hear_of_the_module_meanwhile(
+    new_server: Any, monkeypatch: pytest.MonkeyPatch, module: bool
+) -> None:
+    """What a command has done does not depend on what another thread is told just then."""
+    client, ask = new_server(module).client(), node.Node.ask
+
+    def and_others_hear_the_contrary(self: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = ask(self, *args, **kwargs)
+        self.native, self._scripts_until = not module, 0.0
+        return answer
+
+    monkeypatch.setattr(node.Node, "ask", and_others_hear_the_contrary)
+    lock = Lock(client, "door", timeout=30, reentrant=True)
+    with lock:
+        assert client.exists("door") and lock.extend(10) and 39_000 < client.pttl("door") <= 40_000
+        with lock:
+            assert client.hgetall("door") == {lock.local.token: b"2"}
+        assert not Lock(client, "door").acquire(blocking=False)
+        assert not Lock(client, "door", timeout=30).acquire(blocking_timeout=0.2)
+    assert not client.exists("door")
+
+
+def test_what_is_held_when_the_module_vanishes(client: Any, server: Server) -> None:
+    """A re-entrant lock is entered and left by scripts; a share can be left, and stays until its lease ends."""
+    lock = Lock(client, "door", timeout=30, reentrant=True)
+    share = Lock(client, "page", timeout=1, shared=True, renew=True)
+    with lock, share:
+        assert not share.lost.is_set()
+        use_scripts(lock)
+        with lock:
+            assert lock.native is False and client.hgetall("door") == {lock.local.token: b"2"}
+        with pytest.raises(ModuleNeededError, match="EXTEND"):
+            share.extend(1)
+    assert not client.exists("door", "page")
 
 
 def test_both_kinds_exclude_each_other(client: Any, server: Server) -> None:

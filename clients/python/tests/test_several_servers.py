@@ -19,6 +19,7 @@ from conftest import CLIENT, SERVER, Server, Threads, free_port, library, librar
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
 from redis_lock_client._sync.client import Client
+from redis_lock_client.protocol import code
 
 
 @pytest.fixture
@@ -42,6 +43,22 @@ def test_a_slot_that_moves_while_somebody_waits(cluster: Cluster, key: str) -> N
         assert taken.result(10)
     assert target.get(key) == lock.local.token
     lock.release()
+
+
+def test_a_server_whose_slot_has_moved_is_left_alone(cluster: Cluster) -> None:
+    """Who has listened there for its news does not go on to try it."""
+    source = cluster.nodes[cluster.owner("door")]
+    source.set("door", "somebody else", px=60_000)
+    assert not Lock(cluster.client(), "door", timeout=30).acquire(blocking_timeout=0.2)
+    cluster.move("door")
+
+    def connections() -> int:
+        return int(source.info("stats")["total_connections_received"])
+
+    wait_until(lambda: not source.execute_command("CLIENT", "LIST", "TYPE", "pubsub"))
+    before = connections()
+    time.sleep(1)  # In which there were forty.
+    assert connections() - before < 3
 
 
 def test_a_slot_that_moves_while_a_lock_is_held(cluster: Cluster) -> None:
@@ -102,6 +119,23 @@ def test_a_lock_that_goes_ahead_of_its_slot(cluster: Cluster) -> None:
     assert cluster.keys_ahead("door") == 0
 
 
+def test_a_fencing_token_of_a_slot_on_its_way(cluster: Cluster) -> None:
+    """The lock and the counter are two keys, and the server cannot tell whether both have come: it says so."""
+    lock = Lock(cluster.client(), "door", timeout=30)
+    with lock:
+        first = lock.fence()
+        cluster.begin_to_move("door")
+        second = lock.fence()
+        assert second > first, "both are still there"
+        lock.release()
+        lock.acquire()
+        with pytest.raises(library.ResponseError) as refused:
+            lock.fence()
+        assert code(refused.value) == "TRYAGAIN"
+        cluster.move_keys("door")
+        assert lock.fence() > second, "both have come"
+
+
 async def test_tasks_and_a_slot_that_stays_half_way(cluster: Cluster) -> None:
     client = cluster.client_asyncio()
     cluster.begin_to_move("door")
@@ -121,16 +155,20 @@ async def test_tasks_in_a_cluster(cluster: Cluster) -> None:
     lock = for_tasks.Lock(client, "door", timeout=30, blocking_timeout=30)
     source, target = cluster.nodes[cluster.owner("door")], cluster.nodes[1 - cluster.owner("door")]
     source.set("door", "somebody else", px=60_000)
+    held = for_tasks.Lock(client, "{door}:1", timeout=3, renew=True)
+    await held.acquire()
     taken = asyncio.create_task(lock.acquire())
-    while not waiters(source):
-        await asyncio.sleep(0.01)
+    await until(lambda: waiters(source))
     await asyncio.to_thread(cluster.move, "door")
-    while not waiters(target):
-        await asyncio.sleep(0.01)
+    await until(lambda: waiters(target))
     target.delete("door")
     assert await asyncio.wait_for(taken, 10)
     assert target.get("door") == lock.local.token
     await lock.release()
+    await asyncio.sleep(4)
+    assert not held.lost.is_set() and await held.owned()
+    await held.release()
+    assert not target.exists("{door}:1")
     await client.aclose()
 
 
@@ -145,7 +183,7 @@ class Sentinel:
         (folder / "sentinel.conf").write_text(
             f"port {self.port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\n"
             f"sentinel monitor locks 127.0.0.1 {servers[0].port} 1\n"
-            "sentinel down-after-milliseconds locks 500\nsentinel failover-timeout locks 3000\n"
+            "sentinel down-after-milliseconds locks 2000\nsentinel failover-timeout locks 3000\n"
         )
         self.process = subprocess.Popen(
             [SERVER.replace("-server", "-sentinel"), str(folder / "sentinel.conf")], stdout=subprocess.DEVNULL
@@ -200,11 +238,15 @@ async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None
     old, new = (server.client() for server in sentinel.servers)
     client = library_asyncio.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
     old.set("door", "somebody else", px=60_000)
-    wait_until(lambda: new.exists("door"), 20)
+    held = for_tasks.Lock(client, "window", timeout=30, renew=True)
+    await held.acquire()
+    await until(lambda: new.exists("door", "window") == 2, 20)
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
     await until(lambda: waiters(old))
     await asyncio.to_thread(sentinel.servers[0].stop)
     await until(lambda: taken.done() or waiters(new), 60)
     new.delete("door")
     assert await asyncio.wait_for(taken, 10)
+    assert not held.lost.is_set() and await held.owned()
+    await held.release()
     await client.aclose()

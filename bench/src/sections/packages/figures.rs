@@ -8,6 +8,7 @@ use crate::section::{Bar, Row};
 use crate::statistics::{jain, quantile_us, record, spans};
 
 use super::attempts::{self, Outcome};
+use super::peers::{Kind, Peer};
 use super::round::{Round, Terms};
 
 pub const HEADINGS: [&str; 10] = [
@@ -25,6 +26,8 @@ pub const HEADINGS: [&str; 10] = [
 
 /// One to take the lock, one for LOCK.RELEASE.
 const MODULE_NEEDS: f64 = 2.0;
+/// The same, and now and then one more: it asks again when it has heard nothing for a while.
+const PACKAGE_NEEDS: f64 = 2.1;
 
 pub struct Figures {
     version: String,
@@ -82,16 +85,21 @@ impl Figures {
         }
     }
 
-    /// What the module must keep to in every language.
-    pub fn bars(&self, label: &str, terms: Terms) -> [Bar; 3] {
+    /// What the module must keep to in every language, and the package of this project.
+    pub fn bars(&self, peer: &Peer, terms: Terms) -> Vec<Bar> {
         let (many, request) =
             if terms.permits == 1 { ("two holders", "ACQUIRE") } else { ("more holders than permits", "SHARE LIMIT") };
-        let at_most = |what: String, value, limit| Bar::at_most(format!("{what}, {label}"), value, limit);
+        let at_most = |what: String, value, limit| Bar::at_most(format!("{what}, {}", peer.label), value, limit);
         let for_a_cycle = |what| format!("{what} for a contended {request} and its RELEASE");
-        [
-            at_most(format!("{many} at once"), self.overlaps as f64, 0.0),
-            at_most(for_a_cycle("server commands"), self.commands, MODULE_NEEDS),
-            at_most(for_a_cycle("round trips"), self.round_trips, MODULE_NEEDS),
-        ]
+        let overlaps = || at_most(format!("{many} at once"), self.overlaps as f64, 0.0);
+        let round_trips = |limit| at_most(for_a_cycle("round trips"), self.round_trips, limit);
+        match peer.kind {
+            Kind::Other => Vec::new(),
+            Kind::Commands => {
+                let commands = at_most(for_a_cycle("server commands"), self.commands, MODULE_NEEDS);
+                vec![overlaps(), commands, round_trips(MODULE_NEEDS)]
+            }
+            Kind::Package => vec![overlaps(), round_trips(PACKAGE_NEEDS)],
+        }
     }
 }

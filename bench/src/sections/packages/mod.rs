@@ -60,13 +60,13 @@ impl Contest {
     fn section(&self) -> Section {
         let figures: Vec<Figures> = self.run().iter().map(|rounds| Figures::of(rounds, self.terms)).collect();
         let peers = || self.peers.iter().zip(&figures);
-        let bars = |(peer, figures): (&Peer, &Figures)| figures.bars(peer.label, self.terms);
+        let bars = |(peer, figures): (&Peer, &Figures)| figures.bars(peer, self.terms);
         Section {
             name: self.name,
             title: "",
             method: String::new(),
             table: Table::new(HEADINGS, peers().map(|(peer, figures)| figures.row(peer.label)).collect()),
-            bars: peers().filter(|(peer, _)| peer.is_module).flat_map(bars).collect(),
+            bars: peers().flat_map(bars).collect(),
             plot: Some(Plot::Bars { column: 1, logarithmic: true }),
         }
     }
@@ -93,8 +93,9 @@ impl Contest {
              once, in {rounds} x {length:?}; packages with the defaults they are published with, as their documentation shows \
              them. *Release to grant* is the time from sending a release until a client that waited at that moment knows that it \
              holds the lock: a client that takes back the lock it has just released does not end their wait. *Gave up* counts \
-             acquisitions that ended without the lock. Commands (those inside scripts included) and round trips (reads of the \
-             server) are for taking and releasing the lock, with everything that was asked while waiting. Jain's index is 1 when \
+             acquisitions that ended without the lock. Commands (with those inside scripts, and those by which the module sends \
+             messages) and round trips (reads of the server) are for taking and releasing the lock, with everything that was \
+             asked while waiting. Jain's index is 1 when \
              all clients had the lock equally often and 1/{clients} when one had it always."
         )
     }

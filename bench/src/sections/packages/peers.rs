@@ -23,14 +23,24 @@ pub struct Peer {
     /// The version follows.
     pub label: &'static str,
     pub program: Program,
-    pub is_module: bool,
+    pub kind: Kind,
+}
+
+/// What a peer is to this project.
+pub enum Kind {
+    /// Another's package.
+    Other,
+    /// The module, by raw commands that block.
+    Commands,
+    /// The package of this project, which waits for messages.
+    Package,
 }
 
 pub const PEERS: [Peer; 9] = [
     package("redis-py Lock", Program::Python("redis_py.py")),
     package("python-redis-lock", Program::Python("python_redis_lock.py")),
     module("redis-lock by redis-py", Program::Python("module.py")),
-    module("redis-lock-client (Python)", Program::Python("package.py")),
+    Peer { label: "redis-lock-client by redis-py", program: Program::Python("package.py"), kind: Kind::Package },
     package("redis-semaphore", Program::Node("redis-semaphore.mjs")),
     package("redlock (npm)", Program::Node("redlock.mjs")),
     module("redis-lock by ioredis", Program::Node("module.mjs")),
@@ -45,11 +55,11 @@ pub const PERMIT_PEERS: [Peer; 2] = [
 ];
 
 const fn package(label: &'static str, program: Program) -> Peer {
-    Peer { label, program, is_module: false }
+    Peer { label, program, kind: Kind::Other }
 }
 
 const fn module(label: &'static str, program: Program) -> Peer {
-    Peer { label, program, is_module: true }
+    Peer { label, program, kind: Kind::Commands }
 }
 
 impl Program {

@@ -17,7 +17,8 @@ from typing import Any
 from ._sync import runtime
 from ._sync.acquisition import Acquisition
 from ._sync.client import Client
-from ._sync.keeper import Held
+from ._sync.held import Held
+from ._sync.node import Node
 from .errors import ANSWERED
 from .protocol import GONE, Request, code
 
@@ -83,7 +84,8 @@ class Lock:
         """Describes a lock; nothing is sent yet.
 
         - ``expire``: after how many whole seconds the lock is free by itself. None: held until it is released.
-        - ``id``: who holds it. A lock can be extended and released by every object with the holder's id.
+        - ``id``: who holds it. A lock can be extended and released by every object with the holder's id. Processes must
+          not have the same one: those that wait at the same time are one to the server.
         - ``auto_renewal``: renews the lock as long as this object is there.
         - ``strict``: refuses clients that cannot be clients.
         - ``signal_expire``: for how many milliseconds the list for python-redis-lock's waiters stays.
@@ -125,10 +127,9 @@ class Lock:
         if (self._given or self._used) and self.get_owner_id() == self._id:
             raise AlreadyAcquired("Already acquired from this Lock instance.")
         patience = self._patience(blocking, timeout)
-        if self._used and not self._given:
-            self._id = _new_id()
+        id = _new_id() if self._used and not self._given else self._id
         self._used = True
-        request = self._request()
+        request = self._request(id)
         acquisition = Acquisition(Client.of(self._client), request, patience, PAUSE_S)
         try:
             if not acquisition.run(blocking):
@@ -136,13 +137,16 @@ class Lock:
                 return False
             logger.info("Acquired Lock(%r).", self._name)
             assert acquisition.node is not None
+            # Not before: another thread may hold it by this object, and extend or release it meanwhile.
+            self._id = id
             self._held_now = Held(request, runtime.Event(), None, self._renews)
             self._held_now.lease_began(acquisition.asked, request.lease_ms)
             acquisition.node.keeper.add(self._held_now, watch=self._renews)
             return True
         except BaseException:
             # Above all Ctrl-C: nobody will use what is granted from now on.
-            self._held_now = None
+            if self._held_now is not None and self._held_now.request is request:
+                self._held_now = None
             acquisition.withdraw()
             raise
 
@@ -156,11 +160,12 @@ class Lock:
             raise TimeoutTooLarge(f"Timeout ({seconds}) cannot be greater than expire ({self._expire})")
         return seconds or None
 
-    def _request(self) -> Request:
+    def _request(self, id: str) -> Request:
         return Request(
             key=self._name.encode(),
-            token=self._id.encode(),
+            token=id.encode(),
             lease_ms=self._expire * 1000 if self._expire else None,
+            given=self._given,
             signal=(self._signal.encode(), self._signal_expire),
         )
 
@@ -169,34 +174,42 @@ class Lock:
         seconds = _positive(expire) or self._expire
         if seconds is None:
             raise TypeError("To extend a lock 'expire' must be given to extend() or to the lock.")
-        node = Client.of(self._client).node(self._name.encode())
-        asked = runtime.now()
+        request = self._request(self._id)
+
+        def extend(node: Node) -> None:
+            asked = runtime.now()
+            left_ms = node.extend(request, seconds * 1000)
+            held = self._held_now  # Another thread may release it meanwhile.
+            if held is not None:
+                held.lease_was_set(asked, left_ms)
+
         try:
-            left_ms = node.extend(self._request(), seconds * 1000)
+            Client.of(self._client).ask(request.key, extend)
         except ANSWERED as error:
             if code(error) in GONE:
                 raise NotAcquired(f"Lock {self._name} is not acquired or it already expired.") from error
             if code(error) == "NOLEASE":
                 raise NotExpirable(f"Lock {self._name} has no assigned expiration time") from error
             raise
-        if self._held_now is not None:
-            self._held_now.lease_ms = left_ms
-            self._held_now.lease_began(asked, left_ms)
-            node.keeper.leased(self._held_now)
 
     def release(self) -> None:
         """Gives up the lock, whichever object with this id has taken it."""
         logger.debug("Releasing Lock(%r).", self._name)
-        node = Client.of(self._client).node(self._name.encode())
+        client, request = Client.of(self._client), self._request(self._id)
         held, self._held_now = self._held_now, None
-        if held is not None:
-            node.keeper.remove(held)
         try:
-            node.release(self._request())
-        except ANSWERED as error:
-            if code(error) not in GONE:
-                raise
-            raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error
+            if held is not None:
+                held.leave()
+            asked = request if held is None else held.request
+            client.ask(request.key, lambda node: node.release_for_good(asked, None, runtime.Exchanges()))
+        except BaseException as error:
+            if isinstance(error, ANSWERED) and code(error) in GONE:
+                raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error
+            if held is not None and held.keeper is not None and not self._given:
+                # It cannot be known what the server has done, so it is told until it answers. An id that was given
+                # may be in use again by then.
+                held.keeper.node.begin_to_withdraw(request, runtime.Exchanges())
+            raise
 
     def reset(self) -> None:
         """Deletes the lock, whoever holds it. The next in line gets it."""

@@ -36,11 +36,13 @@ ANSWERED: tuple[type[Exception], ...] = _classes("ResponseError")
 if TYPE_CHECKING:
     from redis.exceptions import LockError as _Error
     from redis.exceptions import LockNotOwnedError as _NotOwned
+    from redis.exceptions import TimeoutError as _TimedOut
 else:
     if not ANSWERED:
         raise ImportError("redis-lock-client needs a client library: install redis or valkey")
     _Error = type("_Error", _classes("LockError"), {})
     _NotOwned = type("_NotOwned", _classes("LockNotOwnedError"), {})
+    _TimedOut = type("TimeoutError", _classes("TimeoutError"), {})
 
 
 class LockError(_Error):
@@ -52,11 +54,21 @@ class LockError(_Error):
         self.message = message
         self.lock_name = lock_name
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message!r})"
+
 
 class LockNotOwnedError(_NotOwned, LockError):
     """The lock is not held any more: its lease has ended, or somebody has taken it away."""
 
     __init__ = LockError.__init__
+    __repr__ = LockError.__repr__
+
+
+class StandstillError(_TimedOut):
+    """The server has not answered others in time, so it is not asked."""
+
+    was_sent = False
 
 
 class ModuleNeededError(LockError):

@@ -5,6 +5,7 @@ The commands are described in the module's documentation, ``docs/commands``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 Word = str | bytes | int
@@ -28,6 +29,8 @@ _CLASSES = {
     "NoPermissionError": "NOPERM",
     "NoScriptError": "NOSCRIPT",
 }
+#: How servers before Redis 7 put what a command of a script was answered.
+_IN_SCRIPT = re.compile(r"^Error running script .*: -([A-Z]+) ")
 
 
 def code(error: BaseException) -> str:
@@ -38,6 +41,8 @@ def code(error: BaseException) -> str:
     text = str(error)
     if "unknown command" in text[:20].lower():
         return "UNKNOWN"
+    if in_script := _IN_SCRIPT.search(text):
+        return in_script[1]
     return text.split(" ", 1)[0]
 
 
@@ -47,7 +52,7 @@ def place(error: BaseException) -> tuple[str, int]:
     return host, int(port)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Request:
     """One acquisition: which lock, for whom, in which form, and for how long."""
 
@@ -58,14 +63,20 @@ class Request:
     shared: bool = False
     limit: int | None = None
     session: bool = False
+    #: The caller has chosen the token. Others may have the same one: the server would tell all that the lock is theirs.
+    given: bool = False
     #: The list at which python-redis-lock's waiters wait, and for how many milliseconds it stays. Without the module
     #: alone: with it, that is up to the server.
     signal: tuple[bytes, int] | None = None
 
+    def is_same(self, other: Request) -> bool:
+        """Whether the server takes both for one: they are for the same lock by the same token."""
+        return self.key == other.key and self.token == other.token
+
     @property
     def needs_module(self) -> bool:
         """Whether this cannot be had from a server without the module."""
-        return self.session or self.shared or self.reentrant
+        return self.session or self.shared
 
     @property
     def may_notify(self) -> bool:
@@ -98,6 +109,10 @@ class Request:
         words: list[Word] = ["LOCK.EXTEND", self.key, self.token, "PX", lease_ms]
         return [*words, "ADD"] if add else words
 
+    def look(self) -> list[Word]:
+        """The command that tells of the holder: LOCK.INFO does not name those who hold a share."""
+        return ["ZSCORE", self.key, self.token] if self.shared else ["LOCK.INFO", self.key]
+
     def fence(self, counter: bytes) -> list[Word]:
         """The command that draws a fencing token."""
         return ["LOCK.FENCE", self.key, self.token, counter]
@@ -118,6 +133,11 @@ class News:
         """Reads ``<event> <lease end> <db> <token> <key>``."""
         event, _, _, token, _ = message.split(b" ", 4)
         return cls(event.decode(), token)
+
+
+def is_for_session(words: list[Word]) -> bool:
+    """Whether a command begins a session, or goes on with one."""
+    return any(word == "SESSION" for word in words if isinstance(word, str))
 
 
 def hash_tag(key: bytes) -> bytes | None:

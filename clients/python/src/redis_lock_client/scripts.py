@@ -1,76 +1,156 @@
 """The same locks on a server without the module: scripts on the same keys, which answer as the commands do.
 
-A lock is a String with the token and the lease as its time to live, as redis-py's Lock and the module's LOCK.ACQUIRE
-have it. So holders with and without the module exclude each other.
+A mutex is a String with the token, as redis-py's Lock has it, a re-entrant lock a Hash with the owner and the number of
+holds, as Redisson has it, and the lease is the key's time to live. The module's commands keep them in the same way, so
+holders with and without the module exclude each other.
 """
 
 from __future__ import annotations
 
 from .protocol import Request, Word
 
-_HOLDER = """
-local kind = redis.call('type', KEYS[1])['ok']
-local holder = kind == 'string' and redis.call('get', KEYS[1]) or false
-if kind == 'none' then return redis.error_reply('NOTHELD Nobody holds this lock') end
-if holder ~= ARGV[1] then return redis.error_reply('NOTOWNER Somebody else holds this lock') end
+# A lease that is given is looked at before anything is written: PEXPIRE deletes a key whose time is not positive, and
+# of a script that fails half way the first half stays.
+_LEASE = """
+local lease = tonumber(ARGV[2])
+if lease and not (lease > 0 and lease < 2 ^ 53) then return redis.error_reply('ERR invalid expire time') end
 """
 
-_TAKE = """
-local taken
-if ARGV[2] == '' then taken = redis.call('set', KEYS[1], ARGV[1], 'NX')
-else taken = redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) end
-if taken then return 1 end
-if redis.call('type', KEYS[1])['ok'] == 'string' and redis.call('get', KEYS[1]) == ARGV[1] then return 1 end
-return false
+# Each script knows by this who holds the lock, and how often. Of those who hold shares none is the holder.
+_STATE = """
+local key, caller = KEYS[1], ARGV[1]
+local kind, holder, holds = redis.call('type', key)['ok'], false, 0
+if kind == 'string' then
+    holder, holds = redis.call('get', key), 1
+elseif kind == 'hash' and redis.call('hlen', key) == 1 then
+    local field = redis.call('hgetall', key)
+    holder, holds = field[1], string.find(field[2], '^[1-9]%d*$') and tonumber(field[2])
+end
+if not (kind == 'none' or kind == 'zset' or holder and holds) then
+    return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value')
+end
+local function gone()
+    if kind == 'none' then return redis.error_reply('NOTHELD Nobody holds this lock') end
+    return redis.error_reply('NOTOWNER Somebody else holds this lock')
+end
+local function mismatch()
+    return redis.error_reply('HOLDMISMATCH This is not the hold that comes next')
+end
+local function lengthen(lease)
+    local left = redis.call('pttl', key)
+    if lease and left >= 0 and lease > left then redis.call('pexpire', key, lease) end
+end
 """
+
+_ACQUIRE = (
+    _LEASE
+    + _STATE
+    + """
+if kind == 'none' then
+    if lease then redis.call('set', key, caller, 'PX', lease)
+    else redis.call('set', key, caller) end
+    return 1
+end
+if kind ~= 'string' or holder ~= caller then return false end
+lengthen(lease)
+return 1
+"""
+)
+
+_REENTER = (
+    _LEASE
+    + _STATE
+    + """
+local hold = tonumber(ARGV[3])
+if kind == 'none' and hold == 1 then
+    redis.call('hset', key, caller, 1)
+    if lease then redis.call('pexpire', key, lease) end
+    return 1
+end
+if kind ~= 'hash' or holder ~= caller then
+    if hold == 1 then return false end
+    return gone()
+end
+if hold ~= holds and hold ~= holds + 1 then return mismatch() end
+redis.call('hset', key, caller, hold)
+lengthen(lease)
+return hold
+"""
+)
 
 _RELEASE = (
-    _HOLDER
+    _STATE
     + """
+if kind == 'zset' and redis.call('zrem', key, caller) == 1 then
+    local last = redis.call('zrange', key, -1, -1, 'withscores')[2]
+    if last and last ~= 'inf' then redis.call('pexpireat', key, last) end
+    return 0
+end
+if holder ~= caller then return gone() end
+local hold = tonumber(ARGV[2]) or holds
+if hold == holds + 1 then return holds end
+if hold ~= holds then return mismatch() end
+if holds > 1 then return redis.call('hincrby', key, caller, -1) end
 redis.call('del', unpack(KEYS))
 if KEYS[2] then
     redis.call('lpush', KEYS[2], 1)
-    redis.call('pexpire', KEYS[2], ARGV[2])
+    redis.call('pexpire', KEYS[2], ARGV[3])
 end
 return 0
 """
 )
 
 _EXTEND = (
-    _HOLDER
+    _LEASE
+    + _STATE
     + """
-local left = redis.call('pttl', KEYS[1])
-if left < 0 then return redis.error_reply('NOLEASE The lock has no lease') end
-local lease = tonumber(ARGV[2])
+if holder ~= caller then return gone() end
+local left = redis.call('pttl', key)
+if left < 0 then return redis.error_reply('NOLEASE This lock has no lease: it is held until it is released') end
 if ARGV[3] == '1' then lease = lease + left end
-redis.call('pexpire', KEYS[1], lease)
+redis.call('pexpire', key, lease)
 return lease
 """
 )
 
-_INFO = """
-local kind = redis.call('type', KEYS[1])['ok']
-local holder = kind == 'string' and redis.call('get', KEYS[1]) or false
-return {'state', kind == 'none' and 'free' or 'mutex', 'owner', holder, 'lease-ms', redis.call('pttl', KEYS[1])}
+_INFO = (
+    _STATE
+    + """
+local states = {none = 'free', string = 'mutex', hash = 'reentrant', zset = 'shared'}
+return {'state', states[kind], 'owner', holder, 'lease-ms', redis.call('pttl', key)}
 """
+)
 
 
-def take(request: Request) -> list[Word]:
-    """As LOCK.ACQUIRE without BLOCK."""
+def _run(script: str, request: Request, *words: Word) -> list[Word]:
+    return ["EVAL", script, 1, request.key, request.token, *words]
+
+
+def taker(words: list[Word]) -> Word | None:
+    """Who asks for a lock by a command, or by a script in its place; None if it is not for a lock that it asks."""
+    if words[0] in ("LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"):
+        return words[2]
+    return words[4] if words[1:2] in ([_ACQUIRE], [_REENTER]) else None
+
+
+def take(request: Request, hold: int) -> list[Word]:
+    """As LOCK.ACQUIRE, or LOCK.REENTER for the n-th hold, without BLOCK."""
     lease = "" if request.lease_ms is None else request.lease_ms
-    return ["EVAL", _TAKE, 1, request.key, request.token, lease]
+    return _run(_REENTER, request, lease, hold) if request.reentrant else _run(_ACQUIRE, request, lease)
 
 
-def release(request: Request) -> list[Word]:
-    """As LOCK.RELEASE, for who holds the lock."""
-    if request.signal is None:
-        return ["EVAL", _RELEASE, 1, request.key, request.token]
-    return ["EVAL", _RELEASE, 2, request.key, request.signal[0], request.token, request.signal[1]]
+def release(request: Request, hold: int | None) -> list[Word]:
+    """As LOCK.RELEASE, for who holds the lock, or a share of it that the module has granted."""
+    words: list[Word] = _run(_RELEASE, request, "" if hold is None else hold)
+    if request.signal is not None:
+        words[2:5] = [2, request.key, request.signal[0], request.token]
+        words.append(request.signal[1])
+    return words
 
 
 def extend(request: Request, lease_ms: int, add: bool) -> list[Word]:
-    """As LOCK.EXTEND."""
-    return ["EVAL", _EXTEND, 1, request.key, request.token, lease_ms, int(add)]
+    """As LOCK.EXTEND, but for shares."""
+    return _run(_EXTEND, request, lease_ms, int(add))
 
 
 def info(key: bytes) -> list[Word]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+import weakref
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: In seconds, for clients without time-outs: a server that is gone must be noticed.
@@ -25,6 +27,9 @@ _DROPPED = {
     "orig_socket_connect_timeout",
 }
 
+#: All that were made in this process.
+_connections: weakref.WeakSet[Any] = weakref.WeakSet()
+
 
 @dataclass(frozen=True)
 class Source:
@@ -33,6 +38,7 @@ class Source:
     connection_class: Any
     kwargs: dict[str, Any]
     in_cluster: bool
+    process: int = field(default_factory=os.getpid)
 
     @classmethod
     def like(cls, pool: Any, in_cluster: bool = False) -> Source:
@@ -62,4 +68,33 @@ class Source:
 
     def connection(self) -> Any:
         """A new connection, which is not open yet."""
-        return self.connection_class(**self.kwargs)
+        if os.getpid() != self.process:
+            # Only greenlets are copied by a fork, and go on in the child.
+            raise ConnectionAbortedError("the connections are the parent's")
+        connection = self.connection_class(**self.kwargs)
+        _connections.add(connection)
+        return connection
+
+
+def _leave_to_parent() -> None:
+    """Closes the child's copies of the parent's connections, which stay open for the parent.
+
+    The server would otherwise take them for open when the parent has ended, with its sessions and places in line.
+    """
+    for connection in list(_connections):
+        try:
+            _socket(connection).close()
+        except Exception:
+            pass  # It was not open.
+    _connections.clear()
+
+
+def _socket(connection: Any) -> Any:
+    sock = getattr(connection, "_sock", None)
+    if sock is None:
+        # asyncio hides what is behind its own.
+        sock = connection._writer.get_extra_info("socket")._sock
+    return sock
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

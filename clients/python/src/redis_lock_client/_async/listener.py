@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ANSWERED, UNREACHABLE
-from ..protocol import News, code, hash_tag
+from ..protocol import ELSEWHERE, News, code, hash_tag
 from ..source import Source
 from . import runtime
 from .connections import exchange, raised
@@ -18,7 +18,7 @@ SILENCE_S = 5.0
 #: How long to stay subscribed when nobody waits, in seconds.
 IDLE_S = 60.0
 #: From which to which pause it tries to connect again, in seconds.
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 1.0
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.25
 
 
 class Wait:
@@ -45,15 +45,20 @@ class Wait:
 class Listener:
     """Subscribes to a channel of its own while somebody waits, and passes on what comes."""
 
-    def __init__(self, source: Source, changed: Callable[[bytes | None], None], watching: Callable[[], bool]) -> None:
+    def __init__(
+        self, source: Source, changed: Callable[[bytes | None], None], watched: Callable[[], bytes | None]
+    ) -> None:
         self._source = source
         self._changed = changed
-        self._watching = watching
+        self._watched = watched
         self._waits: dict[bytes, tuple[bytes, Wait]] = {}
         #: Locked by whoever listens: there is one at most, however many begin to.
         self._runs = threading.Lock()
+        #: Where redis-py sends, a cancellation may get lost (``asyncio.wait_for`` before Python 3.12).
+        self._exchanges = runtime.Exchanges()
         self._closed = False
         self._used = 0.0
+        self._pause = FIRST_PAUSE_S
         #: It has subscribed; it has subscribed or failed to.
         self._ready, self._tried = runtime.Event(), runtime.Event()
         #: The number of its connection, by which another one has the changes of keys sent here.
@@ -99,25 +104,33 @@ class Listener:
         """Listens no more; takes effect within a few seconds."""
         self._closed = True
 
+    def _wanted(self) -> bytes | None:
+        """A key that somebody waits for, or watches."""
+        return next((key for key, _ in list(self._waits.values())), None) or self._watched()
+
     def _needed(self) -> bool:
-        if self._waits or self._watching():
+        if self._waits or self._watched() is not None:
             self._used = runtime.now()
         return not self._closed and not self.refused and runtime.now() - self._used < IDLE_S
 
     async def _run(self, key: bytes) -> None:
         if not self._runs.acquire(blocking=False):
             return
-        pause = FIRST_PAUSE_S
+        self._pause = FIRST_PAUSE_S
         try:
             while self._needed():
                 try:
                     await self._stay(key)
-                    pause = FIRST_PAUSE_S
                 except UNREACHABLE:
-                    pause = min(pause * 2, LAST_PAUSE_S)
+                    pass
                 if self._needed():
-                    await runtime.sleep(pause)
-                    key = next((key for key, _ in list(self._waits.values())), key)
+                    await runtime.sleep(self._pause)
+                    self._pause = min(self._pause * 2, LAST_PAUSE_S)
+                    key = self._wanted() or key
+        except runtime.Ended:
+            # Somebody has cancelled all tasks of the loop: whoever watches looks, and so begins to listen again.
+            self._changed(None)
+            raise
         finally:
             self._runs.release()
             self._tried.set()
@@ -125,7 +138,8 @@ class Listener:
     async def _stay(self, key: bytes) -> None:
         connection = self._source.connection()
         try:
-            await self._subscribe(connection, key)
+            self.client_id = await self._exchanges.run(self._subscribe(connection, key))
+            self._pause = FIRST_PAUSE_S
             self._ready.set()
             self._tried.set()
             # What was asked before has had no listener.
@@ -133,8 +147,10 @@ class Listener:
             self._changed(None)
             await self._listen(connection)
         except ANSWERED as error:
-            # Without the right to the channel it never will; in a cluster, the slots may have moved.
+            # Without the right to the channel it never will.
             self.refused = code(error) in ("NOPERM", "UNKNOWN")
+            if code(error) in ELSEWHERE:
+                self._used = -IDLE_S  # The slot has moved: there is nothing to stay for, unless for other keys.
         finally:
             self._ready.clear()
             self._tried.set()
@@ -142,13 +158,14 @@ class Listener:
             await runtime.close(connection)
             self.lose_all()
 
-    async def _subscribe(self, connection: Any, key: bytes) -> None:
+    async def _subscribe(self, connection: Any, key: bytes) -> int | None:
+        """Subscribes; the number of the connection, if it can have the changes of keys."""
         tag = hash_tag(key) if self._source.in_cluster else b"redis-lock"
         self.channel = b"{%b}:%b" % (tag or b"", secrets.token_hex(16).encode())
-        client_id = raised(await exchange(connection, ["CLIENT", "ID"]))
+        client_id: int = raised(await exchange(connection, ["CLIENT", "ID"]))
         raised(await exchange(connection, ["SSUBSCRIBE", self.channel]))
         answer = await exchange(connection, ["SUBSCRIBE", "__redis__:invalidate"])
-        self.client_id = None if isinstance(answer, Exception) else client_id
+        return None if isinstance(answer, Exception) else client_id
 
     async def _listen(self, connection: Any) -> None:
         silent = False
@@ -162,7 +179,7 @@ class Listener:
                 return  # Not even an answer to PING.
             else:
                 silent = True
-                await connection.send_command("PING", check_health=False)
+                await self._exchanges.run(connection.send_command("PING", check_health=False))
 
     def _hear(self, message: list[Any]) -> bool:
         match message[0]:

@@ -7,40 +7,26 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
-from functools import cache
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..errors import ANSWERED, LockError, LockNotOwnedError
-from ..protocol import ELSEWHERE, GONE, Request, code, hash_tag
+from ..errors import ANSWERED, UNREACHABLE, LockError, LockNotOwnedError
+from ..protocol import GONE, Request, code, hash_tag
 from . import runtime
 from .acquisition import Acquisition
 from .client import Client
-from .keeper import Held
+from .held import Held
+from .local import Local, for_each_thread
 from .node import Node
 
 logger = logging.getLogger("redis_lock_client")
 Self = TypeVar("Self", bound="BaseLock")
 
 
-class _Local:
-    """What one thread knows of the lock, or all of them."""
-
-    token: bytes | None = None
-    held: Held | None = None
-    lost: runtime.Event | None = None
-    wants_to_know = False
-    process = 0
-
-
-@cache
-def _for_each_thread(local: type) -> type[_Local]:
-    """The same for each thread. What is local is said by ``threading.local``, which gevent and eventlet replace."""
-    return type("_ThreadLocal", (local, _Local), {})
-
-
 class BaseLock:
     """A lock in Redis or Valkey."""
+
+    acquire: Callable[..., Any]
 
     def __init__(
         self,
@@ -76,7 +62,8 @@ class BaseLock:
         - ``shared``: a reader's lock. ``limit``: one of so many permits.
         - ``reentrant``: whoever holds the lock can take it again, and releases it as often.
         - ``renew``: this process renews the lease each time a third of it has passed, also without the module.
-        - ``on_lost``: called once when the lock is lost, from another thread; it must not wait for anything.
+        - ``on_lost``: called once when the lock is lost, in another thread or in the loop; it must not wait. With
+          asyncio it may be a coroutine function.
         """
         if not runtime.can_use(redis):
             raise TypeError(
@@ -102,7 +89,7 @@ class BaseLock:
         self.reentrant = reentrant
         self.renew = renew
         self.on_lost = on_lost
-        self.local = _for_each_thread(threading.local)() if thread_local else _Local()
+        self.local = for_each_thread(threading.local)() if thread_local else Local()
         self._key = self._bytes(name)
         self._node: Node | None = None
 
@@ -113,7 +100,7 @@ class BaseLock:
         """Takes the lock; LockError if that does not succeed in time."""
         before = self._holding()
         try:
-            if await self._acquire():
+            if await self.acquire():
                 return self
         except BaseException:
             # An interrupt between the grant and here: there will be nobody in the block who releases it.
@@ -146,15 +133,7 @@ class BaseLock:
     ) -> bool:
         if self.reentrant and (held := self._mine()) is not None and not held.over:
             return await self._take_again(held)
-        request = Request(
-            key=self._key,
-            token=secrets.token_hex(16).encode() if token is None else self._bytes(token),
-            lease_ms=int(self.timeout * 1000) if self.timeout else None,
-            reentrant=self.reentrant,
-            shared=self.shared,
-            limit=self.limit,
-            session=self.session,
-        )
+        request = self._request(secrets.token_hex(16).encode() if token is None else token, given=token is not None)
         patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         acquisition = Acquisition(Client.of(self.redis), request, patience, self.sleep if sleep is None else sleep)
         try:
@@ -169,26 +148,47 @@ class BaseLock:
             await acquisition.withdraw()
             raise
         finally:
-            self._node = acquisition.node
+            self._node = acquisition.node or self._node
+
+    def _request(self, token: str | bytes, given: bool) -> Request:
+        return Request(
+            key=self._key,
+            token=self._bytes(token),
+            lease_ms=int(self.timeout * 1000) if self.timeout else None,
+            reentrant=self.reentrant,
+            shared=self.shared,
+            limit=self.limit,
+            session=self.session,
+            given=given,
+        )
 
     def _keep(self, node: Node, request: Request, asked: float) -> None:
-        local = self.local
-        if local.lost is None:
-            local.lost = runtime.Event()
-        local.lost.clear()
-        held = Held(request, local.lost, self.on_lost, self.renew)
+        held = self._held(request)
         held.lease_began(asked, request.lease_ms)
-        local.process = os.getpid()
-        local.token, local.held = request.token, held
-        node.keeper.add(held, watch=self.renew or local.wants_to_know or self.on_lost is not None)
+        self.local.hold(held)
+        self._see_to(held, node)
+
+    def _held(self, request: Request) -> Held:
+        local = self.local
+        lost = local.lost_event()
+        if local.held is not None and local.process == os.getpid():
+            # Taken before, and lost since or shared: what becomes of that is not told any more.
+            local.held.end()
+            if local.held.request.token == request.token:
+                local.held.keep()
+        lost.clear()
+        return Held(request, lost, self.on_lost, self.renew)
+
+    def _see_to(self, held: Held, node: Node) -> None:
+        watch = self.session or self.renew or self.local.wants_to_know or self.on_lost is not None
+        node.keeper.add(held, watch)
 
     def _forget(self, request: Request) -> None:
         """Holds it no more, if it was noted already."""
         held = self.local.held
         if held is not None and held.request is request:
-            self.local.token = self.local.held = None
-            if held.keeper is not None:
-                held.keeper.remove(held)
+            self.local.drop()
+            held.leave()
 
     def _holding(self) -> object:
         """What is held, and how often."""
@@ -197,12 +197,17 @@ class BaseLock:
 
     async def _take_again(self, held: Held) -> bool:
         """One more hold. The number of the hold makes it count once, however often it is sent."""
+        if held.in_doubt:
+            await self._settle(held)
         asked = runtime.now()
         held.in_doubt = True
-        await self._ask(lambda node: node.take(held.request, held.holds + 1), held.exchanges)
+        try:
+            await self._ask(lambda node: node.take(held.request, held.holds + 1), held.exchanges)
+        except LockNotOwnedError:
+            held.in_doubt = False
+            raise
         held.holds, held.in_doubt = held.holds + 1, False
-        if held.ends_at is not None and held.lease_ms is not None:
-            held.lease_began(max(asked, held.ends_at - held.lease_ms / 1000), held.lease_ms)
+        held.lease_was_lengthened(asked)
         return True
 
     async def release(self) -> None:
@@ -214,7 +219,14 @@ class BaseLock:
         if held is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", lock_name=self.name)
         if held.in_doubt:
-            await self._give_up_a_hold(held)
+            try:
+                await self._give_up_a_hold(held)
+            except LockNotOwnedError:
+                pass
+            except UNREACHABLE:
+                # The last release gives up all holds, and is told until it is answered.
+                if held.holds > 1:
+                    raise
         if held.holds > 1:
             held.holds, held.in_doubt = held.holds - 1, True
             await self._give_up_a_hold(held)
@@ -222,27 +234,53 @@ class BaseLock:
         hold = 1 if self.reentrant else None
         try:
             # Neither a loss nor a cancellation leaves the token behind: what was begun is brought to its end.
-            self.local.token = self.local.held = None
+            self.local.drop()
             await self._ask(lambda node: self._release(node, held, hold), held.exchanges)
         except LockNotOwnedError:
             raise
         except BaseException:
             # It cannot be known what the server has done, so it is told until it answers.
-            if held.keeper is not None:
-                held.keeper.remove(held)
+            held.leave()
             if self._node is not None:
-                self._node.worker.do(self._node.withdraw, held.request, held.exchanges, runtime.now())
+                await self._node.begin_to_withdraw(held.request, held.exchanges)
             raise
 
     async def _release(self, node: Node, held: Held, hold: int | None) -> None:
-        node.keeper.remove(held)
-        await node.release(held.request, hold)
+        held.leave()
+        try:
+            await node.release_for_good(held.request, hold, held.exchanges)
+        except ANSWERED as error:
+            if code(error) != "HOLDMISMATCH":
+                raise
+            # The server has come late to a request for one more hold: the last release gives up all.
+            await node.give_up(held.request)
 
     async def _give_up_a_hold(self, held: Held) -> None:
         """Leaves as many holds as are noted. A hold that is not there any more is not given up again."""
-        await held.exchanges.settle()
-        await self._ask(lambda node: node.release(held.request, held.holds + 1), held.exchanges)
+        try:
+            await self._settle(held)
+            await self._ask(lambda node: self._leave(node, held.request, held.holds + 1), held.exchanges)
+        except LockNotOwnedError:
+            # The holds that are noted are lost, too, but their holders have yet to hear of it, each by its own release.
+            held.in_doubt = False
+            raise
         held.in_doubt = False
+
+    async def _leave(self, node: Node, request: Request, hold: int) -> None:
+        try:
+            await node.release(request, hold)
+        except ANSWERED as error:
+            if code(error) != "HOLDMISMATCH":
+                raise
+            # The server may have come late to a request for one more hold, which was asked again and given up since.
+            await node.release(request, hold + 1)
+            await node.release(request, hold)
+
+    async def _settle(self, held: Held) -> None:
+        """Waits for what is under way: the server would come to it after what is asked next."""
+        await held.exchanges.settle()
+        if self._node is not None:
+            await self._node.connections.settle(held.request.token)
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> bool:
         """Adds seconds to the lease, or with ``replace_ttl`` sets it to so many."""
@@ -266,10 +304,9 @@ class BaseLock:
         asked = runtime.now()
 
         async def extend(node: Node) -> None:
-            left_ms = await node.extend(held.request, lease_ms, add)
-            held.lease_ms = left_ms
-            held.lease_began(asked, left_ms)
-            node.keeper.leased(held)
+            held.lease_was_set(asked, await node.extend(held.request, lease_ms, add))
+            if held.keeper is None:
+                self._see_to(held, node)
 
         await self._ask(extend)
         return True
@@ -295,12 +332,17 @@ class BaseLock:
         held = self._mine()
         if held is None:
             return False
-        if self.shared:
-            return bool(await self._ask(lambda node: node.share(held.request)))
-        return bool((await self._info())[b"owner"] == held.request.token)
+        try:
+            if self.shared:
+                return await self._at_node(lambda node: node.share(held.request)) is not None
+            return bool((await self._info())[b"owner"] == held.request.token)
+        except ANSWERED as error:
+            if code(error) in GONE:
+                return False
+            raise
 
     async def _info(self) -> dict[bytes, Any]:
-        return await self._ask(lambda node: node.info(self._key))  # type: ignore[no-any-return]
+        return await self._at_node(lambda node: node.info(self._key))  # type: ignore[no-any-return]
 
     @property
     def native(self) -> bool | None:
@@ -309,39 +351,58 @@ class BaseLock:
 
     @property
     def lost(self) -> runtime.Event:
-        """Set when the lock is lost, at once; cleared when it is taken again."""
+        """Set when the lock is lost, at once; cleared when it is taken again.
+
+        The server is asked to tell from the first look on, or at once if there is a session, ``renew`` or ``on_lost``:
+        take the event before the work begins. With ``thread_local`` it is the calling thread's.
+        """
         local = self.local
-        if local.lost is None:
-            local.lost = runtime.Event()
-        if not local.wants_to_know:
-            local.wants_to_know = True
+        if runtime.loop_runs():
             held = self._mine()
-            if held is not None:
+            if held is not None and not held.watched:
+                held.lose_if_due()
                 held.watch()
-        return local.lost
+        local.wants_to_know = True
+        return local.lost_event()
 
     def _mine(self) -> Held | None:
         """What is held, unless a fork has left it with the parent."""
         local = self.local
-        return local.held if local.process == os.getpid() else None
+        if local.process != os.getpid():
+            return None
+        if local.is_of_another_loop:
+            # Connections and timers ended with that, but not the lock: as if another one had handed it over.
+            local.token = local.token
+        if local.held is None and local.token is not None:
+            # It was handed over. How much is left of its lease is learnt when it is extended.
+            request = self._request(local.token, given=True)
+            former = Client.of(self.redis).hand_over(request)
+            held = self._held(request)
+            local.hold(held)
+            if former is not None and former.keeper is not None:
+                held.lease_ms, held.ends_at = former.lease_ms, former.ends_at
+                self._see_to(held, former.keeper.node)
+        return local.held
+
+    async def _at_node(self, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:
+        """Asks the server that has the key."""
+
+        def at(node: Node) -> Any:
+            self._node = node
+            return ask(node)
+
+        return await Client.of(self.redis).ask(self._key, at, exchanges)
 
     async def _ask(self, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:
-        """Asks the server that has the key, and another one if that has moved; its errors are exceptions of locks."""
-        client = Client.of(self.redis)
-        for again in (True, False):
-            node = self._node = await client.node(self._key)
-            try:
-                return await (exchanges or runtime.Exchanges()).run(ask(node))
-            except ANSWERED as error:
-                if again and code(error) in ELSEWHERE:
-                    await client.refresh()
-                elif code(error) in GONE:
-                    raise LockNotOwnedError(f"The lock is no longer owned: {error}", lock_name=self.name) from error
-                elif code(error) == "NOLEASE":
-                    raise LockError("Cannot extend a lock with no timeout", lock_name=self.name) from error
-                else:
-                    raise
-        raise AssertionError("the second attempt returns or raises")
+        """The same for what is held; errors of the server are exceptions of locks."""
+        try:
+            return await self._at_node(ask, exchanges)
+        except ANSWERED as error:
+            if code(error) in GONE:
+                raise LockNotOwnedError(f"The lock is no longer owned: {error}", lock_name=self.name) from error
+            if code(error) == "NOLEASE":
+                raise LockError("Cannot extend a lock with no timeout", lock_name=self.name) from error
+            raise
 
     def _bytes(self, word: str | bytes) -> bytes:
         """Encodes a name or token as the client would."""

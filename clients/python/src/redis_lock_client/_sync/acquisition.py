@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from ..errors import ANSWERED, UNREACHABLE
+from ..errors import ANSWERED, UNREACHABLE, StandstillError
 from ..protocol import ELSEWHERE, PASSING, Request, code
 from . import runtime
 from .client import Client
-from .connections import exchange, raised
+from .connections import exchange, raised, timed_out, was_sent
 from .listener import SILENCE_S, Wait
-from .node import Node
+from .node import UNKNOWN, Node
 
 #: The longest wait that is asked for at once, in seconds: whoever is gone without notice stands in line no longer.
 BLOCK_S = 15.0
@@ -21,8 +23,12 @@ BLOCK_S = 15.0
 SLICE_S = 2.0
 #: For how long to wait without an end for a server that cannot be reached, in seconds.
 PATIENCE_S = 60.0
+#: How soon to ask again when a server could not be asked, in seconds.
+RETRY_S = 0.1
 #: How long a caller that gives up stays to see that it has left the line, in seconds. It leaves in any case.
 WITHDRAW_S = 0.25
+#: How much of a lease may have passed when a grant is heard of; beyond that the server is asked again.
+FRESH = 1 / 3
 
 
 class Acquisition:
@@ -37,47 +43,107 @@ class Acquisition:
         self._exchanges = runtime.Exchanges()
         #: The server that was asked last.
         self.node: Node | None = None
-        #: From when the lease counts, by the own clock.
+        #: From when the lease counts, by the own clock: from before the last request.
         self.asked = 0.0
+        #: A server may have got a request.
+        self._sent = False
+        #: When the server has answered last.
+        self._heard: float | None = None
+        #: How often news were asked for. Those of an earlier request may still come.
+        self._times_in_line = 0
 
     def _left(self) -> float:
         return self._deadline - runtime.now()
 
+    def _sleep(self, seconds: float) -> None:
+        """Pauses, but not beyond the end of the patience."""
+        runtime.sleep(max(min(seconds, self._left()), 0))
+
     def run(self, blocking: bool) -> bool:
         """Whether the lock was taken. Who gets an exception has to withdraw."""
-        granted = self._wait() if blocking else self._try()
+        granted = self._in_turn(self._in_line) if blocking else self._try()
         if blocking and not granted:
             self.withdraw()
+        if granted and self.node is not None and self.node.connections.in_doubt(self._request.token):
+            # The sooner the server comes to what was asked before, the better: now it changes nothing.
+            self.node.worker.do(self.node.settle, self._request.token)
         return granted
 
     def withdraw(self) -> None:
         """Leaves the line, or gives up what was granted; can be done twice."""
-        if self.node is not None:
+        if self.node is not None and self._sent:
             self.node.listener.forget(self._request.token)
-            done = self.node.worker.do(self.node.withdraw, self._request, self._exchanges, runtime.now())
+            done = self.node.begin_to_withdraw(self._request, self._exchanges)
             runtime.wait(done, WITHDRAW_S)
 
     def _try(self) -> bool:
         """Asks once, or twice if the key is elsewhere."""
-        for again in (True, False):
-            self.node = self._client.node(self._request.key)
-            try:
-                return self._exchanges.run(self._take(self.node))
-            except ANSWERED as error:
-                if not again or code(error) not in ELSEWHERE:
-                    raise
-                self._client.refresh()
-        return False
+        # Not beside others of this process that may have the same token.
+        return self._in_turn(self._if_first) if self._request.given else self._once()
+
+    def _if_first(self, turn: runtime.Event) -> bool:
+        return turn.is_set() and self._once()
+
+    def _once(self) -> bool:
+        return bool(
+            self._noted(
+                lambda: self._client.ask(self._request.key, self._take_unless_taken, self._exchanges),
+            )
+        )
+
+    def _run(self, exchange: Callable[[], Any]) -> Any:
+        """Lets an exchange with the server come to its end."""
+        return self._noted(lambda: self._exchanges.run(exchange()))
+
+    def _noted(self, exchange: Callable[[], Any]) -> Any:
+        """Notes whether a server may have got the request: else there is nothing to withdraw."""
+        before, self._sent = self._sent, True
+        try:
+            return exchange()
+        except UNREACHABLE as error:
+            if not was_sent(error):
+                self._sent = before
+            raise
+
+    def _take_unless_taken(self, node: Node) -> bool:
+        if self._request.given and self._is_taken(node):
+            return False
+        self._turn_to(node)
+        return self._take(node)
+
+    def _turn_to(self, node: Node) -> None:
+        """Something is about to be asked there."""
+        self.node = node
+        patience = min(self._left(), node.source.timeout_s)
+        while (given_up := self._client.given.note_unless_given_up(self._request)) is not None:
+            if not runtime.wait(given_up, patience):
+                raise StandstillError("Timeout waiting until what was asked by the same token is given up")
+
+    def _is_taken(self, node: Node) -> bool:
+        """Whether another holds it by this token, not sent yet: the server would tell both that it is theirs."""
+        request = self._request
+        try:
+            if request.shared:
+                return node.share(request) is not None
+            return (node.info(request.key))[b"owner"] == request.token
+        except ANSWERED as error:
+            if code(error) not in ("NOPERM", "WRONGTYPE"):
+                raise
+            return False
 
     def _take(self, node: Node) -> bool:
         self.asked = runtime.now()
-        return node.take(self._request) is not None
+        granted = node.take(self._request) is not None
+        self._heard = runtime.now()
+        return granted
 
-    def _wait(self) -> bool:
+    def _in_turn(self, attempt: Callable[[runtime.Event], Any]) -> bool:
+        """Attempts to take the lock by means of a place in the local queue."""
         turn, lines = runtime.Event(), self._client.lines
         try:
             try:
-                return self._in_line(turn)
+                lines.join(self._request.key, turn)
+                return bool(attempt(turn))
             finally:
                 lines.leave(self._request.key, turn)
         except BaseException:
@@ -86,29 +152,32 @@ class Acquisition:
             raise
 
     def _in_line(self, turn: runtime.Event) -> bool:
-        self._client.lines.join(self._request.key, turn)
         if not turn.is_set() and not runtime.wait(turn, None if self._left() == math.inf else self._left()):
             return False
         return self._at_the_head()
 
     def _at_the_head(self) -> bool:
         """Asks until the lock is granted or the time is up; a server that was reached once may be away for a while."""
-        heard: float | None = None
         while True:
             try:
-                self.node = self._client.node(self._request.key)
-                if self._ask(self.node):
-                    return True
-                heard = runtime.now()
+                node = self._client.node(self._request.key)
+                if self._request.given and self.node is None and self._exchanges.run(self._is_taken(node)):
+                    self._sleep(RETRY_S)
+                else:
+                    self._turn_to(node)
+                    if self._ask(node):
+                        return True
             except (*UNREACHABLE, *ANSWERED) as error:
                 reason = code(error)
                 if isinstance(error, ANSWERED) and reason not in PASSING + ELSEWHERE:
                     raise
                 if reason in PASSING + ELSEWHERE:
-                    heard = heard or runtime.now()
-                if heard is None or runtime.now() - heard > PATIENCE_S or self._left() <= 0:
+                    self._heard = self._heard or runtime.now()
+                if self._heard is not None and timed_out(error) and self._left() <= 0:
+                    return False  # The server has answered before, and this could not be waited for.
+                if self._heard is None or runtime.now() - self._heard > PATIENCE_S or self._left() <= 0:
                     raise
-                runtime.sleep(max(min(self._pause, self._left()), 0))
+                self._sleep(RETRY_S)
                 self._refresh()
             if self._left() <= 0:
                 return False
@@ -123,10 +192,12 @@ class Acquisition:
         listener = node.listener
         if not node.may_be_native:
             return self._poll(node)
-        if not listener.listens and self._exchanges.run(self._take(node)):
+        # Who listens already is told soon enough, unless there is no time to be told anything.
+        is_told = listener.listens and node.native and self._left() > 0
+        if not is_told and self._run(lambda: self._take(node)):
             return True
         if not node.native:
-            return self._poll(node, 0)
+            return self._poll(node, asked=not is_told)
         if self._left() <= 0:
             return False
         if self._request.may_notify and listener.can_serve(self._request.key):
@@ -136,13 +207,30 @@ class Acquisition:
                 return False
         return self._by_slices(node)
 
-    def _poll(self, node: Node, taken: int = 1) -> bool:
+    def _poll(self, node: Node, asked: bool = False) -> bool:
         """Without the module, or while a slot is on its way, nobody tells: asks, and then less and less often."""
-        if taken and self._exchanges.run(self._take(node)):
+        if not asked and self._run(lambda: self._take(node)):
             return True
-        runtime.sleep(max(min(self._backoff * random.uniform(0.5, 1), self._left()), 0))
-        self._backoff = min(self._backoff * 2, self._pause)
+        self._pause_a_little()
         return False
+
+    def _pause_a_little(self) -> None:
+        """For longer each time."""
+        self._sleep(self._backoff * random.uniform(0.5, 1))
+        self._backoff = min(self._backoff * 2, self._pause)
+
+    def _still_holds(self, node: Node) -> bool:
+        """Whether a grant that was heard of is there, for most of its lease.
+
+        Whoever stood still hears late, and what is heard may be of an earlier grant, which is over. The same request
+        tells, and a holder has the whole lease from then on.
+        """
+        lease_ms = self._request.lease_ms
+        if lease_ms is None:
+            return True
+        if self._times_in_line <= 1 and runtime.now() - self.asked < FRESH * lease_ms / 1000:
+            return True
+        return bool(self._run(lambda: self._take(node)))
 
     def _by_notify(self, node: Node) -> bool:
         """Stands in line, and waits for news; not granted means to ask again."""
@@ -152,40 +240,45 @@ class Acquisition:
         listener.note(request.token, request.key, wait)
         try:
             block_ms = max(int(min(self._left(), BLOCK_S) * 1000), 1)
-            self.asked = asked = runtime.now()
+            self._times_in_line += 1
+            self.asked = runtime.now()
             try:
-                if self._exchanges.run(node.wait(request, block_ms)) == 1:
-                    return True
+                answer = self._run(lambda: node.wait(request, block_ms))
             except ANSWERED as error:
                 if code(error) == "ASK":
                     return self._poll(node)
                 if code(error) == "NOPERM":
-                    listener.refused = True
-                    return False
+                    # It may be the key that is not permitted, or the channel not any more.
+                    return self._by_slices(node)
                 if code(error) != "NOSUBSCRIBER":
                     raise
-            if not node.native:
-                return False
+            else:
+                self._heard = runtime.now()
+                if answer == 1:
+                    return True
+                if answer is UNKNOWN:
+                    return False
             if wait.news(min(SILENCE_S, self._left())) != "granted":
                 return False
-            self.asked = runtime.now()
-            # Whoever stood still may hear of a grant whose lease has ended. The same request tells.
-            return request.lease_ms is None or self.asked - asked < request.lease_ms / 1000
+            self._heard = runtime.now()
+            return self._still_holds(node)
         finally:
             listener.forget(request.token)
 
     def _by_slices(self, node: Node) -> bool:
         """Blocks a connection of its own, for less than its time-out at a time."""
-        with node.connections.own() as connection:
+        with node.connections.own(self._request.token) as connection:
             while self._left() > 0:
                 block_ms = max(int(min(self._left(), SLICE_S, node.source.timeout_s / 2) * 1000), 1)
                 self.asked = runtime.now()
                 words: Any = self._request.take(block_ms=block_ms)
-                answer = self._exchanges.run(exchange(connection, words))
+                answer = self._run(partial(exchange, connection, words))
+                self._heard = runtime.now()
                 if isinstance(answer, ANSWERED) and code(answer) == "ASK":
                     return self._poll(node)
                 if raised(answer) is not None:
-                    self.asked = runtime.now()
-                    # A session belongs to its connection: now to one that stays.
-                    return not self._request.session or self._exchanges.run(self._take(node))
+                    if self._request.session:
+                        # It belongs to its connection: now to one that stays.
+                        return bool(self._run(lambda: self._take(node)))
+                    return self._still_holds(node)
         return False

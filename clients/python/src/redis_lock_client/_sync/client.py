@@ -6,12 +6,15 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import ANSWERED, UNREACHABLE
-from ..protocol import place
+from ..protocol import ELSEWHERE, Request, code, place
 from ..source import Source
 from . import runtime
+from .given import Given
+from .held import Held
 from .node import Node
 
 #: How long what is known of a cluster is good enough for work in the background, in seconds.
@@ -22,7 +25,8 @@ class Lines:
     """Local queues, in order of arrival: only the first of each stands in line at the server."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        # What is guarded takes no time, but a signal handler may come in between and want the same.
+        self._guard = threading.RLock()
         self._lines: dict[bytes, deque[runtime.Event]] = {}
 
     def join(self, key: bytes, turn: runtime.Event) -> None:
@@ -52,8 +56,10 @@ class Client:
         # Weak, because this lives as long as the client's pool does, and no longer.
         self._anchor = weakref.ref(anchor)
         self._nodes: dict[object, Node] = {}
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
+        self._finalizers: list[weakref.finalize[..., Any]] = []
         self._refreshed = 0.0
+        self.given = Given()
         self.lines = Lines()
 
     @classmethod
@@ -64,10 +70,24 @@ class Client:
         client: Client | None = clients.get(id(anchor))
         if client is None or client._anchor() is not anchor:
             client = clients.setdefault(id(anchor), cls(anchor))
-            weakref.finalize(anchor, clients.pop, id(anchor), None).atexit = False
-            weakref.finalize(anchor, client._abandon).atexit = False
-            runtime.at_end(client.close)
+            client._when_collected(anchor, clients.pop, id(anchor), None)
+            client._when_collected(anchor, runtime.at_end(client.close))
         return client
+
+    def _when_collected(self, anchor: Any, do: Callable[..., object], *args: Any) -> None:
+        finalizer = weakref.finalize(anchor, do, *args)
+        finalizer.atexit = False
+        self._finalizers.append(finalizer)
+
+    def leave(self) -> None:
+        """Forgets all about the client of the library, because the loop has ended."""
+        for finalizer in self._finalizers:
+            finalizer.detach()
+
+    def hand_over(self, request: Request) -> Held | None:
+        """Somebody else will release what is held by the same token; which that is, if it is watched here."""
+        self.given.note(request)
+        return next(filter(None, (node.keeper.hand_over(request) for node in list(self._nodes.values()))), None)
 
     def node(self, key: bytes) -> Node:
         """The server that has a key."""
@@ -78,23 +98,33 @@ class Client:
         owner = anchor.get_node_from_key(key)
         return self._node((owner.host, owner.port), runtime.pool(anchor, owner), True)
 
+    def ask(self, key: bytes, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:
+        """What the server that has a key answers, or another one if the key has moved there."""
+        for again in (True, False):
+            node = self.node(key)
+            try:
+                return (exchanges or runtime.Exchanges()).run(ask(node))
+            except ANSWERED as error:
+                if not again or code(error) not in ELSEWHERE:
+                    raise
+                self.refresh()
+        raise AssertionError("the second attempt returns or raises")
+
     def _node(self, name: object, pool: Any, in_cluster: bool) -> Node:
+        return self._known(name, lambda: Source.like(pool, in_cluster))
+
+    def _known(self, name: object, source: Callable[[], Source]) -> Node:
         node = self._nodes.get(name)
         if node is None:
             with self._guard:
-                node = self._nodes.get(name)
-                if node is None:
-                    node = self._nodes[name] = Node(Source.like(pool, in_cluster), self)
+                node = self._nodes.get(name) or self._nodes.setdefault(name, Node(source(), self))
         return node
 
     def ahead(self, node: Node, error: Exception) -> Node:
         """The server that an ASK of another one names: a key may go there before its slot does."""
         host, port = place(error)
         host = host or node.source.kwargs["host"]
-        with self._guard:
-            if (host, port) not in self._nodes:
-                self._nodes[(host, port)] = Node(node.source.at(host, port), self)
-            return self._nodes[(host, port)]
+        return self._known((host, port), lambda: node.source.at(host, port))
 
     def refresh(self) -> None:
         """Learns anew which server has which keys, if there are several."""
@@ -114,11 +144,6 @@ class Client:
             return self.node(key)
         except (*UNREACHABLE, *ANSWERED):
             return node
-
-    def _abandon(self) -> None:
-        for node in self._nodes.values():
-            node.listener.close()
-            node.worker.do_threadsafe(node.close)
 
     def close(self) -> None:
         """Closes all connections; the next lock opens new ones."""

@@ -7,144 +7,174 @@ the server again, asked who holds the lock, which has the last word.
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ANSWERED, UNREACHABLE
+from ..errors import ANSWERED, UNREACHABLE, ModuleNeededError
 from ..protocol import GONE, Request, Word, code, info
 from . import runtime
-from .connections import exchange, raised
+from .connections import BROKEN, Place, exchange, raised
+from .held import Held
 
 if TYPE_CHECKING:
     from .node import Node
 
-logger = logging.getLogger("redis_lock_client")
 #: How soon to ask again when the server could not be asked, in seconds.
 PAUSE_S = 0.1
-
-
-class Held:
-    """A lock that is held. While somebody wants to know, it is watched; it may be renewed."""
-
-    def __init__(
-        self, request: Request, lost: runtime.Event, on_lost: Callable[[], object] | None, renew: bool
-    ) -> None:
-        self.request = request
-        self.holds = 1
-        #: The server may count one hold more: a request for it, or to give it up, did not come to its end.
-        self.in_doubt = False
-        self.exchanges = runtime.Exchanges()
-        self.renew = renew
-        #: The length of the lease, in milliseconds; EXTEND changes it.
-        self.lease_ms = request.lease_ms
-        #: When the lease ends by the own clock; None if it does not end.
-        self.ends_at: float | None = None
-        self.watched = False
-        #: Who sees to it, once it is taken.
-        self.keeper: Keeper | None = None
-        self.timers: list[runtime.Handle] = []
-        #: Releases a session's lock when nobody has it any more.
-        self.abandoned: weakref.finalize[..., Held] | None = None
-        self._lost = lost
-        self._on_lost = on_lost
-        self._over = False
-        self._guard = threading.Lock()
-
-    @property
-    def over(self) -> bool:
-        """Whether it was released or lost."""
-        return self._over
-
-    def lease_began(self, at: float, lease_ms: int | None) -> None:
-        """Notes a new lease, which counts from before the request for it."""
-        self.ends_at = None if lease_ms is None or lease_ms < 0 else at + lease_ms / 1000
-
-    def watch(self) -> None:
-        """From now on the holder is told when it is lost."""
-        if self.keeper is not None:
-            self.watched = True
-            self.keeper.leased(self)
-            self.keeper.look_at(self)
-
-    def end(self) -> bool:
-        """Ends it; whether it was still held."""
-        with self._guard:
-            was_held, self._over = not self._over, True
-        for timer in self.timers:
-            timer.cancel()
-        if self.abandoned is not None:
-            self.abandoned.detach()
-        return was_held
-
-    def lose(self) -> None:
-        """Tells that it was lost, once."""
-        if not self.end():
-            return
-        self._lost.set()
-        if self._on_lost is not None:
-            try:
-                self._on_lost()
-            except Exception:
-                logger.exception("on_lost has failed")
+#: The shortest pause between two looks at a lock, for each of its holders that are seen to here, in seconds.
+LOOK_S = 0.001
+#: How late timers must be to say that this process has stood still, and how often to see then whether the server has
+#: told that a lock is held, in seconds.
+STOOD_STILL_S, ANSWER_S = 0.05, 0.1
+#: While locks are watched: how often to see whether the server has closed a connection, and how often to send
+#: something, in seconds. Servers and proxies close idle connections.
+BEAT_S, PING_S = 0.025, 5.0
+#: How many keys there may be at least before those are looked for whose locks nobody has any more.
+ENOUGH = 100
 
 
 class Keeper:
     """The locks that are held at one server."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self.node = node
         self._guard = threading.RLock()
-        # Weak: a lock that nobody can release any more is not renewed for ever.
-        self._held: dict[bytes, weakref.WeakSet[Held]] = {}
-        self._reader: Any = None
+        # Those that are watched. Weak: a lock that nobody can release any more is not renewed for ever.
+        self._watched: dict[bytes, weakref.WeakSet[Held]] = {}
+        #: How many keys there may be before those are looked for that nobody has any more.
+        self._enough = ENOUGH
+        self._reader = Place()
         self._reads_for: int | None = None
         self._tracking = False
-        self._reading = runtime.Lock()
+        self._beats = False
+        self._next_beat: runtime.Handle | None = None
+        self._ping_due = 0.0
+        #: When the server has told last whether a lock is held.
+        self.told = 0.0
 
-    def watches(self) -> bool:
-        """Whether any lock is watched, so that the server must be listened to."""
-        return any(held.watched and not held.over for held in self._all())
+    def watched(self) -> bytes | None:
+        """A lock that is watched, so that the server must be listened to."""
+        with self._guard:
+            left: list[bytes] = []
+            for key, some in self._watched.items():
+                if any(not held.over for held in some):
+                    break
+                left.append(key)
+            else:
+                key = None
+            for other in left:
+                del self._watched[other]
+            return key
 
     def add(self, held: Held, watch: bool) -> None:
         """A lock was taken."""
         held.keeper = self
-        with self._guard:
-            self._held.setdefault(held.request.key, weakref.WeakSet()).add(held)
         if held.request.session:
-            held.abandoned = weakref.finalize(held, _abandon, self._node.worker, self._node.withdraw, held.request)
+            # One that comes from another server has its session there, if anywhere.
+            held.session = held.session or self.node.connections.session
+            held.abandoned = weakref.finalize(held, _abandon, self.node.worker, self.node.withdraw, held.request)
             held.abandoned.atexit = False
         if watch:
             held.watch()
 
-    def remove(self, held: Held) -> None:
-        """A lock is being released."""
-        held.end()
-        self._drop(held)
+    def watch(self, held: Held) -> None:
+        """Its holder is to be told when it is lost."""
+        self.note(held)
+        self.leased(held)
+        self.look_at(held)
 
-    def _drop(self, held: Held) -> None:
+    def note(self, held: Held) -> None:
+        """Its holder is to hear of changes."""
         with self._guard:
-            others = self._held.get(held.request.key)
+            if len(self._watched) >= self._enough:
+                self._watched = {key: some for key, some in self._watched.items() if some}
+                self._enough = max(ENOUGH, 2 * len(self._watched))
+            self._watched.setdefault(held.request.key, weakref.WeakSet()).add(held)
+            begins, self._beats = not self._beats, True
+        if begins:
+            self._ping_due = runtime.now() + PING_S
+            self._beat_later()
+
+    def hand_over(self, request: Request) -> Held | None:
+        """Somebody else will release what is held by the same token; which that is."""
+        with self._guard:
+            some = [held for held in self._watched.get(request.key, ()) if held.request.token == request.token]
+        for held in some:
+            held.keep()
+        return some[0] if some else None
+
+    def drop(self, held: Held) -> None:
+        """Its holder need not hear of changes any more."""
+        with self._guard:
+            others = self._watched.get(held.request.key)
             if others is not None:
                 others.discard(held)
                 if not others:
-                    del self._held[held.request.key]
+                    del self._watched[held.request.key]
+
+    def _beat(self) -> None:
+        """Sees to the connections on which nothing is sent for long. Without them nobody hears of a loss."""
+        with self._guard:
+            self._beats = self.watched() is not None
+            if not self._beats:
+                return
+        if runtime.now() >= self._ping_due:
+            self._ping_due = runtime.now() + PING_S
+            self.node.worker.do(self._ping)
+        elif self._reader.was_closed() or self.node.connections.session_was_closed():
+            self.node.worker.do(self._let_go)
+        else:
+            self._beat_later()
+
+    def _beat_later(self) -> None:
+        if self._next_beat is not None:
+            self._next_beat.cancel()
+        self._next_beat = runtime.call_later(BEAT_S, self._beat)
+
+    def _ping(self) -> None:
+        try:
+            self.node.connections.ping_session()
+            with self._reader.guard:
+                if self._reader.connection is not None:
+                    exchange(self._reader.connection, ["PING"])
+        except BROKEN as error:
+            self.close()
+            self.changed(None)
+            if isinstance(error, runtime.Ended):
+                raise
+        finally:
+            self._beat_later()
+
+    def _let_go(self) -> None:
+        try:
+            self.node.connections.let_session_go()
+            if self._reader.was_closed():
+                self.close()
+                self.changed(None)
+        finally:
+            self._beat_later()
 
     def look_at(self, held: Held) -> None:
-        """Asks the server who holds the lock."""
-        self._node.worker.do(self._check, weakref.ref(held))
+        """Renews the lock if that is due, or asks the server who holds it; once, however often this is called."""
+        if held.wants_a_look():
+            self._begin_look(held)
+
+    def _begin_look(self, held: Held) -> None:
+        # Each change of a lock that many share would otherwise be read as often.
+        pause = held.looked + LOOK_S * len(self._watched.get(held.request.key, ())) - runtime.now()
+        if pause > 0:
+            runtime.call_later(pause, self.node.worker.do, self._see, weakref.ref(held))
+        else:
+            self.node.worker.do(self._see, weakref.ref(held))
 
     def changed(self, key: bytes | None) -> None:
         """A key has changed; or any may have, or a connection was lost."""
-        for held in self._all() if key is None else list(self._held.get(key, ())):
-            if held.watched:
-                self.look_at(held)
-
-    def _all(self) -> list[Held]:
         with self._guard:
-            return [held for some in self._held.values() for held in some]
+            keys = list(self._watched) if key is None else [key]
+            concerned = [held for key in keys for held in self._watched.get(key, ())]
+        for held in concerned:
+            self.look_at(held)
 
     def leased(self, held: Held) -> None:
         """Sets the timers anew, for the end of the lease and for the next look at it."""
@@ -157,52 +187,67 @@ class Keeper:
         left, look_s = held.ends_at - runtime.now(), held.lease_ms / 3000
         if held.renew:
             # Of a lease that could not be renewed in time less is left.
-            look_s = min(look_s, max(left / 3, PAUSE_S))
+            look_s = min(look_s, max(left - 2 * look_s, PAUSE_S))
+            # A little earlier, because timers may be.
+            held.renewal_due = held.ends_at - held.lease_ms * 0.0007
         held.timers = [
             runtime.call_later(left, _lose_if_due, reference),
-            runtime.call_later(look_s, self._node.worker.do, self.see, reference),
+            runtime.call_later(look_s, _look_at, reference),
         ]
         if held.over:
             held.end()
 
-    def see(self, reference: weakref.ref[Held]) -> None:
-        """Renews a lock, or asks who holds it."""
-        held = reference()
-        if held is not None:
-            self._see(reference, self._extend if held.renew else self._look)
-
-    def _check(self, reference: weakref.ref[Held]) -> None:
-        self._see(reference, self._look)
-
-    def _see(self, reference: weakref.ref[Held], see: Any) -> None:
+    def _see(self, reference: weakref.ref[Held]) -> None:
         held = reference()
         if held is None or held.over:
             return
+        held.look_begins()
         try:
-            if not see(held):
+            if not (self._extend(held) if runtime.now() >= held.renewal_due else self._look(held)):
                 held.lose()
+            self.told = runtime.now()
+            self._look_ends(held)
         except UNREACHABLE:
+            held.lose_if_due()
             self._later(held)
+        except ModuleNeededError:
+            self._later(held)  # A share, at a server that has lost the module: it is held until its lease ends.
         except ANSWERED as error:
             if code(error) in GONE:
                 held.lose()
+            elif code(error) == "NOPERM" and self._may_hold(held):
+                self.leased(held)
+                self._look_ends(held)
             else:
                 self._later(held)
 
+    def _look_ends(self, held: Held) -> None:
+        if held.look_ends():
+            self._begin_look(held)
+
+    def _may_hold(self, held: Held) -> bool:
+        """Whether a lock may be held at which this user may not look: a session's as long as its connection is open."""
+        if held.request.session:
+            if not self.node.connections.has_session(held.session):
+                return False
+            held.lease_began(runtime.now(), held.lease_ms)
+        return True
+
     def _later(self, held: Held) -> None:
         """Leaves it to the server that has the key by now, in a cluster, or asks again after a pause."""
-        node = self._node.client.successor(self._node, held.request.key)
-        if node is not self._node and not held.over:
-            self._drop(held)
-            if held.abandoned is not None:
-                held.abandoned.detach()
+        node = self.node.client.successor(self.node, held.request.key)
+        if node is not self.node and not held.over:
+            self.drop(held)
+            held.session_due = 0.0
+            held.keep()
             node.keeper.add(held, watch=False)
-        runtime.call_later(PAUSE_S, node.worker.do, node.keeper.see, weakref.ref(held))
+            node.keeper.note(held)
+        runtime.call_later(PAUSE_S, node.worker.do, node.keeper._see, weakref.ref(held))
 
     def _extend(self, held: Held) -> bool:
         asked = runtime.now()
         assert held.lease_ms is not None
-        held.lease_began(asked, self._node.extend(held.request, held.lease_ms))
+        held.lease_began(asked, self.node.extend(held.request, held.lease_ms))
         self.leased(held)
         # What the server tells of the change is the occasion to read the key again.
         return True
@@ -211,31 +256,55 @@ class Keeper:
         asked = runtime.now()
         request = held.request
         if request.shared:
-            answer = self._read(request.key, ["ZSCORE", request.key, request.token])
-            if answer is None:
+            left_ms = self.node.left_of_share(self._read(request.key, request.look()))
+            if left_ms is None:
                 return False
         else:
-            answer = info(self._read(request.key, ["LOCK.INFO", request.key]))
+            answer: Any = info(self._read(request.key, request.look()))
             if answer[b"owner"] != request.token:
                 return False
-            left_ms = answer[b"lease-ms"]
-            assert isinstance(left_ms, int)
-            held.lease_began(asked, left_ms)
+            left_ms = int(answer[b"lease-ms"])
+            if request.session and not answer.get(b"session"):
+                held.session = None  # The server has ended it, although the connection is there.
+        held.lease_began(asked, left_ms)
+        if request.session and not self._has_session(held):
+            return False
         self.leased(held)
         return True
 
+    def _has_session(self, held: Held) -> bool:
+        """Sees to it that there is a session; whether the lock was held all the time."""
+        if runtime.now() < held.session_due or self.node.connections.has_session(held.session):
+            return True
+        try:
+            begun = self.node.begin_session_anew(held.request)
+        except ANSWERED as error:
+            if code(error) == "MOVED":
+                raise
+            if code(error) == "ASK":
+                # The lock has gone ahead of its slot, which will come, or not.
+                self._extend(held)
+            # Else there may be too many sessions, or no right to transactions: the lease goes on.
+            assert held.request.lease_ms is not None
+            held.session_due = runtime.now() + held.request.lease_ms / 3000
+            return True
+        if begun:
+            held.session = self.node.connections.session
+        return begun is not False
+
     def _read(self, key: bytes, words: list[Word]) -> Any:
         """Reads on a connection for which the server remembers what it has read, if there can be one."""
-        node = self._node
+        node = self.node
         if node.may_be_native and node.listener.ready(key, node.source.timeout_s):
-            with self._reading:
+            with self._reader.guard:
                 client_id = node.listener.client_id
                 try:
                     if client_id is not None and self._tracks(client_id):
-                        answer = exchange(self._reader, words)
-                        if not (isinstance(answer, ANSWERED) and code(answer) == "ASK"):
+                        answer = exchange(self._reader.connection, words)
+                        if not (isinstance(answer, ANSWERED) and code(answer) in ("ASK", "UNKNOWN")):
                             return raised(answer)
-                except UNREACHABLE:
+                except BROKEN:
+                    # The next one would read the answer to this.
                     self.close()
                     raise
         if words[0] == "LOCK.INFO":
@@ -245,23 +314,50 @@ class Keeper:
     def _tracks(self, client_id: int) -> bool:
         if self._reads_for != client_id:
             self.close()
-            self._reader = self._node.source.connection()
+            self._reader.connection = self.node.source.connection()
             tracking: list[Word] = ["CLIENT", "TRACKING", "ON", "REDIRECT", client_id, "NOLOOP"]
-            self._tracking = not isinstance(exchange(self._reader, tracking), Exception)
+            self._tracking = not isinstance(exchange(self._reader.connection, tracking), Exception)
             self._reads_for = client_id
         return self._tracking
 
     def close(self) -> None:
         """Closes the connection that reads."""
-        reader, self._reader, self._reads_for = self._reader, None, None
-        if reader is not None:
-            runtime.close(reader)
+        connection, self._reader.connection, self._reads_for = self._reader.connection, None, None
+        runtime.close(connection)
+
+
+def _look_at(reference: weakref.ref[Held]) -> None:
+    held = reference()
+    if held is not None and held.keeper is not None:
+        held.keeper.look_at(held)
 
 
 def _lose_if_due(reference: weakref.ref[Held]) -> None:
     held = reference()
-    if held is not None and held.ends_at is not None and runtime.now() >= held.ends_at:
-        held.lose()
+    if held is None:
+        return
+    # A server renews what belongs to a session also while this process stands still.
+    stood_still = held.ends_at is not None and runtime.now() - held.ends_at > STOOD_STILL_S
+    if held.request.session and (stood_still or held.looks) and held.keeper is not None and not held.over:
+        held.keeper.look_at(held)
+        _lose_unless_told(reference, held.ends_at, runtime.now() if stood_still else 0.0)
+    else:
+        held.lose_if_due()
+
+
+def _lose_unless_told(reference: weakref.ref[Held], ended: float | None, asked: float) -> None:
+    """Waits until the server has told whether a lock is held, as long as it tells anything.
+
+    When it has told last, it had renewed the lock within a third of the lease.
+    """
+    held = reference()
+    if held is None or held.keeper is None or held.lease_ms is None or held.over or held.ends_at != ended:
+        return
+    longest = min(held.keeper.node.source.timeout_s, held.lease_ms / 3000)
+    if runtime.now() < max(asked, held.keeper.told) + longest:
+        runtime.call_later(ANSWER_S, _lose_unless_told, reference, ended, asked)
+    else:
+        held.lose_if_due()
 
 
 def _abandon(worker: runtime.Worker, withdraw: Any, request: Request) -> None:

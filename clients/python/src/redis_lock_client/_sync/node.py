@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import scripts
 from ..errors import ANSWERED, UNREACHABLE, ModuleNeededError
-from ..protocol import ELSEWHERE, PASSING, Request, Word, code, info
+from ..protocol import ELSEWHERE, PASSING, Request, Word, code, hash_tag, info
 from ..source import Source
 from . import runtime
-from .connections import Connections
+from .connections import Connections, exchange, raised
 from .keeper import Keeper
 from .listener import Listener
 
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
 
 #: For how long scripts are used after the server has said that it has no module, in seconds.
 SCRIPTS_S = 5.0
-#: How long to try to withdraw where there is no lease, and the first pause between two tries, in seconds.
-WITHDRAW_S, WITHDRAW_PAUSE_S = 60.0, 0.1
+#: How long to try to withdraw where there is no lease, and the first and the longest pause between two tries, in
+#: seconds.
+WITHDRAW_S, WITHDRAW_PAUSE_S, WITHDRAW_LAST_PAUSE_S = 60.0, 0.1, 30.0
+
+#: In place of an answer: the server does not have the module.
+UNKNOWN = object()
 
 
 class Node:
@@ -31,7 +37,7 @@ class Node:
         self.client = client
         self.worker = runtime.Worker()
         self.keeper = Keeper(self)
-        self.listener = Listener(source, self.keeper.changed, self.keeper.watches)
+        self.listener = Listener(source, self.keeper.changed, self.keeper.watched)
         self.connections = Connections(source, self._connection_lost)
         #: Whether the server has the module, as far as is known.
         self.native: bool | None = None
@@ -56,14 +62,17 @@ class Node:
             return self.client.ahead(self, error).connections.call(words, again, asking=True)
 
     def ask(self, words: list[Word], again: bool = True, ahead: bool = True) -> Any:
-        """The answer to a LOCK command; None and ``native`` False if the server does not know it."""
+        """The answer to a LOCK command; UNKNOWN if the server does not know it.
+
+        ``native`` is for all threads, so it does not tell what has become of this command.
+        """
         try:
             answer = self.call(words, again, ahead)
         except ANSWERED as error:
             if code(error) == "UNKNOWN":
                 self.native = False
                 self._scripts_until = runtime.now() + SCRIPTS_S
-                return None
+                return UNKNOWN
             self.native = True
             raise
         self.native = True
@@ -72,7 +81,7 @@ class Node:
     def _either(self, words: list[Word], script: list[Word] | None, again: bool = True) -> Any:
         if self.may_be_native:
             answer = self.ask(words, again)
-            if self.native:
+            if answer is not UNKNOWN:
                 return answer
         if script is None:
             raise ModuleNeededError(f"{words[0]!s} needs the module redis-lock, which this server does not have")
@@ -85,15 +94,17 @@ class Node:
 
     def take(self, request: Request, hold: int = 1) -> int | None:
         """Asks for the lock, or for the n-th hold of it, without waiting."""
-        script = None if request.needs_module else scripts.take(request)
+        script = None if request.needs_module else scripts.take(request, hold)
         return self._either(request.take(hold), script)  # type: ignore[no-any-return]
 
     def release(self, request: Request, hold: int | None = None) -> int:
         """Gives up the lock, or its n-th hold; how many remain. What is sent again, and then gone, was released."""
-        script = None if hold is not None else scripts.release(request)
+        script = scripts.release(request if self._can_signal(request) else replace(request, signal=None), hold)
         try:
             return self._either(request.release(hold), script, again=False) or 0
         except UNREACHABLE:
+            if not self.client.given.is_latest(request):
+                raise
             try:
                 return self._either(request.release(hold), script) or 0
             except ANSWERED as error:
@@ -101,10 +112,58 @@ class Node:
                     raise
                 return 0
 
+    def release_for_good(self, request: Request, hold: int | None, exchanges: runtime.Exchanges) -> None:
+        """Gives up the lock, or its n-th hold, and in the background what the server may come to later.
+
+        That is a request which was not answered in time: another one was, which has taken the lock.
+        """
+        self.client.given.note(request)
+        try:
+            self.release(request, hold)
+        finally:
+            if self.connections.in_doubt(request.token):
+                self.begin_to_withdraw(request, exchanges)
+
+    def _can_signal(self, request: Request) -> bool:
+        """Whether the list where others wait can be written with the lock: in a cluster it may be elsewhere."""
+        if request.signal is None or not self.source.in_cluster:
+            return True
+        return hash_tag(request.signal[0]) == hash_tag(request.key)
+
     def extend(self, request: Request, lease_ms: int, add: bool = False) -> int:
         """Sets the lease, or adds to it; what remains of it in milliseconds. An addition is sent only once."""
-        script = scripts.extend(request, lease_ms, add)
+        script = None if request.shared else scripts.extend(request, lease_ms, add)
         return self._either(request.extend(lease_ms, add), script, again=not add)  # type: ignore[no-any-return]
+
+    def begin_session_anew(self, request: Request) -> bool | None:
+        """Asks for the session again where the lock has outlasted it; whether the lock is held.
+
+        It is not taken anew, even if it is lost in between: then somebody else may have had it. None if the key has
+        changed meanwhile, so that nothing was done.
+        """
+
+        def talk(connection: Any) -> Any:
+            answer = exchange(connection, ["WATCH", request.key])
+            if isinstance(answer, Exception):
+                return answer
+            answer = exchange(connection, request.look())
+            holds = answer if isinstance(answer, Exception) else _holds(request, answer)
+            if isinstance(holds, Exception) or not holds:
+                exchange(connection, ["UNWATCH"])
+                return holds
+            transaction: list[list[Word]] = [["MULTI"], request.take(holds)]
+            for command in transaction:
+                answer = exchange(connection, command)
+                if isinstance(answer, Exception):
+                    exchange(connection, ["DISCARD"])
+                    exchange(connection, ["UNWATCH"])
+                    return answer
+            return exchange(connection, ["EXEC"])
+
+        answer = self.connections.in_session(talk)
+        if isinstance(answer, list):
+            return raised(answer[0]) is not None
+        return None if answer is None else False
 
     def fence(self, request: Request, counter: bytes) -> int:
         """Draws a fencing token."""
@@ -114,26 +173,49 @@ class Node:
         """Who holds the lock."""
         return info(self._either(["LOCK.INFO", key], scripts.info(key)))
 
-    def share(self, request: Request) -> bool:
-        """Whether a share is held: LOCK.INFO does not name those who hold one."""
-        end = self.call(["ZSCORE", request.key, request.token])
+    def share(self, request: Request) -> int | None:
+        """What remains of the lease of a share."""
+        return self.left_of_share(self.call(request.look()))
+
+    def left_of_share(self, end: bytes | None) -> int | None:
+        """What remains in milliseconds until a lease ends; -1 if it does not end, None if it has."""
         if end is None:
-            return False
+            return None
+        if float(end) == math.inf:
+            return -1
         # It may still be there when its time has passed.
         seconds, microseconds = self.connections.call(["TIME"])
-        return float(end) >= int(seconds) * 1000 + int(microseconds) // 1000
+        left_ms = int(float(end)) - (int(seconds) * 1000 + int(microseconds) // 1000)
+        return left_ms if left_ms >= 0 else None
+
+    def settle(self, token: bytes) -> None:
+        """Waits until the server has done what was asked without an answer, as far as can be."""
+        self.connections.settle(token)
+
+    def begin_to_withdraw(self, request: Request, exchanges: runtime.Exchanges) -> runtime.Event:
+        """Withdraws in the background; the event says when that is done, or when it is left to a later time."""
+        since = runtime.now()
+        try:
+            return self.worker.do(self.withdraw, request, exchanges, since)
+        except RuntimeError:
+            # No thread can begin: there are too many, or the interpreter is at its end.
+            self.withdraw(request, exchanges, since)
+            done = runtime.Event()
+            done.set()
+            return done
 
     def withdraw(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Leaves the line, or gives up the lock if it was granted, however long it takes to reach the server."""
         try:
-            settled = self.connections.settle()
+            settled = self.connections.settle(request.token)
             under_way = exchanges.under_way
-            self._give_up(request)
+            self.give_up(request)
             exchanges.settle()
             if under_way:
-                # It may have come after, even if it was answered before.
-                self._give_up(request)
-            elif not settled:
+                # It may have come after, even if it was answered before; and it may not have been answered in time.
+                settled = self.connections.settle(request.token)
+                self.give_up(request)
+            if not settled:
                 self._withdraw_again(request, exchanges, since)
         except UNREACHABLE:
             self._withdraw_again(request, exchanges, since)
@@ -141,19 +223,27 @@ class Node:
             if code(error) in PASSING + ELSEWHERE:
                 self._withdraw_again(request, exchanges, since)
 
-    def _give_up(self, request: Request) -> None:
+    def give_up(self, request: Request) -> None:
+        """Gives up the lock with all its holds, or the place in line, if there is any.
+
+        Not if the same token was given again since: it would be taken from that.
+        """
+        done = runtime.Event()
         try:
-            while self.release(request):
+            self.client.given.begin_to_give_up(request, done)
+            while self.client.given.is_latest(request) and self.release(request):
                 pass  # One more hold.
         except ANSWERED as error:
             if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
                 raise
+        finally:
+            self.client.given.end(request, done)
 
     def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""
         waited = runtime.now() - since
         if waited < (WITHDRAW_S if request.lease_ms is None else request.lease_ms / 1000):
-            pause = min(max(waited, WITHDRAW_PAUSE_S), 2.0)
+            pause = min(max(waited / 4, WITHDRAW_PAUSE_S), WITHDRAW_LAST_PAUSE_S)
             node = self.client.successor(self, request.key)
             runtime.call_later(pause, node.worker.do, node.withdraw, request, exchanges, since)
 
@@ -162,3 +252,11 @@ class Node:
         self.listener.close()
         self.keeper.close()
         self.connections.close()
+
+
+def _holds(request: Request, answer: Any) -> int:
+    """How many holds the token has, by what the server says of the lock."""
+    if request.shared:
+        return 0 if answer is None else 1
+    told: Any = info(answer)
+    return int(told[b"holds"]) if told[b"owner"] == request.token else 0

@@ -6,6 +6,7 @@ caller), and one for all timers. They are daemons, begin when they are needed, a
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import inspect
 import itertools
@@ -13,6 +14,7 @@ import logging
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -60,10 +62,15 @@ class Event:
         waiter = Lock()
         waiter.acquire()
         self._waiters.append(waiter)
+        longest = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
         try:
-            return self._is_set or waiter.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+            return self._is_set or waiter.acquire(timeout=longest)
         finally:
             self._waiters.remove(waiter)
+
+
+#: What a callback may raise without an effect on others. ``sys.exit`` ends nothing but the thread that it is called in.
+FAILED = (Exception, SystemExit)
 
 
 class Ended(BaseException):
@@ -72,6 +79,8 @@ class Ended(BaseException):
 
 #: How long a thread without work stays, in seconds.
 IDLE_S = 10.0
+#: How many timers there may be before those are looked for that were cancelled.
+ENOUGH = 100
 
 
 # What belongs to this process: a fork leaves all of it behind.
@@ -83,8 +92,42 @@ def clients() -> dict[int, Any]:
     return _clients
 
 
-def at_end(close: Callable[[], None]) -> None:
-    """Nothing: the process closes its connections when it ends."""
+def at_end(close: Callable[[], None]) -> Callable[[], None]:
+    """Nothing: the process closes its connections when it ends. What this returns closes them before, in any thread."""
+    process = os.getpid()
+
+    def at_once() -> None:
+        if _goes_on(process):
+            # No thread can begin at the end of the interpreter, which closes what is open.
+            with contextlib.suppress(RuntimeError):
+                call_later(0, close)
+
+    return at_once
+
+
+def here() -> object:
+    """Where an event can be waited for: anywhere."""
+    return None
+
+
+def loop_runs() -> bool:
+    """Whether somebody can be told something here: always."""
+    return True
+
+
+def user() -> int:
+    """Who asks: a thread, or the signal handler in it."""
+    return threading.get_ident()
+
+
+def tell(callback: Callable[[], object]) -> None:
+    """Calls a callback."""
+    callback()
+
+
+def _goes_on(process: int) -> bool:
+    """Whether a process can still work: a child is another one, and at the end of the interpreter no thread begins."""
+    return process == os.getpid() and not sys.is_finalizing()
 
 
 def can_use(redis: Any) -> bool:
@@ -164,6 +207,10 @@ class _Service:
 class Worker(_Service):
     """Does jobs in the background, one after the other."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
+
     def do(self, job: Callable[..., None], *args: Any) -> Event:
         """Does a job; the event says when it is done."""
         done = Event()
@@ -171,8 +218,12 @@ class Worker(_Service):
         return done
 
     def do_threadsafe(self, job: Callable[..., None], *args: Any) -> None:
-        """Does a job for whoever is collected as garbage, maybe in the midst of the worker's own code."""
-        call_later(0, self.do, job, *args)
+        """Does a job for whoever is collected as garbage, maybe in the midst of the worker's own code.
+
+        What is collected in a child, after a fork, is only a copy: the lock is the parent's, and the connections are.
+        """
+        if _goes_on(self._process):
+            call_later(0, self.do, job, *args)
 
     def _serve(self) -> None:
         while True:
@@ -180,6 +231,8 @@ class Worker(_Service):
                 job, args, done = self._given.get(timeout=IDLE_S)
             except queue.Empty:
                 return
+            if not _goes_on(self._process):
+                return  # A greenlet is copied by a fork.
             try:
                 job(*args)
             except Exception:
@@ -200,6 +253,11 @@ class Handle:
         """Sees to it that the call is not made, unless it is being made."""
         self._call = None
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether there is nothing to call any more."""
+        return self._call is None
+
     def run(self) -> None:
         """Makes the call."""
         call = self._call
@@ -216,6 +274,7 @@ class _Timers(_Service):
     def __init__(self) -> None:
         super().__init__()
         self._due: list[tuple[float, int, Handle]] = []
+        self._enough = ENOUGH
         self._numbers = itertools.count()
 
     def add(self, at: float, handle: Handle) -> None:
@@ -225,12 +284,22 @@ class _Timers(_Service):
         while True:
             left = self._due[0][0] - now() if self._due else IDLE_S
             try:
-                heapq.heappush(self._due, self._given.get(timeout=max(left, 0)))
+                heapq.heappush(self._due, self._given.get(timeout=max(min(left, IDLE_S), 0)))
+                if len(self._due) > self._enough:
+                    self._sweep()
             except queue.Empty:
-                if not self._due:
-                    return
-                if self._due[0][0] <= now():
+                if left >= IDLE_S:
+                    self._sweep()
+                    if not self._due:
+                        return
+                elif self._due[0][0] <= now():
                     heapq.heappop(self._due)[2].run()
+
+    def _sweep(self) -> None:
+        """Forgets what was cancelled. Leases are long, and most locks are released long before theirs ends."""
+        self._due = [due for due in self._due if not due[2].cancelled]
+        heapq.heapify(self._due)
+        self._enough = max(2 * len(self._due), ENOUGH)
 
 
 # Made when it is needed, because gevent and eventlet may not have been set up when this was imported.
@@ -240,7 +309,7 @@ _left_behind: list[object] = []
 
 def _after_fork() -> None:
     global _timers, _clients
-    # Not closed: the connections are the parent's, too, and its threads are not here.
+    # Their connections are closed in source.py. Kept, so that nothing of theirs is collected and tells the server.
     _left_behind.append(_clients)
     _timers, _clients = None, {}
 
@@ -265,8 +334,35 @@ def receive(connection: Any, timeout: float) -> Any:
     return connection.read_response(disable_decoding=True)
 
 
+def is_open(connection: Any) -> bool:
+    """Whether something may have been sent on a connection, and is still answered there."""
+    return getattr(connection, "_sock", None) is not None
+
+
+def unless_locked(guard: Any, look: Callable[[], bool]) -> bool:
+    """What a function finds, or False if somebody has the lock."""
+    if not guard.acquire(blocking=False):
+        return False
+    try:
+        return look()
+    finally:
+        guard.release()
+
+
+def has_ended(connection: Any) -> bool:
+    """Whether the server has closed a connection on which nothing is under way."""
+    try:
+        # Without a socket the library would open another one.
+        return not is_open(connection) or bool(connection.can_read(timeout=0))
+    except Exception:
+        return True
+
+
 def drain(connection: Any, timeout: float) -> bool:
-    """Closes a connection whose user was interrupted, once the server has done what was asked there; if it is known."""
+    """Closes a connection once the server has done what was asked there; whether it is known that it has.
+
+    TimeoutError if it may yet do it.
+    """
     sock = getattr(connection, "_sock", None)
     if sock is None:
         return False  # The library has closed it, as it does where the request was being sent.
@@ -277,6 +373,8 @@ def drain(connection: Any, timeout: float) -> bool:
         while sock.recv(4096):
             pass
         return True
+    except TimeoutError:
+        raise
     except OSError:
         return False
     finally:

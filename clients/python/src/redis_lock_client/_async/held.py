@@ -1,0 +1,143 @@
+"""A lock that is held, as its holder and whoever sees to it know it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..protocol import Request
+from . import runtime
+
+if TYPE_CHECKING:
+    from .keeper import Keeper
+
+logger = logging.getLogger("redis_lock_client")
+
+
+class Held:
+    """A lock that is held. While somebody wants to know, it is watched; it may be renewed."""
+
+    def __init__(
+        self, request: Request, lost: runtime.Event, on_lost: Callable[[], object] | None, renew: bool
+    ) -> None:
+        self.request = request
+        self.holds = 1
+        #: The server may count one hold more: a request for it, or to give it up, did not come to its end.
+        self.in_doubt = False
+        self.exchanges = runtime.Exchanges()
+        #: The connection of its session, if it has been seen since; and when to begin another one at the earliest.
+        self.session: Any = None
+        self.session_due = 0.0
+        self.renew = renew
+        #: The length of the lease, in milliseconds; EXTEND changes it.
+        self.lease_ms = request.lease_ms
+        #: When the lease ends by the own clock; None if it does not end.
+        self.ends_at: float | None = None
+        self.watched = False
+        #: Who sees to it, once it is taken.
+        self.keeper: Keeper | None = None
+        self.timers: list[runtime.Handle] = []
+        #: Releases a session's lock when nobody has it any more.
+        self.abandoned: weakref.finalize[..., Held] | None = None
+        self._lost = lost
+        self._on_lost = on_lost
+        #: When to renew it.
+        self.renewal_due = math.inf
+        #: When the server was asked for it last.
+        self.looked = -math.inf
+        self._over = False
+        #: The server is being asked for it, or is about to be; and again, because something has changed since.
+        self._looks = self._looks_again = False
+        self._guard = threading.RLock()
+
+    @property
+    def over(self) -> bool:
+        """Whether it was released or lost."""
+        return self._over
+
+    def lease_began(self, at: float, lease_ms: int | None) -> None:
+        """Notes a new lease, which counts from before the request for it."""
+        self.ends_at = None if lease_ms is None or lease_ms < 0 else at + lease_ms / 1000
+
+    def lease_was_set(self, at: float, lease_ms: int) -> None:
+        """Notes a lease of another length, which renewals have from now on, too."""
+        self.lease_ms = lease_ms
+        self.lease_began(at, lease_ms)
+        if self.keeper is not None:
+            self.keeper.leased(self)
+
+    def lease_was_lengthened(self, at: float) -> None:
+        """Notes one more hold, whose lease lengthens the present one or leaves it as it is."""
+        if self.ends_at is not None and self.request.lease_ms is not None:
+            self.ends_at = max(self.ends_at, at + self.request.lease_ms / 1000)
+            if self.keeper is not None:
+                self.keeper.leased(self)
+
+    def watch(self) -> None:
+        """From now on the holder is told when it is lost."""
+        if self.keeper is not None:
+            self.watched = True
+            self.keeper.watch(self)
+
+    def leave(self) -> None:
+        """Nobody sees to it any more: it is being released, or was handed over."""
+        self.end()
+        self.keep()
+        if self.keeper is not None:
+            self.keeper.drop(self)
+
+    def end(self) -> bool:
+        """Ends it; whether it was still held. From now on nobody is told that it was lost."""
+        with self._guard:
+            was_held, self._over = not self._over, True
+        for timer in self.timers:
+            timer.cancel()
+        return was_held
+
+    def keep(self) -> None:
+        """Does not release it when nobody has it any more."""
+        if self.abandoned is not None:
+            self.abandoned.detach()
+
+    @property
+    def looks(self) -> bool:
+        """Whether the server is being asked, or is about to be."""
+        return self._looks
+
+    def wants_a_look(self) -> bool:
+        """Notes that the server is to be asked; whether nobody is about to do that."""
+        with self._guard:
+            nobody, self._looks = not self._looks, True
+            self._looks_again = not nobody
+            return nobody
+
+    def look_begins(self) -> None:
+        """The server is asked: what has changed until now is seen."""
+        self.looked, self._looks_again = runtime.now(), False
+
+    def look_ends(self) -> bool:
+        """The server was asked; whether to ask it again at once."""
+        with self._guard:
+            self._looks, self._looks_again = self._looks_again, False
+            return self._looks
+
+    def lose_if_due(self) -> None:
+        """Tells that it was lost if its lease has ended by the own clock."""
+        if self.ends_at is not None and runtime.now() >= self.ends_at:
+            self.lose()
+
+    def lose(self) -> None:
+        """Tells that it was lost, once."""
+        if not self.end():
+            return
+        self.leave()
+        self._lost.set()
+        if self._on_lost is not None:
+            try:
+                runtime.tell(self._on_lost)
+            except runtime.FAILED:
+                logger.exception("on_lost has failed")

@@ -1,0 +1,63 @@
+"""Re-entrant locks, with the module and without it: each hold counts once, whatever becomes of the lock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest import Server
+
+from redis_lock_client import Lock, LockError, LockNotOwnedError
+
+
+@pytest.mark.parametrize("holds", [1, 2, 3])
+@pytest.mark.parametrize("tries_again", [False, True])
+def test_each_hold_of_a_lost_lock_is_released(one_server: Server, holds: int, tries_again: bool) -> None:
+    """The lock is nobody's then, but the object is as good as new when its last hold was released."""
+    client = one_server.client()
+    lock = Lock(client, "door", timeout=30, reentrant=True)
+    for _ in range(holds):
+        lock.acquire()
+    client.delete("door")
+    if tries_again:
+        with pytest.raises(LockNotOwnedError):
+            lock.acquire()
+    for _ in range(holds):
+        with pytest.raises(LockNotOwnedError):
+            lock.release()
+    with pytest.raises(LockError, match="already unlocked"):
+        lock.release()
+    with lock, lock:
+        assert client.hgetall("door") == {lock.local.token: b"2"}
+    assert not client.exists("door")
+
+
+def seconds_until_told(lock: Lock, began: float) -> float:
+    """When the holder is told of the end of the lease."""
+    assert lock.lost.wait(20)
+    return time.monotonic() - began
+
+
+def test_a_lease_that_was_lengthened_is_not_lengthened_again_by_another_hold(one_server: Server) -> None:
+    """Whoever takes a lock again asks for the lease of the lock object, which is over before the present one."""
+    lock = Lock(one_server.client(), "door", timeout=1, reentrant=True)
+    lock.acquire()
+    assert not lock.lost.is_set()
+    began = time.monotonic()
+    lock.extend(3, replace_ttl=True)
+    time.sleep(1.5)
+    lock.acquire()
+    with one_server.standing_still():
+        assert 2.9 < seconds_until_told(lock, began) < 4.2, "not by as much as the present one was lengthened"
+
+
+def test_a_lease_is_lengthened_by_another_hold(one_server: Server) -> None:
+    """By its end, not by as much as it is for."""
+    lock = Lock(one_server.client(), "door", timeout=2, reentrant=True)
+    lock.acquire()
+    assert not lock.lost.is_set()
+    time.sleep(1)
+    began = time.monotonic()
+    lock.acquire()
+    with one_server.standing_still():
+        assert 1.9 < seconds_until_told(lock, began) < 2.8, "neither when the first ends, nor when both would"
