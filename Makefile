@@ -9,7 +9,8 @@ PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 ARGS ?=
 TARGETS ?=
-# How long torture goes on, how many histories are simulated, and what they do; without a seed one is chosen, and shown.
+# How long torture, fuzz (each target) and soak go on, how many histories are simulated, and what they do; without a seed one is
+# chosen, and shown.
 SECONDS ?= 60
 SEED ?=
 SEEDS ?= 10000
@@ -32,8 +33,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-clients torture simulate hunt fuzz coverage failover monitoring memcheck sanitize soak \
-	upgrade bench bench-core lint advisories fmt install uninstall clean
+.PHONY: help build run test test-matrix test-clients torture simulate hunt fuzz coverage mutants failover monitoring memcheck sanitize \
+	soak upgrade bench bench-core lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -94,6 +95,11 @@ coverage: ## measure which lines of the module its tests run, on three servers a
 	@scripts/servers
 	@scripts/coverage $(ARGS)
 
+# Without ARGS for days: each alteration is built and tested.
+mutants: ## alter the module line by line and see which alterations no test notices: ARGS='--file src/core/stall.rs'
+	@scripts/setup mutants
+	PATH="$(CURDIR)/.tools/mutants/bin:$$PATH" cargo mutants --output '$(TARGET)' $(ARGS)
+
 failover: ## replace masters under ROUNDS=n of each fault, and check that no lock has two holders at once
 	@scripts/setup build
 	cargo build --release --locked
@@ -126,7 +132,7 @@ sanitize: ## run the simulation and its tests under AddressSanitizer, with a loo
 	@scripts/setup build
 	@scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-soak: ## put one server under full load for SECONDS=1800, and see that its memory stays the same
+soak: ## put one server under full load for SECONDS=60, or better 1800, and see that its memory stays the same
 	@scripts/setup build
 	cargo build --release --locked
 	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package soak -- \
@@ -137,11 +143,12 @@ upgrade: ## run an older version (FROM=commit) and this one in one replicated se
 	cargo build --release --locked
 	@scripts/upgrade $(ARGS)
 
+# Servers begin slowly under callgrind, the more so side by side.
 bench: ## measure beside what people lock with today, into docs/benchmarks
 	@scripts/setup bench
 	cargo build --release --locked
 	cargo build --profile tool --locked
-	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package bench -- $(ARGS)
+	@server=$$(scripts/servers --server) && PATIENCE_FACTOR=6 SERVER=$$server cargo run --profile tool --locked --package bench -- $(ARGS)
 
 bench-core: ## time the core alone: the waiting line, and what an uncontended request decides
 	@scripts/setup build
