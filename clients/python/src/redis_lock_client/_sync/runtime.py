@@ -282,13 +282,14 @@ class _Timers(_Service):
 
     def _serve(self) -> None:
         while True:
-            left = self._due[0][0] - now() if self._due else IDLE_S
+            idle = IDLE_S  # Tests change it while this thread waits.
+            left = self._due[0][0] - now() if self._due else idle
             try:
-                heapq.heappush(self._due, self._given.get(timeout=max(min(left, IDLE_S), 0)))
+                heapq.heappush(self._due, self._given.get(timeout=max(min(left, idle), 0)))
                 if len(self._due) > self._enough:
                     self._sweep()
             except queue.Empty:
-                if left >= IDLE_S:
+                if left >= idle:
                     self._sweep()
                     if not self._due:
                         return
