@@ -17,9 +17,15 @@ pub struct Slot(pub NonZeroU32);
 
 /// Entries of type `T`, found by [`Slot`]. Insertion, look-up and removal are O(1).
 pub struct Slab<T> {
-    chunks: Vec<Vec<Content<T>>>,
+    chunks: Vec<Chunk<T>>,
     free: Option<Slot>,
     len: u32,
+}
+
+struct Chunk<T> {
+    contents: Vec<Content<T>>,
+    /// How many of them are taken: a walk passes over a chunk without any in one step.
+    taken: usize,
 }
 
 enum Content<T> {
@@ -49,6 +55,22 @@ impl Slot {
     }
 }
 
+impl<T> Content<T> {
+    fn entry(&self) -> Option<&T> {
+        match self {
+            Self::Taken(entry) => Some(entry),
+            Self::Free(_) => None,
+        }
+    }
+
+    fn into_entry(self) -> Option<T> {
+        match self {
+            Self::Taken(entry) => Some(entry),
+            Self::Free(_) => None,
+        }
+    }
+}
+
 impl<T> Slab<T> {
     pub const fn new() -> Self {
         Self { chunks: Vec::new(), free: None, len: 0 }
@@ -65,10 +87,7 @@ impl<T> Slab<T> {
     pub fn get(&self, slot: Slot) -> Option<&T> {
         steps::count();
         let (chunk, position) = slot.position();
-        match self.chunks.get(chunk)?.get(position)? {
-            Content::Taken(entry) => Some(entry),
-            Content::Free(_) => None,
-        }
+        self.chunks.get(chunk)?.contents.get(position)?.entry()
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
@@ -79,80 +98,72 @@ impl<T> Slab<T> {
     }
 
     /// Returns the first entry at or after `from`, in the order of the slots.
+    ///
+    /// O(n / 64) in the number of slots that are free before it.
     pub fn first_from(&self, from: Slot) -> Option<(Slot, &T)> {
         let (chunk, position) = from.position();
-        let skipped = |number: usize| if number == chunk { position } else { 0 };
-        let chunks = self.chunks.iter().enumerate().skip(chunk);
-        let contents = chunks.flat_map(|(number, contents)| {
-            contents.iter().enumerate().skip(skipped(number)).map(move |(place, content)| (number, place, content))
-        });
-        contents
-            .filter_map(|(number, place, content)| match content {
-                Content::Taken(entry) => Slot::at(number, place).map(|slot| (slot, entry)),
-                Content::Free(_) => None,
-            })
-            .next()
+        let in_chunk = |number: usize, skipped| self.first_in(number, skipped);
+        in_chunk(chunk, position)
+            .or_else(|| (chunk.checked_add(1)?..self.chunks.len()).find_map(|number| in_chunk(number, 0)))
+    }
+
+    /// Returns the first entry of a chunk that is not among so many in front.
+    fn first_in(&self, number: usize, skipped: usize) -> Option<(Slot, &T)> {
+        steps::count();
+        let chunk = self.chunks.get(number).filter(|chunk| chunk.taken > 0)?;
+        let mut contents = chunk.contents.iter().enumerate().skip(skipped);
+        contents.find_map(|(place, content)| content.entry().and_then(|entry| Some((Slot::at(number, place)?, entry))))
     }
 
     /// Adds an entry. Returns `None` if there are 2^32 - 1 entries already.
     pub fn insert(&mut self, entry: T) -> Option<Slot> {
         let len = self.len.checked_add(1)?;
-        let slot = match self.free {
-            Some(slot) => {
-                if let Content::Free(next) = std::mem::replace(self.content(slot)?, Content::Taken(entry)) {
+        // If no slot is free, there are as many as entries.
+        let slot = self.free.or_else(|| NonZeroU32::new(len).map(Slot))?;
+        let (number, position) = slot.position();
+        if number == self.chunks.len() {
+            self.chunks.push(Chunk { contents: Vec::new(), taken: 0 });
+        }
+        let chunk = self.chunks.get_mut(number)?;
+        match chunk.contents.get_mut(position) {
+            Some(content) => {
+                if let Content::Free(next) = std::mem::replace(content, Content::Taken(entry)) {
                     self.free = next;
                 }
-                slot
             }
-            None => {
-                // No slot is free, so there are as many as entries.
-                self.open_chunk()?.push(Content::Taken(entry));
-                Slot(NonZeroU32::new(len)?)
-            }
-        };
+            None => chunk.contents.push(Content::Taken(entry)),
+        }
+        chunk.taken = chunk.taken.saturating_add(1);
         self.len = len;
         Some(slot)
     }
 
     /// Removes and returns an entry.
     pub fn remove(&mut self, slot: Slot) -> Option<T> {
-        let next = self.free;
-        let content = self.content(slot)?;
-        if matches!(content, Content::Free(_)) {
-            return None;
-        }
-        let content = std::mem::replace(content, Content::Free(next));
+        steps::count();
+        let (number, position) = slot.position();
+        let chunk = self.chunks.get_mut(number)?;
+        let content = chunk.contents.get_mut(position)?;
+        content.entry()?;
+        let content = std::mem::replace(content, Content::Free(self.free));
+        chunk.taken = chunk.taken.saturating_sub(1);
         self.free = Some(slot);
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
             self.give_back_memory();
         }
-        match content {
-            Content::Taken(entry) => Some(entry),
-            Content::Free(_) => None,
-        }
+        content.into_entry()
     }
 
     fn content(&mut self, slot: Slot) -> Option<&mut Content<T>> {
         steps::count();
         let (chunk, position) = slot.position();
-        self.chunks.get_mut(chunk)?.get_mut(position)
-    }
-
-    /// Returns the chunk to append an entry to.
-    fn open_chunk(&mut self) -> Option<&mut Vec<Content<T>>> {
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.chunks.push(Vec::new());
-        }
-        self.chunks.last_mut()
+        self.chunks.get_mut(chunk)?.contents.get_mut(position)
     }
 
     /// Takes the slab apart into its entries.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
-        self.chunks.into_iter().flatten().filter_map(|content| match content {
-            Content::Taken(entry) => Some(entry),
-            Content::Free(_) => None,
-        })
+        self.chunks.into_iter().flat_map(|chunk| chunk.contents).filter_map(Content::into_entry)
     }
 
     /// Frees the memory of an empty slab. One chunk is kept, so that light contention does not allocate each time.
@@ -203,6 +214,18 @@ mod tests {
         }
         assert_eq!(found, (0..300).filter(|n| n % 7 == 3).collect::<Vec<_>>());
         assert!(Slab::<u8>::new().first_from(Slot::MIN).is_none());
+    }
+
+    #[test]
+    #[cfg(feature = "simulated")]
+    fn a_walk_passes_over_free_slots_many_at_a_time() {
+        let mut slab = Slab::new();
+        let slots: Vec<_> = (0..100 * CHUNK).map(|n| slab.insert(n).unwrap()).collect();
+        let (&last, others) = slots.split_last().unwrap();
+        others.iter().for_each(|&slot| _ = slab.remove(slot));
+        steps::take();
+        assert_eq!(slab.first_from(Slot::MIN).map(|(slot, _)| slot), Some(last));
+        assert_eq!(steps::take(), 100, "one for each chunk");
     }
 
     #[test]
