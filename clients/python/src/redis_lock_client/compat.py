@@ -8,9 +8,9 @@ the server (``lock.wake-foreign``), or by this package where the server has no m
 
 from __future__ import annotations
 
+import os
 from base64 import b64encode
 from logging import getLogger
-from os import urandom
 from types import TracebackType
 from typing import Any
 
@@ -105,6 +105,7 @@ class Lock:
         self._signal = "lock-signal:" + name
         self._renews = auto_renewal
         self._held_now: Held | None = None
+        self._process = os.getpid()
         self.blocking = blocking
 
     @property
@@ -139,7 +140,7 @@ class Lock:
             assert acquisition.node is not None
             # Not before: another thread may hold it by this object, and extend or release it meanwhile.
             self._id = id
-            self._held_now = Held(request, runtime.Event(), None, self._renews)
+            self._held_now, self._process = Held(request, runtime.Event(), None, self._renews), os.getpid()
             self._held_now.lease_began(acquisition.asked, request.lease_ms)
             acquisition.node.keeper.add(self._held_now, watch=self._renews)
             return True
@@ -179,7 +180,7 @@ class Lock:
         def extend(node: Node) -> None:
             asked = runtime.now()
             left_ms = node.extend(request, seconds * 1000)
-            held = self._held_now  # Another thread may release it meanwhile.
+            held = self._mine()  # Another thread may release it meanwhile.
             if held is not None:
                 held.lease_was_set(asked, left_ms)
 
@@ -196,7 +197,7 @@ class Lock:
         """Gives up the lock, whichever object with this id has taken it."""
         logger.debug("Releasing Lock(%r).", self._name)
         client, request = Client.of(self._client), self._request(self._id)
-        held, self._held_now = self._held_now, None
+        held, self._held_now = self._mine(), None
         try:
             if held is not None:
                 held.leave()
@@ -210,6 +211,10 @@ class Lock:
                 # may be in use again by then.
                 held.keeper.node.begin_to_withdraw(request, runtime.Exchanges())
             raise
+
+    def _mine(self) -> Held | None:
+        """What this process sees to. After a fork the child has the id, but what was held is the parent's."""
+        return self._held_now if self._process == os.getpid() else None
 
     def reset(self) -> None:
         """Deletes the lock, whoever holds it. The next in line gets it."""
@@ -247,11 +252,14 @@ def _positive(expire: float | str | None) -> int | None:
     seconds = int(expire) if expire else None
     if seconds is not None and seconds < 0:
         raise ValueError("A negative expire is not acceptable.")
+    if seconds == 0:
+        # Not the same as none, with which the lock would be held until it is released.
+        raise ValueError("An expire of less than a second is not acceptable.")
     return seconds
 
 
 def _new_id() -> str:
-    return b64encode(urandom(18)).decode("ascii")
+    return b64encode(os.urandom(18)).decode("ascii")
 
 
 def _readable(id: str | bytes) -> str:

@@ -34,6 +34,7 @@ UNREACHABLE: tuple[type[Exception], ...] = (
 ANSWERED: tuple[type[Exception], ...] = _classes("ResponseError")
 
 if TYPE_CHECKING:
+    from redis.exceptions import ConnectionError as _NotConnected
     from redis.exceptions import LockError as _Error
     from redis.exceptions import LockNotOwnedError as _NotOwned
     from redis.exceptions import TimeoutError as _TimedOut
@@ -42,6 +43,7 @@ else:
         raise ImportError("redis-lock-client needs a client library: install redis or valkey")
     _Error = type("_Error", _classes("LockError"), {})
     _NotOwned = type("_NotOwned", _classes("LockNotOwnedError"), {})
+    _NotConnected = type("ConnectionError", _classes("ConnectionError"), {})
     _TimedOut = type("TimeoutError", _classes("TimeoutError"), {})
 
 
@@ -67,6 +69,12 @@ class LockNotOwnedError(_NotOwned, LockError):
 
 class StandstillError(_TimedOut):
     """The server has not answered others in time, so it is not asked."""
+
+    was_sent = False
+
+
+class NoConnectionError(_NotConnected):
+    """A connection could not be made, for a reason that is not the library's: no credentials were provided, maybe."""
 
     was_sent = False
 

@@ -31,9 +31,12 @@ class Lines:
     def join(self, key: bytes, turn: runtime.Event) -> None:
         """Takes the last place; the event says when it is the first."""
         with self._guard:
-            line = self._lines.setdefault(key, deque())
-            line.append(turn)
-            if len(line) == 1:
+            line: deque[runtime.Event] | None = None
+            while line is None or self._lines.get(key) is not line:
+                # Again if a signal handler has come in between: with its own turn it has taken away what was empty.
+                line = self._lines.setdefault(key, deque())
+                line.append(turn)
+            if line[0] is turn:
                 turn.set()
 
     def leave(self, key: bytes, turn: runtime.Event) -> None:

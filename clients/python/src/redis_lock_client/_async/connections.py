@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ..errors import ANSWERED, UNREACHABLE, StandstillError
+from ..errors import ANSWERED, UNREACHABLE, NoConnectionError, StandstillError
 from ..protocol import Word, is_for_session
 from ..scripts import taker
 from ..source import Source
@@ -307,6 +307,11 @@ async def exchange(connection: Any, words: list[Word]) -> Any:
     except UNREACHABLE as error:
         error.was_sent = False  # type: ignore[attr-defined]
         raise
+    except ANSWERED:
+        raise
+    except Exception as error:
+        # Such as that of who provides credentials: it is tried again like any other.
+        raise NoConnectionError(f"No connection could be made: {error!r}") from error
     await connection.send_command(*words, check_health=False)
     try:
         # Whether it can be used afterwards is decided by who asks.

@@ -39,8 +39,8 @@ class Keeper:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._guard = threading.RLock()
-        # Those that are watched. Weak: a lock that nobody can release any more is not renewed for ever.
-        self._watched: dict[bytes, weakref.WeakSet[Held]] = {}
+        # Those that are watched, by their number. Weak: a lock that nobody can release any more is not renewed for ever.
+        self._watched: dict[bytes, weakref.WeakValueDictionary[int, Held]] = {}
         #: How many keys there may be before those are looked for that nobody has any more.
         self._enough = ENOUGH
         self._reader = Place()
@@ -57,13 +57,13 @@ class Keeper:
         with self._guard:
             left: list[bytes] = []
             for key, some in self._watched.items():
-                if any(not held.over for held in some):
+                if any(not held.over for held in _in(some)):
                     break
                 left.append(key)
             else:
                 key = None
             for other in left:
-                del self._watched[other]
+                self._watched.pop(other, None)
             return key
 
     def add(self, held: Held, watch: bool) -> None:
@@ -87,18 +87,32 @@ class Keeper:
         """Its holder is to hear of changes."""
         with self._guard:
             if len(self._watched) >= self._enough:
-                self._watched = {key: some for key, some in self._watched.items() if some}
+                for key in list(self._watched):
+                    self._forget_if_empty(key)
                 self._enough = max(ENOUGH, 2 * len(self._watched))
-            self._watched.setdefault(held.request.key, weakref.WeakSet()).add(held)
+            self._note(held)
             begins, self._beats = not self._beats, True
         if begins:
             self._ping_due = runtime.now() + PING_S
             self._beat_later()
 
+    def _note(self, held: Held) -> None:
+        some: weakref.WeakValueDictionary[int, Held] | None = None
+        while some is None or self._watched.get(held.request.key) is not some:
+            # Again if a signal handler has come in between, and has taken away what was empty.
+            some = self._watched.setdefault(held.request.key, weakref.WeakValueDictionary())
+            some[id(held)] = held
+
+    def _forget_if_empty(self, key: bytes) -> None:
+        if not self._watched.get(key):
+            # Not empty any more if a signal handler has come in between.
+            for held in _in(self._watched.pop(key, None)):
+                self._note(held)
+
     def hand_over(self, request: Request) -> Held | None:
         """Somebody else will release what is held by the same token; which that is."""
         with self._guard:
-            some = [held for held in self._watched.get(request.key, ()) if held.request.token == request.token]
+            some = [held for held in _in(self._watched.get(request.key)) if held.request.token == request.token]
         for held in some:
             held.keep()
         return some[0] if some else None
@@ -108,9 +122,8 @@ class Keeper:
         with self._guard:
             others = self._watched.get(held.request.key)
             if others is not None:
-                others.discard(held)
-                if not others:
-                    del self._watched[held.request.key]
+                others.pop(id(held), None)
+                self._forget_if_empty(held.request.key)
 
     def _beat(self) -> None:
         """Sees to the connections on which nothing is sent for long. Without them nobody hears of a loss."""
@@ -171,7 +184,7 @@ class Keeper:
         """A key has changed; or any may have, or a connection was lost."""
         with self._guard:
             keys = list(self._watched) if key is None else [key]
-            concerned = [held for key in keys for held in self._watched.get(key, ())]
+            concerned = [held for key in keys for held in _in(self._watched.get(key))]
         for held in concerned:
             self.look_at(held)
 
@@ -244,15 +257,15 @@ class Keeper:
         runtime.call_later(PAUSE_S, node.worker.do, node.keeper._see, weakref.ref(held))
 
     async def _extend(self, held: Held) -> bool:
-        asked = runtime.now()
+        asked, times_set = runtime.now(), held.times_set
         assert held.lease_ms is not None
-        held.lease_began(asked, await self.node.extend(held.request, held.lease_ms))
+        held.lease_was_seen(asked, await self.node.extend(held.request, held.lease_ms), times_set)
         self.leased(held)
         # What the server tells of the change is the occasion to read the key again.
         return True
 
     async def _look(self, held: Held) -> bool:
-        asked = runtime.now()
+        asked, times_set = runtime.now(), held.times_set
         request = held.request
         if request.shared:
             left_ms = await self.node.left_of_share(await self._read(request.key, request.look()))
@@ -265,7 +278,7 @@ class Keeper:
             left_ms = int(answer[b"lease-ms"])
             if request.session and not answer.get(b"session"):
                 held.session = None  # The server has ended it, although the connection is there.
-        held.lease_began(asked, left_ms)
+        held.lease_was_seen(asked, left_ms, times_set)
         if request.session and not await self._has_session(held):
             return False
         self.leased(held)
@@ -323,6 +336,12 @@ class Keeper:
         """Closes the connection that reads."""
         connection, self._reader.connection, self._reads_for = self._reader.connection, None, None
         await runtime.close(connection)
+
+
+def _in(some: weakref.WeakValueDictionary[int, Held] | None) -> list[Held]:
+    """Those that are still there. Copied in one step: a signal handler may come in between, and a collection of garbage."""
+    references = [] if some is None else some.valuerefs()
+    return [held for reference in references if (held := reference()) is not None]
 
 
 def _look_at(reference: weakref.ref[Held]) -> None:

@@ -228,7 +228,9 @@ class Acquisition:
         lease_ms = self._request.lease_ms
         if lease_ms is None:
             return True
-        if self._times_in_line <= 1 and runtime.now() - self.asked < FRESH * lease_ms / 1000:
+        # A token that was given may have been granted the lock in an earlier attempt, of which news may still come.
+        first = self._times_in_line <= (0 if self._request.given else 1)
+        if first and runtime.now() - self.asked < FRESH * lease_ms / 1000:
             return True
         return bool(self._run(lambda: self._take(node)))
 

@@ -38,6 +38,8 @@ class Held:
         self.lease_ms = request.lease_ms
         #: When the lease ends by the own clock; None if it does not end.
         self.ends_at: float | None = None
+        #: How often its holder has set the lease. What the server was asked before may be of another one.
+        self.times_set = 0
         self.watched = False
         #: Who sees to it, once it is taken.
         self.keeper: Keeper | None = None
@@ -66,15 +68,27 @@ class Held:
 
     def lease_was_set(self, at: float, lease_ms: int) -> None:
         """Notes a lease of another length, which renewals have from now on, too."""
-        self.lease_ms = lease_ms
-        self.lease_began(at, lease_ms)
+        with self._guard:
+            self.times_set += 1
+            self.lease_ms = lease_ms
+            self.lease_began(at, lease_ms)
         if self.keeper is not None:
             self.keeper.leased(self)
+
+    def lease_was_seen(self, at: float, lease_ms: int, times_set: int) -> None:
+        """Notes what the server says of the lease, or has it asked again if the holder has set it meanwhile."""
+        with self._guard:
+            if self.times_set == times_set:
+                self.lease_began(at, lease_ms)
+                return
+        self.wants_a_look()
 
     def lease_was_lengthened(self, at: float) -> None:
         """Notes one more hold, whose lease lengthens the present one or leaves it as it is."""
         if self.ends_at is not None and self.request.lease_ms is not None:
-            self.ends_at = max(self.ends_at, at + self.request.lease_ms / 1000)
+            with self._guard:
+                self.times_set += 1
+                self.ends_at = max(self.ends_at, at + self.request.lease_ms / 1000)
             if self.keeper is not None:
                 self.keeper.leased(self)
 
@@ -133,10 +147,12 @@ class Held:
 
     def lose(self) -> None:
         """Tells that it was lost, once."""
-        if not self.end():
-            return
+        with self._guard:
+            if not self.end():
+                return
+            # At once: whoever takes the lock again by the same object ends this one first, and then clears the event.
+            self._lost.set()
         self.leave()
-        self._lost.set()
         if self._on_lost is not None:
             try:
                 runtime.tell(self._on_lost)

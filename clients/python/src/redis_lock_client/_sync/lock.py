@@ -132,7 +132,8 @@ class BaseLock:
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        if self.reentrant and (held := self._mine()) is not None and not held.over:
+        if self.reentrant and (held := self._mine()) is not None:
+            # Also if it is known to be lost: its holders have yet to hear of it, each by its own release.
             return self._take_again(held)
         request = self._request(secrets.token_hex(16).encode() if token is None else token, given=token is not None)
         patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout

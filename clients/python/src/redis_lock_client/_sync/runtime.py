@@ -235,7 +235,7 @@ class Worker(_Service):
                 return  # A greenlet is copied by a fork.
             try:
                 job(*args)
-            except Exception:
+            except BaseException:  # What a callback raises ends nothing but itself: others have jobs here, too.
                 logger.exception("a job in the background has failed")
             finally:
                 done.set()
@@ -264,7 +264,7 @@ class Handle:
         if call is not None:
             try:
                 call[0](*call[1])
-            except Exception:
+            except BaseException:  # What a callback raises ends nothing but itself: others have timers, too.
                 logger.exception("a timer has failed")
 
 
