@@ -127,12 +127,13 @@ class News:
 
     event: str
     token: bytes
+    key: bytes
 
     @classmethod
     def read(cls, message: bytes) -> News:
         """Reads ``<event> <lease end> <db> <token> <key>``."""
-        event, _, _, token, _ = message.split(b" ", 4)
-        return cls(event.decode(), token)
+        event, _, _, token, key = message.split(b" ", 4)
+        return cls(event.decode(), token, key)
 
 
 def is_for_session(words: list[Word]) -> bool:

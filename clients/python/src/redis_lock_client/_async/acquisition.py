@@ -50,6 +50,8 @@ class Acquisition:
         self._heard: float | None = None
         #: How often news were asked for. Those of an earlier request may still come.
         self._times_in_line = 0
+        #: The caller does not want it any more, but what is under way goes on.
+        self._given_up = False
 
     def _left(self) -> float:
         return self._deadline - runtime.now()
@@ -70,8 +72,9 @@ class Acquisition:
 
     async def withdraw(self) -> None:
         """Leaves the line, or gives up what was granted; can be done twice."""
+        self._given_up = True
         if self.node is not None and self._sent:
-            self.node.listener.forget(self._request.token)
+            self.node.listener.forget(self._request.token, self._request.key)
             done = await self.node.begin_to_withdraw(self._request, self._exchanges)
             await runtime.wait(done, WITHDRAW_S)
 
@@ -105,7 +108,7 @@ class Acquisition:
             raise
 
     async def _take_unless_taken(self, node: Node) -> bool:
-        if self._request.given and await self._is_taken(node):
+        if self._request.given and (await self._is_taken(node) or self._given_up):
             return False
         await self._turn_to(node)
         return await self._take(node)
@@ -123,12 +126,15 @@ class Acquisition:
         request = self._request
         try:
             if request.shared:
-                return await node.share(request) is not None
-            return (await node.info(request.key))[b"owner"] == request.token
+                taken = await node.share(request) is not None
+            else:
+                taken = (await node.info(request.key))[b"owner"] == request.token
         except ANSWERED as error:
             if code(error) not in ("NOPERM", "WRONGTYPE"):
                 raise
-            return False
+            taken = False
+        self._heard = runtime.now()
+        return taken
 
     async def _take(self, node: Node) -> bool:
         self.asked = runtime.now()
@@ -264,7 +270,7 @@ class Acquisition:
             self._heard = runtime.now()
             return await self._still_holds(node)
         finally:
-            listener.forget(request.token)
+            listener.forget(request.token, request.key)
 
     async def _by_slices(self, node: Node) -> bool:
         """Blocks a connection of its own, for less than its time-out at a time."""

@@ -51,7 +51,8 @@ class Listener:
         self._source = source
         self._changed = changed
         self._watched = watched
-        self._waits: dict[bytes, tuple[bytes, Wait]] = {}
+        #: By key and token: a token that a caller has chosen may be for several locks.
+        self._waits: dict[tuple[bytes, bytes], Wait] = {}
         #: Locked by whoever listens: there is one at most, however many begin to.
         self._runs = threading.Lock()
         #: Where redis-py sends, a cancellation may get lost (``asyncio.wait_for`` before Python 3.12).
@@ -78,15 +79,15 @@ class Listener:
 
     def note(self, token: bytes, key: bytes, wait: Wait) -> None:
         """Notes who waits, before anything is sent."""
-        self._waits[token] = (key, wait)
+        self._waits[key, token] = wait
 
-    def forget(self, token: bytes) -> None:
+    def forget(self, token: bytes, key: bytes) -> None:
         """Nobody waits any more."""
-        self._waits.pop(token, None)
+        self._waits.pop((key, token), None)
 
     def lose_all(self) -> None:
         """Something may have got lost: each wait is asked again."""
-        for _, wait in list(self._waits.values()):
+        for wait in list(self._waits.values()):
             wait.tell("lost")
 
     async def ready(self, key: bytes, timeout: float) -> bool:
@@ -106,7 +107,7 @@ class Listener:
 
     def _wanted(self) -> bytes | None:
         """A key that somebody waits for, or watches."""
-        return next((key for key, _ in list(self._waits.values())), None) or self._watched()
+        return next((key for key, _ in list(self._waits)), None) or self._watched()
 
     def _needed(self) -> bool:
         if self._waits or self._watched() is not None:
@@ -185,8 +186,8 @@ class Listener:
         match message[0]:
             case b"smessage":
                 news = News.read(message[2])
-                if noted := self._waits.get(news.token):
-                    noted[1].tell(news.event)
+                if wait := self._waits.get((news.key, news.token)):
+                    wait.tell(news.event)
             case b"message":
                 for key in message[2] or [None]:
                     self._changed(key)

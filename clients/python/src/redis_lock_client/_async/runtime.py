@@ -31,6 +31,9 @@ GENERATORS_S = 30.0
 
 # The loop itself keeps only weak references to its tasks. With what each of them is to await, if it has not begun.
 _tasks: dict[asyncio.Task[Any], Coroutine[Any, Any, Any] | None] = {}
+# Jobs that were begun in the background, and those that were cancelled, by the timers that do them once more.
+_jobs: set[asyncio.Task[Any]] = set()
+_again: dict[asyncio.TimerHandle, tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = {}
 #: Loops in which nothing is begun any more.
 _ending: set[asyncio.AbstractEventLoop] = set()
 # For each loop what belongs to it: connections are of no use in another one.
@@ -57,6 +60,7 @@ class _Loop:
             yield
         finally:
             await _wait_for_generators()
+            await _finish_jobs()
             for close in list(self._to_close):
                 await close()
             await _end_tasks()
@@ -92,7 +96,10 @@ def _leave_loops() -> None:
         if other.loop.is_closed() and _loops.pop(number, None) is not None:
             for client in other.clients.values():
                 client.leave()
+    for timer in [timer for timer, (loop, _) in list(_again.items()) if loop.is_closed()]:
+        _again.pop(timer, None)
     for task in [task for task in list(_tasks) if task.get_loop().is_closed()]:
+        _jobs.discard(task)
         for work in (task.get_coro(), _tasks.pop(task, None)):
             if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
                 work.close()  # It would say that nobody has awaited it.
@@ -118,6 +125,19 @@ async def _wait_for_generators() -> None:
 
 def _closes_generator(task: asyncio.Task[Any]) -> bool:
     return type(task.get_coro()).__name__ == "async_generator_athrow"
+
+
+async def _finish_jobs() -> None:
+    """Gives up what callers have given up just before: the loop has cancelled that, too."""
+    loop = asyncio.get_running_loop()
+    for timer, (other, do) in list(_again.items()):
+        if other is loop:
+            timer.cancel()
+            _again.pop(timer, None)
+            do()
+    jobs = [job for job in list(_jobs) if job.get_loop() is loop]
+    if jobs:
+        await asyncio.wait(jobs, timeout=END_S)
 
 
 async def _end_tasks() -> None:
@@ -262,13 +282,25 @@ class Worker:
             done.set()
             return done
 
+        timer: asyncio.TimerHandle | None = None
+
+        def do_again() -> None:
+            if timer is not None:
+                _again.pop(timer, None)
+            self.do(job, *args)
+
         def ended(task: asyncio.Task[None]) -> None:
+            nonlocal timer
             done.set()
+            _jobs.discard(task)
             if task.cancelled() and self._loop not in _ending:
                 # Somebody has cancelled all tasks of the loop, which goes on, or comes to its end.
-                self._loop.call_later(AGAIN_S, self.do, job, *args)
+                timer = self._loop.call_later(AGAIN_S, do_again)
+                _again[timer] = self._loop, do_again
 
-        _keep(self._loop.create_task(job(*args))).add_done_callback(ended)
+        task = _keep(self._loop.create_task(job(*args)))
+        _jobs.add(task)
+        task.add_done_callback(ended)
         return done
 
     def do_threadsafe(self, job: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:

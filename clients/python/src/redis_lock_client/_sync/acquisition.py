@@ -51,6 +51,8 @@ class Acquisition:
         self._heard: float | None = None
         #: How often news were asked for. Those of an earlier request may still come.
         self._times_in_line = 0
+        #: The caller does not want it any more, but what is under way goes on.
+        self._given_up = False
 
     def _left(self) -> float:
         return self._deadline - runtime.now()
@@ -71,8 +73,9 @@ class Acquisition:
 
     def withdraw(self) -> None:
         """Leaves the line, or gives up what was granted; can be done twice."""
+        self._given_up = True
         if self.node is not None and self._sent:
-            self.node.listener.forget(self._request.token)
+            self.node.listener.forget(self._request.token, self._request.key)
             done = self.node.begin_to_withdraw(self._request, self._exchanges)
             runtime.wait(done, WITHDRAW_S)
 
@@ -106,7 +109,7 @@ class Acquisition:
             raise
 
     def _take_unless_taken(self, node: Node) -> bool:
-        if self._request.given and self._is_taken(node):
+        if self._request.given and (self._is_taken(node) or self._given_up):
             return False
         self._turn_to(node)
         return self._take(node)
@@ -124,12 +127,15 @@ class Acquisition:
         request = self._request
         try:
             if request.shared:
-                return node.share(request) is not None
-            return (node.info(request.key))[b"owner"] == request.token
+                taken = node.share(request) is not None
+            else:
+                taken = (node.info(request.key))[b"owner"] == request.token
         except ANSWERED as error:
             if code(error) not in ("NOPERM", "WRONGTYPE"):
                 raise
-            return False
+            taken = False
+        self._heard = runtime.now()
+        return taken
 
     def _take(self, node: Node) -> bool:
         self.asked = runtime.now()
@@ -265,7 +271,7 @@ class Acquisition:
             self._heard = runtime.now()
             return self._still_holds(node)
         finally:
-            listener.forget(request.token)
+            listener.forget(request.token, request.key)
 
     def _by_slices(self, node: Node) -> bool:
         """Blocks a connection of its own, for less than its time-out at a time."""

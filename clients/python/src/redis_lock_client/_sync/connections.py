@@ -46,6 +46,8 @@ class Place:
         self.failed = -math.inf
         #: The answer to a PING is still to come on it.
         self.pinged = False
+        #: When that was sent.
+        self.pinged_at = -math.inf
 
     @property
     def is_mine(self) -> bool:
@@ -77,6 +79,8 @@ class Connections:
         self._guard = threading.RLock()
         #: Until when the server may come to a request, of which it is not known whether it has.
         self._late: dict[Word | None, float] = {}
+        #: Nobody closes what is opened from now on, for what is done in the background.
+        self._closed = False
 
     def call(self, words: list[Word], again: bool = True, asking: bool = False) -> Any:
         """The answer to a command. It is sent again, once, if its connection turns out to be lost and ``again``.
@@ -166,6 +170,7 @@ class Connections:
                 return
             try:
                 if not place.pinged:
+                    place.pinged_at = runtime.now()
                     connection.send_command("PING", check_health=False)
                 self._hear_pong(place, connection, PONG_S)
                 place.connection = connection
@@ -204,11 +209,16 @@ class Connections:
                 connection, place.pinged = self._source.connection(), False
                 place.latest = connection
             elif place.pinged:
-                self._hear_pong(place, connection, self._source.timeout_s)
+                # The time-out counts from when it was sent: a server that was replaced is not waited for once more.
+                left = place.pinged_at + self._source.timeout_s - runtime.now()
+                self._hear_pong(place, connection, max(left, 0))
                 if place.pinged:
                     raise StandstillError("Timeout waiting for the answer to PING")
             answer = talk(connection)
-            place.connection, place.failed = connection, -math.inf
+            if self._closed:
+                runtime.close(connection)
+            else:
+                place.connection, place.failed = connection, -math.inf
             return answer
         except runtime.Ended:
             runtime.close(connection)
@@ -294,7 +304,8 @@ class Connections:
             return None
 
     def close(self) -> None:
-        """Closes those that are not in use."""
+        """Closes those that are not in use, and the others after that."""
+        self._closed = True
         for place in (*self._places, self._for_sessions):
             connection, place.connection = place.connection, None
             runtime.close(connection)

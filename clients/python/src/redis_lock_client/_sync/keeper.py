@@ -266,14 +266,14 @@ class Keeper:
         return True
 
     def _look(self, held: Held) -> bool:
-        asked, times_set = runtime.now(), held.times_set
-        request = held.request
+        request, times_set = held.request, held.times_set
+        asked, read = self._read(request.key, request.look())
         if request.shared:
-            left_ms = self.node.left_of_share(self._read(request.key, request.look()))
+            left_ms = self.node.left_of_share(read)
             if left_ms is None:
                 return False
         else:
-            answer: Any = info(self._read(request.key, request.look()))
+            answer: Any = info(read)
             if answer[b"owner"] != request.token:
                 return False
             left_ms = int(answer[b"lease-ms"])
@@ -305,24 +305,29 @@ class Keeper:
             held.session = self.node.connections.session
         return begun is not False
 
-    def _read(self, key: bytes, words: list[Word]) -> Any:
-        """Reads on a connection for which the server remembers what it has read, if there can be one."""
+    def _read(self, key: bytes, words: list[Word]) -> tuple[float, Any]:
+        """Reads on a connection for which the server remembers what it has read, if there can be one.
+
+        When that was asked, by the own clock, and the answer. Before that others may have been waited for.
+        """
         node = self.node
         if node.may_be_native and node.listener.ready(key, node.source.timeout_s):
             with self._reader.guard:
                 client_id = node.listener.client_id
                 try:
                     if client_id is not None and self._tracks(client_id):
+                        asked = runtime.now()
                         answer = exchange(self._reader.connection, words)
                         if not (isinstance(answer, ANSWERED) and code(answer) in ("ASK", "UNKNOWN")):
-                            return raised(answer)
+                            return asked, raised(answer)
                 except BROKEN:
                     # The next one would read the answer to this.
                     self.close()
                     raise
+        asked = runtime.now()
         if words[0] == "LOCK.INFO":
-            return [word for pair in (node.info(key)).items() for word in pair]
-        return node.call(words)
+            return asked, [word for pair in (node.info(key)).items() for word in pair]
+        return asked, node.call(words)
 
     def _tracks(self, client_id: int) -> bool:
         if self._reads_for != client_id:

@@ -220,16 +220,12 @@ class BaseLock:
         held = self._mine()
         if held is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", lock_name=self.name)
-        if held.in_doubt:
-            try:
-                self._give_up_a_hold(held)
-            except LockNotOwnedError:
-                pass
-            except UNREACHABLE:
-                # The last release gives up all holds, and is told until it is answered.
-                if held.holds > 1:
-                    raise
         if held.holds > 1:
+            if held.in_doubt:
+                try:
+                    self._give_up_a_hold(held)
+                except LockNotOwnedError:
+                    pass
             held.holds, held.in_doubt = held.holds - 1, True
             self._give_up_a_hold(held)
             return
@@ -237,6 +233,11 @@ class BaseLock:
         try:
             # Neither a loss nor a cancellation leaves the token behind: what was begun is brought to its end.
             self.local.drop()
+            if held.in_doubt:
+                try:
+                    self._give_up_a_hold(held)
+                except (LockNotOwnedError, *UNREACHABLE):
+                    pass  # The last release gives up all holds, and is told until it is answered.
             self._ask(lambda node: self._release(node, held, hold), held.exchanges)
         except LockNotOwnedError:
             raise
