@@ -25,6 +25,7 @@ import pytest_asyncio
 from redis_lock_client import Lock
 from redis_lock_client._sync import connections, listener, runtime
 from redis_lock_client._sync.client import Client
+from redis_lock_client._sync.held import Held
 
 SERVER = os.environ["SERVER"]
 MODULE = os.environ["MODULE"]
@@ -227,6 +228,11 @@ def watched(client: Any) -> None:
     """Waits until the server tracks what the keeper has read."""
     wait_until(lambda: client.info("clients").get("tracking_clients"))
     time.sleep(0.02)
+
+
+def looked_at(held: Held) -> bool:
+    """Whether the server was asked about a lock, and nothing of that is under way."""
+    return held.looked > -math.inf and not held._looks
 
 
 class Pulse:

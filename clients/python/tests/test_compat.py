@@ -111,3 +111,10 @@ def test_signals_at_any_moment(nothing_is_left: Any, client: Any) -> None:
                 with contextlib.suppress(NotAcquired):
                     lock.release()
     wait_until(lambda: not client.exists("lock:door"))
+
+
+def test_an_expire_of_less_than_a_second(client: Any) -> None:
+    """It is not taken for none, with which the lock would be held without an end."""
+    with pytest.raises(ValueError, match="less than a second"):
+        Lock(client, "door", expire=0.5).acquire()  # type: ignore[arg-type]
+    assert not client.exists("lock:door")

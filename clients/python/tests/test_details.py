@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from conftest import (
     each_hold_counts_once,
     kill_connections,
     library,
+    looked_at,
     wait_until,
     waiters,
 )
@@ -30,6 +32,9 @@ from conftest import (
 from redis_lock_client import Lock, LockNotOwnedError, protocol
 from redis_lock_client import asyncio as for_tasks
 from redis_lock_client._sync import connections, runtime
+from redis_lock_client._sync.client import Client
+from redis_lock_client._sync.held import Held
+from redis_lock_client._sync.keeper import Keeper
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -405,3 +410,90 @@ def run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_a_loss_that_is_being_told_is_not_of_the_next_hold(
+    server: Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = server.client()
+    lock = Lock(own, "door", timeout=30)
+    lost = lock.lost
+    lock.acquire()
+    first, drop = lock.local.held, Keeper.drop
+
+    def drop_later(keeper: Keeper, held: Held) -> None:
+        drop(keeper, held)
+        if held is first:
+            assert taken_again.wait(10)
+
+    taken_again = threading.Event()
+    monkeypatch.setattr(Keeper, "drop", drop_later)
+    client.delete("door")
+    assert first is not None
+    wait_until(lambda: first.over)
+    assert lock.acquire()
+    taken_again.set()
+    assert not lost.wait(0.5) and lock.owned()
+
+
+@pytest.mark.parametrize("error", [OSError, RuntimeError])
+def test_credentials_that_cannot_be_had_for_a_moment(server: Server, client: Any, error: type[Exception]) -> None:
+    """Whatever the provider raises: renewal goes on, and what is given up is given up later."""
+    client.execute_command("ACL", "SETUSER", "bob", "on", ">x", "~*", "&*", "+@all")
+    refused = threading.Event()
+
+    class Provider(library.credentials.CredentialProvider):  # type: ignore[misc, name-defined]
+        def get_credentials(self) -> tuple[str, str]:
+            if time.monotonic() < until:
+                refused.set()
+                raise error("away")
+            return "bob", "x"
+
+    until = 0.0
+    lock = Lock(server.client(credential_provider=Provider()), "door", timeout=3, renew=True)
+    lock.acquire()
+    until = time.monotonic() + 0.3
+    client.execute_command("CLIENT", "KILL", "USER", "bob")
+    assert refused.wait(5)
+    assert not lock.lost.wait(4) and lock.owned()
+    until = time.monotonic() + 0.3
+    client.execute_command("CLIENT", "KILL", "USER", "bob")
+    with pytest.raises((library.ConnectionError, OSError)):
+        lock.release()
+    wait_until(lambda: not client.exists("door"), 2)
+
+
+class Aborted(BaseException):
+    """As gevent's time-outs are."""
+
+
+def test_a_callback_that_raises_ends_nothing_but_itself(new_server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """All clients have one thread of timers."""
+
+    def fail() -> None:
+        raise Aborted
+
+    other = Lock(new_server(False).client(), "window", timeout=1, renew=True)
+    one = Lock(new_server(False).client(), "door", timeout=0.3, on_lost=fail)
+    assert other.acquire() and one.acquire()
+    wait_until(lambda: "Aborted" in caplog.text)
+    assert not other.lost.wait(2) and other.owned()
+
+
+def test_a_look_counts_from_when_the_server_was_asked(server: Server) -> None:
+    """Not from before others were waited for."""
+    own = server.client()
+    lock = Lock(own, "door", timeout=30)
+    assert not lock.lost.is_set() and lock.acquire()
+    (node,) = Client.of(own)._nodes.values()
+    held = lock.local.held
+    assert held is not None
+    wait_until(lambda: looked_at(held))
+    before = held.ends_at
+    with node.keeper._reader.guard:
+        node.keeper.look_at(held)
+        time.sleep(1)
+        server.client().pexpire("door", 5000)
+        released = time.monotonic()
+    wait_until(lambda: held.ends_at != before)
+    assert held.ends_at is not None and held.ends_at > released + 4.5

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from conftest import Server
 
-from redis_lock_client import Lock
+from redis_lock_client import Lock, compat
 
 
 def in_a_child(work: Callable[[], None]) -> None:
@@ -54,3 +57,30 @@ def test_a_child_gives_up_its_copy_of_a_client(server: Server) -> None:
     in_a_child(drop)
     assert lock.owned()
     lock.release()
+
+
+def test_a_child_gives_up_by_an_id_what_the_parent_sees_to(server: Server, client: Any) -> None:
+    """python-redis-lock's interface lets it. What another thread of the parent has locked stays locked in the child."""
+    lock = compat.Lock(server.client(), "door", expire=30, auto_renewal=True)
+    lock.acquire()
+    held = lock._held_now
+    assert held is not None and held.keeper is not None
+    inside, forked = threading.Event(), threading.Event()
+
+    def be_inside() -> None:
+        with held.keeper._guard:
+            inside.set()
+            forked.wait(10)
+
+    thread = threading.Thread(target=be_inside)
+    thread.start()
+    assert inside.wait(10)
+
+    def release() -> None:
+        signal.alarm(5)
+        lock.release()
+
+    in_a_child(release)
+    forked.set()
+    thread.join()
+    assert not client.exists("lock:door")

@@ -302,3 +302,36 @@ def test_loops_of_many_threads(server: Server) -> None:
             list(pool.map(begin, range(6)))
     finally:
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("lease", [60, None])
+def test_a_loop_ends_just_after_a_task_was_cancelled(server: Server, client: Any, lease: float | None) -> None:
+    """What it has asked for is given up, although ``asyncio.run`` cancels that, too."""
+
+    async def begin(steps: int) -> None:
+        aclient = server.client_asyncio()
+        async with Lock(aclient, "window", timeout=30):
+            pass  # There is a connection.
+        asking = asyncio.create_task(Lock(aclient, "door", timeout=lease).acquire())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert not asking.done()
+        asking.cancel()
+
+    for steps in range(1, 7):
+        asyncio.run(begin(steps))
+        assert not client.exists("door"), steps
+
+
+def test_a_loop_ends_while_a_lock_is_released(server: Server, client: Any) -> None:
+    async def begin(steps: int) -> None:
+        lock = Lock(server.client_asyncio(), "door", timeout=60)
+        await lock.acquire()
+        release = asyncio.create_task(lock.release())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        assert not release.done()
+
+    for steps in range(5):
+        asyncio.run(begin(steps))
+        assert not client.exists("door"), steps

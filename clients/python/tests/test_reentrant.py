@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Any
 
 import pytest
-from conftest import Server
+from conftest import Server, until
+from proxies import proxy
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
+from redis_lock_client import asyncio as for_tasks
 
 
 @pytest.mark.parametrize("holds", [1, 2, 3])
@@ -61,3 +65,39 @@ def test_a_lease_is_lengthened_by_another_hold(one_server: Server) -> None:
     lock.acquire()
     with one_server.standing_still():
         assert 1.9 < seconds_until_told(lock, began) < 2.8, "neither when the first ends, nor when both would"
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_lost_lock_that_is_entered_again(one_server: Server, watched: bool) -> None:
+    """It is not taken anew inside of a block that believes that it holds it, also if the loss has been told."""
+    client = one_server.client()
+    lock = Lock(client, "door", timeout=2, reentrant=True, on_lost=(lambda: None) if watched else None)
+    with pytest.raises(LockNotOwnedError), lock:
+        client.delete("door")
+        assert not watched or lock.lost.wait(5)
+        with lock:
+            pytest.fail("it was taken anew")
+    assert not client.exists("door")
+
+
+async def test_a_release_of_a_hold_in_doubt_is_cancelled(server: Server, client: Any) -> None:
+    """A task is cancelled while it takes one more hold, and again while it gives up what it has."""
+    with proxy(server.port) as way:
+        aclient = server.client_asyncio(port=way.port)
+        lock = for_tasks.Lock(aclient, "door", timeout=60, reentrant=True)
+
+        async def work() -> None:
+            async with lock:
+                way.slow = (b"LOCK.", 0.2)
+                async with lock:
+                    pass
+
+        task = asyncio.create_task(work())
+        await until(lambda: way.slow)
+        for pause in (0.1, 0.05):
+            await asyncio.sleep(pause)
+            task.cancel()
+        await asyncio.wait([task])
+        await until(lambda: not client.exists("door"))
+        assert task.cancelled()
+        await aclient.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -18,6 +19,7 @@ from conftest import (
     wait_until,
     waiters,
 )
+from proxies import proxy
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, ModuleNeededError
 from redis_lock_client import asyncio as for_tasks
@@ -290,3 +292,18 @@ async def test_tasks(plain: Server) -> None:
     with pytest.raises(library.exceptions.LockError):
         await holder.release()
     await client.aclose()
+
+
+def test_a_lease_that_is_set_while_the_server_is_asked(new_server: Any) -> None:
+    """What it has answered before that, and is heard after it, is of the lease before."""
+    server = new_server(False)
+    with proxy(server.port) as way:
+        told = threading.Event()
+        lock = Lock(server.client(port=way.port), "door", timeout=3, on_lost=told.set)
+        lock.acquire()
+        way.late = b"mutex\r\n"
+        wait_until(lambda: way.late is None)
+        lock.extend(30, replace_ttl=True)
+        way.deliver.set()
+        assert not told.wait(4)
+        assert server.client().pttl("door") > 20_000 and lock.owned()

@@ -40,7 +40,7 @@ class Keeper:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._guard = threading.RLock()
-        # Those that are watched, by their number. Weak: a lock that nobody can release any more is not renewed for ever.
+        # Those that are watched, by their number. Weak: what nobody can release any more is not renewed for ever.
         self._watched: dict[bytes, weakref.WeakValueDictionary[int, Held]] = {}
         #: How many keys there may be before those are looked for that nobody has any more.
         self._enough = ENOUGH
@@ -345,7 +345,7 @@ class Keeper:
 
 
 def _in(some: weakref.WeakValueDictionary[int, Held] | None) -> list[Held]:
-    """Those that are still there. Copied in one step: a signal handler may come in between, and a collection of garbage."""
+    """Those that are still there, copied in one step: a handler of signals may come, and a collection of garbage."""
     references = [] if some is None else some.valuerefs()
     return [held for reference in references if (held := reference()) is not None]
 

@@ -1,0 +1,110 @@
+"""Tokens and ids that callers choose: one of them may be for several locks, and used again and again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Server, Threads, until, wait_until, waiters
+from proxies import proxy
+
+from redis_lock_client import Lock, compat
+from redis_lock_client import asyncio as for_tasks
+
+
+def test_one_token_waits_for_two_locks(server: Server, client: Any) -> None:
+    """News of one are not for who waits for the other."""
+    client.mset({"door": "somebody else", "window": "somebody else"})
+    own = server.client()
+    with Threads() as pool:
+        door, window = (
+            pool.submit(Lock(own, key, timeout=30, blocking_timeout=20).acquire, token="worker")
+            for key in ("door", "window")
+        )
+        wait_until(lambda: waiters(client, "door") and waiters(client, "window"))
+        client.delete("door")
+        assert door.result(5)
+        assert client.mget("door", "window") == [b"worker", b"somebody else"] and not window.done()
+        client.delete("window")
+        assert window.result(5)
+
+
+async def test_one_token_of_tasks_waits_for_two_locks(aclient: Any, client: Any) -> None:
+    client.mset({"door": "somebody else", "window": "somebody else"})
+    door, window = (
+        asyncio.create_task(for_tasks.Lock(aclient, key, timeout=30).acquire(token="worker"))
+        for key in ("door", "window")
+    )
+    await until(lambda: waiters(client, "door") and waiters(client, "window"))
+    client.delete("door")
+    assert await asyncio.wait_for(door, 5)
+    assert client.mget("door", "window") == [b"worker", b"somebody else"] and not window.done()
+    client.delete("window")
+    assert await asyncio.wait_for(window, 5)
+
+
+def by_lock(client: Any) -> Callable[[float], bool]:
+    lock = Lock(client, "lock:door", timeout=30, thread_local=False)
+    return lambda patience: lock.acquire(token="worker", blocking_timeout=patience)
+
+
+def by_compat(client: Any) -> Callable[[float], bool]:
+    lock = compat.Lock(client, "door", expire=30, id="worker")
+    return lambda patience: lock.acquire(timeout=patience)
+
+
+@pytest.mark.parametrize("attempts_of", [by_lock, by_compat])
+def test_news_of_an_attempt_that_was_given_up(server: Server, client: Any, attempts_of: Any) -> None:
+    """It was granted the lock as it gave up, and hears of that when the next one waits: for another holder by now."""
+    key = "lock:door"
+    client.set(key, "first")
+    with proxy(server.port) as way, Threads() as pool:
+        attempt = attempts_of(server.client(port=way.port))
+        way.late = b"granted"
+        given_up = pool.submit(attempt, 1)
+        wait_until(lambda: waiters(client, key))
+        client.delete(key)
+        assert given_up.result(10) is False
+        wait_until(lambda: client.set(key, "another", px=60_000, nx=True))
+        next_one = pool.submit(attempt, 3)
+        wait_until(lambda: waiters(client, key))
+        way.deliver.set()
+        assert next_one.result(10) is False
+        assert client.get(key) == b"another"
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("asked", [b"LOCK.INFO", b"LOCK.ACQUIRE"])
+async def test_an_attempt_is_cancelled(server: Server, client: Any, asked: bytes, blocking: bool) -> None:
+    """Also while it sees that nobody has the lock by this token: then it does not go on to take it."""
+    with proxy(server.port) as way:
+        aclient = server.client_asyncio(port=way.port)
+        way.late = asked
+        asking = asyncio.create_task(
+            for_tasks.Lock(aclient, "door", timeout=60).acquire(blocking=blocking, token="worker")
+        )
+        await until(lambda: way.late is None)
+        asking.cancel()
+        await asyncio.wait([asking])
+        way.deliver.set()
+        # Whoever takes it has asked after all that was under way.
+        assert await for_tasks.Lock(aclient, "door", timeout=60, blocking_timeout=5).acquire(token="worker")
+        assert client.get("door") == b"worker"
+        assert asking.cancelled()
+        await aclient.aclose()
+
+
+async def test_no_patience_while_the_same_token_is_given_up(server: Server, client: Any) -> None:
+    """The server answers, so it is not said to stand still."""
+    client.set("door", "somebody else")
+    with proxy(server.port) as way:
+        aclient = server.client_asyncio(port=way.port)
+        asking = asyncio.create_task(for_tasks.Lock(aclient, "door", timeout=60).acquire(token="worker"))
+        await until(lambda: waiters(client))
+        way.slow = (b"LOCK.RELEASE", 1)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert await for_tasks.Lock(aclient, "door", timeout=60).acquire(token="worker", blocking_timeout=0.1) is False
+        await aclient.aclose()
