@@ -99,6 +99,11 @@ impl SessionLock {
     }
 }
 
+/// Lengthens a lease to the shortest one that a session may have.
+fn at_least_the_shortest(lease: Lease) -> Lease {
+    Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least))
+}
+
 impl Sessions {
     pub const fn new() -> Self {
         Self {
@@ -275,7 +280,7 @@ impl Sessions {
     pub fn set_lease(&mut self, seat: Seat<'_>, lease: Lease, now: UnixMs) {
         planted!(ExtendedSessionIsOld => return);
         let Some(id) = self.find(seat) else { return };
-        let renewed = Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least));
+        let renewed = at_least_the_shortest(lease);
         if let Some(session) = self.sessions.get_mut(id) {
             session.lock.lease = renewed;
         }
@@ -283,11 +288,11 @@ impl Sessions {
     }
 
     /// Fits the lease that is renewed, or given back, to what it may be now: at most `longest`, and else long enough for all
-    /// shares of the lock to be renewed in it.
+    /// shares of the lock to be renewed in it; but at least [`MIN_SESSION_LEASE_MS`].
     pub fn fit_lease(&mut self, id: SessionId, longest: Option<Lease>) {
         self.raise_lease(id);
         if let (Some(longest), Some(session)) = (longest, self.sessions.get_mut(id)) {
-            session.lock.lease = session.lock.lease.min(longest);
+            session.lock.lease = at_least_the_shortest(session.lock.lease.min(longest));
         }
     }
 

@@ -1,5 +1,5 @@
-//! Counts how many entries are touched, for tests of how long the server is held up at a stretch. Nothing of it is in the
-//! module.
+//! Counts how many entries are touched, and how many tasks are done in a row, for tests of how long the server is held up at a
+//! stretch. Nothing of it is in the module.
 
 #[cfg(feature = "simulated")]
 use std::cell::Cell;
@@ -7,6 +7,7 @@ use std::cell::Cell;
 #[cfg(feature = "simulated")]
 thread_local! {
     static STEPS: Cell<usize> = const { Cell::new(0) };
+    static LONGEST: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Counts one entry.
@@ -22,6 +23,19 @@ pub fn take() -> usize {
     STEPS.take()
 }
 
+/// Notes how many tasks of the background work were done in a row.
+#[inline(always)]
+pub fn note_stretch(_tasks: usize) {
+    #[cfg(feature = "simulated")]
+    LONGEST.set(LONGEST.get().max(_tasks));
+}
+
+/// Returns the most tasks that were done in a row on this thread since it was last asked.
+#[cfg(feature = "simulated")]
+pub fn take_longest_stretch() -> usize {
+    LONGEST.take()
+}
+
 #[cfg(all(test, feature = "simulated"))]
 mod tests {
     use super::*;
@@ -31,5 +45,11 @@ mod tests {
         take();
         (0..3).for_each(|_| count());
         assert_eq!([take(), take()], [3, 0]);
+    }
+    #[test]
+    fn of_stretches_the_longest_counts() {
+        take_longest_stretch();
+        [2, 3, 1].into_iter().for_each(note_stretch);
+        assert_eq!([take_longest_stretch(), take_longest_stretch()], [3, 0]);
     }
 }

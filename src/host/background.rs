@@ -24,7 +24,7 @@ use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
 use super::waiters::entry_id;
-use crate::core::{Cause, Due, DueFilter, Kind, QueueId, Revocation, UnixMs};
+use crate::core::{Cause, Due, DueFilter, Kind, QueueId, Revocation, UnixMs, steps};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
@@ -53,14 +53,15 @@ fn work(ctx: &mut Context<'_>) {
         return timer::set();
     }
     slots::look(ctx);
-    let mut left = state::with(|state| {
+    // What ended with connections in this round was a part of this stretch.
+    let ended = state::with(|state| {
         (state.spent, state.must_yield) = (0, false);
-        // What ended with connections in this round was a part of this stretch.
-        BATCH.saturating_sub(mem::take(&mut state.ended)).max(LEAST)
+        mem::take(&mut state.ended)
     });
+    let (most, mut tasks) = (BATCH.max(ended.saturating_add(LEAST)), ended);
     let mut writable = permission::may_write(ctx);
     let mut filter = DueFilter::All;
-    while left > 0 {
+    while tasks < most {
         writable &= !state::with(|state| state.write_refused);
         filter = if writable { DueFilter::All } else { DueFilter::ReadOnly };
         let now = server::now_ms();
@@ -74,8 +75,9 @@ fn work(ctx: &mut Context<'_>) {
             break;
         }
         let spent = state::with(|state| mem::take(&mut state.spent));
-        left = left.saturating_sub(done.saturating_add(spent));
+        tasks = tasks.saturating_add(done).saturating_add(spent);
     }
+    steps::note_stretch(tasks);
     if writable {
         timer::set();
     } else {

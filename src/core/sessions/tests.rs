@@ -99,7 +99,7 @@ fn a_session_remembers_holds_and_renews_for_no_longer_than_is_allowed() {
     attach(&mut sessions, "k", "a", 1);
     sessions.set_holds(Seat::whole(0, b"k"), 3);
     let id = sessions.find(Seat::whole(0, b"k")).unwrap();
-    for (longest, cut) in [(400, 300), (200, 200), (250, 200)] {
+    for (longest, cut) in [(0, 300), (400, 300), (200, 200), (250, 200), (1, MIN_SESSION_LEASE_MS)] {
         sessions.fit_lease(id, Lease::from_ms(longest));
         let SessionLock { holds, lease, .. } = sessions.get(id).unwrap().lock;
         assert_eq!((holds, lease), (3, Lease::from_ms(cut).unwrap()), "{longest}");
