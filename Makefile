@@ -128,9 +128,10 @@ memcheck: ## run integration tests on Valkey 9.1 under valgrind's memcheck; ARGS
 	cargo build --profile checked --locked --package gate --package witness
 	@scripts/memcheck $(ARGS)
 
+# TESTS=no leaves out the tests.
 sanitize: ## run the simulation and its tests under AddressSanitizer, with a look for leaks
 	@scripts/setup build
-	@scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@TESTS=$(TESTS) scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: ## put one server under full load for SECONDS=60, or better 1800, and see that its memory stays the same
 	@scripts/setup build
