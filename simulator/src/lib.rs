@@ -3,6 +3,8 @@
 //! A [`step::History`] is chosen by a [`seed`], or made of any bytes; [`play::Play`] carries it out.
 
 mod checker;
+#[cfg(test)]
+mod found;
 pub mod play;
 pub mod request;
 pub mod seed;

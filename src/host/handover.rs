@@ -216,4 +216,7 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
         Kind::Mutex | Kind::Shared => effect::grant(key, kind, owner.as_ref(), lease_end),
     }
     reviews::schedule_renewal(key, id, lease_end, now);
+    planted!(ReturnedIsRenewedLate => if settings::longest_lease() == Some(lease) {
+        state::with(|state| state.sessions.schedule_renewal_at(id, lease.end_from(now)));
+    });
 }

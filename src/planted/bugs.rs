@@ -241,4 +241,6 @@ bugs! {
     183 SignalStays "a signal for the waiters of another library stays for ever" seen as "others are not woken"
     184 FormIsMistaken "the release of a re-entrant lock wakes those who wait for a mutex" seen as "others are"
     185 HeirIsDisturbed "a lock that is handed over wakes others" seen as "others are woken for"
+    // What fuzzing has found.
+    186 ReturnedIsRenewedLate "a session that gets its lock back for a lease that was cut is renewed when that has ended" seen as "was to be renewed at"
 }

@@ -1,0 +1,41 @@
+//! Inputs of the fuzzer that failed once, in `fuzz/found`: they hold now, and fail with the defect that they showed. So a change
+//! of what bytes mean is noticed that makes other histories of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::play::Play;
+use crate::strategy::history_from;
+
+/// The inputs, by name.
+fn inputs() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/found/histories");
+    let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
+    let name_of = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+    paths.map(|path| (name_of(&path).expect("a name"), fs::read(&path).expect("an input"))).collect()
+}
+
+#[test]
+fn what_the_fuzzer_found_holds_now() {
+    for (name, bytes) in inputs() {
+        assert_eq!(Play::new(&history_from(&bytes), false).run(), Ok(()), "{name}");
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn what_the_fuzzer_found_is_found_again_where_it_is_planted() {
+    use redis_lock::planted::{Bug, choose};
+
+    const DEFECTS: [(&str, Bug); 1] = [("given_back_with_a_shorter_lease", Bug::ReturnedIsRenewedLate)];
+    let inputs = inputs();
+    assert_eq!(inputs.len(), DEFECTS.len(), "each input has its defect");
+    for (name, bytes) in inputs {
+        let defect = DEFECTS.iter().find(|(input, _)| *input == name);
+        let (_, bug) = defect.unwrap_or_else(|| panic!("{name} has no defect"));
+        choose(Some(*bug));
+        let verdict = Play::new(&history_from(&bytes), false).run();
+        choose(None);
+        assert!(verdict.as_ref().is_err_and(|why| why.contains(bug.sign())), "{name}: {verdict:?}");
+    }
+}
