@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use crate::ending;
+use crate::flushes::PutOff;
 use crate::link::Link;
 use crate::settings::is_put_off;
 use crate::token::Token;
@@ -17,13 +18,18 @@ const LIMIT: Duration = Duration::from_secs(20);
 const LEASES_MS: std::ops::Range<u64> = 60_000..90_000;
 /// A lease is told in whole milliseconds, by a clock that may be adjusted.
 const CLOCKS_MS: i64 = 5;
+/// What looking at them is called in the figures.
+pub const CHECK: &str = "locks left to be found again";
+/// FLUSHALL would take most of them. So it comes only while one of so many is out.
+const ONE_FLUSHED_OF: u8 = 4;
 pub const FORGOTTEN: &str = "nothing that was answered is forgotten";
 
 /// Locks of one client, with what it was told about them.
-pub struct Deposit {
+pub struct Deposit<'w> {
     database: u32,
     begun: Instant,
     locks: Vec<Left>,
+    _flushes: Option<PutOff<'w>>,
 }
 
 /// What was found, and what is wrong with it; None where nothing can be said.
@@ -47,16 +53,18 @@ enum Form {
     Share,
 }
 
-impl Deposit {
+impl<'w> Deposit<'w> {
     /// Takes locks that nobody else knows, some of them by waiting for them; None when it is told something else than that
     /// it has them, which a fault before explains.
-    pub fn leave(world: &World, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
+    pub fn leave(world: &'w World, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
+        world.figures.begins(CHECK);
+        let flushes = (random.u8(..ONE_FLUSHED_OF) > 0).then(|| world.flushes.put_off());
         let begun = Instant::now();
         let mut links = (world.connect(database, false)?, world.connect(database, false)?);
         let number = world.mint.fresh();
         let name = |index| format!("d{number}.{index}{}", world.suffix(database));
         let locks: Option<_> = (0..LOCKS).map(|index| leave_one(world, &mut links, name(index), random)).collect();
-        Some(Self { database, begun, locks: locks? })
+        Some(Self { database, begun, locks: locks?, _flushes: flushes })
     }
 
     /// Whether another server has the same of these locks as this one.
@@ -82,7 +90,11 @@ impl Deposit {
             Ok(()) => left.is_given_back(world, link),
             wrong => Some(wrong),
         };
-        self.are_all(world, look)
+        let are_found = self.are_all(world, look);
+        if are_found {
+            world.figures.checked(CHECK);
+        }
+        are_found
     }
 
     /// Finds every lock held as it was. The holders do not ask for anything that a recovery period puts off.

@@ -1,6 +1,7 @@
 //! When all databases were flushed, whoever held what in them. Nobody who may have held a lock by then is promised anything after
 //! it, but for what is answered later; and who certainly held one holds it no more.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -14,7 +15,19 @@ struct Flush {
 
 /// One thread makes them, others look.
 #[derive(Default)]
-pub struct Flushes(Mutex<Vec<Flush>>);
+pub struct Flushes {
+    all: Mutex<Vec<Flush>>,
+    put_off: AtomicU32,
+}
+
+/// Something is under way that FLUSHALL would bring to nothing.
+pub struct PutOff<'f>(&'f Flushes);
+
+impl Drop for PutOff<'_> {
+    fn drop(&mut self) {
+        self.0.put_off.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 impl Flushes {
     /// The command is about to leave.
@@ -27,6 +40,16 @@ impl Flushes {
         if let Some(last) = self.all().last_mut() {
             (last.ended, last.is_certain) = (Some(Instant::now()), is_certain);
         }
+    }
+
+    /// None is to begin while this is there; one may be under way.
+    pub fn put_off(&self) -> PutOff<'_> {
+        self.put_off.fetch_add(1, Ordering::SeqCst);
+        PutOff(self)
+    }
+
+    pub fn are_put_off(&self) -> bool {
+        self.put_off.load(Ordering::SeqCst) > 0
     }
 
     /// The beginning of the first that may have come after something that was asked for then.
@@ -46,7 +69,7 @@ impl Flushes {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Flush>> {
-        self.0.lock().expect("no panic")
+        self.all.lock().expect("no panic")
     }
 }
 
@@ -75,6 +98,16 @@ mod tests {
         let after = later();
         assert!(flushes.first_since(before).is_some_and(|begun| before < begun && begun < during));
         assert!(flushes.any_since(during) && !flushes.any_since(after));
+    }
+
+    #[test]
+    fn they_are_put_off_while_anything_is_under_way_that_they_would_bring_to_nothing() {
+        let flushes = Flushes::default();
+        let (one, other) = (flushes.put_off(), flushes.put_off());
+        drop(one);
+        assert!(flushes.are_put_off());
+        drop(other);
+        assert!(!flushes.are_put_off());
     }
 
     #[test]

@@ -109,6 +109,11 @@ impl Ground {
         self.policy != "noeviction"
     }
 
+    /// Whether locks stay as they are when nobody touches them.
+    pub fn has_quiet_locks(&self) -> bool {
+        !self.evicts() && !matches!(self.kind, Kind::Slots | Kind::Clock)
+    }
+
     /// The codes of errors with which the server may refuse a command, before it has done anything of it.
     pub fn refusals(&self) -> &'static [&'static str] {
         match self.kind {

@@ -24,6 +24,7 @@ mod link;
 mod member;
 mod network;
 mod notified;
+mod owed;
 mod pauses;
 mod pulse;
 mod quiet;

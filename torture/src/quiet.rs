@@ -67,6 +67,7 @@ impl Stage {
         if world.settings.cut(Some(LEASE_MS), begun, begun) != Some(LEASE_MS) {
             return Some([self.holder, self.other, self.next]);
         }
+        world.figures.begins(Kind::Plain.aim());
         let room = scene(&mut self, world, random)?;
         let starved_before = starved();
         let reply = self.next.receive(LIMIT)?;
@@ -76,7 +77,7 @@ impl Stage {
         if reply == Reply::Closed || world.is_refusal(&reply) || is_disturbed || begins_anew {
             return None;
         }
-        world.figures.met(Kind::Plain.aim());
+        world.figures.checked(Kind::Plain.aim());
         let took = received - room.at;
         let own = starved().saturating_sub(starved_before);
         let bad = world.weather.between(room.at, received) + own;

@@ -11,14 +11,13 @@ use crate::ground::{Ground, Kind};
 use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
+use crate::owed::Terms;
 use crate::scene::Scene;
 use crate::world::World;
-use crate::{Part, bursts, ending, network, pulse, quiet, settings, watch};
+use crate::{Part, bursts, cluster, ending, network, owed, pulse, quiet, settings, watch};
 
 /// What remains for the last answers and the checks of the end.
 const ENDING: Duration = Duration::from_secs(6);
-/// A run that takes so long has the time to meet what its ground is about.
-const LONG_ENOUGH: Duration = Duration::from_secs(20);
 const PROGRESS: Duration = Duration::from_secs(5);
 
 /// What a thread does until the run is over.
@@ -77,7 +76,10 @@ fn try_run(plan: &Plan) -> Result<Verdict, String> {
             world.court.charge("the server lives", "a connection was closed at the end of the run".to_owned());
         }
     });
-    Ok(verdict(&world, scene, missing(&world, &ground, plan)))
+    let moves_whole_slots = scene.cluster().is_some_and(|cluster| cluster::moves_slots(&cluster.nodes()[0]));
+    let terms = Terms { length: plan.length, ground: &ground, without: world.without(), moves_whole_slots };
+    let missing = owed::missing(&terms, &world.figures);
+    Ok(verdict(&world, scene, &missing))
 }
 
 /// Lets everybody loose until the deadline, and makes the checks of the end.
@@ -145,23 +147,18 @@ fn show_progress(world: &World) {
     }
 }
 
-/// What the run was to meet, and has not.
-fn missing(world: &World, ground: &Ground, plan: &Plan) -> Option<&'static str> {
-    let aim = ground.kind().aim();
-    let is_owed = plan.length >= LONG_ENOUGH && world.has(Part::Ground) && !world.figures.has_met(aim);
-    world.figures.missing().or(is_owed.then_some(aim))
-}
-
 /// Ends the server, which complains if it has crashed, and says how it went.
-fn verdict(world: &World, scene: Scene, missing: Option<&'static str>) -> Verdict {
+fn verdict(world: &World, scene: Scene, missing: &[String]) -> Verdict {
     let complaint = catch_unwind(AssertUnwindSafe(|| drop(scene))).err();
     let broken = world.court.verdict().map(ToString::to_string);
     let crash = complaint.map(|panic| format!("the server crashed: {}", text_of(panic.as_ref())));
     let parts: Vec<String> = crash.into_iter().chain(broken).collect();
-    match missing {
-        _ if !parts.is_empty() => Verdict::Broken(format!("{}\n{}", parts.join("\n"), world.figures)),
-        Some(missing) => Verdict::NothingMet(format!("no {missing}; {}", world.figures)),
-        None => Verdict::Held(world.figures.to_string()),
+    if !parts.is_empty() {
+        Verdict::Broken(format!("{}\n{}", parts.join("\n"), world.figures))
+    } else if missing.is_empty() {
+        Verdict::Held(world.figures.to_string())
+    } else {
+        Verdict::NothingMet(format!("no {}; {}", missing.join(", no "), world.figures))
     }
 }
 

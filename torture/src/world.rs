@@ -90,13 +90,18 @@ impl World {
             unblocked: Unblocked::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !scene.server().flavour().is("valkey 8"),
-            has_quiet_locks: !ground.evicts() && !matches!(ground.kind(), Kind::Slots | Kind::Clock),
+            has_quiet_locks: ground.has_quiet_locks(),
             changes_roles: ground.kind() == Kind::Replicas,
             is_clock_steady: ground.kind() != Kind::Clock,
             refusals: ground.refusals(),
             suffixes: scene.suffixes(),
             without,
         }
+    }
+
+    /// What is left out.
+    pub fn without(&self) -> &[Part] {
+        &self.without
     }
 
     /// Whether this is not left out.

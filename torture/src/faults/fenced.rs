@@ -14,6 +14,7 @@ impl Disturber<'_> {
     /// Has the server refuse writes since it has no replica: nothing is granted then, and nothing renewed.
     pub(super) fn refuse_writes(&mut self) {
         let world = self.world;
+        world.figures.begins(CHECK);
         let Some(mut scene) = Fenced::set(world) else { return };
         world.fault("min-replicas-to-write", "CONFIG SET min-replicas-to-write 1");
         let refused = world.weather.is_bad_during(|| {
@@ -25,6 +26,7 @@ impl Disturber<'_> {
         });
         if let Some(Some(())) = refused {
             scene.check_that_it_goes_on(world);
+            world.figures.checked(CHECK);
         }
     }
 }
@@ -42,6 +44,7 @@ struct Fenced {
 
 /// How long the first lock is held.
 const LEASE: Duration = Duration::from_millis(800);
+pub const CHECK: &str = "refused writes";
 const REFUSED: &str = "nothing is granted or renewed while writes are refused";
 
 impl Fenced {

@@ -19,9 +19,7 @@ pub fn meddle(world: &World, mut random: fastrand::Rng) {
             0..8 => flush_all(world, &mut random),
             // In a cluster one database has all keys.
             8..13 if !world.in_cluster() => flush(world, &mut random),
-            13..18 if !world.in_cluster() => {
-                run_on(&mut links, world, 0, &[format!("SWAPDB {} {}", WILD[0], WILD[1])]);
-            }
+            13..18 if !world.in_cluster() => swap(world),
             18..38 => {
                 let database = random.u32(..4);
                 run_on(&mut links, world, database, &volatile(&mut random));
@@ -36,15 +34,29 @@ pub fn meddle(world: &World, mut random: fastrand::Rng) {
 /// On a connection of its own that is in a wild database from the beginning, so that nothing can lead it elsewhere.
 fn flush(world: &World, random: &mut fastrand::Rng) {
     let database = WILD[random.usize(..WILD.len())];
-    if let Some(mut link) = world.connect(database, false) {
-        link.run("FLUSHDB");
+    count(world, "FLUSHDB", world.connect(database, false).map(|mut link| link.run("FLUSHDB")));
+}
+
+/// Exchanges two wild databases.
+fn swap(world: &World) {
+    let line = format!("SWAPDB {} {}", WILD[0], WILD[1]);
+    count(world, "SWAPDB", world.connect(0, false).map(|mut link| link.run(&line)));
+}
+
+/// Counts what was done.
+fn count(world: &World, kind: &'static str, reply: Option<Reply>) {
+    if reply.is_some_and(|reply| reply == "OK") {
+        world.figures.fault(kind);
     }
 }
 
 /// Takes every lock from whoever holds it.
 fn flush_all(world: &World, random: &mut fastrand::Rng) {
+    if world.flushes.are_put_off() {
+        return;
+    }
     let Some(mut link) = world.connect(random.u32(..DATABASES), false) else { return };
-    world.fault("FLUSHALL", "FLUSHALL");
+    world.note_fault("FLUSHALL");
     world.flushes.begin();
     let sent = link.send(&["FLUSHALL"]);
     let reply = if sent.is_some() { link.receive(LIMIT) } else { Some(Reply::Closed) };
@@ -52,6 +64,7 @@ fn flush_all(world: &World, random: &mut fastrand::Rng) {
     if let Some(reply) = reply {
         world.flushes.end(reply == "OK" && !world.in_cluster());
         world.note_fault(&format!("FLUSHALL is answered {reply:?}"));
+        count(world, "FLUSHALL", Some(reply));
     }
 }
 

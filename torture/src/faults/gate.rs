@@ -33,6 +33,7 @@ impl Disturber<'_> {
         world.ledger.note(key.number, until, format!("the maker of faults sends {}", lines.join(", ")));
         for line in &lines {
             let Some(reply) = link.receive(LIMIT) else { return };
+            self.struck(line, &reply);
             if line.starts_with("CLIENT PAUSE") {
                 self.paused(&link, line, until, &reply);
             }
@@ -56,7 +57,7 @@ impl Disturber<'_> {
         match self.random.u8(..24) {
             0 => {
                 let line = "CLIENT KILL TYPE normal";
-                self.world.fault(line, line);
+                self.world.note_fault(line);
                 lines.push(line.to_owned());
             }
             1..6 if self.world.has(Part::Pauses) => lines.push(self.pause_line()),

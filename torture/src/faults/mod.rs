@@ -32,8 +32,14 @@ use crate::world::World;
 const OF_THE_GROUND: u8 = 20;
 /// The same until the run has met what it is about.
 const AT_FIRST: u8 = 90;
+/// Of so many faults one is of a kind that the run has not met yet.
+const ONE_NEW_OF: u8 = 3;
 
 type Fault<'w> = fn(&mut Disturber<'w>);
+
+/// A kind of fault that every run has: how many of 100, or of a few less, are of it, what it belongs to, what the figures call it or some of what
+/// it makes, and what makes it.
+type Common<'w> = (u8, Part, &'static str, Fault<'w>);
 
 /// The thread that makes faults.
 pub struct Disturber<'w> {
@@ -66,21 +72,45 @@ impl<'w> Disturber<'w> {
         }
     }
 
+    /// Rare ones would not come in every run by chance alone.
     fn choose(&mut self) -> (Part, Fault<'w>) {
-        match self.random.u8(..100) {
-            0..5 => (Part::Stalls, Self::stop_process),
-            5..9 => (Part::Stalls, Self::sleep),
-            9..13 => (Part::Stalls, Self::slow_script),
-            13..15 => (Part::Strikes, Self::kill_all),
-            15..30 => (Part::Strikes, Self::strike_waiters),
-            30..37 => (Part::Pauses, Self::pause),
-            37..42 => (Part::Pauses, Self::pause_over_leases),
-            42..90 => (Part::Strikes, Self::strike_at_release),
-            90..92 => (Part::Saves, Self::save),
-            92..95 if self.ground.can_reload() => (Part::Reloads, Self::reload),
-            95..98 => (Part::Stalls, Self::change_hz),
-            _ => (Part::Stalls, Self::change_waking),
+        let all = self.common();
+        let new: Vec<_> = all.iter().filter(|(_, part, name, _)| self.world.has(*part) && self.is_new(name)).collect();
+        if !new.is_empty() && self.random.u8(..ONE_NEW_OF) == 0 {
+            let (_, part, _, fault) = new[self.random.usize(..new.len())];
+            return (*part, *fault);
         }
+        let shares: u8 = all.iter().map(|(share, ..)| share).sum();
+        let mut left = self.random.u8(..shares);
+        for (share, part, _, fault) in all {
+            match left.checked_sub(share) {
+                Some(rest) => left = rest,
+                None => return (part, fault),
+            }
+        }
+        unreachable!("a number below all shares together is in one of them")
+    }
+
+    /// The faults that this run has whatever it is about.
+    fn common(&self) -> Vec<Common<'w>> {
+        let mut all: Vec<Common<'w>> = vec![
+            (5, Part::Stalls, "SIGSTOP", Self::stop_process),
+            (4, Part::Stalls, "DEBUG SLEEP", Self::sleep),
+            (4, Part::Stalls, "slow script", Self::slow_script),
+            (2, Part::Strikes, "CLIENT KILL TYPE normal", Self::kill_all),
+            (15, Part::Strikes, "CLIENT UNBLOCK", Self::strike_waiters),
+            (7, Part::Pauses, "CLIENT PAUSE", Self::pause),
+            (5, Part::Pauses, "leases that end in a pause", Self::pause_over_leases),
+            (48, Part::Strikes, "CLIENT KILL ID", Self::strike_at_release),
+            (1, Part::Saves, "BGSAVE", |own| own.save(&saves::DATA)),
+            (1, Part::Saves, "BGREWRITEAOF", |own| own.save(&saves::LOG)),
+            (3, Part::Stalls, "CONFIG SET hz", Self::change_hz),
+            (2, Part::Stalls, "CONFIG SET lock.wake-foreign", Self::change_waking),
+        ];
+        if self.ground.can_reload() {
+            all.push((3, Part::Reloads, "DEBUG RELOAD", Self::reload));
+        }
+        all
     }
 
     /// A fault that only this kind of ground has.
@@ -100,6 +130,11 @@ impl<'w> Disturber<'w> {
         self.world.figures.has_met(self.ground.kind().aim())
     }
 
+    /// Whether the run has not met this yet.
+    fn is_new(&self, name: &str) -> bool {
+        !self.world.figures.has_met(name)
+    }
+
     /// The ground's own fault was made, and locks that were left before are as they were, if they were found.
     fn found(&self, are_found: bool) {
         if are_found {
@@ -107,10 +142,13 @@ impl<'w> Disturber<'w> {
         }
     }
 
-    /// Makes a fault that is one line.
+    /// Makes a fault that is one line, which counts if the server takes it.
     fn make(&mut self, kind: &'static str, line: &str) {
-        self.world.fault(kind, line);
-        self.run_line(line);
+        self.world.note_fault(line);
+        let reply = self.answer_to(line);
+        if reply != Reply::Closed && !reply.is_error() {
+            self.world.figures.fault(kind);
+        }
     }
 
     /// The connection of this thread, or a new one.
@@ -120,7 +158,13 @@ impl<'w> Disturber<'w> {
 
     /// Runs a line on the connection of this thread; false when that is closed.
     fn run_line(&mut self, line: &str) -> bool {
-        self.link = self.link().and_then(|mut link| (link.run(line) != Reply::Closed).then_some(link));
-        self.link.is_some()
+        self.answer_to(line) != Reply::Closed
+    }
+
+    fn answer_to(&mut self, line: &str) -> Reply {
+        let Some(mut link) = self.link() else { return Reply::Closed };
+        let reply = link.run(line);
+        self.link = (reply != Reply::Closed).then_some(link);
+        reply
     }
 }

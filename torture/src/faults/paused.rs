@@ -20,6 +20,7 @@ const LOOK: Duration = Duration::from_millis(550);
 const NEXT_MS: i64 = 5000;
 /// Server and clients read two clocks, in whole milliseconds.
 const CLOCKS_MS: i64 = 3;
+const CHECK: &str = "leases that end in a pause";
 
 impl Disturber<'_> {
     /// Pauses the server while one waits for a lock whose lease ends in the pause, and a session would be renewed.
@@ -28,7 +29,8 @@ impl Disturber<'_> {
         let Some(mut scene) = Paused::set(world) else { return };
         let mode = if self.random.bool() { "WRITE" } else { "ALL" };
         let line = format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis());
-        world.fault("CLIENT PAUSE over leases", &line);
+        world.figures.begins(CHECK);
+        world.note_fault(&line);
         let now = Instant::now();
         world.weather.was_bad(now, now + PAUSE);
         let (sent_ms, sent) = (now_ms(), Instant::now());
@@ -37,6 +39,7 @@ impl Disturber<'_> {
         if reply != "OK" || scene.asked.elapsed() > LEASE {
             return;
         }
+        world.figures.fault("CLIENT PAUSE over leases");
         world.rest((sent + LOOK).saturating_duration_since(Instant::now()));
         // In a pause of everything nobody is answered.
         if mode == "WRITE" {
@@ -112,7 +115,7 @@ impl Paused {
         if reply != 100 && reply != Reply::Closed && !world.is_refusal(&reply) {
             self.charge(world, format!("the session's {line} is answered {reply:?}"));
         }
-        world.figures.met("leases that end in a pause");
+        world.figures.checked(CHECK);
         self.link.run(&format!("DEL {}", self.locks[0]));
     }
 }

@@ -7,7 +7,7 @@ use support::Reply;
 
 use crate::deposit::Deposit;
 use crate::link::Link;
-use crate::settings::HELD_BACK;
+use crate::settings::{HELD_BACK, PERIODS as CHECK};
 use crate::world::World;
 
 /// The server counts whole milliseconds.
@@ -27,6 +27,7 @@ pub struct Period {
 impl Period {
     /// Returns when it is over; says nothing where connections are closed.
     pub fn check(&self, world: &World, deposit: Option<&Deposit>) -> Option<()> {
+        world.figures.begins(CHECK);
         let (mut link, mut waiter) = (world.connect(0, false)?, world.connect(0, false)?);
         let name = format!("after{}", world.mint.fresh());
         let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 50 BLOCK 15000", world.mint.fresh())])?;
@@ -36,7 +37,7 @@ impl Period {
         }
         let reply = waiter.receive(LIMIT).filter(|reply| *reply != Reply::Closed)?;
         self.check_grant(world, asked, Instant::now(), &reply);
-        world.figures.met("recovery periods");
+        world.figures.checked(CHECK);
         Some(())
     }
 

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use support::{Protocol, Reply};
 
-use super::Disturber;
+use super::{Disturber, fenced};
 use crate::deposit::Deposit;
 use crate::ending;
 use crate::link::Link;
 use crate::scene::{Replica, Scene};
 use crate::world::World;
 
+const COMPARED: &str = "locks compared";
+const RETURNED: &str = "replicas leave and return";
 const SAME: &str = "a replica that has heard everything has the same locks";
 const TOLD: &str = "who waits at a server that becomes a replica is told";
 const ALIVE: &str = "servers start, and go on";
@@ -23,12 +25,14 @@ impl Disturber<'_> {
     /// Does something with the replica, or without one.
     pub(super) fn change_replicas(&mut self) {
         let Some(has_module) = self.scene.replica().map(|replica| replica.has_module) else {
-            let refuses = self.has_met_aim() && self.random.u8(..3) == 0;
-            return if refuses { self.refuse_writes() } else { self.begin_replica() };
+            let refuses = self.random.u8(..6) < if self.is_new(fenced::CHECK) { 4 } else { 2 };
+            return if refuses && self.has_met_aim() { self.refuse_writes() } else { self.begin_replica() };
         };
         match self.random.u8(..8) {
             _ if has_module && !self.has_met_aim() => self.fail_over(),
             0 => self.end_replica(),
+            4 | 5 if self.is_new(COMPARED) => self.compare_locks(),
+            6 | 7 if self.is_new(RETURNED) => self.leave_and_return(),
             1 | 2 => self.compare_locks(),
             3 => self.leave_and_return(),
             _ if has_module => self.fail_over(),
@@ -58,7 +62,7 @@ impl Disturber<'_> {
         let Some(replica) = self.scene.replica().filter(|replica| replica.has_module) else { return };
         let [Some(mut link), Some(mut waiter), Some(mut listener)] = [(); 3].map(|()| link_to(replica)) else { return };
         let (name, notified) = (world.mint.fresh(), world.mint.fresh());
-        world.fault("replicas leave and return", "REPLICAOF NO ONE");
+        world.fault(RETURNED, "REPLICAOF NO ONE");
         link.run("REPLICAOF NO ONE");
         link.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", world.mint.fresh()));
         let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", world.mint.fresh())]);
@@ -90,7 +94,7 @@ impl Disturber<'_> {
         if !follows(world, replica, &mut link) {
             return;
         }
-        world.fault("locks compared", "the replica is compared");
+        world.fault(COMPARED, "the replica is compared");
         let Some(mut other) = link_to(replica) else { return };
         if let Err(what) = deposit.is_the_same_on(&mut link, &mut other) {
             if !deposit.is_flushed(world) {

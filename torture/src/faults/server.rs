@@ -34,12 +34,16 @@ impl Disturber<'_> {
 
     pub(super) fn slow_script(&mut self) {
         let seconds = Duration::from_millis(self.stall_ms()).as_secs_f64();
-        self.world.fault("slow script", &format!("a script of {seconds} s"));
+        self.world.note_fault(&format!("a script of {seconds} s"));
         let text = format!("local e = os.clock() + {seconds}; while os.clock() < e do end");
         let Some(mut link) = self.link() else { return };
-        if link.send_words(&[b"EVAL", text.as_bytes(), b"0"]).is_some()
-            && link.receive(Duration::from_secs(20)).is_some()
-        {
+        if link.send_words(&[b"EVAL", text.as_bytes(), b"0"]).is_none() {
+            return;
+        }
+        if let Some(reply) = link.receive(Duration::from_secs(20)) {
+            if reply == Reply::Nil {
+                self.world.figures.fault("slow script");
+            }
             self.link = Some(link);
         }
     }
@@ -64,7 +68,7 @@ impl Disturber<'_> {
         self.world.weather.was_bad(now, now + Duration::from_millis(ms) + PAUSE_NOTICED);
         let mode = if self.random.bool() { "WRITE" } else { "ALL" };
         let line = format!("CLIENT PAUSE {ms} {mode}");
-        self.world.fault("CLIENT PAUSE", &line);
+        self.world.note_fault(&line);
         line
     }
 
@@ -73,6 +77,7 @@ impl Disturber<'_> {
         let ms = line.split(' ').nth(2).and_then(|ms| ms.parse().ok()).expect("a pause with its length");
         let length = Duration::from_millis(ms);
         if *reply == "OK" {
+            self.world.figures.fault("CLIENT PAUSE");
             self.world.pauses.add(link.port(), sent, length);
         }
         self.world.weather.was_bad(sent, Instant::now() + length + PAUSE_NOTICED);

@@ -12,6 +12,7 @@ use crate::link::Link;
 use crate::world::World;
 
 const TOLD: &str = "who waits for a lock whose slot moves is told";
+const TOLD_CHECK: &str = "those who wait for a lock that moves";
 const ONCE: &str = "a lock whose slot moves has one holder";
 /// Servers look once a second whether the slots of those who wait are still theirs.
 const LOOKS: Duration = Duration::from_millis(1300);
@@ -61,6 +62,7 @@ struct Waiter {
 
 impl Waiter {
     fn begin(world: &World, database: u32) -> Option<Self> {
+        world.figures.begins(TOLD_CHECK);
         let begun = Instant::now();
         let (mut holder, mut waiter) = (world.connect(database, false)?, world.connect(database, false)?);
         let name = format!("w{}{}", world.mint.fresh(), world.suffix(database));
@@ -81,6 +83,9 @@ impl Waiter {
             let (id, port) = (self.link.id(), self.link.port());
             let seen = Link::open(port, 0, false).map(|mut link| link.run(&format!("CLIENT LIST ID {id}")));
             world.court.charge(TOLD, format!("it was told {reply:?}, {late:?} too late; the server shows {seen:?}"));
+        }
+        if reply != Some(Reply::Closed) {
+            world.figures.checked(TOLD_CHECK);
         }
     }
 }

@@ -8,6 +8,8 @@ use super::{Answer, Claim, Kind, Member};
 use crate::link::Link;
 use crate::pauses::NOTHING_IN_A_PAUSE;
 
+const CHECK: &str = "grants dated";
+
 impl<'w> Member<'w> {
     /// Where a wait has met a pause, sees that the lock was not handed over in it.
     pub(super) fn date_grant(&mut self, claim: &Claim<'w>, answer: &Answer) {
@@ -20,13 +22,14 @@ impl<'w> Member<'w> {
         if !world.pauses.any_between(port, answer.sent, answer.received) {
             return;
         }
+        world.figures.begins(CHECK);
         let leases = world.settings.possible_leases(lease, answer.sent, answer.received);
         let told = self.ask(claim, format!("PEXPIRETIME {}", claim.key.name), 0);
         let ([lease], Reply::Int(end_ms)) = (&leases[..], &told.reply) else { return };
         if !claim.has_lease_at(world, told.received) {
             return;
         }
-        world.figures.met("grants dated");
+        world.figures.checked(CHECK);
         let granted_ms = end_ms - i64::try_from(*lease).unwrap_or_default();
         if world.pauses.cover_ms(port, granted_ms) {
             self.charge(claim, NOTHING_IN_A_PAUSE, &format!("its lease of {lease} ms ends at {end_ms}"));

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use super::ROUNDING;
 use super::in_force::Setting;
+use super::{PERIODS, ROUNDING};
 use crate::court::Rule;
 use crate::ledger::Finding;
 use crate::link::Link;
@@ -25,9 +25,8 @@ const ODD: Duration = Duration::from_secs(1);
 /// Changes the settings until the run is over.
 pub fn change(world: &World, mut random: fastrand::Rng) {
     let Some(mut link) = world.connect(0, false) else { return };
-    if held_back(world, &mut link).is_some_and(|remaining| !remaining.is_zero()) {
-        world.figures.met("recovery periods");
-    }
+    // The one in which the server may have started is noted.
+    held_back(world, &mut link);
     while world.goes_on() {
         world.rest(Duration::from_millis(random.u64(100..1500)));
         let changed =
@@ -70,10 +69,11 @@ fn period(world: &World, link: &mut Link, random: &mut fastrand::Rng) -> Option<
             format!("LOCK.INFO says {remaining:?}, with lock.recovery-ms {since_start}, and the server is younger");
         world.court.charge(LONG_ENOUGH, text);
     }
+    world.figures.begins(PERIODS);
     world.fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {remaining:?} remain"));
     if remaining > Duration::ZERO && remaining < length + ODD {
-        world.figures.met("recovery periods");
         holder.ask(world, link)?;
+        world.figures.checked(PERIODS);
         world.rest(if random.bool() { remaining } else { remaining.mul_f64(random.f64()) });
     }
     if is_short {

@@ -17,6 +17,8 @@ use in_force::{Setting, Spells};
 const TOO_LONG: Rule = "a lease is refused if it is longer than lock.max-lease-ms, and only then";
 const PUT_OFF: Rule = "TRYAGAIN is told while lock.recovery-ms is set, and only then";
 pub const HELD_BACK: Rule = "in a recovery period nobody is granted a lock that he does not hold already";
+/// What following a recovery period to its end is called in the figures.
+pub const PERIODS: &str = "recovery periods";
 const NOT_SET: Rule = "in a recovery period no lease is set before the longest lease from its end";
 
 /// The server counts whole milliseconds.
