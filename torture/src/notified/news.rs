@@ -25,10 +25,13 @@ impl Notified<'_> {
         if reply == Reply::Closed {
             return self.closed(wire);
         }
-        if self.listening.as_ref().is_some_and(|listening| listening.number == wire) || matches!(reply, Reply::Push(_))
-        {
+        let is_push = matches!(reply, Reply::Push(_));
+        if self.is_listener(wire, is_push) {
             let (Reply::Push(parts) | Reply::List(parts)) = reply else { return };
             return self.hear(&parts, at);
+        }
+        if is_push {
+            return; // Of a connection that was left: that it listened says nothing about the present one.
         }
         if let Some(question) = self.asking.as_mut().filter(|line| line.wire.number == wire).and_then(Line::next) {
             return self.answered(&question, reply, at);
@@ -39,6 +42,15 @@ impl Notified<'_> {
             if let Some(question) = line.next() {
                 self.answered(&question, reply, at);
             }
+        }
+    }
+
+    /// Whether what comes on this connection is what this client listens to. One that is asked on, too, has answers beside that.
+    fn is_listener(&self, wire: u64, is_push: bool) -> bool {
+        match (&self.listening, &self.asking) {
+            (Some(listening), _) => listening.number == wire,
+            (None, Some(asking)) => is_push && asking.wire.number == wire,
+            (None, None) => false,
         }
     }
 
