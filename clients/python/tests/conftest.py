@@ -103,6 +103,13 @@ class Server:
             self.process.wait(START_S)
             self.process = None
 
+    def forget(self, key: str) -> None:
+        """Does not know of a key when it starts again, with its log, as if it had lost what came last."""
+        assert self.process is None
+        (log,) = (self.folder / "appendonlydir").glob("*.incr.aof")
+        with log.open("ab") as end:
+            end.write(b"*2\r\n$3\r\nDEL\r\n$%d\r\n%s\r\n" % (len(key), key.encode()))
+
 
 class Threads(ThreadPoolExecutor):
     """A pool that does not wait for its threads when the test has failed: they may be why."""

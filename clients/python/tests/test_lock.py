@@ -232,6 +232,41 @@ def test_a_server_that_restarts_while_somebody_waits(new_server: Any) -> None:
         assert taken.result(10)
 
 
+def test_a_server_that_restarts_while_threads_hold(new_server: Any) -> None:
+    """They hold on to what it still knows, and hear of what it has forgotten."""
+    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
+    client = server.client()
+    lost: dict[str, Any] = {}
+    holds, ends = threading.Barrier(4, timeout=30), threading.Event()
+
+    def hold_it(key: str) -> bool:
+        """Whether the lock was still held in the end."""
+        lock = Lock(client, key, timeout=60)
+        lock.acquire()
+        lost[key] = lock.lost
+        holds.wait()
+        ends.wait(60)
+        try:
+            lock.release()
+        except LockNotOwnedError:
+            return False
+        return True
+
+    with Threads() as pool:
+        held = {key: pool.submit(hold_it, key) for key in ("door", "window", "gate")}
+        holds.wait()
+        server.stop()
+        server.forget("window")
+        server.start()
+        assert lost["window"].wait(10)
+        client.delete("gate")
+        assert lost["gate"].wait(10)
+        assert client.exists("door") and not lost["door"].wait(1)
+        ends.set()
+        assert {key: one.result(10) for key, one in held.items()} == {"door": True, "window": False, "gate": False}
+    assert not client.exists("door")
+
+
 def test_a_server_that_is_gone_is_said_at_once() -> None:
     gone = Server.__new__(Server)
     gone.port = 1
