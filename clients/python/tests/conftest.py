@@ -33,8 +33,6 @@ library: Any = import_module(LIBRARY)
 library_asyncio: Any = import_module(f"{LIBRARY}.asyncio")
 CLIENT = {"redis": "Redis", "valkey": "Valkey"}[LIBRARY]
 START_S = 20.0
-#: Clients by how long they wait for an answer: each kind's default, without an end, and shorter than any wait.
-PATIENCE: list[dict[str, Any]] = [{}, {"socket_timeout": None}, {"socket_timeout": 0.5}, {"protocol": 3}]
 
 #: The locks of the tests with `nothing_is_left`.
 KEYS = ("door", "window")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections.abc import Callable
@@ -11,9 +10,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from clusters import Cluster
 from conftest import (
     KINDS,
-    PATIENCE,
     Pulse,
     Server,
     assert_told_at_once,
@@ -25,6 +24,7 @@ from conftest import (
     until,
     waiters,
 )
+from outlasting import Outlasting
 
 import redis_lock_client
 from redis_lock_client import LockError, LockNotOwnedError
@@ -66,21 +66,27 @@ async def test_a_wait_ends_on_time(aclient: Any, client: Any, lease: float | Non
     assert not waiters(client)
 
 
-async def test_a_wait_outlasts_every_time_out(server: Server, client: Any) -> None:
-    waits = {f"door:{number}": wait for number, wait in enumerate(itertools.product(PATIENCE, (30, None)))}
+async def test_a_wait_outlasts_every_time_out(server: Server, new_server: Any, pulse: Pulse) -> None:
+    outlasting = Outlasting(server, new_server)
+    clients = outlasting.clients(library_asyncio, Server.client_asyncio, Cluster.client_asyncio)
+    waits = outlasting.waits(clients)
 
-    async def wait(key: str, options: dict[str, Any], lease: float | None) -> float:
-        client.set(key, "somebody else")
-        async with server.client_asyncio(**options) as own:
-            began = time.monotonic()
-            assert await Lock(own, key, timeout=lease, blocking_timeout=20).acquire() is False
-            return time.monotonic() - began
+    async def wait(kind: str, lease: float | None, how: str) -> float:
+        lock = Lock(clients[kind], outlasting.key(), timeout=lease, blocking_timeout=20)
+        began = time.monotonic()
+        if how == "False":
+            assert await lock.acquire() is False
+        else:
+            with pytest.raises(LockError):
+                async with lock:
+                    pass
+        return time.monotonic() - began
 
-    for took in await asyncio.gather(*(wait(key, *how) for key, how in waits.items())):
-        assert 20 <= took < 20.5
-    client.flushall()
-    for key in waits:
-        assert client.execute_command("LOCK.ACQUIRE", key, "somebody") == 1, "nobody is left in line"
+    began = time.monotonic()
+    took = await asyncio.gather(*(wait(*one) for one in waits))
+    outlasting.assert_on_time(dict(zip(waits, took, strict=True)), pulse.late_since(began))
+    for one in clients.values():
+        await one.aclose()
 
 
 async def test_a_thousand_tasks_over_one_client(aclient: Any, client: Any) -> None:

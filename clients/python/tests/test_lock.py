@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
@@ -13,9 +12,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+from clusters import Cluster
 from conftest import (
     KINDS,
-    PATIENCE,
     Pulse,
     Server,
     Threads,
@@ -28,6 +27,7 @@ from conftest import (
     waiters,
     watched,
 )
+from outlasting import Outlasting
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
 from redis_lock_client._sync.client import Client
@@ -79,24 +79,26 @@ def test_a_wait_ends_on_time(server: Server, client: Any, lease: float | None, t
     assert not waiters(client)
 
 
-def test_a_wait_outlasts_every_time_out(server: Server, client: Any) -> None:
+def test_a_wait_outlasts_every_time_out(server: Server, new_server: Any, pulse: Pulse) -> None:
     """Twenty seconds are four times the default time-out, and longer than places are kept for."""
-    waits = {f"door:{number}": wait for number, wait in enumerate(itertools.product(PATIENCE, (30, None)))}
+    outlasting = Outlasting(server, new_server)
+    clients = outlasting.clients(library, Server.client, Cluster.client)
+    waits = outlasting.waits(clients)
 
-    def wait(key: str, options: dict[str, Any], lease: float | None) -> float:
-        client.set(key, "somebody else")
-        lock = Lock(server.client(**options), key, timeout=lease, blocking_timeout=20)
+    def wait(kind: str, lease: float | None, how: str) -> float:
+        lock = Lock(clients[kind], outlasting.key(), timeout=lease, blocking_timeout=20)
         began = time.monotonic()
-        with pytest.raises(LockError), lock:
-            pass
+        if how == "False":
+            assert lock.acquire() is False
+        else:
+            with pytest.raises(LockError), lock:
+                pass
         return time.monotonic() - began
 
+    began = time.monotonic()
     with Threads(len(waits)) as pool:
-        for ended in [pool.submit(wait, key, *how) for key, how in waits.items()]:
-            assert 20 <= ended.result(30) < 20.5
-    client.flushall()
-    for key in waits:
-        assert client.execute_command("LOCK.ACQUIRE", key, "somebody") == 1, "nobody is left in line"
+        took = {one: pool.submit(wait, *one) for one in waits}
+        outlasting.assert_on_time({one: ended.result(40) for one, ended in took.items()}, pulse.late_since(began))
 
 
 def test_a_lock_without_a_lease_waits_in_slices(client: Any) -> None:
