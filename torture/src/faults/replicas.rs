@@ -25,12 +25,14 @@ impl Disturber<'_> {
     /// Does something with the replica, or without one.
     pub(super) fn change_replicas(&mut self) {
         let Some(has_module) = self.scene.replica().map(|replica| replica.has_module) else {
-            let refuses = self.random.u8(..6) < if self.is_new(fenced::CHECK) { 4 } else { 2 };
+            let refuses = self.random.u8(..6) < if self.is_new(fenced::CHECK) { 5 } else { 2 };
             return if refuses && self.has_met_aim() { self.refuse_writes() } else { self.begin_replica() };
         };
         match self.random.u8(..8) {
             _ if has_module && !self.has_met_aim() => self.fail_over(),
             0 => self.end_replica(),
+            // Writes are refused where there is none.
+            1 | 2 if self.is_new(fenced::CHECK) => self.end_replica(),
             4 | 5 if self.is_new(COMPARED) => self.compare_locks(),
             6 | 7 if self.is_new(RETURNED) => self.leave_and_return(),
             1 | 2 => self.compare_locks(),
