@@ -55,6 +55,8 @@ fn try_run(plan: &Plan) -> Result<Verdict, String> {
     }
     let ground = Ground::choose(plan.ground, clock.is_some(), &mut random);
     println!("Seed {}: {} clients, {ground:?}", plan.seed, plan.clients);
+    // Not that of the program, which has tried a clock on a server first.
+    let started = Instant::now();
     let mut scene = Scene::start(&ground, clock).map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = plan.started + plan.length.saturating_sub(ENDING);
     let keys = Keys::new(ground.keys_in_each_part, ground.evicts(), &scene.suffixes());
@@ -62,7 +64,7 @@ fn try_run(plan: &Plan) -> Result<Verdict, String> {
     if !ground.kind().keeps_its_server() {
         without.push(Part::Settings);
     }
-    let world = World::new(&scene, &ground, plan.started, deadline, keys, without);
+    let world = World::new(&scene, &ground, started, deadline, keys, without);
     world.settings.start_with(ground.max_lease_ms, ground.recovery_ms);
     println!("The server listens on port {}", scene.server().port());
 

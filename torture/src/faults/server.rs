@@ -13,6 +13,11 @@ use crate::link::Link;
 /// A pause ends when the server's loop looks at it, ten times a second at least.
 const PAUSE_NOTICED: Duration = Duration::from_millis(110);
 
+/// Redis 7.0 has no clock for scripts but TIME, which stands still in scripts on later servers.
+const SCRIPT_CLOCK: &str = "local function time() local now = redis.call('TIME') return now[1] + now[2] / 1000000 end \
+                            local exists, clock = pcall(function() return os.clock end) \
+                            if not exists then clock = time end";
+
 impl Disturber<'_> {
     /// Mostly short; some are longer than what the module takes for a sign that the world may have changed.
     fn stall_ms(&mut self) -> u64 {
@@ -35,7 +40,7 @@ impl Disturber<'_> {
     pub(super) fn slow_script(&mut self) {
         let seconds = Duration::from_millis(self.stall_ms()).as_secs_f64();
         self.world.note_fault(&format!("a script of {seconds} s"));
-        let text = format!("local e = os.clock() + {seconds}; while os.clock() < e do end");
+        let text = format!("{SCRIPT_CLOCK} local e = clock() + {seconds} while clock() < e do end");
         let Some(mut link) = self.link() else { return };
         if link.send_words(&[b"EVAL", text.as_bytes(), b"0"]).is_none() {
             return;
