@@ -168,6 +168,22 @@ def test_two_hundred_threads_over_a_pool_of_two(server: Server) -> None:
     assert len(fences) == 200 and fences == sorted(fences)
 
 
+def test_nothing_is_taken_from_the_callers_pool(server: Server, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for a moment: it may be exhausted by those who wait for this very lock."""
+    own = server.client()
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a connection of the caller's pool was asked for")
+
+    monkeypatch.setattr(own.connection_pool, "get_connection", refuse)
+    for options in ({"session": True}, {"reentrant": True}, {"limit": 2}, {"renew": True}):
+        with Lock(own, "door", timeout=30, **options) as lock:
+            assert not lock.lost.is_set() and lock.owned() and lock.locked() and lock.extend(40, replace_ttl=True)
+    client.set("door", "somebody else")
+    for lease in (30, None):  # By a message, and by a connection that blocks.
+        assert not Lock(own, "door", timeout=lease).acquire(blocking_timeout=0.1)
+
+
 def test_leaving_a_block_whose_lock_was_lost_raises(client: Any) -> None:
     with pytest.raises(LockNotOwnedError), Lock(client, "door", timeout=30):
         client.delete("door")
