@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from proxies import proxy
 
 from redis_lock_client import Lock, compat
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._sync.client import Client, Lines
 
 
 def test_one_token_waits_for_two_locks(server: Server, client: Any) -> None:
@@ -108,3 +110,31 @@ async def test_no_patience_while_the_same_token_is_given_up(server: Server, clie
         await asyncio.wait([asking])
         assert await for_tasks.Lock(aclient, "door", timeout=60).acquire(token="worker", blocking_timeout=0.1) is False
         await aclient.aclose()
+
+
+def test_who_gives_up_takes_no_news_from_the_next(server: Server, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has left the local queue, in which the next one with its token begins to wait before it has withdrawn."""
+    client.set("door", "somebody else")
+    own = server.client()
+    leave, waits = Lines.leave, threading.Event()
+
+    def leave_early(lines: Lines, key: bytes, turn: Any) -> None:
+        leave(lines, key, turn)
+        if threading.current_thread() is first:
+            assert waits.wait(10)
+
+    monkeypatch.setattr(Lines, "leave", leave_early)
+    with Threads() as pool:
+        lock = Lock(own, "door", timeout=60, thread_local=False)
+        first = threading.Thread(target=lambda: lock.acquire(token="worker", blocking_timeout=0.5))
+        first.start()
+        wait_until(lambda: waiters(client))
+        (node,) = Client.of(own)._nodes.values()
+        (before,) = node.listener._waits.values()
+        next_one = pool.submit(Lock(own, "door", timeout=60, blocking_timeout=20).acquire, token="worker")
+        wait_until(lambda: any(wait is not before for wait in list(node.listener._waits.values())))
+        waits.set()
+        first.join()
+        wait_until(lambda: waiters(client))
+        client.delete("door")
+        assert next_one.result(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -101,3 +102,19 @@ async def test_a_release_of_a_hold_in_doubt_is_cancelled(server: Server, client:
         await until(lambda: not client.exists("door"))
         assert task.cancelled()
         await aclient.aclose()
+
+
+def test_a_lock_that_was_lost_is_released_before_it_is_taken_anew(new_server: Any) -> None:
+    """Also where a server that stood still has it yet: nobody would see to it."""
+    server = new_server()
+    lock = Lock(server.client(), "door", timeout=1, reentrant=True, session=True)
+    lost = lock.lost
+    lock.acquire()
+    with server.standing_still():
+        assert lost.wait(10)
+    with pytest.raises(LockNotOwnedError):
+        lock.acquire()
+    with contextlib.suppress(LockNotOwnedError):  # Unless it is given up in the background first.
+        lock.release()
+    with lock:
+        assert not lost.is_set() and lock.owned()

@@ -16,6 +16,7 @@ from conftest import (
     each_hold_counts_once,
     kill_connections,
     library,
+    until,
     wait_until,
     waiters,
 )
@@ -23,6 +24,7 @@ from proxies import proxy
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError, ModuleNeededError
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._async import node as async_node
 from redis_lock_client._sync import node
 
 
@@ -307,3 +309,27 @@ def test_a_lease_that_is_set_while_the_server_is_asked(new_server: Any) -> None:
         way.deliver.set()
         assert not told.wait(4)
         assert server.client().pttl("door") > 20_000 and lock.owned()
+
+
+async def test_a_lease_that_is_set_right_before_a_renewal(plain: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server has got the renewal later, and its answer is heard first."""
+    aclient, client = plain.client_asyncio(), plain.client()
+    lock = for_tasks.Lock(aclient, "door", timeout=3, renew=True)
+    await lock.acquire()
+    renewed, extend = asyncio.Event(), async_node.Node.extend
+
+    async def answer_late(node: Any, request: Any, lease_ms: int, add: bool = False) -> int:
+        left_ms = await extend(node, request, lease_ms, add)
+        if lease_ms == 30_000:
+            await asyncio.wait_for(renewed.wait(), 10)
+        else:
+            renewed.set()
+        return left_ms
+
+    monkeypatch.setattr(async_node.Node, "extend", answer_late)
+    await lock.extend(30, replace_ttl=True)
+    held = lock.local.held
+    assert held is not None and client.pttl("door") < 5000
+    await until(lambda: held.ends_at < time.monotonic() + 5 or client.pttl("door") > 20_000, 2)
+    assert await lock.owned()
+    await aclient.aclose()

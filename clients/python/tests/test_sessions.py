@@ -291,3 +291,21 @@ def test_connections_that_are_cut(client: Any, server: Server) -> None:
     assert not client.exists("door")
     assert renewed.owned() and not renewed.lost.is_set()
     renewed.release()
+
+
+@pytest.mark.parametrize("taken_again", [False, True])
+def test_a_lock_that_was_lost_while_the_server_stood_still(new_server: Any, taken_again: bool) -> None:
+    """The server gives it back to the session, whose connection is open, and would renew it for nobody."""
+    server = new_server()
+    client = server.client()
+    lock = Lock(client, "door", timeout=1, session=True)
+    lost = lock.lost
+    lock.acquire()
+    with server.standing_still():
+        assert lost.wait(10)
+    if taken_again:
+        assert lock.acquire(blocking_timeout=10) and lock.owned()
+    else:
+        del lock
+        gc.collect()
+        assert Lock(server.client(), "door", timeout=30).acquire(blocking_timeout=10)

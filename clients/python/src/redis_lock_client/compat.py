@@ -178,11 +178,12 @@ class Lock:
         request = self._request(self._id)
 
         def extend(node: Node) -> None:
-            asked = runtime.now()
+            asked, before = runtime.now(), self._mine()
+            times_seen = before.times_seen if before is not None else 0
             left_ms = node.extend(request, seconds * 1000)
             held = self._mine()  # Another thread may release it meanwhile.
-            if held is not None:
-                held.lease_was_set(asked, left_ms)
+            if held is not None and held is before:
+                held.lease_was_set(asked, left_ms, times_seen)
 
         try:
             Client.of(self._client).ask(request.key, extend)

@@ -52,6 +52,8 @@ class Acquisition:
         self._times_in_line = 0
         #: The caller does not want it any more, but what is under way goes on.
         self._given_up = False
+        #: Where its news arrive.
+        self._wait: Wait | None = None
 
     def _left(self) -> float:
         return self._deadline - runtime.now()
@@ -74,7 +76,7 @@ class Acquisition:
         """Leaves the line, or gives up what was granted; can be done twice."""
         self._given_up = True
         if self.node is not None and self._sent:
-            self.node.listener.forget(self._request.token, self._request.key)
+            self.node.listener.forget(self._request.token, self._request.key, self._wait)
             done = await self.node.begin_to_withdraw(self._request, self._exchanges)
             await runtime.wait(done, WITHDRAW_S)
 
@@ -242,7 +244,7 @@ class Acquisition:
     async def _by_notify(self, node: Node) -> bool:
         """Stands in line, and waits for news; not granted means to ask again."""
         request, listener = self._request, node.listener
-        wait = Wait()
+        wait = self._wait = Wait()
         # Before the request, because the message may come before the answer.
         listener.note(request.token, request.key, wait)
         try:
@@ -270,7 +272,7 @@ class Acquisition:
             self._heard = runtime.now()
             return await self._still_holds(node)
         finally:
-            listener.forget(request.token, request.key)
+            listener.forget(request.token, request.key, wait)
 
     async def _by_slices(self, node: Node) -> bool:
         """Blocks a connection of its own, for less than its time-out at a time."""

@@ -39,6 +39,8 @@ class Held:
         self.ends_at: float | None = None
         #: How often its holder has set the lease. What the server was asked before may be of another one.
         self.times_set = 0
+        #: How often the server has told of the lease: what its holder has asked for may have come before that.
+        self.times_seen = 0
         self.watched = False
         #: Who sees to it, once it is taken.
         self.keeper: Keeper | None = None
@@ -65,18 +67,23 @@ class Held:
         """Notes a new lease, which counts from before the request for it."""
         self.ends_at = None if lease_ms is None or lease_ms < 0 else at + lease_ms / 1000
 
-    def lease_was_set(self, at: float, lease_ms: int) -> None:
+    def lease_was_set(self, at: float, lease_ms: int, times_seen: int) -> None:
         """Notes a lease of another length, which renewals have from now on, too."""
         with self._guard:
             self.times_set += 1
             self.lease_ms = lease_ms
             self.lease_began(at, lease_ms)
+            again = self.times_seen != times_seen
         if self.keeper is not None:
             self.keeper.leased(self)
+            if again:
+                # A renewal may have come after it, and have set the lease to the former length.
+                self.keeper.look_at(self)
 
     def lease_was_seen(self, at: float, lease_ms: int, times_set: int) -> None:
         """Notes what the server says of the lease, or has it asked again if the holder has set it meanwhile."""
         with self._guard:
+            self.times_seen += 1
             if self.times_set == times_set:
                 self.lease_began(at, lease_ms)
                 return
@@ -142,7 +149,12 @@ class Held:
     def lose_if_due(self) -> None:
         """Tells that it was lost if its lease has ended by the own clock."""
         if self.ends_at is not None and runtime.now() >= self.ends_at:
+            # Not if another object has its token by now, and none but sessions.
+            is_mine = not self.over and self.abandoned is not None and self.abandoned.alive
             self.lose()
+            if is_mine and self.keeper is not None:
+                # A server that stood still, too, lets the session have it again, for as long as its connection is open.
+                self.keeper.give_up(self.request)
 
     def lose(self) -> None:
         """Tells that it was lost, once."""

@@ -198,6 +198,9 @@ class BaseLock:
 
     async def _take_again(self, held: Held) -> bool:
         """One more hold. The number of the hold makes it count once, however often it is sent."""
+        if held.over:
+            # A server that stood still may have it yet, but nobody sees to it any more.
+            raise LockNotOwnedError("The lock was lost, and is still to be released", lock_name=self.name)
         if held.in_doubt:
             await self._settle(held)
         asked = runtime.now()
@@ -303,10 +306,10 @@ class BaseLock:
         return await self._extend(held, int(self.timeout * 1000), False)
 
     async def _extend(self, held: Held, lease_ms: int, add: bool) -> bool:
-        asked = runtime.now()
+        asked, times_seen = runtime.now(), held.times_seen
 
         async def extend(node: Node) -> None:
-            held.lease_was_set(asked, await node.extend(held.request, lease_ms, add))
+            held.lease_was_set(asked, await node.extend(held.request, lease_ms, add), times_seen)
             if held.keeper is None:
                 self._see_to(held, node)
 
@@ -353,7 +356,7 @@ class BaseLock:
 
     @property
     def lost(self) -> runtime.Event:
-        """Set when the lock is lost, at once; cleared when it is taken again.
+        """Set when the lock is lost, at once; cleared when it is taken again, a re-entrant one after its last release.
 
         The server is asked to tell from the first look on, or at once if there is a session, ``renew`` or ``on_lost``:
         take the event before the work begins. With ``thread_local`` it is the calling thread's.

@@ -210,8 +210,9 @@ class Connections:
                 place.latest = connection
             elif place.pinged:
                 # The time-out counts from when it was sent: a server that was replaced is not waited for once more.
+                # But what has come may not be read yet.
                 left = place.pinged_at + self._source.timeout_s - runtime.now()
-                self._hear_pong(place, connection, max(left, 0))
+                self._hear_pong(place, connection, max(left, 0.1))
                 if place.pinged:
                     raise StandstillError("Timeout waiting for the answer to PING")
             answer = talk(connection)

@@ -126,6 +126,10 @@ class Keeper:
                 others.pop(id(held), None)
                 self._forget_if_empty(held.request.key)
 
+    def give_up(self, request: Request) -> None:
+        """Releases what was lost by the own clock, and may be held by a session yet."""
+        self.node.worker.do(self.node.withdraw, request, runtime.Exchanges(), runtime.now())
+
     def _beat(self) -> None:
         """Sees to the connections on which nothing is sent for long. Without them nobody hears of a loss."""
         with self._guard:

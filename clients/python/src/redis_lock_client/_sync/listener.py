@@ -82,9 +82,10 @@ class Listener:
         """Notes who waits, before anything is sent."""
         self._waits[key, token] = wait
 
-    def forget(self, token: bytes, key: bytes) -> None:
-        """Nobody waits any more."""
-        self._waits.pop((key, token), None)
+    def forget(self, token: bytes, key: bytes, wait: Wait | None) -> None:
+        """Who has noted this waits no more; another one with the same token may wait already."""
+        if wait is not None and self._waits.get((key, token)) is wait:
+            self._waits.pop((key, token), None)
 
     def lose_all(self) -> None:
         """Something may have got lost: each wait is asked again."""

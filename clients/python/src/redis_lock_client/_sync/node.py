@@ -242,7 +242,9 @@ class Node:
     def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""
         waited = runtime.now() - since
-        if waited < (WITHDRAW_S if request.lease_ms is None else request.lease_ms / 1000):
+        lease_s = WITHDRAW_S if request.lease_ms is None else request.lease_ms / 1000
+        # The end of the lease gives up what could not be given up, but not a session's, which the server renews.
+        if waited < (max(WITHDRAW_S, lease_s) if request.session else lease_s):
             pause = min(max(waited / 4, WITHDRAW_PAUSE_S), WITHDRAW_LAST_PAUSE_S)
             node = self.client.successor(self, request.key)
             runtime.call_later(pause, node.worker.do, node.withdraw, request, exchanges, since)
