@@ -84,8 +84,10 @@ async def test_looks_at_a_server_that_is_away(new_server: Any, monkeypatch: pyte
     await client.aclose()
 
 
-def test_loops_that_are_closed_with_their_tasks(server: Server, client: Any) -> None:
+def test_loops_that_are_closed_with_their_tasks(server: Server, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left of them, as long as the client may live."""
+    # Connections of redis-py 5 raise when they are collected, and pytest would keep that, with what is to be collected.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     one = server.client_asyncio(client_name="of-loops")
 
     async def hold_it() -> None:
@@ -101,7 +103,8 @@ def test_loops_that_are_closed_with_their_tasks(server: Server, client: Any) -> 
             loop.close()
         asyncio.run(hold_it())
         gc.collect()
-    wait_until(lambda: connections_of(client, "of-loops") <= 2)
+    # What is in a circle with what was collected is collected later.
+    wait_until(lambda: gc.collect() >= 0 and connections_of(client, "of-loops") <= 2)
     assert len(tasks_runtime._loops) <= 2
     assert len(weakref.getweakrefs(one.connection_pool)) < 20
 
