@@ -235,6 +235,12 @@ def watched(client: Any) -> None:
     time.sleep(0.02)
 
 
+def is_answered(client: Any) -> bool:
+    """Whether nothing is under way on the connections of a client, so that who stands in line knows that it does."""
+    places = [place for node in client._nodes.values() for place in node.connections._places]
+    return not any(place.guard.locked() for place in places)
+
+
 def looked_at(held: Held) -> bool:
     """Whether the server was asked about a lock, and nothing of that is under way."""
     return held.looked > -math.inf and not held._looks

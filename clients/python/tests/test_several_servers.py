@@ -15,10 +15,23 @@ from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import CLIENT, SERVER, Server, Threads, free_port, library, library_asyncio, until, wait_until, waiters
+from conftest import (
+    CLIENT,
+    SERVER,
+    Server,
+    Threads,
+    free_port,
+    is_answered,
+    library,
+    library_asyncio,
+    until,
+    wait_until,
+    waiters,
+)
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._async import client as tasks_client
 from redis_lock_client._sync.client import Client
 from redis_lock_client.protocol import code
 
@@ -241,7 +254,7 @@ def test_a_master_that_is_replaced(sentinel: Sentinel) -> None:
     wait_until(lambda: new.dbsize() == 4, 20)
     with Threads() as pool:
         taken = pool.submit(waiter.acquire)
-        wait_until(lambda: waiters(old))
+        wait_until(lambda: waiters(old) and is_answered(Client.of(client)))
         sentinel.servers[0].stop()
         sentinel.forget("hatch")
         assert gone.lost.wait(30)
@@ -268,7 +281,7 @@ async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None
         assert not lock.lost.is_set()
     await until(lambda: new.dbsize() == 4, 20)
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
-    await until(lambda: waiters(old))
+    await until(lambda: waiters(old) and is_answered(tasks_client.Client.of(client)))
     await asyncio.to_thread(sentinel.servers[0].stop)
     await asyncio.to_thread(sentinel.forget, "hatch")
     await asyncio.wait_for(gone.lost.wait(), 30)

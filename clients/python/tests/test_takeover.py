@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import Threads, until, wait_until, waiters
+from conftest import Threads, is_answered, until, wait_until, waiters
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._async import client as tasks_client
+from redis_lock_client._sync.client import Client
 from redis_lock_client.errors import UNREACHABLE
 
 
@@ -52,7 +54,7 @@ def test_a_replica_that_takes_over(cluster: Cluster, how: str) -> None:
     wait_until(lambda: copied(cluster) == 4)
     with Threads() as pool:
         taken = pool.submit(waiter.acquire)
-        wait_until(lambda: waiters(old, "{door}:1"))
+        wait_until(lambda: waiters(old, "{door}:1") and is_answered(Client.of(client)))
         take_over(cluster, how)
         # What the new master does not have is lost, and what it has is not.
         new.delete("{door}:3")
@@ -90,7 +92,7 @@ async def test_tasks_and_a_replica_that_takes_over(cluster: Cluster, how: str) -
     await held.acquire()
     await until(lambda: copied(cluster) == 2)
     taken = asyncio.create_task(for_tasks.Lock(client, "door", timeout=30, blocking_timeout=60).acquire())
-    await until(lambda: waiters(old))
+    await until(lambda: waiters(old) and is_answered(tasks_client.Client.of(client)))
     await asyncio.to_thread(take_over, cluster, how)
     await until(lambda: taken.done() or waiters(new), 40)
     new.delete("door")
