@@ -102,9 +102,8 @@ impl<T> Slab<T> {
     /// O(n / 64) in the number of slots that are free before it.
     pub fn first_from(&self, from: Slot) -> Option<(Slot, &T)> {
         let (chunk, position) = from.position();
-        let in_chunk = |number: usize, skipped| self.first_in(number, skipped);
-        in_chunk(chunk, position)
-            .or_else(|| (chunk.checked_add(1)?..self.chunks.len()).find_map(|number| in_chunk(number, 0)))
+        self.first_in(chunk, position)
+            .or_else(|| (chunk.checked_add(1)?..self.chunks.len()).find_map(|number| self.first_in(number, 0)))
     }
 
     /// Returns the first entry of a chunk that is not among so many in front.

@@ -46,6 +46,7 @@ mod tests {
         (0..3).for_each(|_| count());
         assert_eq!([take(), take()], [3, 0]);
     }
+
     #[test]
     fn of_stretches_the_longest_counts() {
         take_longest_stretch();

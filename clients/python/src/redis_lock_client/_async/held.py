@@ -149,12 +149,11 @@ class Held:
     def lose_if_due(self) -> None:
         """Tells that it was lost if its lease has ended by the own clock."""
         if self.ends_at is not None and runtime.now() >= self.ends_at:
-            # Not if another object has its token by now, and none but sessions.
-            is_mine = not self.over and self.abandoned is not None and self.abandoned.alive
-            self.lose()
-            if is_mine and self.keeper is not None:
+            if self.abandoned is not None and not self.over:
                 # A server that stood still, too, lets the session have it again, for as long as its connection is open.
-                self.keeper.give_up(self.request)
+                # Not if another object has its token by now, which detaches this.
+                self.abandoned()
+            self.lose()
 
     def lose(self) -> None:
         """Tells that it was lost, once."""

@@ -125,10 +125,6 @@ class Keeper:
                 others.pop(id(held), None)
                 self._forget_if_empty(held.request.key)
 
-    def give_up(self, request: Request) -> None:
-        """Releases what was lost by the own clock, and may be held by a session yet."""
-        self.node.worker.do(self.node.withdraw, request, runtime.Exchanges(), runtime.now())
-
     def _beat(self) -> None:
         """Sees to the connections on which nothing is sent for long. Without them nobody hears of a loss."""
         with self._guard:
@@ -388,5 +384,5 @@ def _lose_unless_told(reference: weakref.ref[Held], ended: float | None, asked: 
 
 
 def _abandon(worker: runtime.Worker, withdraw: Any, request: Request) -> None:
-    """Releases a session's lock that nobody has any more."""
+    """Releases a session's lock that nobody has any more, or that its holder has lost by the own clock."""
     worker.do_threadsafe(withdraw, request, runtime.Exchanges(), runtime.now())
