@@ -81,6 +81,11 @@ class Server:
     def client(self, **kwargs: Any) -> Any:
         return getattr(library, CLIENT)(**{"port": self.port, **kwargs})
 
+    def client_as_elsewhere(self) -> Any:
+        """A client with local queues of its own, as one of another process has them."""
+        kind: Any = type("Connection", (library.Connection,), {})
+        return self.client(connection_pool=library.ConnectionPool(connection_class=kind, port=self.port))
+
     def client_asyncio(self, **kwargs: Any) -> Any:
         return getattr(library_asyncio, CLIENT)(**{"port": self.port, **kwargs})
 

@@ -57,6 +57,25 @@ async def test_a_waiter_is_granted_the_lock_when_it_is_released(aclient: Any, cl
     assert await asyncio.wait_for(taken, 1)
 
 
+async def test_clients_of_a_loop_have_one_place_in_line(server: Server, client: Any) -> None:
+    client.set("door", "somebody else")
+    order: list[int] = []
+    clients = [server.client_asyncio() for _ in range(10)]
+
+    async def hold_it(number: int) -> None:
+        async with Lock(clients[number], "door", timeout=30):
+            order.append(number)
+
+    tasks = [asyncio.create_task(hold_it(number)) for number in range(10)]
+    await until(lambda: waiters(client))
+    assert len(waiters(client)) == 1
+    client.delete("door")
+    await asyncio.gather(*tasks)
+    assert order == list(range(10))
+    for one in clients:
+        await one.aclose()
+
+
 @pytest.mark.parametrize("lease", [30, None])
 async def test_a_wait_ends_on_time(aclient: Any, client: Any, lease: float | None) -> None:
     client.set("door", "somebody else")

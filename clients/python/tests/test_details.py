@@ -35,6 +35,7 @@ from redis_lock_client._sync import connections, runtime
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.held import Held
 from redis_lock_client._sync.keeper import Keeper
+from redis_lock_client.source import address
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -55,6 +56,37 @@ def test_an_extension_that_adds_is_sent_once(client: Any, wire: Wire) -> None:
         with pytest.raises(library.ConnectionError):
             lock.extend(10)
         assert wire.times("LOCK.EXTEND") == 1 and 19_000 < client.pttl("door") <= 20_000
+
+
+def test_what_clients_of_one_database_have_in_common() -> None:
+    """By that their local queues are found, so it must be another one for another database."""
+
+    kind = getattr(library, CLIENT)
+
+    def of(**kwargs: Any) -> object:
+        return address(kind(**kwargs).connection_pool)
+
+    def behind(*ports: int, name: str = "locks", **kwargs: Any) -> object:
+        sentinel = library.sentinel.Sentinel([("127.0.0.1", port) for port in ports])
+        return address(sentinel.master_for(name, **kwargs).connection_pool)
+
+    assert of() == of(host="localhost", port=6379, db=0, socket_timeout=1)
+    assert of() == address(kind.from_url(f"{LIBRARY}://").connection_pool)
+    assert behind(1, 2) == behind(2, 1, db=0)
+    others = [
+        of(),
+        of(host="127.0.0.1"),
+        of(port=6380),
+        of(db=1),
+        of(unix_socket_path="one"),
+        of(unix_socket_path="another"),
+        of(ssl=True),
+        behind(1),
+        behind(1, 2),
+        behind(1, name="others"),
+        behind(1, db=1),
+    ]
+    assert len(set(others)) == len(others)
 
 
 def test_a_release_that_was_not_needed_is_told(client: Any, wire: Wire) -> None:

@@ -13,7 +13,8 @@ from proxies import proxy
 
 from redis_lock_client import Lock, compat
 from redis_lock_client import asyncio as for_tasks
-from redis_lock_client._sync.client import Client, Lines
+from redis_lock_client._sync.client import Client
+from redis_lock_client._sync.common import Lines
 
 
 def test_one_token_waits_for_two_locks(server: Server, client: Any) -> None:
@@ -31,6 +32,18 @@ def test_one_token_waits_for_two_locks(server: Server, client: Any) -> None:
         assert client.mget("door", "window") == [b"worker", b"somebody else"] and not window.done()
         client.delete("window")
         assert window.result(5)
+
+
+def test_one_token_in_two_clients(server: Server, client: Any) -> None:
+    """Clients of one server know of each other, so both are not told that the lock is theirs."""
+    client.set("door", "somebody else")
+    ones = [Lock(server.client(), "door", timeout=30, blocking_timeout=1.5, thread_local=False) for _ in range(2)]
+    with Threads() as pool:
+        taken = [pool.submit(one.acquire, token="worker") for one in ones]
+        wait_until(lambda: waiters(client))
+        client.delete("door")
+        assert sorted(one.result(10) for one in taken) == [False, True]
+    assert client.get("door") == b"worker"
 
 
 async def test_one_token_of_tasks_waits_for_two_locks(aclient: Any, client: Any) -> None:

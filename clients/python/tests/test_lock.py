@@ -132,12 +132,12 @@ def test_the_order_is_kept(client: Any) -> None:
     assert order == list(range(20))
 
 
-def test_the_order_is_kept_between_clients(server: Server, client: Any) -> None:
+def test_the_order_is_kept_between_processes(server: Server, client: Any) -> None:
     client.set("door", "somebody else")
     order: list[int] = []
 
     def work(number: int) -> None:
-        with Lock(server.client(), "door", timeout=30):
+        with Lock(server.client_as_elsewhere(), "door", timeout=30):
             order.append(number)
 
     with Threads(10) as pool:
@@ -149,6 +149,32 @@ def test_the_order_is_kept_between_clients(server: Server, client: Any) -> None:
         for one in works:
             one.result(10)
     assert order == list(range(10))
+
+
+def test_clients_of_one_server_have_one_place_in_line(server: Server, client: Any) -> None:
+    """Programs often make a client for each request that they serve."""
+    client.set("door", "somebody else")
+    line = Client.of(client).lines._lines
+    order: list[int] = []
+    most = 0
+
+    def work(number: int) -> None:
+        nonlocal most
+        with Lock(server.client(), "door", timeout=30):
+            order.append(number)
+            most = max(most, len(waiters(client)))
+
+    with Threads(10) as pool:
+        works = []
+        for number in range(10):
+            works.append(pool.submit(work, number))
+            wait_until(lambda: len(line.get(b"door", ())) == len(works))
+        wait_until(lambda: waiters(client))
+        assert len(waiters(client)) == 1
+        client.delete("door")
+        for one in works:
+            one.result(10)
+    assert order == list(range(10)) and most <= 1
 
 
 def test_two_hundred_threads_over_a_pool_of_two(server: Server) -> None:

@@ -41,6 +41,22 @@ def cluster(new_server: Any) -> Cluster:
     return Cluster([new_server(True, *OPTIONS) for _ in range(2)])
 
 
+async def test_clients_of_a_cluster_have_one_place_in_line(cluster: Cluster) -> None:
+    node = cluster.nodes[cluster.owner("door")]
+    node.set("door", "somebody else", px=60_000)
+    clients = [cluster.client_asyncio() for _ in range(2)]
+    line = tasks_client.Client.of(clients[0]).lines._lines
+    tasks = [asyncio.create_task(for_tasks.Lock(client, "door", timeout=30).acquire()) for client in clients]
+    await until(lambda: waiters(node) and len(line[b"door"]) == 2)
+    assert len(waiters(node)) == 1
+    for number in (1, 2):
+        node.delete("door")
+        await until(lambda number=number: sum(task.done() for task in tasks) == number)
+    assert all(task.result() for task in tasks)
+    for client in clients:
+        await client.aclose()
+
+
 @pytest.mark.parametrize("key", ["door", "{house}:door", "odd}key"])
 def test_a_slot_that_moves_while_somebody_waits(cluster: Cluster, key: str) -> None:
     client = cluster.client()

@@ -76,6 +76,19 @@ class Source:
         return connection
 
 
+def address(anchor: Any) -> object:
+    """What pools, or clients of a cluster, have in common if they lead to the same database in the same way."""
+    if hasattr(anchor, "get_node_from_key"):
+        return "cluster", frozenset(list(anchor.nodes_manager.startup_nodes))
+    kwargs = anchor.connection_kwargs
+    database = str(kwargs.get("db") or 0)
+    if hasattr(anchor, "sentinel_manager"):
+        sentinels = [one.connection_pool.connection_kwargs for one in anchor.sentinel_manager.sentinels]
+        return frozenset((one.get("host"), one.get("port")) for one in sentinels), anchor.service_name, database
+    where = kwargs.get("path") or (kwargs.get("host", "localhost"), kwargs.get("port", 6379))
+    return anchor.connection_class, where, database
+
+
 def _leave_to_parent() -> None:
     """Closes the child's copies of the parent's connections, which stay open for the parent.
 

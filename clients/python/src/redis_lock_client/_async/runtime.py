@@ -48,6 +48,7 @@ class _Loop:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.clients: dict[int, Any] = {}
+        self.commons: dict[object, Any] = {}
         self._to_close: set[Close] = set()
         # A loop closes generators that have begun, after it has cancelled its tasks, and these have ended: until then
         # they hold their locks. And no task is left that never ends, for which somebody may wait.
@@ -108,6 +109,11 @@ def _leave_loops() -> None:
 def clients() -> dict[int, Any]:
     """The clients of the loop that runs."""
     return _this_loop().clients
+
+
+def commons() -> dict[object, Any]:
+    """What clients in the loop that runs have in common."""
+    return _this_loop().commons
 
 
 def at_end(close: Close) -> Callable[[], None]:

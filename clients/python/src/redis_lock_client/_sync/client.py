@@ -1,11 +1,10 @@
 # Made from _async/client.py by generate.py.
-"""What all locks of one client have in common: its servers, and the local queues for their locks."""
+"""What all locks of one client have in common: its servers."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -13,43 +12,12 @@ from ..errors import ANSWERED, UNREACHABLE
 from ..protocol import ELSEWHERE, Request, code, place
 from ..source import Source
 from . import runtime
-from .given import Given
+from .common import Common
 from .held import Held
 from .node import Node
 
 #: How long what is known of a cluster is good enough for work in the background, in seconds.
 REFRESH_S = 0.25
-
-
-class Lines:
-    """Local queues, in order of arrival: only the first of each stands in line at the server."""
-
-    def __init__(self) -> None:
-        # What is guarded takes no time, but a signal handler may come in between and want the same.
-        self._guard = threading.RLock()
-        self._lines: dict[bytes, deque[runtime.Event]] = {}
-
-    def join(self, key: bytes, turn: runtime.Event) -> None:
-        """Takes the last place; the event says when it is the first."""
-        with self._guard:
-            line: deque[runtime.Event] | None = None
-            while line is None or self._lines.get(key) is not line:
-                # Again if a signal handler has come in between: with its own turn it has taken away what was empty.
-                line = self._lines.setdefault(key, deque())
-                line.append(turn)
-            if line[0] is turn:
-                turn.set()
-
-    def leave(self, key: bytes, turn: runtime.Event) -> None:
-        """Gives up the place; the next is the first. It can be done twice, should the first time be interrupted."""
-        with self._guard:
-            line = self._lines.get(key, deque())
-            if turn in line:
-                line.remove(turn)
-            if line:
-                line[0].set()
-            else:
-                self._lines.pop(key, None)
 
 
 class Client:
@@ -62,8 +30,8 @@ class Client:
         self._guard = threading.RLock()
         self._finalizers: list[weakref.finalize[..., Any]] = []
         self._refreshed = 0.0
-        self.given = Given()
-        self.lines = Lines()
+        common = Common.of(anchor)
+        self.given, self.lines = common.given, common.lines
 
     @classmethod
     def of(cls, redis: Any) -> Client:

@@ -85,11 +85,17 @@ ENOUGH = 100
 
 # What belongs to this process: a fork leaves all of it behind.
 _clients: dict[int, Any] = {}
+_commons: dict[object, Any] = {}
 
 
 def clients() -> dict[int, Any]:
     """The clients of this process."""
     return _clients
+
+
+def commons() -> dict[object, Any]:
+    """What clients in this process have in common."""
+    return _commons
 
 
 def at_end(close: Callable[[], None]) -> Callable[[], None]:
@@ -309,10 +315,10 @@ _left_behind: list[object] = []
 
 
 def _after_fork() -> None:
-    global _timers, _clients
+    global _timers, _clients, _commons
     # Their connections are closed in source.py. Kept, so that nothing of theirs is collected and tells the server.
-    _left_behind.append(_clients)
-    _timers, _clients = None, {}
+    _left_behind.extend((_clients, _commons))
+    _timers, _clients, _commons = None, {}, {}
 
 
 os.register_at_fork(after_in_child=_after_fork)
