@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from conftest import Server
+from conftest import Server, Threads, wait_until, waiters
 
 from redis_lock_client import Lock, compat
 
@@ -42,6 +42,27 @@ def test_a_child_gives_up_its_copy_of_a_sessions_lock(server: Server) -> None:
     in_a_child(drop)
     assert lock.owned()
     lock.release()
+
+
+def test_a_child_does_not_wait_behind_its_parents_threads(server: Server, client: Any) -> None:
+    """They are in its copy of the local queue, which nobody would leave."""
+    client.set("door", "somebody else")
+    own = server.client()
+
+    def take(client: Any) -> bool:
+        with Lock(client, "door", timeout=30, blocking_timeout=5):
+            return True
+
+    def take_in_child() -> None:
+        other = server.client()
+        other.delete("door")
+        assert take(own) and take(other)
+
+    with Threads() as pool:
+        taken = pool.submit(take, own)
+        wait_until(lambda: waiters(client))
+        in_a_child(take_in_child)
+        assert taken.result(5)
 
 
 def test_a_child_gives_up_its_copy_of_a_client(server: Server) -> None:
