@@ -67,9 +67,11 @@ class Acquisition:
         granted = await (self._in_turn(self._in_line) if blocking else self._try())
         if blocking and not granted:
             await self.withdraw()
+        elif not granted:
+            self._client.given.is_over(self._request)
         if granted and self.node is not None and self.node.connections.in_doubt(self._request.token):
             # The sooner the server comes to what was asked before, the better: now it changes nothing.
-            self.node.worker.do(self.node.settle, self._request.token)
+            self.node.withdrawer.do(self.node.settle, self._request.token)
         return granted
 
     async def withdraw(self) -> None:
@@ -113,13 +115,14 @@ class Acquisition:
         if self._request.given and (await self._is_taken(node) or self._given_up):
             return False
         await self._turn_to(node)
-        return await self._take(node)
+        return not self._given_up and await self._take(node)
 
     async def _turn_to(self, node: Node) -> None:
         """Something is about to be asked there."""
         self.node = node
         patience = min(self._left(), node.source.timeout_s)
-        while (given_up := self._client.given.note_unless_given_up(self._request)) is not None:
+        given = self._client.given
+        while not self._given_up and (given_up := given.note_unless_given_up(self._request)) is not None:
             if not await runtime.wait(given_up, patience):
                 raise StandstillError("Timeout waiting until what was asked by the same token is given up")
 
@@ -191,7 +194,7 @@ class Acquisition:
 
     async def _refresh(self) -> None:
         try:
-            await self._client.refresh()
+            await self._client.refresh_if_due()
         except (*UNREACHABLE, *ANSWERED):
             pass  # None of the servers can be reached: the next attempt says so.
 

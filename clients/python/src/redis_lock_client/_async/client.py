@@ -15,7 +15,7 @@ from .common import Common
 from .held import Held
 from .node import Node
 
-#: How long what is known of a cluster is good enough for work in the background, in seconds.
+#: How long what is known of a cluster is good enough for who asks again and again, in seconds.
 REFRESH_S = 0.25
 
 
@@ -103,14 +103,18 @@ class Client:
             self._refreshed = runtime.now()
             await anchor.nodes_manager.initialize()
 
+    async def refresh_if_due(self) -> None:
+        """The same, unless somebody has just done it."""
+        if runtime.now() - self._refreshed > REFRESH_S:
+            await self.refresh()
+
     async def successor(self, node: Node, key: bytes) -> Node:
         """The server that has a key which this one has no more; the same one as long as none is known."""
         anchor = self._anchor()
         if anchor is None:
             return node  # The client was collected: nobody knows the cluster any more.
         try:
-            if runtime.now() - self._refreshed > REFRESH_S:
-                await self.refresh()
+            await self.refresh_if_due()
             return await self.node(key)
         except (*UNREACHABLE, *ANSWERED):
             return node

@@ -72,7 +72,7 @@ class Keeper:
         if held.request.session:
             # One that comes from another server has its session there, if anywhere.
             held.session = held.session or self.node.connections.session
-            held.abandoned = weakref.finalize(held, _abandon, self.node.worker, self.node.withdraw, held.request)
+            held.abandoned = weakref.finalize(held, _abandon, self.node.withdrawer, self.node.withdraw, held.request)
             held.abandoned.atexit = False
         if watch:
             held.watch()
@@ -215,7 +215,7 @@ class Keeper:
             return
         held.look_begins()
         try:
-            if not await (self._extend(held) if runtime.now() >= held.renewal_due else self._look(held)):
+            if not await self._is_held(held):
                 held.lose()
             self.told = runtime.now()
             self._look_ends(held)
@@ -227,9 +227,6 @@ class Keeper:
         except ANSWERED as error:
             if code(error) in GONE:
                 held.lose()
-            elif code(error) == "NOPERM" and await self._may_hold(held):
-                self.leased(held)
-                self._look_ends(held)
             else:
                 await self._later(held)
 
@@ -237,18 +234,34 @@ class Keeper:
         if held.look_ends():
             self._begin_look(held)
 
-    async def _may_hold(self, held: Held) -> bool:
-        """Whether a lock may be held at which this user may not look: a session's as long as its connection is open."""
+    async def _is_held(self, held: Held) -> bool:
+        """Renews it if that is due, or looks; whether it is held."""
+        try:
+            return await (self._extend(held) if runtime.now() >= held.renewal_due else self._look(held))
+        except ANSWERED as error:
+            if code(error) != "NOPERM":
+                raise
+        return await self._is_held_unseen(held)
+
+    async def _is_held_unseen(self, held: Held) -> bool:
+        """Whether a lock is held at which this user may not look: until its lease ends; a session's can be renewed."""
         if held.request.session:
-            if not await self.node.connections.has_session(held.session):
-                return False
+            try:
+                return await self._extend(held)
+            except ANSWERED as error:
+                # Without that right, too, it is taken for held as long as the connection of its session is open.
+                if code(error) != "NOPERM" or not await self.node.connections.has_session(held.session):
+                    raise
             held.lease_began(runtime.now(), held.lease_ms)
+        self.leased(held)
         return True
 
     async def _later(self, held: Held) -> None:
         """Leaves it to the server that has the key by now, in a cluster, or asks again after a pause."""
         node = await self.node.client.successor(self.node, held.request.key)
-        if node is not self.node and not held.over:
+        if node is self.node:
+            held.lose_if_due()
+        elif not held.over:
             self.drop(held)
             held.session_due = 0.0
             held.keep()
@@ -383,6 +396,6 @@ def _lose_unless_told(reference: weakref.ref[Held], ended: float | None, asked: 
         held.lose_if_due()
 
 
-def _abandon(worker: runtime.Worker, withdraw: Any, request: Request) -> None:
+def _abandon(withdrawer: runtime.Worker, withdraw: Any, request: Request) -> None:
     """Releases a session's lock that nobody has any more, or that its holder has lost by the own clock."""
-    worker.do_threadsafe(withdraw, request, runtime.Exchanges(), runtime.now())
+    withdrawer.do_threadsafe(withdraw, request, runtime.Exchanges(), runtime.now())

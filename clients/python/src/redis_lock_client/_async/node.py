@@ -34,7 +34,10 @@ class Node:
     def __init__(self, source: Source, client: Client) -> None:
         self.source = source
         self.client = client
+        #: Sees to what is held; nothing that is given up holds it up, or the locks would be lost.
         self.worker = runtime.Worker()
+        #: Gives up.
+        self.withdrawer = runtime.Worker()
         self.keeper = Keeper(self)
         self.listener = Listener(source, self.keeper.changed, self.keeper.watched)
         self.connections = Connections(source, self._connection_lost)
@@ -88,8 +91,13 @@ class Node:
 
     async def wait(self, request: Request, block_ms: int) -> Any:
         """Asks for the lock, and to be told when it is granted. Only who has the slot can tell, so ASK is an error."""
-        words = request.take(block_ms=block_ms, channel=self.listener.channel)
-        return await self.ask(words, ahead=False)
+        channel = self.listener.channel
+        try:
+            return await self.ask(request.take(block_ms=block_ms, channel=channel), ahead=False)
+        except ANSWERED as error:
+            if code(error) == "NOSUBSCRIBER":
+                self.listener.is_deaf(channel)
+            raise
 
     async def take(self, request: Request, hold: int = 1) -> int | None:
         """Asks for the lock, or for the n-th hold of it, without waiting."""
@@ -120,6 +128,7 @@ class Node:
         try:
             await self.release(request, hold)
         finally:
+            self.client.given.is_over(request)
             if self.connections.in_doubt(request.token):
                 await self.begin_to_withdraw(request, exchanges)
 
@@ -195,7 +204,7 @@ class Node:
         """Withdraws in the background; the event says when that is done, or when it is left to a later time."""
         since = runtime.now()
         try:
-            return self.worker.do(self.withdraw, request, exchanges, since)
+            return self.withdrawer.do(self.withdraw, request, exchanges, since)
         except RuntimeError:
             # No thread can begin: there are too many, or the interpreter is at its end.
             await self.withdraw(request, exchanges, since)
@@ -236,17 +245,19 @@ class Node:
             if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
                 raise
         finally:
+            self.client.given.is_over(request)
             self.client.given.end(request, done)
 
     async def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""
         waited = runtime.now() - since
         lease_s = WITHDRAW_S if request.lease_ms is None else request.lease_ms / 1000
-        # The end of the lease gives up what could not be given up, but not a session's, which the server renews.
-        if waited < (max(WITHDRAW_S, lease_s) if request.session else lease_s):
+        # The end of the lease gives up what could not be given up, but not a session's, which the server renews for as
+        # long as it takes the connection for open.
+        if waited < lease_s or (request.session and (waited < WITHDRAW_S or not self.connections.closed)):
             pause = min(max(waited / 4, WITHDRAW_PAUSE_S), WITHDRAW_LAST_PAUSE_S)
             node = await self.client.successor(self, request.key)
-            runtime.call_later(pause, node.worker.do, node.withdraw, request, exchanges, since)
+            runtime.call_later(pause, node.withdrawer.do, node.withdraw, request, exchanges, since)
 
     async def close(self) -> None:
         """Closes all connections."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import ANSWERED, UNREACHABLE, NoConnectionError, StandstillError
-from ..protocol import Word, is_for_session
+from ..protocol import Word, code, is_for_session
 from ..scripts import taker
 from ..source import Source
 from . import runtime
@@ -80,7 +80,7 @@ class Connections:
         #: Until when the server may come to a request, of which it is not known whether it has.
         self._late: dict[Word | None, float] = {}
         #: Nobody closes what is opened from now on, for what is done in the background.
-        self._closed = False
+        self.closed = False
 
     def call(self, words: list[Word], again: bool = True, asking: bool = False) -> Any:
         """The answer to a command. It is sent again, once, if its connection turns out to be lost and ``again``.
@@ -216,8 +216,12 @@ class Connections:
                 if place.pinged:
                     raise StandstillError("Timeout waiting for the answer to PING")
             answer = talk(connection)
-            if self._closed:
+            if self.closed:
                 runtime.close(connection)
+            elif isinstance(answer, ANSWERED) and code(answer) == "READONLY":
+                # The address may lead to another server by now, but only a new connection does.
+                runtime.close(connection)
+                self._lost()
             else:
                 place.connection, place.failed = connection, -math.inf
             return answer
@@ -229,6 +233,11 @@ class Connections:
             if timed_out(error):
                 place.failed = runtime.now()
             self._give_up(connection, error, token)
+            self._lost()
+            raise
+        except ANSWERED:
+            # Nothing is under way on it: it could not be opened, for want of a right or of a database.
+            runtime.close(connection)
             self._lost()
             raise
         except BaseException:
@@ -261,6 +270,9 @@ class Connections:
             yield connection
         except UNREACHABLE as error:
             self._give_up(connection, error, token)
+            raise
+        except ANSWERED:
+            runtime.close(connection)
             raise
         except BaseException:
             self._unanswered.append((connection, token))
@@ -306,7 +318,7 @@ class Connections:
 
     def close(self) -> None:
         """Closes those that are not in use, and the others after that."""
-        self._closed = True
+        self.closed = True
         for place in (*self._places, self._for_sessions):
             connection, place.connection = place.connection, None
             runtime.close(connection)

@@ -27,8 +27,8 @@ class Held:
     ) -> None:
         self.request = request
         self.holds = 1
-        #: The server may count one hold more: a request for it, or to give it up, did not come to its end.
-        self.in_doubt = False
+        #: How many holds more the server may count: requests for them, or to give them up, did not come to their end.
+        self.in_doubt = 0
         self.exchanges = runtime.Exchanges()
         #: The connection of its session, if it has been seen since; and when to begin another one at the earliest.
         self.session: Any = None
@@ -63,6 +63,11 @@ class Held:
     def over(self) -> bool:
         """Whether it was released or lost."""
         return self._over
+
+    @property
+    def is_being_released(self) -> bool:
+        """Whether it was lost, and is given up where the server does not know of that: as a session's is."""
+        return self._over and self.request.session
 
     def lease_began(self, at: float, lease_ms: int | None) -> None:
         """Notes a new lease, which counts from before the request for it."""
@@ -150,19 +155,19 @@ class Held:
     def lose_if_due(self) -> None:
         """Tells that it was lost if its lease has ended by the own clock."""
         if self.ends_at is not None and runtime.now() >= self.ends_at:
-            if self.abandoned is not None and not self.over:
-                # A server that stood still, too, lets the session have it again, for as long as its connection is open.
-                # Not if another object has its token by now, which detaches this.
-                self.abandoned()
-            self.lose()
+            # A server that stood still, too, lets the session have it again, for as long as its connection is open.
+            self.lose(release=True)
 
-    def lose(self) -> None:
-        """Tells that it was lost, once."""
+    def lose(self, release: bool = False) -> None:
+        """Tells that it was lost, once. A session's is released with ``release``."""
         with self._guard:
             if not self.end():
                 return
             # At once: whoever takes the lock again by the same object ends this one first, and then clears the event.
             self._lost.set()
+        if release and self.abandoned is not None:
+            # Not if another object has its token by now, which has detached this.
+            self.abandoned()
         self.leave()
         if self._on_lost is not None:
             try:

@@ -59,6 +59,8 @@ class Listener:
         #: Where redis-py sends, a cancellation may get lost (``asyncio.wait_for`` before Python 3.12).
         self._exchanges = runtime.Exchanges()
         self._closed = False
+        #: The server does not know that it listens.
+        self._deaf = False
         self._used = 0.0
         self._pause = FIRST_PAUSE_S
         #: It has subscribed; it has subscribed or failed to.
@@ -103,6 +105,11 @@ class Listener:
             runtime.wait(self._tried, min(timeout, LAST_PAUSE_S))
         return self.listens
 
+    def is_deaf(self, channel: bytes) -> None:
+        """The server that grants knows nobody on this channel: the address may lead to another one by now."""
+        if channel == self.channel:
+            self._deaf = True
+
     def close(self) -> None:
         """Listens no more; takes effect within a few seconds."""
         self._closed = True
@@ -119,7 +126,7 @@ class Listener:
     def _run(self, key: bytes) -> None:
         if not self._runs.acquire(blocking=False):
             return
-        self._pause = FIRST_PAUSE_S
+        self._pause, ended = FIRST_PAUSE_S, False
         try:
             while self._needed():
                 try:
@@ -131,17 +138,20 @@ class Listener:
                     self._pause = min(self._pause * 2, LAST_PAUSE_S)
                     key = self._wanted() or key
         except runtime.Ended:
-            # Somebody has cancelled all tasks of the loop: whoever watches looks, and so begins to listen again.
-            self._changed(None)
+            ended = True
             raise
         finally:
             self._runs.release()
             self._tried.set()
+            if ended:
+                # Somebody has cancelled all tasks of the loop: whoever watches looks, and so begins to listen again.
+                self._changed(None)
 
     def _stay(self, key: bytes) -> None:
         connection = self._source.connection()
         try:
             self.client_id = self._exchanges.run(self._subscribe(connection, key))
+            self._deaf = False
             self._pause = FIRST_PAUSE_S
             self._ready.set()
             self._tried.set()
@@ -172,8 +182,11 @@ class Listener:
 
     def _listen(self, connection: Any) -> None:
         silent = False
-        while self._needed():
-            message = runtime.receive(connection, SILENCE_S)
+        while self._needed() and not self._deaf:
+            try:
+                message = runtime.receive(connection, SILENCE_S)
+            except ANSWERED:
+                message = [b"pong"]  # There is no right to PING, which is an answer, too.
             if message is not None:
                 silent = False
                 if not self._hear(message):

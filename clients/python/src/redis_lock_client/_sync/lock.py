@@ -199,21 +199,36 @@ class BaseLock:
 
     def _take_again(self, held: Held) -> bool:
         """One more hold. The number of the hold makes it count once, however often it is sent."""
-        if held.over:
-            # A server that stood still may have it yet, but nobody sees to it any more.
-            raise LockNotOwnedError("The lock was lost, and is still to be released", lock_name=self.name)
-        if held.in_doubt:
+        # A server that stood still may have it yet, but nobody sees to it any more.
+        self._raise_if_lost(held.over or self._is_anothers(held))
+        if held.in_doubt > 1:
+            self._give_up_holds(held)
+        elif held.in_doubt:
             self._settle(held)
         asked = runtime.now()
-        held.in_doubt = True
+        held.in_doubt = 1
         try:
             self._ask(lambda node: node.take(held.request, held.holds + 1), held.exchanges)
         except LockNotOwnedError:
-            held.in_doubt = False
+            held.in_doubt = 0
             raise
-        held.holds, held.in_doubt = held.holds + 1, False
         held.lease_was_lengthened(asked)
+        # It may have been lost meanwhile, and then this hold is to be given up with the others.
+        self._raise_if_lost(held.over or self._is_anothers(held))
+        held.holds, held.in_doubt = held.holds + 1, 0
         return True
+
+    def _raise_if_lost(self, lost: bool) -> None:
+        if lost:
+            raise LockNotOwnedError("The lock was lost, and is still to be released", lock_name=self.name)
+
+    def _is_anothers(self, held: Held) -> bool:
+        """Whether it was lost, and another one has it by the same token, so that the server cannot tell."""
+        return Client.of(self.redis).given.is_replaced(held.request)
+
+    def _is_lost_for_good(self, held: Held) -> bool:
+        """Whether it was lost, whatever the server says."""
+        return held.is_being_released or self._is_anothers(held)
 
     def release(self) -> None:
         """Gives up the lock, or one hold of a re-entrant one.
@@ -224,13 +239,9 @@ class BaseLock:
         if held is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", lock_name=self.name)
         if held.holds > 1:
-            if held.in_doubt:
-                try:
-                    self._give_up_a_hold(held)
-                except LockNotOwnedError:
-                    pass
-            held.holds, held.in_doubt = held.holds - 1, True
-            self._give_up_a_hold(held)
+            # Noted before anything is sent: this hold is given up, whatever comes.
+            held.holds, held.in_doubt = held.holds - 1, held.in_doubt + 1
+            self._give_up_holds(held)
             return
         hold = 1 if self.reentrant else None
         try:
@@ -238,9 +249,12 @@ class BaseLock:
             self.local.drop()
             if held.in_doubt:
                 try:
-                    self._give_up_a_hold(held)
+                    self._give_up_holds(held)
                 except (LockNotOwnedError, *UNREACHABLE):
                     pass  # The last release gives up all holds, and is told until it is answered.
+            if self._is_anothers(held):
+                held.leave()
+                raise LockNotOwnedError("The lock is another one's by the same token", lock_name=self.name)
             self._ask(lambda node: self._release(node, held, hold), held.exchanges)
         except LockNotOwnedError:
             raise
@@ -261,16 +275,32 @@ class BaseLock:
             # The server has come late to a request for one more hold: the last release gives up all.
             node.give_up(held.request)
 
-    def _give_up_a_hold(self, held: Held) -> None:
+    def _give_up_holds(self, held: Held) -> None:
         """Leaves as many holds as are noted. A hold that is not there any more is not given up again."""
+
+        def leave(node: Node) -> None:
+            while held.in_doubt > 1:
+                # From the highest that there may be.
+                self._leave_if_there(node, held.request, held.holds + held.in_doubt)
+                held.in_doubt -= 1
+            self._leave(node, held.request, held.holds + 1)
+
         try:
+            self._raise_if_lost(self._is_anothers(held))
             self._settle(held)
-            self._ask(lambda node: self._leave(node, held.request, held.holds + 1), held.exchanges)
+            self._ask(leave, held.exchanges)
         except LockNotOwnedError:
             # The holds that are noted are lost, too, but their holders have yet to hear of it, each by its own release.
-            held.in_doubt = False
+            held.in_doubt = 0
             raise
-        held.in_doubt = False
+        held.in_doubt = 0
+
+    def _leave_if_there(self, node: Node, request: Request, hold: int) -> None:
+        try:
+            node.release(request, hold)
+        except ANSWERED as error:
+            if code(error) != "HOLDMISMATCH":
+                raise
 
     def _leave(self, node: Node, request: Request, hold: int) -> None:
         try:
@@ -314,7 +344,10 @@ class BaseLock:
             if held.keeper is None:
                 self._see_to(held, node)
 
+        self._raise_if_lost(self._is_lost_for_good(held))
         self._ask(extend)
+        # It may have been lost meanwhile.
+        self._raise_if_lost(self._is_lost_for_good(held))
         return True
 
     def fence(self, counter: str | bytes | None = None) -> int:
@@ -336,7 +369,7 @@ class BaseLock:
     def owned(self) -> bool:
         """Whether this lock object holds the lock, as the server says."""
         held = self._mine()
-        if held is None:
+        if held is None or self._is_lost_for_good(held):
             return False
         try:
             if self.shared:
