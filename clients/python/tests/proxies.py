@@ -19,7 +19,8 @@ class Proxy:
         self.late: bytes | None = None
         self.slow: tuple[bytes, float] | None = None
         self.deliver = threading.Event()
-        self._server = port
+        #: Where new connections lead to.
+        self.server = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._begin(self._accept)
@@ -32,7 +33,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server))
+                server = socket.create_connection(("127.0.0.1", self.server))
                 self._begin(self._forward, client, server)
                 self._begin(self._forward, server, client)
 

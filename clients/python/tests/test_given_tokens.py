@@ -11,10 +11,12 @@ import pytest
 from conftest import Server, Threads, until, wait_until, waiters
 from proxies import proxy
 
-from redis_lock_client import Lock, compat
+from redis_lock_client import Lock, LockNotOwnedError, compat
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._async import client as tasks_client
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.common import Lines
+from redis_lock_client.protocol import Request
 
 
 def test_one_token_waits_for_two_locks(server: Server, client: Any) -> None:
@@ -151,3 +153,82 @@ def test_who_gives_up_takes_no_news_from_the_next(server: Server, client: Any, m
         wait_until(lambda: waiters(client))
         client.delete("door")
         assert next_one.result(4)
+
+
+def test_a_lock_whose_lease_has_ended_is_anothers(server: Server, client: Any) -> None:
+    """By the same token, so that the server does not tell them apart."""
+    own = server.client()
+    former, latter = Lock(own, "door", timeout=0.3), Lock(own, "door", timeout=30)
+    assert former.acquire(token="worker")
+    wait_until(lambda: not client.exists("door"))
+    assert latter.acquire(token="worker")
+    assert not former.owned() and latter.owned()
+    for use in (former.reacquire, former.release):
+        with pytest.raises(LockNotOwnedError):
+            use()
+    assert client.pttl("door") > 10_000 and latter.owned()
+    latter.release()
+    assert not client.exists("door")
+
+
+def test_holds_of_a_lock_that_is_anothers(server: Server, client: Any) -> None:
+    own = server.client()
+    former, latter = (Lock(own, "door", timeout=timeout, reentrant=True) for timeout in (0.3, 30))
+    assert former.acquire(token="worker") and former.acquire()
+    wait_until(lambda: not client.exists("door"))
+    assert latter.acquire(token="worker") and latter.acquire()
+    for use in (former.acquire, former.release, former.release):
+        with pytest.raises(LockNotOwnedError):
+            use()
+    assert client.hgetall("door") == {b"worker": b"2"}
+    latter.release()
+    latter.release()
+    assert not client.exists("door")
+
+
+async def test_a_cancelled_try_takes_nothing_from_the_next(aclient: Any, client: Any) -> None:
+    """It has waited until an attempt before it was given up, and what it has under way goes on."""
+    given = tasks_client.Client.of(aclient).given
+    before, after = (Request(key=b"door", token=b"worker", lease_ms=60_000, given=True) for _ in range(2))
+    given_up = asyncio.Event()
+    given.begin_to_give_up(before, given_up)
+    trying = asyncio.create_task(for_tasks.Lock(aclient, "door", timeout=60).acquire(blocking=False, token="worker"))
+    await until(lambda: given_up._waiters)
+    trying.cancel()
+    await asyncio.wait([trying])
+    given.end(before, given_up)
+    assert given.note_unless_given_up(after) is None
+    client.set("door", "worker")
+    await asyncio.sleep(0.5)
+    assert client.get("door") == b"worker" and given.is_latest(after)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_request_that_is_late_beyond_the_next_holder(server: Server, client: Any, taken: bool) -> None:
+    """Whoever has sent it was cancelled, and the next one by the same token has released the lock, or given up."""
+    with proxy(server.port) as way:
+        aclient = server.client_asyncio(port=way.port)
+        way.late = b"LOCK.ACQUIRE"
+        asking = asyncio.create_task(
+            for_tasks.Lock(aclient, "door", timeout=3600).acquire(blocking=False, token="worker")
+        )
+        await until(lambda: way.late is None)
+        asking.cancel()
+        await asyncio.wait([asking])
+        if not taken:
+            client.set("door", "somebody else")
+        next_one = for_tasks.Lock(aclient, "door", timeout=3600)
+        assert await next_one.acquire(token="worker", blocking_timeout=0.5) is taken
+        if taken:
+            await next_one.release()
+        client.delete("door")
+        asked = calls(client, "lock.acquire")
+        way.deliver.set()
+        await until(lambda: calls(client, "lock.acquire") > asked)
+        await until(lambda: not client.exists("door"))
+        await aclient.aclose()
+
+
+def calls(client: Any, command: str) -> int:
+    """How often the server was given a command."""
+    return int(client.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"])

@@ -19,6 +19,8 @@ from redis_lock_client.asyncio import Lock
 
 #: How locks are held beyond their lease, for a while at least.
 LASTING: list[dict[str, Any]] = [{"session": True}, {"renew": True}]
+#: Whether tasks begin at once, which Python 3.12 has brought.
+EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
 
 
 def others() -> list[asyncio.Task[Any]]:
@@ -121,9 +123,14 @@ async def test_all_tasks_are_cancelled_and_the_loop_goes_on(aclient: Any, client
     await asyncio.wait_for(lock.lost.wait(), 5)
 
 
+@pytest.mark.parametrize("eager", EAGER)
 @pytest.mark.parametrize("options", [{}, *LASTING])
-async def test_a_loss_after_all_tasks_were_cancelled(aclient: Any, client: Any, options: dict[str, Any]) -> None:
+async def test_a_loss_after_all_tasks_were_cancelled(
+    aclient: Any, client: Any, options: dict[str, Any], eager: bool
+) -> None:
     """It is told at once, not by the next renewal."""
+    if eager:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
     lock = Lock(aclient, "door", timeout=60, **options)
     await lock.acquire()
     assert not lock.lost.is_set()
@@ -187,7 +194,8 @@ def test_a_loop_that_is_brought_to_its_end_by_hand(server: Server) -> None:
     assert (ended.stdout, ended.stderr) == ("done\n", "")
 
 
-def test_a_generator_cleans_up_at_the_end_of_the_loop(server: Server, client: Any) -> None:
+@pytest.mark.parametrize("eager", EAGER)
+def test_a_generator_cleans_up_at_the_end_of_the_loop(server: Server, client: Any, eager: bool) -> None:
     """The loop closes it side by side with what the package has."""
     cleaned: list[bool] = []
 
@@ -203,6 +211,8 @@ def test_a_generator_cleans_up_at_the_end_of_the_loop(server: Server, client: An
     generator = hold()
 
     async def main() -> None:
+        if eager:
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
         assert await anext(generator) == 1
 
     asyncio.run(main())

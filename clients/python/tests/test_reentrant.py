@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import Server, until
+from conftest import Server, library, until
 from proxies import proxy
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
@@ -118,3 +118,56 @@ def test_a_lock_that_was_lost_is_released_before_it_is_taken_anew(new_server: An
         lock.release()
     with lock:
         assert not lost.is_set() and lock.owned()
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_releases_that_fail_one_after_the_other(new_server: Any, failures: int) -> None:
+    """Each hold was given up by its holder, so none is left when the last one is."""
+    server = new_server()
+    client = server.client()
+    lock = Lock(server.client(socket_timeout=0.3), "door", timeout=20, reentrant=True, renew=True)
+    holds = failures + 1
+    for _ in range(holds):
+        lock.acquire()
+    with server.standing_still():
+        for _ in range(failures):
+            with pytest.raises(library.TimeoutError):
+                lock.release()
+    assert client.exists("door")
+    lock.release()
+    assert not client.exists("door") and lock.local.held is None
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_hold_after_releases_that_have_failed(new_server: Any, failures: int) -> None:
+    server = new_server()
+    client = server.client()
+    lock = Lock(server.client(socket_timeout=0.3), "door", timeout=20, reentrant=True)
+    for _ in range(4):
+        lock.acquire()
+    with server.standing_still():
+        for _ in range(failures):
+            with pytest.raises(library.TimeoutError):
+                lock.release()
+    lock.acquire()
+    assert client.hgetall("door") == {lock.local.token: b"%d" % (5 - failures)}
+    for _ in range(5 - failures):
+        lock.release()
+    assert not client.exists("door")
+
+
+async def test_releases_that_are_cancelled_one_after_the_other(aclient: Any, client: Any) -> None:
+    """As scopes do that cancel their task again and again until it has ended."""
+    lock = for_tasks.Lock(aclient, "door", timeout=20, reentrant=True, renew=True)
+
+    async def hold() -> None:
+        async with lock, lock, lock:
+            await asyncio.sleep(30)
+
+    task = asyncio.create_task(hold())
+    await until(lambda: client.hvals("door") == [b"3"])
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    await until(lambda: not client.exists("door"))
+    assert lock.local.held is None

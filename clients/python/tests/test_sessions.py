@@ -20,6 +20,7 @@ from conftest import (
     LIBRARY,
     Pulse,
     Server,
+    Threads,
     assert_told_at_once,
     kill_connections,
     library,
@@ -27,8 +28,9 @@ from conftest import (
     waiters,
     watched,
 )
+from proxies import proxy
 
-from redis_lock_client import Lock
+from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
 from redis_lock_client._sync import connections, keeper, node
 from redis_lock_client.protocol import info
@@ -309,3 +311,74 @@ def test_a_lock_that_was_lost_while_the_server_stood_still(new_server: Any, take
         del lock
         gc.collect()
         assert Lock(server.client(), "door", timeout=30).acquire(blocking_timeout=10)
+
+
+@pytest.mark.parametrize("seconds", [None, 2.0])
+def test_a_lock_that_was_lost_is_not_extended(new_server: Any, seconds: float | None) -> None:
+    """It is being released, although the server may have it yet."""
+    server = new_server()
+    lock = Lock(server.client(), "door", timeout=1, session=True)
+    lost = lock.lost
+    lock.acquire()
+    with server.standing_still():
+        assert lost.wait(10)
+        began = time.monotonic()
+        with pytest.raises(LockNotOwnedError):
+            lock.reacquire() if seconds is None else lock.extend(seconds)
+        assert not lock.owned() and time.monotonic() - began < 0.5, "the server is not asked"
+    wait_until(lambda: not server.client().exists("door"))
+
+
+@pytest.mark.parametrize("what", ["acquire", "reacquire", "owned"])
+def test_a_lock_is_lost_while_the_server_is_asked(new_server: Any, what: str) -> None:
+    """The server still had it when it answered, but it is given up."""
+    server = new_server()
+    client = server.client()
+    lock = Lock(server.client(), "door", timeout=1, session=True, reentrant=True, thread_local=False)
+    lost = lock.lost
+    lock.acquire()
+    with Threads() as pool:
+        with server.standing_still():
+            asked = pool.submit(getattr(lock, what))
+            assert lost.wait(10) and not asked.done()
+        if what == "owned":
+            assert asked.result(10) is False
+        else:
+            assert isinstance(asked.exception(10), LockNotOwnedError)
+    wait_until(lambda: not client.exists("door"))
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_lock_is_given_up_after_a_long_standstill(
+    new_server: Any, monkeypatch: pytest.MonkeyPatch, is_released: bool
+) -> None:
+    """However long it was: the connection of its session is open, so the server would renew it for nobody."""
+    monkeypatch.setattr(node, "WITHDRAW_S", 0.5)
+    server = new_server()
+    client = server.client()
+    lock = Lock(server.client(socket_timeout=0.3), "door", timeout=0.5, session=True)
+    lost = lock.lost
+    lock.acquire()
+    with server.standing_still():
+        if is_released:
+            with pytest.raises(library.TimeoutError):
+                lock.release()
+        else:
+            assert lost.wait(10)
+        time.sleep(3)
+    wait_until(lambda: not client.exists("door"), 5)
+
+
+@pytest.mark.parametrize("options", [{"session": True}, {"renew": True}], ids=["session", "renewed"])
+def test_what_is_given_up_holds_up_no_renewal(server: Server, client: Any, options: dict[str, Any]) -> None:
+    """The connection on which somebody gives up is dead, without anybody saying so."""
+    client.set("window", "somebody else")
+    with proxy(server.port) as way:
+        own = server.client(port=way.port, socket_timeout=4)
+        lock = Lock(own, "door", timeout=1, **options)
+        lock.acquire()
+        lost = lock.lost
+        way.late = b"LOCK.RELEASE"
+        assert not Lock(own, "window", timeout=30).acquire(blocking_timeout=0.3)
+        assert way.late is None
+        assert not lost.wait(3) and lock.owned()

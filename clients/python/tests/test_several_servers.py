@@ -312,3 +312,31 @@ async def test_a_master_that_is_replaced_under_tasks(sentinel: Sentinel) -> None
         new.delete(lock.name)
         await asyncio.wait_for(lock.lost.wait(), 5)
     await client.aclose()
+
+
+async def test_many_wait_for_a_server_that_is_gone(new_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They find out together which server has the keys by now, not each for itself."""
+    cluster = Cluster([new_server(True, *OPTIONS) for _ in range(2)])
+    client = cluster.client_asyncio()
+    keys = [key for key in map(str, range(400)) if cluster.owner(key) == cluster.owner("door")][:100]
+    node = cluster.nodes[cluster.owner("door")]
+    for key in keys:
+        node.set(key, "somebody else", px=60_000)
+    waiting = [asyncio.create_task(for_tasks.Lock(client, key, timeout=30).acquire()) for key in keys]
+    await until(lambda: all(waiters(node, key) for key in keys))
+    refreshed: list[float] = []
+    kind = type(client.nodes_manager)
+    initialize = kind.initialize
+
+    async def counted(*args: Any, **kwargs: Any) -> None:
+        refreshed.append(time.monotonic())
+        await initialize(*args, **kwargs)
+
+    monkeypatch.setattr(kind, "initialize", counted)
+    cluster.servers[cluster.owner("door")].stop()
+    await asyncio.sleep(2)
+    assert 1 <= len(refreshed) <= 20
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    await client.aclose()

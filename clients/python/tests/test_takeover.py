@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from clusters import OPTIONS, Cluster
 from conftest import Threads, is_answered, until, wait_until, waiters
+from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
@@ -103,3 +104,31 @@ async def test_tasks_and_a_replica_that_takes_over(cluster: Cluster, how: str) -
     new.delete("{door}:1")
     await asyncio.wait_for(held.lost.wait(), 10)
     await client.aclose()
+
+
+def test_an_address_that_leads_to_another_master(new_server: Any) -> None:
+    """As names and balancers of load do: connections stay with the former one, which has become a replica."""
+    old, new = new_server(), new_server(True, "--repl-diskless-sync-delay", "0")
+    new.client().replicaof("127.0.0.1", old.port)
+    wait_until(lambda: new.client().info("replication")["master_link_status"] == "up")
+    with proxy(old.port) as way, Threads() as pool:
+        own = new.client(port=way.port)
+        renewed = Lock(own, "door", timeout=3, renew=True)
+        renewed.acquire()
+        lost = renewed.lost
+        old.client().set("window", "somebody else", px=60_000)
+        waiting = pool.submit(Lock(own, "window", timeout=30, blocking_timeout=20).acquire)
+        wait_until(lambda: waiters(old.client(), "window") and new.client().exists("door", "window") == 2)
+        way.server = new.port
+        new.client().replicaof("NO", "ONE")
+        old.client().replicaof("127.0.0.1", new.port)
+        wait_until(lambda: waiters(new.client(), "window"), 20)
+        new.client().delete("window")
+        assert waiting.result(20)
+        assert not lost.wait(4) and renewed.owned()
+        # Whoever waits from now on is told.
+        new.client().set("hatch", "somebody else")
+        waiting = pool.submit(Lock(own, "hatch", timeout=30, blocking_timeout=30).acquire)
+        wait_until(lambda: waiters(new.client(), "hatch") and waiters(new.client(), "hatch")[0][b"channel"], 20)
+        new.client().delete("hatch")
+        assert waiting.result(2)
