@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import Server, library, until, wait_until, waiters
+from conftest import Server, Threads, connections_of, library, until, wait_until, waiters, watched
 
 from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
@@ -16,6 +16,12 @@ from redis_lock_client._sync.client import Client
 
 #: Those that docs/security.md gives to an application.
 OWN = [f"+lock.{name}" for name in ("acquire", "reenter", "share", "release", "extend")]
+
+
+#: Those that clients/python/README.md names for waits by messages, and for losses that are told at once.
+MORE = (
+    "&{redis-lock}:* &__redis__:invalidate +ssubscribe +subscribe +client|id +client|tracking +lock.info +zscore +time"
+)
 
 
 def user(client: Any, *rules: str) -> dict[str, str]:
@@ -35,6 +41,23 @@ def test_a_sessions_lock_is_lost_at_which_nobody_may_look(server: Server, client
     assert lock.lost.wait(2)
     with pytest.raises(LockNotOwnedError):
         lock.release()
+
+
+@pytest.mark.parametrize("options", [{}, {"session": True}, {"shared": True}], ids=["mutex", "session", "share"])
+def test_the_rights_for_news(server: Server, client: Any, options: dict[str, Any]) -> None:
+    own = server.client(**user(client, "~door", *OWN, *MORE.split()))
+    client.set("door", "somebody else")
+    lock = Lock(own, "door", timeout=60, blocking_timeout=20, thread_local=False, **options)
+    with Threads() as pool:
+        taken = pool.submit(lock.acquire)
+        wait_until(lambda: waiters(client))
+        assert waiters(client)[0][b"channel"] is not None, "it waits by NOTIFY"
+        client.delete("door")
+        assert taken.result(5)
+    assert not lock.lost.is_set() and lock.owned()
+    watched(client)
+    client.delete("door")
+    assert lock.lost.wait(2)
 
 
 def test_a_right_that_is_taken_away(server: Server, client: Any) -> None:
@@ -72,10 +95,10 @@ async def test_a_user_without_the_right_to_ping(server: Server, client: Any, mon
 
 
 def test_connections_that_cannot_be_opened_are_not_kept(server: Server, client: Any) -> None:
-    own = server.client(db=1, **user(client, "~*", "&*", "+@all", "-select"))
+    own = server.client(db=1, client_name="refused", **user(client, "~*", "&*", "+@all", "-select"))
     for _ in range(5):
         with pytest.raises(library.ResponseError):
             Lock(own, "door", timeout=30).locked()
     (node,) = Client.of(own)._nodes.values()
     assert not node.connections._unanswered
-    wait_until(lambda: all(one["user"] != "worker" for one in client.client_list()))
+    wait_until(lambda: connections_of(client, "refused") == 0)

@@ -1,7 +1,7 @@
 """What threads do in one way and tasks in another; ``_async/runtime.py`` has the same for tasks.
 
-At most two threads for each server that locks are waited for at (one listens, one does jobs that must not hold up the
-caller), and one for all timers. They are daemons, begin when they are needed, and end when they are not any more.
+At most three threads for each server that locks are waited for at (one listens, one checks and renews what is held, one
+gives up), and one for all timers. They are daemons, begin when they are needed, and end when they are not any more.
 """
 
 from __future__ import annotations
