@@ -35,7 +35,7 @@ from redis_lock_client._sync import connections, runtime
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.held import Held
 from redis_lock_client._sync.keeper import Keeper
-from redis_lock_client.source import address
+from redis_lock_client.source import addresses
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -64,14 +64,14 @@ def test_what_clients_of_one_database_have_in_common() -> None:
     kind = getattr(library, CLIENT)
 
     def of(**kwargs: Any) -> object:
-        return address(kind(**kwargs).connection_pool)
+        return addresses(kind(**kwargs).connection_pool)[0]
 
     def behind(*ports: int, name: str = "locks", **kwargs: Any) -> object:
         sentinel = library.sentinel.Sentinel([("127.0.0.1", port) for port in ports])
-        return address(sentinel.master_for(name, **kwargs).connection_pool)
+        return addresses(sentinel.master_for(name, **kwargs).connection_pool)[0]
 
     assert of() == of(host="localhost", port=6379, db=0, socket_timeout=1)
-    assert of() == address(kind.from_url(f"{LIBRARY}://").connection_pool)
+    assert of() == addresses(kind.from_url(f"{LIBRARY}://").connection_pool)[0]
     assert behind(1, 2) == behind(2, 1, db=0)
     others = [
         of(),

@@ -111,7 +111,11 @@ class Request:
 
     def look(self) -> list[Word]:
         """The command that tells of the holder: LOCK.INFO does not name those who hold a share."""
-        return ["ZSCORE", self.key, self.token] if self.shared else ["LOCK.INFO", self.key]
+        return self.look_at_share() if self.shared else ["LOCK.INFO", self.key]
+
+    def look_at_share(self) -> list[Word]:
+        """The command that tells when the lease of a share ends."""
+        return ["ZSCORE", self.key, self.token]
 
     def fence(self, counter: bytes) -> list[Word]:
         """The command that draws a fencing token."""

@@ -76,10 +76,15 @@ class Source:
         return connection
 
 
-def address(anchor: Any) -> object:
-    """What pools, or clients of a cluster, have in common if they lead to the same database in the same way."""
+def addresses(anchor: Any) -> list[object]:
+    """Of pools or clients of a cluster: one at least is the same if they lead to the same database in the same way."""
     if hasattr(anchor, "get_node_from_key"):
-        return "cluster", frozenset(list(anchor.nodes_manager.startup_nodes))
+        # First those that the client was given, and then those that it has found. It may have dropped all.
+        return [("cluster", name) for name in sorted(anchor.nodes_manager.startup_nodes)] or [id(anchor)]
+    return [_address(anchor)]
+
+
+def _address(anchor: Any) -> object:
     kwargs = anchor.connection_kwargs
     database = str(kwargs.get("db") or 0)
     if hasattr(anchor, "sentinel_manager"):

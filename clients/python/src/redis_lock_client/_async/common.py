@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from ..source import address
+from ..source import addresses
 from . import runtime
 from .given import Given
 
@@ -17,9 +17,9 @@ class Lines:
     def __init__(self) -> None:
         # What is guarded takes no time, but a signal handler may come in between and want the same.
         self._guard = threading.RLock()
-        self._lines: dict[bytes, deque[runtime.Event]] = {}
+        self._lines: dict[object, deque[runtime.Event]] = {}
 
-    def join(self, key: bytes, turn: runtime.Event) -> None:
+    def join(self, key: object, turn: runtime.Event) -> None:
         """Takes the last place; the event says when it is the first."""
         with self._guard:
             line: deque[runtime.Event] | None = None
@@ -30,7 +30,7 @@ class Lines:
             if line[0] is turn:
                 turn.set()
 
-    def leave(self, key: bytes, turn: runtime.Event) -> None:
+    def leave(self, key: object, turn: runtime.Event) -> None:
         """Gives up the place; the next is the first. It can be done twice, should the first time be interrupted."""
         with self._guard:
             line = self._lines.get(key, deque())
@@ -53,5 +53,9 @@ class Common:
     def of(cls, anchor: Any) -> Common:
         """What a client, or rather its pool, has in common with others of the same database."""
         # Kept for good: programs know few databases, and make clients for them again and again.
-        common: Common = runtime.commons().setdefault(address(anchor), cls())
+        commons, names = runtime.commons(), addresses(anchor)
+        known = next((commons[name] for name in names if name in commons), None) or cls()
+        common: Common = commons.setdefault(names[0], known)
+        for name in names[1:]:
+            commons.setdefault(name, common)
         return common

@@ -27,6 +27,8 @@ LIMIT = 4
 UNANSWERED, SETTLE_S = 16, 1.0
 #: How late the server may come to a request that was not answered, in seconds; and where its connection is broken.
 LATE_S, LATE_BROKEN_S = 60.0, 0.1
+#: How often to open a connection anew while the server is a replica, in seconds.
+REOPEN_S = 1.0
 #: How long to wait for the answer to a PING, in seconds, before it is left to whoever is next on the connection.
 PONG_S = 1.0
 
@@ -47,6 +49,8 @@ class Place:
         self.pinged = False
         #: When that was sent.
         self.pinged_at = -math.inf
+        #: When the connection was opened.
+        self.opened_at = -math.inf
 
     @property
     def is_mine(self) -> bool:
@@ -206,7 +210,7 @@ class Connections:
         try:
             if connection is None:
                 connection, place.pinged = self._source.connection(), False
-                place.latest = connection
+                place.latest, place.opened_at = connection, runtime.now()
             elif place.pinged:
                 # The time-out counts from when it was sent: a server that was replaced is not waited for once more.
                 # But what has come may not be read yet.
@@ -217,10 +221,10 @@ class Connections:
             answer = await talk(connection)
             if self.closed:
                 await runtime.close(connection)
-            elif isinstance(answer, ANSWERED) and code(answer) == "READONLY":
-                # The address may lead to another server by now, but only a new connection does.
+            elif self._may_lead_elsewhere(place, answer):
                 await runtime.close(connection)
-                self._lost()
+                if place is self._for_sessions:
+                    self._lost()
             else:
                 place.connection, place.failed = connection, -math.inf
             return answer
@@ -243,6 +247,11 @@ class Connections:
             self._unanswered.append((connection, token))
             self._lost()
             raise
+
+    def _may_lead_elsewhere(self, place: Place, answer: Any) -> bool:
+        """Whether the address may be that of another server by now, to which only a new connection leads."""
+        is_refused = isinstance(answer, ANSWERED) and code(answer) == "READONLY"
+        return is_refused and runtime.now() - place.opened_at > REOPEN_S
 
     async def _let_go_if_ended(self, place: Place) -> None:
         """Closes a connection that the server has closed before anything is sent on it."""

@@ -9,17 +9,40 @@ from ..protocol import Request
 from . import runtime
 
 
+class _Requests:
+    """Some requests, each as long as somebody else has it."""
+
+    def __init__(self) -> None:
+        self._by_number: weakref.WeakValueDictionary[int, Request] = weakref.WeakValueDictionary()
+
+    def __contains__(self, request: Request) -> bool:
+        return self._by_number.get(id(request)) is request
+
+    def add(self, request: Request) -> None:
+        self._by_number[id(request)] = request
+
+    def discard(self, request: Request) -> None:
+        self._by_number.pop(id(request), None)
+
+    def same_as(self, request: Request) -> list[Request]:
+        """Others that the server takes for this one."""
+        # Copied in one step: a signal handler may add another one.
+        some = [reference() for reference in self._by_number.valuerefs()]
+        return [one for one in some if one is not None and one is not request and one.is_same(request)]
+
+
 class Given:
     """Which request by a token is the latest, so that what belongs to it is not taken for an earlier one's."""
 
     def __init__(self) -> None:
         # What is guarded takes no time, but a signal handler may come in between and want the same.
         self._guard = threading.RLock()
-        #: Requests by their number, and those of them after which the same was asked for by the same token.
-        self._known: weakref.WeakValueDictionary[int, Request] = weakref.WeakValueDictionary()
-        self._superseded: weakref.WeakSet[Request] = weakref.WeakSet()
-        #: Those after which another one has begun to take the lock, so that it was free.
-        self._replaced: weakref.WeakSet[Request] = weakref.WeakSet()
+        #: Those that were sent, and those of them by which somebody takes a lock, and does not only release it.
+        self._known, self._takers = _Requests(), _Requests()
+        #: Those after which the same was asked for by the same token.
+        self._superseded = _Requests()
+        #: Takers after which another one has begun to take the lock, so that it was free.
+        self._replaced = _Requests()
         #: What is being given up, and what says when that is done.
         self._being_given_up: list[tuple[Request, runtime.Event]] = []
 
@@ -27,18 +50,18 @@ class Given:
         """Notes a request when it is about to be sent; with ``takes`` it takes a lock that nobody has by its token."""
         if request.given:
             with self._guard:
-                # Copied in one step: a signal handler may add another one.
-                known = [reference() for reference in self._known.valuerefs()]
-                others = [one for one in known if one is not None and one is not request and one.is_same(request)]
-                self._superseded.update(others)
+                for other in self._known.same_as(request):
+                    self._superseded.add(other)
+                    if takes and other in self._takers:
+                        self._replaced.add(other)
                 self._superseded.discard(request)
+                self._known.add(request)
                 if takes:
-                    self._replaced.update(others)
-                self._known[id(request)] = request
+                    self._takers.add(request)
 
     def is_latest(self, request: Request) -> bool:
         """Whether it was sent, and nobody has asked for the same lock by the same token since."""
-        return not request.given or (self._known.get(id(request)) is request and request not in self._superseded)
+        return not request.given or (request in self._known and request not in self._superseded)
 
     def is_replaced(self, request: Request) -> bool:
         """Whether the lock is another one's by now, by the same token, so that the server does not tell them apart."""
@@ -48,7 +71,8 @@ class Given:
         """It holds nothing and waits no more: what was sent before it, and is still on its way, is to be given up."""
         with self._guard:
             if request.given and self.is_latest(request):
-                self._superseded.difference_update([one for one in list(self._superseded) if one.is_same(request)])
+                for other in self._superseded.same_as(request):
+                    self._superseded.discard(other)
 
     def note_unless_given_up(self, request: Request) -> runtime.Event | None:
         """Notes a request; not while the same is being given up: then it is for another attempt, after this event."""

@@ -236,6 +236,8 @@ class Keeper:
 
     async def _is_held(self, held: Held) -> bool:
         """Renews it if that is due, or looks; whether it is held."""
+        if self.node.client.given.is_replaced(held.request):
+            return False
         try:
             return await (self._extend(held) if runtime.now() >= held.renewal_due else self._look(held))
         except ANSWERED as error:

@@ -183,7 +183,7 @@ class Node:
 
     async def share(self, request: Request) -> int | None:
         """What remains of the lease of a share."""
-        return await self.left_of_share(await self.call(request.look()))
+        return await self.left_of_share(await self.call(request.look_at_share()))
 
     async def left_of_share(self, end: bytes | None) -> int | None:
         """What remains in milliseconds until a lease ends; -1 if it does not end, None if it has."""
@@ -245,8 +245,10 @@ class Node:
             if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
                 raise
         finally:
-            self.client.given.is_over(request)
-            self.client.given.end(request, done)
+            try:
+                self.client.given.is_over(request)
+            finally:
+                self.client.given.end(request, done)
 
     async def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""

@@ -65,7 +65,12 @@ class Acquisition:
 
     def run(self, blocking: bool) -> bool:
         """Whether the lock was taken. Who gets an exception has to withdraw."""
-        granted = self._in_turn(self._in_line) if blocking else self._try()
+        request = self._request
+        if request.given:
+            # Not beside others of this process that have the same token.
+            granted = self._in_turn((request.key, request.token), partial(self._alone, blocking))
+        else:
+            granted = self._attempt(blocking)
         if blocking and not granted:
             self.withdraw()
         elif not granted:
@@ -83,15 +88,20 @@ class Acquisition:
             done = self.node.begin_to_withdraw(self._request, self._exchanges)
             runtime.wait(done, WITHDRAW_S)
 
-    def _try(self) -> bool:
-        """Asks once, or twice if the key is elsewhere."""
-        # Not beside others of this process that may have the same token.
-        return self._in_turn(self._if_first) if self._request.given else self._once()
+    def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
+        return self._has_come(turn, blocking) and self._attempt(blocking)
 
-    def _if_first(self, turn: runtime.Event) -> bool:
-        return turn.is_set() and self._once()
+    def _attempt(self, blocking: bool) -> bool:
+        return self._in_turn(self._request.key, self._in_line) if blocking else self._once()
+
+    def _has_come(self, turn: runtime.Event, blocking: bool = True) -> bool:
+        """Waits for a turn in a local queue; whether it has come in time."""
+        if turn.is_set() or not blocking:
+            return turn.is_set()
+        return bool(runtime.wait(turn, None if self._left() == math.inf else self._left()))
 
     def _once(self) -> bool:
+        """Asks once, or twice if the key is elsewhere."""
         return bool(
             self._noted(
                 lambda: self._client.ask(self._request.key, self._take_unless_taken, self._exchanges),
@@ -110,6 +120,10 @@ class Acquisition:
         except UNREACHABLE as error:
             if not was_sent(error):
                 self._sent = before
+            raise
+        except ANSWERED as error:
+            if code(error) == "OTHERFORM":
+                self._sent = before  # Another one has it by this token, and would lose it.
             raise
 
     def _take_unless_taken(self, node: Node) -> bool:
@@ -130,17 +144,22 @@ class Acquisition:
     def _is_taken(self, node: Node) -> bool:
         """Whether another holds it by this token, not sent yet: the server would tell both that it is theirs."""
         request = self._request
+        told = self._as_far_as_known(lambda: node.info(request.key))
+        if told is None or told[b"state"] == b"shared":
+            taken = self._as_far_as_known(lambda: node.share(request)) is not None
+        else:
+            taken = told[b"owner"] == request.token
+        self._heard = runtime.now()
+        return taken
+
+    def _as_far_as_known(self, look: Callable[[], Any]) -> Any:
+        """What a look tells, or None if it is a lock of another form, or one at which this user may not look."""
         try:
-            if request.shared:
-                taken = node.share(request) is not None
-            else:
-                taken = (node.info(request.key))[b"owner"] == request.token
+            return look()
         except ANSWERED as error:
             if code(error) not in ("NOPERM", "WRONGTYPE"):
                 raise
-            taken = False
-        self._heard = runtime.now()
-        return taken
+            return None
 
     def _take(self, node: Node) -> bool:
         self.asked = runtime.now()
@@ -148,24 +167,22 @@ class Acquisition:
         self._heard = runtime.now()
         return granted
 
-    def _in_turn(self, attempt: Callable[[runtime.Event], Any]) -> bool:
-        """Attempts to take the lock by means of a place in the local queue."""
+    def _in_turn(self, line: object, attempt: Callable[[runtime.Event], Any]) -> bool:
+        """Attempts to take the lock by means of a place in a local queue."""
         turn, lines = runtime.Event(), self._client.lines
         try:
             try:
-                lines.join(self._request.key, turn)
+                lines.join(line, turn)
                 return bool(attempt(turn))
             finally:
-                lines.leave(self._request.key, turn)
+                lines.leave(line, turn)
         except BaseException:
             # It may have come while leaving, and then nobody would have the next turn.
-            lines.leave(self._request.key, turn)
+            lines.leave(line, turn)
             raise
 
     def _in_line(self, turn: runtime.Event) -> bool:
-        if not turn.is_set() and not runtime.wait(turn, None if self._left() == math.inf else self._left()):
-            return False
-        return self._at_the_head()
+        return self._has_come(turn) and self._at_the_head()
 
     def _at_the_head(self) -> bool:
         """Asks until the lock is granted or the time is up; a server that was reached once may be away for a while."""

@@ -208,7 +208,7 @@ class BaseLock:
         asked = runtime.now()
         held.in_doubt = 1
         try:
-            self._ask(lambda node: node.take(held.request, held.holds + 1), held.exchanges)
+            self._ask(lambda node: self._enter(node, held.request, held.holds + 1), held.exchanges)
         except LockNotOwnedError:
             held.in_doubt = 0
             raise
@@ -217,6 +217,16 @@ class BaseLock:
         self._raise_if_lost(held.over or self._is_anothers(held))
         held.holds, held.in_doubt = held.holds + 1, 0
         return True
+
+    def _enter(self, node: Node, request: Request, hold: int) -> None:
+        try:
+            node.take(request, hold)
+        except ANSWERED as error:
+            if code(error) != "HOLDMISMATCH":
+                raise
+            # The server may have come late to a release that was sent twice, and so have taken away one hold more.
+            node.take(request, hold - 1)
+            node.take(request, hold)
 
     def _raise_if_lost(self, lost: bool) -> None:
         if lost:

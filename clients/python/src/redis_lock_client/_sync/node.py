@@ -184,7 +184,7 @@ class Node:
 
     def share(self, request: Request) -> int | None:
         """What remains of the lease of a share."""
-        return self.left_of_share(self.call(request.look()))
+        return self.left_of_share(self.call(request.look_at_share()))
 
     def left_of_share(self, end: bytes | None) -> int | None:
         """What remains in milliseconds until a lease ends; -1 if it does not end, None if it has."""
@@ -246,8 +246,10 @@ class Node:
             if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
                 raise
         finally:
-            self.client.given.is_over(request)
-            self.client.given.end(request, done)
+            try:
+                self.client.given.is_over(request)
+            finally:
+                self.client.given.end(request, done)
 
     def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""
