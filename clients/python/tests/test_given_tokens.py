@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Server, Threads, until, wait_until, waiters
+from conftest import Server, Threads, until, wait_until, waiters, watched
 from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError, compat
@@ -16,6 +18,7 @@ from redis_lock_client import asyncio as for_tasks
 from redis_lock_client._async import client as tasks_client
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.common import Lines
+from redis_lock_client._sync.given import Given
 from redis_lock_client.protocol import Request
 
 
@@ -227,6 +230,108 @@ async def test_a_request_that_is_late_beyond_the_next_holder(server: Server, cli
         await until(lambda: calls(client, "lock.acquire") > asked)
         await until(lambda: not client.exists("door"))
         await aclient.aclose()
+
+
+FORMS: list[dict[str, Any]] = [{}, {"shared": True}, {"reentrant": True}]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize(
+    ("first", "second"), [(one, another) for one in FORMS for another in FORMS if one is not another], ids=str
+)
+def test_one_token_in_two_forms(client: Any, first: dict[str, Any], second: dict[str, Any], blocking: bool) -> None:
+    """Whoever fails to take the lock by it takes nothing from the holder."""
+    holder, other = (Lock(client, "door", timeout=60, **form) for form in (first, second))
+    assert holder.acquire(token="worker")
+    assert not other.acquire(token="worker", blocking=blocking, blocking_timeout=0.3)
+    assert holder.owned() and holder.extend(10)
+    holder.release()
+    assert not client.exists("door")
+
+
+@pytest.mark.parametrize("options", [{}, {"renew": True}, {"session": True}], ids=["plain", "renewed", "session"])
+def test_a_lost_lock_is_anothers_before_that_is_seen(client: Any, options: dict[str, Any]) -> None:
+    """The server says by which token it is held, which may be another one's by now: that is not renewed."""
+    lock = Lock(client, "door", timeout=60, **options)
+    lost = lock.lost
+    lock.acquire(token="worker")
+    watched(client)
+    # A server that has lost its keys, and granted the lock anew before it was asked about it, is in the same state.
+    next_one = Request(key=b"door", token=b"worker", lease_ms=60_000, given=True)
+    assert Client.of(client).given.note_unless_given_up(next_one) is None
+    client.pexpire("door", 50_000)
+    assert lost.wait(5)
+    with pytest.raises(LockNotOwnedError):
+        lock.release()
+    assert client.get("door") == b"worker"
+
+
+def test_a_token_before_the_lock_is_taken_by_it(client: Any) -> None:
+    """An object that has the token is not replaced: it has never taken the lock."""
+    one, another = Lock(client, "door", timeout=60), Lock(client, "door", timeout=60)
+    another.local.token = b"worker"
+    assert not another.owned()
+    assert one.acquire(token="worker")
+    assert another.owned() and another.extend(10)
+    another.release()
+    assert not client.exists("door")
+
+
+def test_tries_by_tokens_of_their_own(server: Server) -> None:
+    """Each has a permit, and none is refused because others are trying."""
+    refused = 0
+
+    def work(number: int) -> None:
+        nonlocal refused
+        own = server.client()
+        for _ in range(50):
+            permit = Lock(own, "door", timeout=60, limit=10)
+            if permit.acquire(blocking=False, token=f"worker {number}"):
+                permit.release()
+            else:
+                refused += 1
+
+    with Threads() as pool:
+        for one in [pool.submit(work, number) for number in range(4)]:
+            one.result(30)
+    assert refused == 0
+
+
+def test_many_requests_by_tokens_while_a_handler_comes(client: Any) -> None:
+    """What was asked by tokens is looked through while a signal handler asks by others."""
+    given = Given()
+    some = [Request(key=b"door", token=b"worker", given=True) for _ in range(300)]
+    handled: list[Request] = []
+
+    def handler() -> None:
+        handled.extend(Request(key=b"door", token=b"worker", given=True) for _ in range(3))
+        for request in handled[-3:]:
+            given.note(request)
+        del handled[:-50]
+
+    with every(0.001, handler):
+        for _ in range(30):
+            for request in some:
+                given.note(request)
+                given.is_over(request)
+    assert handled
+
+
+@contextlib.contextmanager
+def every(seconds: float, handler: Callable[[], None]) -> Iterator[None]:
+    """Calls a signal handler again and again, so long after it has ended."""
+
+    def handle(*_: object) -> None:
+        handler()
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def calls(client: Any, command: str) -> int:

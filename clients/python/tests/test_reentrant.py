@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import Server, library, until
+from conftest import Server, library, until, wait_until
 from proxies import proxy
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
@@ -171,3 +171,21 @@ async def test_releases_that_are_cancelled_one_after_the_other(aclient: Any, cli
         await asyncio.sleep(0)
     await until(lambda: not client.exists("door"))
     assert lock.local.held is None
+
+
+def test_a_release_that_comes_late_and_was_sent_again(server: Server, client: Any) -> None:
+    """It takes away a hold that was taken since, which is no loss: the next one brings it back."""
+    with proxy(server.port) as way:
+        lock = Lock(server.client(port=way.port, socket_timeout=0.3), "door", timeout=60, reentrant=True)
+        assert lock.acquire() and lock.acquire()
+        way.late = b"LOCK.RELEASE"
+        lock.release()
+        assert lock.acquire() and client.hvals("door") == [b"2"]
+        way.deliver.set()
+        wait_until(lambda: client.hvals("door") == [b"1"])
+        assert lock.acquire() and client.hvals("door") == [b"3"]
+        for holds in (b"2", b"1"):
+            lock.release()
+            assert client.hvals("door") == [holds]
+        lock.release()
+    assert not client.exists("door")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import Threads, is_answered, until, wait_until, waiters
+from conftest import Threads, free_port, is_answered, until, wait_until, waiters
 from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError
@@ -132,3 +133,25 @@ def test_an_address_that_leads_to_another_master(new_server: Any) -> None:
         wait_until(lambda: waiters(new.client(), "hatch") and waiters(new.client(), "hatch")[0][b"channel"], 20)
         new.client().delete("hatch")
         assert waiting.result(2)
+
+
+def test_a_replica_that_stays_one(new_server: Any) -> None:
+    """Many wait for it to be a master, over few connections."""
+    server = new_server()
+    client = server.client()
+    for number in range(20):
+        client.set(f"door:{number}", "somebody else", px=60_000)
+    own = server.client(client_name="patient")
+    with Threads(20) as pool:
+        taken = [
+            pool.submit(Lock(own, f"door:{number}", timeout=30).acquire, blocking_timeout=5) for number in range(20)
+        ]
+        wait_until(lambda: all(waiters(client, f"door:{number}") for number in range(20)))
+        client.replicaof("127.0.0.1", free_port())
+        before = client.info("stats")["total_connections_received"]
+        time.sleep(2)
+        assert client.info("stats")["total_connections_received"] - before < 30
+        client.replicaof("NO", "ONE")
+        for number in range(20):
+            client.delete(f"door:{number}")
+        assert all(one.result(10) for one in taken)
