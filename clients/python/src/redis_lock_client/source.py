@@ -79,7 +79,7 @@ class Source:
 def addresses(anchor: Any) -> list[object]:
     """Of pools or clients of a cluster: one at least is the same if they lead to the same database in the same way."""
     if hasattr(anchor, "get_node_from_key"):
-        # First those that the client was given, and then those that it has found. It may have dropped all.
+        # Those that the client was given, or has found since; it may have dropped all of them.
         return [("cluster", name) for name in sorted(anchor.nodes_manager.startup_nodes)] or [id(anchor)]
     return [_address(anchor)]
 

@@ -123,9 +123,8 @@ def at_end(close: Close) -> Callable[[], None]:
 
 async def _wait_for_generators() -> None:
     """Waits until others' generators have ended, which the loop closes side by side: they may hold locks, too."""
-    await asyncio.sleep(
-        0
-    )  # Where tasks begin at once (``asyncio.eager_task_factory``), those of the others begin later.
+    # Where tasks begin at once (``asyncio.eager_task_factory``), those of the others begin after this one.
+    await asyncio.sleep(0)
     this = asyncio.current_task()
     others = [task for task in asyncio.all_tasks() if task is not this and _closes_generator(task)]
     if others:
