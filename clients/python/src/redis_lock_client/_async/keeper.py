@@ -6,6 +6,7 @@ the server again, asked who holds the lock, which has the last word.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -400,4 +401,6 @@ def _lose_unless_told(reference: weakref.ref[Held], ended: float | None, asked: 
 
 def _abandon(withdrawer: runtime.Worker, withdraw: Any, request: Request) -> None:
     """Releases a session's lock that nobody has any more, or that its holder has lost by the own clock."""
-    withdrawer.do_threadsafe(withdraw, request, runtime.Exchanges(), runtime.now())
+    # If no thread can begin, the end of the connection releases it.
+    with contextlib.suppress(RuntimeError):
+        withdrawer.do_threadsafe(withdraw, request, runtime.Exchanges(), runtime.now())
