@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Server, Threads, until, wait_until, waiters, watched
+from conftest import Server, Threads, library, until, wait_until, waiters, watched
 from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError, compat
@@ -264,6 +265,52 @@ def test_a_lost_lock_is_anothers_before_that_is_seen(client: Any, options: dict[
     with pytest.raises(LockNotOwnedError):
         lock.release()
     assert client.get("door") == b"worker"
+
+
+@pytest.mark.parametrize("extended", [False, True])
+def test_a_lock_that_was_handed_over_is_anothers(client: Any, extended: bool) -> None:
+    """Its lease has ended, and another one has taken it since by the same token."""
+    one, heir, next_one = (Lock(client, "door", timeout=timeout) for timeout in (0.5, 0.5, 60))
+    assert one.acquire(token="worker")
+    heir.local.token = one.local.token
+    assert heir.owned() and (not extended or heir.extend(0.5, replace_ttl=True))
+    wait_until(lambda: not client.exists("door"))
+    assert next_one.acquire(token="worker")
+    assert not heir.owned()
+    with pytest.raises(LockNotOwnedError):
+        heir.extend(10, replace_ttl=True)
+    with pytest.raises(LockNotOwnedError):
+        heir.release()
+    assert client.pttl("door") > 50_000 and next_one.owned()
+
+
+def test_who_waits_for_a_token_is_in_nobodys_way(client: Any) -> None:
+    """Another one holds a permit by it; there are others."""
+    holder, waiter, other = (Lock(client, "door", timeout=60, limit=3, thread_local=False) for _ in range(3))
+    assert holder.acquire(token="worker")
+    with Threads() as pool:
+        waiting = pool.submit(waiter.acquire, token="worker", blocking_timeout=20)
+        wait_until(lambda: (b"door", b"worker") in Client.of(client).lines._lines)
+        time.sleep(0.2)
+        assert other.acquire(blocking_timeout=2)
+        assert not waiting.done()
+        holder.release()
+        assert waiting.result(5)
+
+
+def test_a_holder_outlasts_a_try_that_nobody_could_foresee(server: Server, client: Any) -> None:
+    """Whoever tries to take it by the same token in another form may not look, so it is the server that refuses."""
+    client.execute_command(
+        "ACL", "SETUSER", "worker", "reset", "on", ">secret", "~door", "+lock.share", "+lock.release"
+    )
+    own = server.client(username="worker", password="secret")
+    holder, other = Lock(client, "door", timeout=60), Lock(own, "door", timeout=60, shared=True)
+    assert holder.acquire(token="worker")
+    with pytest.raises(library.ResponseError, match="OTHERFORM"):
+        other.acquire(token="worker", blocking=False)
+    assert holder.owned()
+    holder.release()
+    assert not client.exists("door")
 
 
 def test_a_token_before_the_lock_is_taken_by_it(client: Any) -> None:

@@ -189,3 +189,26 @@ def test_a_release_that_comes_late_and_was_sent_again(server: Server, client: An
             assert client.hvals("door") == [holds]
         lock.release()
     assert not client.exists("door")
+
+
+@pytest.mark.parametrize("late", [1, 2, 3])
+def test_holds_that_were_taken_away_are_taken_again(client: Any, late: int) -> None:
+    """As by releases that were answered too late, and to which the server comes once more."""
+    lock = Lock(client, "door", timeout=60, reentrant=True)
+    for _ in range(4):
+        lock.acquire()
+    for hold in range(4, 4 - late, -1):
+        client.execute_command("LOCK.RELEASE", "door", lock.local.token, "HOLD", hold)
+    assert lock.acquire() and client.hvals("door") == [b"5"]
+    for _ in range(5):
+        lock.release()
+    assert not client.exists("door")
+
+
+def test_a_hold_of_what_is_counted_otherwise_takes_nothing_anew(client: Any) -> None:
+    lock = Lock(client, "door", timeout=60, reentrant=True)
+    lock.acquire()
+    client.hset("door", lock.local.token, 7)
+    with pytest.raises(LockNotOwnedError):
+        lock.acquire()
+    assert client.hvals("door") == [b"7"]

@@ -50,6 +50,8 @@ class Acquisition:
         self._heard: float | None = None
         #: How often news were asked for. Those of an earlier request may still come.
         self._times_in_line = 0
+        #: Another one holds it by the same token.
+        self._waits_for_own_token = False
         #: The caller does not want it any more, but what is under way goes on.
         self._given_up = False
         #: Where its news arrive.
@@ -91,7 +93,14 @@ class Acquisition:
         return await self._has_come(turn, blocking) and await self._attempt(blocking)
 
     async def _attempt(self, blocking: bool) -> bool:
-        return await (self._in_turn(self._request.key, self._in_line) if blocking else self._once())
+        if not blocking:
+            return await self._once()
+        while not await self._in_turn(self._request.key, self._in_line):
+            if not self._waits_for_own_token or self._left() <= 0:
+                return False
+            # Not at the head of the queue: others may have tokens for which there is a permit.
+            await self._sleep(RETRY_S)
+        return True
 
     async def _has_come(self, turn: runtime.Event, blocking: bool = True) -> bool:
         """Waits for a turn in a local queue; whether it has come in time."""
@@ -122,7 +131,9 @@ class Acquisition:
             raise
         except ANSWERED as error:
             if code(error) == "OTHERFORM":
-                self._sent = before  # Another one has it by this token, and would lose it.
+                # Another one has it by this token, and would lose it.
+                self._sent = before
+                self._client.given.took_nothing(self._request)
             raise
 
     async def _take_unless_taken(self, node: Node) -> bool:
@@ -188,12 +199,13 @@ class Acquisition:
         while True:
             try:
                 node = await self._client.node(self._request.key)
-                if self._request.given and self.node is None and await self._exchanges.run(self._is_taken(node)):
-                    await self._sleep(RETRY_S)
-                else:
-                    await self._turn_to(node)
-                    if await self._ask(node):
-                        return True
+                if self._request.given and self.node is None:
+                    self._waits_for_own_token = await self._exchanges.run(self._is_taken(node))
+                    if self._waits_for_own_token:
+                        return False
+                await self._turn_to(node)
+                if await self._ask(node):
+                    return True
             except (*UNREACHABLE, *ANSWERED) as error:
                 reason = code(error)
                 if isinstance(error, ANSWERED) and reason not in PASSING + ELSEWHERE:

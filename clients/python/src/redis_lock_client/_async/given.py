@@ -37,7 +37,7 @@ class Given:
     def __init__(self) -> None:
         # What is guarded takes no time, but a signal handler may come in between and want the same.
         self._guard = threading.RLock()
-        #: Those that were sent, and those of them by which somebody takes a lock, and does not only release it.
+        #: Those that were sent, and those of them by which somebody takes a lock, or was handed it over.
         self._known, self._takers = _Requests(), _Requests()
         #: Those after which the same was asked for by the same token.
         self._superseded = _Requests()
@@ -50,14 +50,30 @@ class Given:
         """Notes a request when it is about to be sent; with ``takes`` it takes a lock that nobody has by its token."""
         if request.given:
             with self._guard:
-                for other in self._known.same_as(request):
+                others = self._known.same_as(request)
+                is_handed_over = any(other in self._takers and other not in self._replaced for other in others)
+                for other in others:
                     self._superseded.add(other)
                     if takes and other in self._takers:
                         self._replaced.add(other)
                 self._superseded.discard(request)
                 self._known.add(request)
-                if takes:
+                if takes or is_handed_over:
                     self._takers.add(request)
+
+    def has_held(self, request: Request) -> None:
+        """The server has said that it holds the lock, so whoever takes that later by its token replaces it."""
+        if request.given:
+            with self._guard:
+                self._takers.add(request)
+
+    def took_nothing(self, request: Request) -> None:
+        """It was refused because another one has the lock, by the same token in another form."""
+        with self._guard:
+            if request.given and self.is_latest(request):
+                for other in self._replaced.same_as(request):
+                    self._replaced.discard(other)
+                self.is_over(request)
 
     def is_latest(self, request: Request) -> bool:
         """Whether it was sent, and nobody has asked for the same lock by the same token since."""
@@ -70,6 +86,7 @@ class Given:
     def is_over(self, request: Request) -> None:
         """It holds nothing and waits no more: what was sent before it, and is still on its way, is to be given up."""
         with self._guard:
+            self._takers.discard(request)
             if request.given and self.is_latest(request):
                 for other in self._superseded.same_as(request):
                     self._superseded.discard(other)

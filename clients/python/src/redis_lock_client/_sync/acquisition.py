@@ -51,6 +51,8 @@ class Acquisition:
         self._heard: float | None = None
         #: How often news were asked for. Those of an earlier request may still come.
         self._times_in_line = 0
+        #: Another one holds it by the same token.
+        self._waits_for_own_token = False
         #: The caller does not want it any more, but what is under way goes on.
         self._given_up = False
         #: Where its news arrive.
@@ -92,7 +94,14 @@ class Acquisition:
         return self._has_come(turn, blocking) and self._attempt(blocking)
 
     def _attempt(self, blocking: bool) -> bool:
-        return self._in_turn(self._request.key, self._in_line) if blocking else self._once()
+        if not blocking:
+            return self._once()
+        while not self._in_turn(self._request.key, self._in_line):
+            if not self._waits_for_own_token or self._left() <= 0:
+                return False
+            # Not at the head of the queue: others may have tokens for which there is a permit.
+            self._sleep(RETRY_S)
+        return True
 
     def _has_come(self, turn: runtime.Event, blocking: bool = True) -> bool:
         """Waits for a turn in a local queue; whether it has come in time."""
@@ -123,7 +132,9 @@ class Acquisition:
             raise
         except ANSWERED as error:
             if code(error) == "OTHERFORM":
-                self._sent = before  # Another one has it by this token, and would lose it.
+                # Another one has it by this token, and would lose it.
+                self._sent = before
+                self._client.given.took_nothing(self._request)
             raise
 
     def _take_unless_taken(self, node: Node) -> bool:
@@ -189,12 +200,13 @@ class Acquisition:
         while True:
             try:
                 node = self._client.node(self._request.key)
-                if self._request.given and self.node is None and self._exchanges.run(self._is_taken(node)):
-                    self._sleep(RETRY_S)
-                else:
-                    self._turn_to(node)
-                    if self._ask(node):
-                        return True
+                if self._request.given and self.node is None:
+                    self._waits_for_own_token = self._exchanges.run(self._is_taken(node))
+                    if self._waits_for_own_token:
+                        return False
+                self._turn_to(node)
+                if self._ask(node):
+                    return True
             except (*UNREACHABLE, *ANSWERED) as error:
                 reason = code(error)
                 if isinstance(error, ANSWERED) and reason not in PASSING + ELSEWHERE:

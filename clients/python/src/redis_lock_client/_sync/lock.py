@@ -219,14 +219,19 @@ class BaseLock:
         return True
 
     def _enter(self, node: Node, request: Request, hold: int) -> None:
-        try:
-            node.take(request, hold)
-        except ANSWERED as error:
-            if code(error) != "HOLDMISMATCH":
-                raise
-            # The server may have come late to a release that was sent twice, and so have taken away one hold more.
-            node.take(request, hold - 1)
-            node.take(request, hold)
+        """Takes a hold, and those below it that a release has taken away which was sent twice, and came late."""
+        lowest = hold
+        while True:
+            try:
+                node.take(request, lowest)
+                break
+            except ANSWERED as error:
+                # Never the first one, which would take the lock anew.
+                if code(error) != "HOLDMISMATCH" or lowest == 2:
+                    raise
+                lowest -= 1
+        for number in range(lowest + 1, hold + 1):
+            node.take(request, number)
 
     def _raise_if_lost(self, lost: bool) -> None:
         if lost:
@@ -351,6 +356,7 @@ class BaseLock:
 
         def extend(node: Node) -> None:
             held.lease_was_set(asked, node.extend(held.request, lease_ms, add), times_seen)
+            node.client.given.has_held(held.request)
             if held.keeper is None:
                 self._see_to(held, node)
 
