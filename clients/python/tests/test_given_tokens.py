@@ -313,6 +313,60 @@ def test_a_holder_outlasts_a_try_that_nobody_could_foresee(server: Server, clien
     assert not client.exists("door")
 
 
+def test_a_sessions_lock_that_was_lost_is_anothers(new_server: Any) -> None:
+    """It is given up in the background, and still to be released by its holder."""
+    server = new_server()
+    own = server.client()
+    former = Lock(own, "door", timeout=1, session=True)
+    lost = former.lost
+    assert former.acquire(token="worker")
+    with server.standing_still():
+        assert lost.wait(10)
+    latter = Lock(own, "door", timeout=60)
+    assert latter.acquire(token="worker", blocking_timeout=10)
+    with pytest.raises(LockNotOwnedError):
+        former.release()
+    assert latter.owned() and server.client().pttl("door") > 50_000
+
+
+def test_a_try_that_is_refused_brings_nobody_back(server: Server, client: Any) -> None:
+    """Whoever was replaced before stays so, and the holder holds."""
+    client.execute_command(
+        "ACL", "SETUSER", "worker", "reset", "on", ">secret", "~door", "+lock.share", "+lock.release"
+    )
+    own = server.client(username="worker", password="secret")
+    former, latter = (Lock(client, "door", timeout=timeout) for timeout in (0.3, 60))
+    assert former.acquire(token="worker")
+    wait_until(lambda: not client.exists("door"))
+    assert latter.acquire(token="worker")
+    with pytest.raises(library.ResponseError, match="OTHERFORM"):
+        Lock(own, "door", timeout=60, shared=True).acquire(token="worker", blocking=False)
+    assert latter.owned() and not former.owned()
+    with pytest.raises(LockNotOwnedError):
+        former.release()
+    latter.release()
+    assert not client.exists("door")
+
+
+def test_a_token_before_the_lock_is_granted_to_who_waits_by_it(one_server: Server) -> None:
+    client = one_server.client()
+    client.set("door", "somebody else")
+    heir = Lock(client, "door", timeout=60)
+    with Threads() as pool:
+        waiter = Lock(client, "door", timeout=60, thread_local=False)
+        waiting = pool.submit(waiter.acquire, token="worker", blocking_timeout=20)
+        wait_until(lambda: (b"door", b"worker") in Client.of(client).lines._lines)
+        time.sleep(0.5)
+        heir.local.token = b"worker"
+        assert not heir.owned()
+        time.sleep(0.5)
+        client.delete("door")
+        assert waiting.result(10)
+    assert heir.owned()
+    heir.release()
+    assert not client.exists("door")
+
+
 def test_a_token_before_the_lock_is_taken_by_it(client: Any) -> None:
     """An object that has the token is not replaced: it has never taken the lock."""
     one, another = Lock(client, "door", timeout=60), Lock(client, "door", timeout=60)

@@ -90,7 +90,10 @@ class Acquisition:
             await runtime.wait(done, WITHDRAW_S)
 
     async def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
-        return await self._has_come(turn, blocking) and await self._attempt(blocking)
+        granted = await self._has_come(turn, blocking) and await self._attempt(blocking)
+        if granted:
+            self._client.given.has_held(self._request)
+        return granted
 
     async def _attempt(self, blocking: bool) -> bool:
         if not blocking:

@@ -37,12 +37,15 @@ class Given:
     def __init__(self) -> None:
         # What is guarded takes no time, but a signal handler may come in between and want the same.
         self._guard = threading.RLock()
-        #: Those that were sent, and those of them by which somebody takes a lock, or was handed it over.
-        self._known, self._takers = _Requests(), _Requests()
+        #: Those that were sent, and those of them that have held the lock.
+        self._known, self._holders = _Requests(), _Requests()
         #: Those after which the same was asked for by the same token.
         self._superseded = _Requests()
-        #: Takers after which another one has begun to take the lock, so that it was free.
+        #: Holders after which another one has begun to take the lock, so that it was free.
         self._replaced = _Requests()
+        #: What each has changed for others.
+        self._changes: weakref.WeakKeyDictionary[Request, list[tuple[_Requests, weakref.ref[Request]]]]
+        self._changes = weakref.WeakKeyDictionary()
         #: What is being given up, and what says when that is done.
         self._being_given_up: list[tuple[Request, runtime.Event]] = []
 
@@ -51,29 +54,34 @@ class Given:
         if request.given:
             with self._guard:
                 others = self._known.same_as(request)
-                is_handed_over = any(other in self._takers and other not in self._replaced for other in others)
+                changes = self._changes.setdefault(request, [])
+                if not takes and any(other in self._holders and other not in self._replaced for other in others):
+                    self._holders.add(request)  # It was handed over.
                 for other in others:
-                    self._superseded.add(other)
-                    if takes and other in self._takers:
-                        self._replaced.add(other)
+                    _add(other, self._superseded, changes)
+                    if takes and other in self._holders:
+                        _add(other, self._replaced, changes)
                 self._superseded.discard(request)
                 self._known.add(request)
-                if takes or is_handed_over:
-                    self._takers.add(request)
 
     def has_held(self, request: Request) -> None:
         """The server has said that it holds the lock, so whoever takes that later by its token replaces it."""
         if request.given:
             with self._guard:
-                self._takers.add(request)
+                self._holders.add(request)
 
     def took_nothing(self, request: Request) -> None:
         """It was refused because another one has the lock, by the same token in another form."""
         with self._guard:
-            if request.given and self.is_latest(request):
-                for other in self._replaced.same_as(request):
-                    self._replaced.discard(other)
-                self.is_over(request)
+            for some, reference in self._changes.pop(request, []):
+                if (other := reference()) is not None:
+                    some.discard(other)
+
+    def was_released(self, request: Request) -> None:
+        """Its holder has released it: whoever takes the lock later replaces nobody."""
+        with self._guard:
+            self._holders.discard(request)
+            self.is_over(request)
 
     def is_latest(self, request: Request) -> bool:
         """Whether it was sent, and nobody has asked for the same lock by the same token since."""
@@ -86,7 +94,6 @@ class Given:
     def is_over(self, request: Request) -> None:
         """It holds nothing and waits no more: what was sent before it, and is still on its way, is to be given up."""
         with self._guard:
-            self._takers.discard(request)
             if request.given and self.is_latest(request):
                 for other in self._superseded.same_as(request):
                     self._superseded.discard(other)
@@ -113,3 +120,9 @@ class Given:
             if (request, done) in self._being_given_up:
                 self._being_given_up.remove((request, done))
         done.set()
+
+
+def _add(request: Request, some: _Requests, changes: list[tuple[_Requests, weakref.ref[Request]]]) -> None:
+    if request not in some:
+        some.add(request)
+        changes.append((some, weakref.ref(request)))

@@ -128,7 +128,7 @@ class Node:
         try:
             await self.release(request, hold)
         finally:
-            self.client.given.is_over(request)
+            self.client.given.was_released(request)
             if self.connections.in_doubt(request.token):
                 await self.begin_to_withdraw(request, exchanges)
 

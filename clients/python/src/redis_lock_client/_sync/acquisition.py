@@ -91,7 +91,10 @@ class Acquisition:
             runtime.wait(done, WITHDRAW_S)
 
     def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
-        return self._has_come(turn, blocking) and self._attempt(blocking)
+        granted = self._has_come(turn, blocking) and self._attempt(blocking)
+        if granted:
+            self._client.given.has_held(self._request)
+        return granted
 
     def _attempt(self, blocking: bool) -> bool:
         if not blocking:

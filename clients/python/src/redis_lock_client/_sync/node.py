@@ -129,7 +129,7 @@ class Node:
         try:
             self.release(request, hold)
         finally:
-            self.client.given.is_over(request)
+            self.client.given.was_released(request)
             if self.connections.in_doubt(request.token):
                 self.begin_to_withdraw(request, exchanges)
 
