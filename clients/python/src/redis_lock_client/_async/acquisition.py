@@ -90,7 +90,7 @@ class Acquisition:
             await runtime.wait(done, WITHDRAW_S)
 
     async def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
-        granted = await self._has_come(turn, blocking) and await self._attempt(blocking)
+        granted = (await self._has_come(turn) if blocking else turn.is_set()) and await self._attempt(blocking)
         if granted:
             self._client.given.has_held(self._request)
         return granted
@@ -105,11 +105,9 @@ class Acquisition:
             await self._sleep(RETRY_S)
         return True
 
-    async def _has_come(self, turn: runtime.Event, blocking: bool = True) -> bool:
+    async def _has_come(self, turn: runtime.Event) -> bool:
         """Waits for a turn in a local queue; whether it has come in time."""
-        if turn.is_set() or not blocking:
-            return turn.is_set()
-        return bool(await runtime.wait(turn, None if self._left() == math.inf else self._left()))
+        return turn.is_set() or await runtime.wait(turn, None if self._left() == math.inf else self._left())
 
     async def _once(self) -> bool:
         """Asks once, or twice if the key is elsewhere."""

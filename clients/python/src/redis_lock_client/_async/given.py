@@ -79,9 +79,10 @@ class Given:
 
     def was_released(self, request: Request) -> None:
         """Its holder has released it: whoever takes the lock later replaces nobody."""
-        with self._guard:
-            self._holders.discard(request)
-            self.is_over(request)
+        if request.given:
+            with self._guard:
+                self._holders.discard(request)
+                self.is_over(request)
 
     def is_latest(self, request: Request) -> bool:
         """Whether it was sent, and nobody has asked for the same lock by the same token since."""
@@ -93,10 +94,11 @@ class Given:
 
     def is_over(self, request: Request) -> None:
         """It holds nothing and waits no more: what was sent before it, and is still on its way, is to be given up."""
-        with self._guard:
-            if request.given and self.is_latest(request):
-                for other in self._superseded.same_as(request):
-                    self._superseded.discard(other)
+        if request.given:
+            with self._guard:
+                if self.is_latest(request):
+                    for other in self._superseded.same_as(request):
+                        self._superseded.discard(other)
 
     def note_unless_given_up(self, request: Request) -> runtime.Event | None:
         """Notes a request; not while the same is being given up: then it is for another attempt, after this event."""

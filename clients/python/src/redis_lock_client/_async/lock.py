@@ -295,9 +295,13 @@ class BaseLock:
         async def leave(node: Node) -> None:
             while held.in_doubt > 1:
                 # From the highest that there may be.
-                await self._leave_if_there(node, held.request, held.holds + held.in_doubt)
+                await self._leave(node, held.request, held.holds + held.in_doubt)
                 held.in_doubt -= 1
-            await self._leave(node, held.request, held.holds + 1)
+            hold = held.holds + 1
+            if not await self._leave(node, held.request, hold):
+                # The server may have come late to a request for one more hold, asked again and given up since.
+                await node.release(held.request, hold + 1)
+                await node.release(held.request, hold)
 
         try:
             self._raise_if_lost(self._is_anothers(held))
@@ -309,22 +313,15 @@ class BaseLock:
             raise
         held.in_doubt = 0
 
-    async def _leave_if_there(self, node: Node, request: Request, hold: int) -> None:
+    async def _leave(self, node: Node, request: Request, hold: int) -> bool:
+        """Gives up a hold; whether it is, or was, the highest."""
         try:
             await node.release(request, hold)
+            return True
         except ANSWERED as error:
             if code(error) != "HOLDMISMATCH":
                 raise
-
-    async def _leave(self, node: Node, request: Request, hold: int) -> None:
-        try:
-            await node.release(request, hold)
-        except ANSWERED as error:
-            if code(error) != "HOLDMISMATCH":
-                raise
-            # The server may have come late to a request for one more hold, which was asked again and given up since.
-            await node.release(request, hold + 1)
-            await node.release(request, hold)
+            return False
 
     async def _settle(self, held: Held) -> None:
         """Waits for what is under way: the server would come to it after what is asked next."""

@@ -91,7 +91,7 @@ class Acquisition:
             runtime.wait(done, WITHDRAW_S)
 
     def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
-        granted = self._has_come(turn, blocking) and self._attempt(blocking)
+        granted = (self._has_come(turn) if blocking else turn.is_set()) and self._attempt(blocking)
         if granted:
             self._client.given.has_held(self._request)
         return granted
@@ -106,11 +106,9 @@ class Acquisition:
             self._sleep(RETRY_S)
         return True
 
-    def _has_come(self, turn: runtime.Event, blocking: bool = True) -> bool:
+    def _has_come(self, turn: runtime.Event) -> bool:
         """Waits for a turn in a local queue; whether it has come in time."""
-        if turn.is_set() or not blocking:
-            return turn.is_set()
-        return bool(runtime.wait(turn, None if self._left() == math.inf else self._left()))
+        return turn.is_set() or runtime.wait(turn, None if self._left() == math.inf else self._left())
 
     def _once(self) -> bool:
         """Asks once, or twice if the key is elsewhere."""

@@ -296,9 +296,13 @@ class BaseLock:
         def leave(node: Node) -> None:
             while held.in_doubt > 1:
                 # From the highest that there may be.
-                self._leave_if_there(node, held.request, held.holds + held.in_doubt)
+                self._leave(node, held.request, held.holds + held.in_doubt)
                 held.in_doubt -= 1
-            self._leave(node, held.request, held.holds + 1)
+            hold = held.holds + 1
+            if not self._leave(node, held.request, hold):
+                # The server may have come late to a request for one more hold, asked again and given up since.
+                node.release(held.request, hold + 1)
+                node.release(held.request, hold)
 
         try:
             self._raise_if_lost(self._is_anothers(held))
@@ -310,22 +314,15 @@ class BaseLock:
             raise
         held.in_doubt = 0
 
-    def _leave_if_there(self, node: Node, request: Request, hold: int) -> None:
+    def _leave(self, node: Node, request: Request, hold: int) -> bool:
+        """Gives up a hold; whether it is, or was, the highest."""
         try:
             node.release(request, hold)
+            return True
         except ANSWERED as error:
             if code(error) != "HOLDMISMATCH":
                 raise
-
-    def _leave(self, node: Node, request: Request, hold: int) -> None:
-        try:
-            node.release(request, hold)
-        except ANSWERED as error:
-            if code(error) != "HOLDMISMATCH":
-                raise
-            # The server may have come late to a request for one more hold, which was asked again and given up since.
-            node.release(request, hold + 1)
-            node.release(request, hold)
+            return False
 
     def _settle(self, held: Held) -> None:
         """Waits for what is under way: the server would come to it after what is asked next."""
