@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from conftest import Server, Threads, library, until, wait_until, waiters, watched
+from interrupts import handled_by
 from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError, compat
@@ -410,29 +409,12 @@ def test_many_requests_by_tokens_while_a_handler_comes(client: Any) -> None:
             given.note(request)
         del handled[:-50]
 
-    with every(0.001, handler):
+    with handled_by(handler, 0.001):
         for _ in range(30):
             for request in some:
                 given.note(request)
                 given.is_over(request)
     assert handled
-
-
-@contextlib.contextmanager
-def every(seconds: float, handler: Callable[[], None]) -> Iterator[None]:
-    """Calls a signal handler again and again, so long after it has ended."""
-
-    def handle(*_: object) -> None:
-        handler()
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def calls(client: Any, command: str) -> int:
