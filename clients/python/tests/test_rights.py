@@ -12,6 +12,7 @@ from redis_lock_client import Lock, LockNotOwnedError
 from redis_lock_client import asyncio as for_tasks
 from redis_lock_client._async import client as tasks_client
 from redis_lock_client._async import listener as tasks_listener
+from redis_lock_client._sync import acquisition, listener
 from redis_lock_client._sync.client import Client
 
 #: Those that docs/security.md gives to an application.
@@ -58,6 +59,22 @@ def test_the_rights_for_news(server: Server, client: Any, options: dict[str, Any
     watched(client)
     client.delete("door")
     assert lock.lost.wait(2)
+
+
+def test_a_right_that_is_given_later(server: Server, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then whoever waits blocks a connection of the package's own."""
+    for module in (listener, acquisition):
+        monkeypatch.setattr(module, "REFUSED_S", 0.5)
+    own = server.client(**user(client, "~*", "+@all", "resetchannels"))
+    client.set("door", "somebody else")
+    with Threads() as pool:
+        taken = pool.submit(Lock(own, "door", timeout=60, thread_local=False).acquire, blocking_timeout=20)
+        wait_until(lambda: waiters(client))
+        assert waiters(client)[0][b"channel"] is None
+        client.execute_command("ACL", "SETUSER", "worker", "allchannels")
+        wait_until(lambda: any(waiter[b"channel"] is not None for waiter in waiters(client)))
+        client.delete("door")
+        assert taken.result(5)
 
 
 def test_a_right_that_is_taken_away(server: Server, client: Any) -> None:

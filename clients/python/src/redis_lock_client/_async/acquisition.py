@@ -13,7 +13,7 @@ from ..protocol import ELSEWHERE, PASSING, Request, code
 from . import runtime
 from .client import Client
 from .connections import exchange, raised, timed_out, was_sent
-from .listener import SILENCE_S, Wait
+from .listener import REFUSED_S, SILENCE_S, Wait
 from .node import UNKNOWN, Node
 
 #: The longest wait that is asked for at once, in seconds: whoever is gone without notice stands in line no longer.
@@ -308,9 +308,10 @@ class Acquisition:
             listener.forget(request.token, request.key, wait)
 
     async def _by_slices(self, node: Node) -> bool:
-        """Blocks a connection of its own, for less than its time-out at a time."""
+        """Blocks a connection of its own, for less than its time-out at a time; later it may be told by NOTIFY."""
+        until = min(self._deadline, runtime.now() + REFUSED_S)
         async with node.connections.own(self._request.token) as connection:
-            while self._left() > 0:
+            while runtime.now() < until:
                 block_ms = max(int(min(self._left(), SLICE_S, node.source.timeout_s / 2) * 1000), 1)
                 self.asked = runtime.now()
                 words: Any = self._request.take(block_ms=block_ms)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 from collections.abc import Callable
@@ -20,6 +21,8 @@ SILENCE_S = 5.0
 IDLE_S = 60.0
 #: From which to which pause it tries to connect again, in seconds.
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.25
+#: For how long not to listen where this user may not, or the server cannot let anybody, in seconds.
+REFUSED_S = 60.0
 
 
 class Wait:
@@ -68,13 +71,17 @@ class Listener:
         #: The number of its connection, by which another one has the changes of keys sent here.
         self.client_id: int | None = None
         self.channel = b""
-        #: The server does not let this user listen.
-        self.refused = False
+        self._refused_until = -math.inf
 
     @property
     def listens(self) -> bool:
         """Whether it has subscribed."""
         return self._ready.is_set()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the server has said lately that it does not let this user listen."""
+        return runtime.now() < self._refused_until
 
     def can_serve(self, key: bytes) -> bool:
         """Whether news of this key can come: a channel must belong to a node of a cluster as the key does."""
@@ -160,8 +167,9 @@ class Listener:
             self._changed(None)
             self._listen(connection)
         except ANSWERED as error:
-            # Without the right to the channel it never will.
-            self.refused = code(error) in ("NOPERM", "UNKNOWN")
+            if code(error) in ("NOPERM", "UNKNOWN"):
+                # The right to the channel may be given, and the server be another one, later.
+                self._refused_until = runtime.now() + REFUSED_S
             if code(error) in ELSEWHERE:
                 self._used = -IDLE_S  # The slot has moved: there is nothing to stay for, unless for other keys.
         finally:
