@@ -193,17 +193,18 @@ async def test_a_cancelled_try_takes_nothing_from_the_next(aclient: Any, client:
     """It has waited until an attempt before it was given up, and what it has under way goes on."""
     given = tasks_client.Client.of(aclient).given
     before, after = (Request(key=b"door", token=b"worker", lease_ms=60_000, given=True) for _ in range(2))
-    given_up = asyncio.Event()
-    given.begin_to_give_up(before, given_up)
-    trying = asyncio.create_task(for_tasks.Lock(aclient, "door", timeout=60).acquire(blocking=False, token="worker"))
-    await until(lambda: given_up._waiters)
-    trying.cancel()
-    await asyncio.wait([trying])
-    given.end(before, given_up)
-    assert given.note_unless_given_up(after) is None
+    with given.giving_up(before):
+        done = given.begin(after)
+        trying = asyncio.create_task(
+            for_tasks.Lock(aclient, "door", timeout=60).acquire(blocking=False, token="worker")
+        )
+        await until(lambda: done is not None and done._waiters)
+        trying.cancel()
+        await asyncio.wait([trying])
+    assert given.begin(after) is None
     client.set("door", "worker")
     await asyncio.sleep(0.5)
-    assert client.get("door") == b"worker" and given.is_latest(after)
+    assert client.get("door") == b"worker" and given.may_be_given_up(after)
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -258,7 +259,7 @@ def test_a_lost_lock_is_anothers_before_that_is_seen(client: Any, options: dict[
     watched(client)
     # A server that has lost its keys, and granted the lock anew before it was asked about it, is in the same state.
     next_one = Request(key=b"door", token=b"worker", lease_ms=60_000, given=True)
-    assert Client.of(client).given.note_unless_given_up(next_one) is None
+    assert Client.of(client).given.begin(next_one) is None
     client.pexpire("door", 50_000)
     assert lost.wait(5)
     with pytest.raises(LockNotOwnedError):
@@ -406,13 +407,13 @@ def test_many_requests_by_tokens_while_a_handler_comes(client: Any) -> None:
     def handler() -> None:
         handled.extend(Request(key=b"door", token=b"worker", given=True) for _ in range(3))
         for request in handled[-3:]:
-            given.note(request)
+            given.begin(request)
         del handled[:-50]
 
     with handled_by(handler, 0.001):
         for _ in range(30):
             for request in some:
-                given.note(request)
+                given.begin(request)
                 given.is_over(request)
     assert handled
 

@@ -202,8 +202,7 @@ class Lock:
         try:
             if held is not None:
                 held.leave()
-            asked = request if held is None else held.request
-            client.ask(request.key, lambda node: node.release_for_good(asked, None, runtime.Exchanges()))
+            client.ask(request.key, lambda node: node.release_for_good(request, None, runtime.Exchanges()))
         except BaseException as error:
             if isinstance(error, ANSWERED) and code(error) in GONE:
                 raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error

@@ -88,6 +88,8 @@ class Acquisition:
             self.node.listener.forget(self._request.token, self._request.key, self._wait)
             done = await self.node.begin_to_withdraw(self._request, self._exchanges)
             await runtime.wait(done, WITHDRAW_S)
+        else:
+            self._client.given.is_over(self._request)
 
     async def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
         granted = (await self._has_come(turn) if blocking else turn.is_set()) and await self._attempt(blocking)
@@ -134,7 +136,7 @@ class Acquisition:
             if code(error) == "OTHERFORM":
                 # Another one has it by this token, and would lose it.
                 self._sent = before
-                self._client.given.took_nothing(self._request)
+                self._client.given.is_over(self._request)
             raise
 
     async def _take_unless_taken(self, node: Node) -> bool:
@@ -144,12 +146,14 @@ class Acquisition:
         return not self._given_up and await self._take(node)
 
     async def _turn_to(self, node: Node) -> None:
-        """Something is about to be asked there."""
-        self.node = node
+        """Something is about to be asked there, unless the caller does not want it any more."""
         patience = min(self._left(), node.source.timeout_s)
-        given = self._client.given
-        while not self._given_up and (given_up := given.note_unless_given_up(self._request)) is not None:
-            if not await runtime.wait(given_up, patience):
+        while not self._given_up:
+            being_given_up = self._client.given.begin(self._request)
+            if being_given_up is None:
+                self.node = node
+                break
+            if not await runtime.wait(being_given_up, patience):
                 raise StandstillError("Timeout waiting until what was asked by the same token is given up")
 
     async def _is_taken(self, node: Node) -> bool:

@@ -1,130 +1,125 @@
-"""Requests by tokens that callers have given: others may have the same one, and it may be given again."""
+"""Tokens that callers have given: others may have the same one, and the server takes all of them for one."""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from ..protocol import Request
 from . import runtime
 
 
-class _Requests:
-    """Some requests, each as long as somebody else has it."""
+@dataclass(eq=False)
+class _Token:
+    """What this process has done by one token at one lock."""
 
-    def __init__(self) -> None:
-        self._by_number: weakref.WeakValueDictionary[int, Request] = weakref.WeakValueDictionary()
+    #: How many attempts have begun to take the lock, one after the other; and the last one of them that has held it.
+    begun: int = 0
+    held: int = 0
+    #: The request of the last one, and those to which it was handed over, as long as they may hold the lock.
+    latest: weakref.WeakSet[Request] = field(default_factory=weakref.WeakSet)
+    #: Each says when something is given up.
+    being_given_up: list[runtime.Event] = field(default_factory=list)
 
-    def __contains__(self, request: Request) -> bool:
-        return self._by_number.get(id(request)) is request
 
-    def add(self, request: Request) -> None:
-        self._by_number[id(request)] = request
+@dataclass(eq=False)
+class _Place:
+    """Which of the attempts a request belongs to; None as long as that is not known."""
 
-    def discard(self, request: Request) -> None:
-        self._by_number.pop(id(request), None)
-
-    def same_as(self, request: Request) -> list[Request]:
-        """Others that the server takes for this one."""
-        # Copied in one step: a signal handler may add another one.
-        some = [reference() for reference in self._by_number.valuerefs()]
-        return [one for one in some if one is not None and one is not request and one.is_same(request)]
+    token: _Token
+    number: int | None = None
 
 
 class Given:
-    """Which request by a token is the latest, so that what belongs to it is not taken for an earlier one's."""
+    """Which attempt by a token is the latest, so that what belongs to it is not taken for an earlier one's."""
 
     def __init__(self) -> None:
         # What is guarded takes no time, but a signal handler may come in between and want the same.
         self._guard = threading.RLock()
-        #: Those that were sent, and those of them that have held the lock.
-        self._known, self._holders = _Requests(), _Requests()
-        #: Those after which the same was asked for by the same token.
-        self._superseded = _Requests()
-        #: Holders after which another one has begun to take the lock, so that it was free.
-        self._replaced = _Requests()
-        #: What each has changed for others.
-        self._changes: weakref.WeakKeyDictionary[Request, list[tuple[_Requests, weakref.ref[Request]]]]
-        self._changes = weakref.WeakKeyDictionary()
-        #: What is being given up, and what says when that is done.
-        self._being_given_up: list[tuple[Request, runtime.Event]] = []
+        self._places: weakref.WeakKeyDictionary[Request, _Place] = weakref.WeakKeyDictionary()
+        # Each as long as there is a request by it.
+        self._tokens: weakref.WeakValueDictionary[tuple[bytes, bytes], _Token] = weakref.WeakValueDictionary()
 
-    def note(self, request: Request, takes: bool = False) -> None:
-        """Notes a request when it is about to be sent; with ``takes`` it takes a lock that nobody has by its token."""
+    def _place(self, request: Request) -> _Place:
+        place = self._places.get(request)
+        if place is None:
+            token = self._tokens.setdefault((request.key, request.token), _Token())
+            place = self._places.setdefault(request, _Place(token))
+        return place
+
+    def begin(self, request: Request) -> runtime.Event | None:
+        """It is about to ask for a lock that nobody has by its token: whoever has had it by that has lost it.
+
+        Not while something is given up by that: then it may begin after this event.
+        """
         if request.given:
             with self._guard:
-                others = self._known.same_as(request)
-                changes = self._changes.setdefault(request, [])
-                if not takes and any(other in self._holders and other not in self._replaced for other in others):
-                    self._holders.add(request)  # It was handed over.
-                for other in others:
-                    _add(other, self._superseded, changes)
-                    if takes and other in self._holders:
-                        _add(other, self._replaced, changes)
-                self._superseded.discard(request)
-                self._known.add(request)
+                place = self._place(request)
+                token = place.token
+                if token.being_given_up:
+                    return token.being_given_up[0]
+                place.number = token.begun = token.begun + 1
+                token.latest = weakref.WeakSet([request])
+        return None
 
     def has_held(self, request: Request) -> None:
-        """The server has said that it holds the lock, so whoever takes that later by its token replaces it."""
+        """The server has said that it holds the lock. If it has not taken that, it was handed over to it."""
         if request.given:
             with self._guard:
-                self._holders.add(request)
+                token, number = self._join(request)
+                token.held = max(token.held, number)
 
-    def took_nothing(self, request: Request) -> None:
-        """It was refused because another one has the lock, by the same token in another form."""
-        with self._guard:
-            for some, reference in self._changes.pop(request, []):
-                if (other := reference()) is not None:
-                    some.discard(other)
-
-    def was_released(self, request: Request) -> None:
-        """Its holder has released it: whoever takes the lock later replaces nobody."""
-        if request.given:
-            with self._guard:
-                self._holders.discard(request)
-                self.is_over(request)
-
-    def is_latest(self, request: Request) -> bool:
-        """Whether it was sent, and nobody has asked for the same lock by the same token since."""
-        return not request.given or (request in self._known and request not in self._superseded)
-
-    def is_replaced(self, request: Request) -> bool:
-        """Whether the lock is another one's by now, by the same token, so that the server does not tell them apart."""
-        return request in self._replaced
+    def _join(self, request: Request) -> tuple[_Token, int]:
+        """Has it belong to the latest attempt if to none."""
+        place = self._place(request)
+        if place.number is None:
+            place.number = place.token.begun
+            place.token.latest.add(request)
+        return place.token, place.number
 
     def is_over(self, request: Request) -> None:
         """It holds nothing and waits no more: what was sent before it, and is still on its way, is to be given up."""
         if request.given:
             with self._guard:
-                if self.is_latest(request):
-                    for other in self._superseded.same_as(request):
-                        self._superseded.discard(other)
+                place = self._place(request)
+                token = place.token
+                token.latest.discard(request)
+                if place.number == token.begun == token.held:
+                    token.latest.clear()
 
-    def note_unless_given_up(self, request: Request) -> runtime.Event | None:
-        """Notes a request; not while the same is being given up: then it is for another attempt, after this event."""
-        if request.given:
-            with self._guard:
-                for other, done in self._being_given_up:
-                    if other.is_same(request):
-                        return done
-                self.note(request, takes=True)
-        return None
-
-    def begin_to_give_up(self, request: Request, done: runtime.Event) -> None:
-        """From now on nobody else asks by the same token."""
-        if request.given:
-            with self._guard:
-                self._being_given_up.append((request, done))
-
-    def end(self, request: Request, done: runtime.Event) -> None:
-        """It was given up, or could not be; can be said twice."""
+    def may_be_given_up(self, request: Request) -> bool:
+        """Whether nothing is taken from another one that has asked by the same token since."""
+        if not request.given:
+            return True
         with self._guard:
-            if (request, done) in self._being_given_up:
-                self._being_given_up.remove((request, done))
-        done.set()
+            place = self._place(request)
+            return not place.token.latest or place.number == place.token.begun
 
+    def is_anothers(self, request: Request) -> bool:
+        """Whether the lock is another one's by now, by the same token, so that the server does not tell them apart."""
+        if not request.given:
+            return False
+        with self._guard:
+            place = self._place(request)
+            token = place.token
+            return place.number is not None and place.number < (token.begun if token.latest else token.held)
 
-def _add(request: Request, some: _Requests, changes: list[tuple[_Requests, weakref.ref[Request]]]) -> None:
-    if request not in some:
-        some.add(request)
-        changes.append((some, weakref.ref(request)))
+    @contextmanager
+    def giving_up(self, request: Request) -> Iterator[None]:
+        """Meanwhile nobody begins to ask by the same token: the lock would be taken from them."""
+        done = runtime.Event()
+        being_given_up: list[runtime.Event] = []
+        try:
+            if request.given:
+                with self._guard:
+                    being_given_up = self._join(request)[0].being_given_up
+                    being_given_up.append(done)
+            yield
+        finally:
+            with self._guard:
+                if done in being_given_up:
+                    being_given_up.remove(done)
+            done.set()

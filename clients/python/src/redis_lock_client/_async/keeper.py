@@ -110,13 +110,13 @@ class Keeper:
             for held in _in(self._watched.pop(key, None)):
                 self._note(held)
 
-    def hand_over(self, request: Request) -> Held | None:
-        """Somebody else will release what is held by the same token; which that is."""
+    def hand_over(self, request: Request) -> None:
+        """Whoever has taken the lock by the same token does not release it when it is collected."""
         with self._guard:
-            some = [held for held in _in(self._watched.get(request.key)) if held.request.token == request.token]
+            some = _in(self._watched.get(request.key))
         for held in some:
-            held.keep()
-        return some[0] if some else None
+            if held.request.token == request.token:
+                held.keep()
 
     def drop(self, held: Held) -> None:
         """Its holder need not hear of changes any more."""
@@ -237,7 +237,7 @@ class Keeper:
 
     async def _is_held(self, held: Held) -> bool:
         """Renews it if that is due, or looks; whether it is held."""
-        if self.node.client.given.is_replaced(held.request):
+        if self.node.client.given.is_anothers(held.request):
             return False
         try:
             return await (self._extend(held) if runtime.now() >= held.renewal_due else self._look(held))

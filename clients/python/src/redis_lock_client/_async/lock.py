@@ -238,7 +238,11 @@ class BaseLock:
 
     def _is_anothers(self, held: Held) -> bool:
         """Whether it was lost, and another one has it by the same token, so that the server cannot tell."""
-        return Client.of(self.redis).given.is_replaced(held.request)
+        return Client.of(self.redis).given.is_anothers(held.request)
+
+    def _has_held(self, held: Held) -> None:
+        """Notes that the server has just said so."""
+        Client.of(self.redis).given.has_held(held.request)
 
     def _is_lost_for_good(self, held: Held) -> bool:
         """Whether it was lost, whatever the server says."""
@@ -266,9 +270,6 @@ class BaseLock:
                     await self._give_up_holds(held)
                 except (LockNotOwnedError, *UNREACHABLE):
                     pass  # The last release gives up all holds, and is told until it is answered.
-            if self._is_anothers(held):
-                held.leave()
-                raise LockNotOwnedError("The lock is another one's by the same token", lock_name=self.name)
             await self._ask(lambda node: self._release(node, held, hold), held.exchanges)
         except LockNotOwnedError:
             raise
@@ -281,8 +282,11 @@ class BaseLock:
 
     async def _release(self, node: Node, held: Held, hold: int | None) -> None:
         held.leave()
+        if held.keeper is None:
+            node.client.hand_over(held.request)
         try:
-            await node.release_for_good(held.request, hold, held.exchanges)
+            if not await node.release_for_good(held.request, hold, held.exchanges):
+                raise LockNotOwnedError("The lock is another one's by the same token", lock_name=self.name)
         except ANSWERED as error:
             if code(error) != "HOLDMISMATCH":
                 raise
@@ -293,15 +297,16 @@ class BaseLock:
         """Leaves as many holds as are noted. A hold that is not there any more is not given up again."""
 
         async def leave(node: Node) -> None:
-            while held.in_doubt > 1:
-                # From the highest that there may be.
-                await self._leave(node, held.request, held.holds + held.in_doubt)
-                held.in_doubt -= 1
-            hold = held.holds + 1
-            if not await self._leave(node, held.request, hold):
-                # The server may have come late to a request for one more hold, asked again and given up since.
-                await node.release(held.request, hold + 1)
-                await node.release(held.request, hold)
+            with node.client.given.giving_up(held.request):
+                while held.in_doubt > 1:
+                    # From the highest that there may be.
+                    await self._leave(node, held.request, held.holds + held.in_doubt)
+                    held.in_doubt -= 1
+                hold = held.holds + 1
+                if not await self._leave(node, held.request, hold):
+                    # The server may have come late to a request for one more hold, asked again and given up since.
+                    await node.release(held.request, hold + 1)
+                    await node.release(held.request, hold)
 
         try:
             self._raise_if_lost(self._is_anothers(held))
@@ -352,8 +357,9 @@ class BaseLock:
 
         async def extend(node: Node) -> None:
             held.lease_was_set(asked, await node.extend(held.request, lease_ms, add), times_seen)
-            node.client.given.has_held(held.request)
+            self._has_held(held)
             if held.keeper is None:
+                node.client.hand_over(held.request)
                 self._see_to(held, node)
 
         self._raise_if_lost(self._is_lost_for_good(held))
@@ -372,7 +378,12 @@ class BaseLock:
         if held is None:
             raise LockError("Cannot draw a fencing token for an unlocked lock", lock_name=self.name)
         key = self._bytes(counter) if counter is not None else fence_counter(self._key)
-        return await self._ask(lambda node: node.fence(held.request, key))  # type: ignore[no-any-return]
+        self._raise_if_lost(self._is_lost_for_good(held))
+        number: int = await self._ask(lambda node: node.fence(held.request, key))
+        # It may have been lost meanwhile, and then the number is for another one's hold.
+        self._raise_if_lost(self._is_lost_for_good(held))
+        self._has_held(held)
+        return number
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock."""
@@ -385,12 +396,17 @@ class BaseLock:
             return False
         try:
             if self.shared:
-                return await self._at_node(lambda node: node.share(held.request)) is not None
-            return bool((await self._info())[b"owner"] == held.request.token)
+                owned = await self._at_node(lambda node: node.share(held.request)) is not None
+            else:
+                owned = (await self._info())[b"owner"] == held.request.token
         except ANSWERED as error:
             if code(error) in GONE:
                 return False
             raise
+        if not owned or self._is_lost_for_good(held):
+            return False
+        self._has_held(held)
+        return True
 
     async def _info(self) -> dict[bytes, Any]:
         return await self._at_node(lambda node: node.info(self._key))  # type: ignore[no-any-return]
@@ -426,13 +442,7 @@ class BaseLock:
             local.token = local.token
         if local.held is None and local.token is not None:
             # It was handed over. How much is left of its lease is learnt when it is extended.
-            request = self._request(local.token, given=True)
-            former = Client.of(self.redis).hand_over(request)
-            held = self._held(request)
-            local.hold(held)
-            if former is not None and former.keeper is not None:
-                held.lease_ms, held.ends_at = former.lease_ms, former.ends_at
-                self._see_to(held, former.keeper.node)
+            local.hold(self._held(self._request(local.token, given=True)))
         return local.held
 
     async def _at_node(self, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:

@@ -239,7 +239,11 @@ class BaseLock:
 
     def _is_anothers(self, held: Held) -> bool:
         """Whether it was lost, and another one has it by the same token, so that the server cannot tell."""
-        return Client.of(self.redis).given.is_replaced(held.request)
+        return Client.of(self.redis).given.is_anothers(held.request)
+
+    def _has_held(self, held: Held) -> None:
+        """Notes that the server has just said so."""
+        Client.of(self.redis).given.has_held(held.request)
 
     def _is_lost_for_good(self, held: Held) -> bool:
         """Whether it was lost, whatever the server says."""
@@ -267,9 +271,6 @@ class BaseLock:
                     self._give_up_holds(held)
                 except (LockNotOwnedError, *UNREACHABLE):
                     pass  # The last release gives up all holds, and is told until it is answered.
-            if self._is_anothers(held):
-                held.leave()
-                raise LockNotOwnedError("The lock is another one's by the same token", lock_name=self.name)
             self._ask(lambda node: self._release(node, held, hold), held.exchanges)
         except LockNotOwnedError:
             raise
@@ -282,8 +283,11 @@ class BaseLock:
 
     def _release(self, node: Node, held: Held, hold: int | None) -> None:
         held.leave()
+        if held.keeper is None:
+            node.client.hand_over(held.request)
         try:
-            node.release_for_good(held.request, hold, held.exchanges)
+            if not node.release_for_good(held.request, hold, held.exchanges):
+                raise LockNotOwnedError("The lock is another one's by the same token", lock_name=self.name)
         except ANSWERED as error:
             if code(error) != "HOLDMISMATCH":
                 raise
@@ -294,15 +298,16 @@ class BaseLock:
         """Leaves as many holds as are noted. A hold that is not there any more is not given up again."""
 
         def leave(node: Node) -> None:
-            while held.in_doubt > 1:
-                # From the highest that there may be.
-                self._leave(node, held.request, held.holds + held.in_doubt)
-                held.in_doubt -= 1
-            hold = held.holds + 1
-            if not self._leave(node, held.request, hold):
-                # The server may have come late to a request for one more hold, asked again and given up since.
-                node.release(held.request, hold + 1)
-                node.release(held.request, hold)
+            with node.client.given.giving_up(held.request):
+                while held.in_doubt > 1:
+                    # From the highest that there may be.
+                    self._leave(node, held.request, held.holds + held.in_doubt)
+                    held.in_doubt -= 1
+                hold = held.holds + 1
+                if not self._leave(node, held.request, hold):
+                    # The server may have come late to a request for one more hold, asked again and given up since.
+                    node.release(held.request, hold + 1)
+                    node.release(held.request, hold)
 
         try:
             self._raise_if_lost(self._is_anothers(held))
@@ -353,8 +358,9 @@ class BaseLock:
 
         def extend(node: Node) -> None:
             held.lease_was_set(asked, node.extend(held.request, lease_ms, add), times_seen)
-            node.client.given.has_held(held.request)
+            self._has_held(held)
             if held.keeper is None:
+                node.client.hand_over(held.request)
                 self._see_to(held, node)
 
         self._raise_if_lost(self._is_lost_for_good(held))
@@ -373,7 +379,12 @@ class BaseLock:
         if held is None:
             raise LockError("Cannot draw a fencing token for an unlocked lock", lock_name=self.name)
         key = self._bytes(counter) if counter is not None else fence_counter(self._key)
-        return self._ask(lambda node: node.fence(held.request, key))  # type: ignore[no-any-return]
+        self._raise_if_lost(self._is_lost_for_good(held))
+        number: int = self._ask(lambda node: node.fence(held.request, key))
+        # It may have been lost meanwhile, and then the number is for another one's hold.
+        self._raise_if_lost(self._is_lost_for_good(held))
+        self._has_held(held)
+        return number
 
     def locked(self) -> bool:
         """Whether anybody holds the lock."""
@@ -386,12 +397,17 @@ class BaseLock:
             return False
         try:
             if self.shared:
-                return self._at_node(lambda node: node.share(held.request)) is not None
-            return bool((self._info())[b"owner"] == held.request.token)
+                owned = self._at_node(lambda node: node.share(held.request)) is not None
+            else:
+                owned = (self._info())[b"owner"] == held.request.token
         except ANSWERED as error:
             if code(error) in GONE:
                 return False
             raise
+        if not owned or self._is_lost_for_good(held):
+            return False
+        self._has_held(held)
+        return True
 
     def _info(self) -> dict[bytes, Any]:
         return self._at_node(lambda node: node.info(self._key))  # type: ignore[no-any-return]
@@ -427,13 +443,7 @@ class BaseLock:
             local.token = local.token
         if local.held is None and local.token is not None:
             # It was handed over. How much is left of its lease is learnt when it is extended.
-            request = self._request(local.token, given=True)
-            former = Client.of(self.redis).hand_over(request)
-            held = self._held(request)
-            local.hold(held)
-            if former is not None and former.keeper is not None:
-                held.lease_ms, held.ends_at = former.lease_ms, former.ends_at
-                self._see_to(held, former.keeper.node)
+            local.hold(self._held(self._request(local.token, given=True)))
         return local.held
 
     def _at_node(self, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:

@@ -111,7 +111,7 @@ class Node:
         try:
             return self._either(request.release(hold), script, again=False) or 0
         except UNREACHABLE:
-            if not self.client.given.is_latest(request):
+            if self.client.given.is_anothers(request):
                 raise
             try:
                 return self._either(request.release(hold), script) or 0
@@ -120,16 +120,21 @@ class Node:
                     raise
                 return 0
 
-    def release_for_good(self, request: Request, hold: int | None, exchanges: runtime.Exchanges) -> None:
+    def release_for_good(self, request: Request, hold: int | None, exchanges: runtime.Exchanges) -> bool:
         """Gives up the lock, or its n-th hold, and in the background what the server may come to later.
 
-        That is a request which was not answered in time: another one was, which has taken the lock.
+        That is a request which was not answered in time: another one was, which has taken the lock. False if it is not
+        given up, because it is another one's by the same token.
         """
-        self.client.given.note(request)
+        given = self.client.given
         try:
-            self.release(request, hold)
+            with given.giving_up(request):
+                if given.is_anothers(request):
+                    return False
+                self.release(request, hold)
+                return True
         finally:
-            self.client.given.was_released(request)
+            given.is_over(request)
             if self.connections.in_doubt(request.token):
                 self.begin_to_withdraw(request, exchanges)
 
@@ -237,19 +242,16 @@ class Node:
 
         Not if the same token was given again since: it would be taken from that.
         """
-        done = runtime.Event()
-        try:
-            self.client.given.begin_to_give_up(request, done)
-            while self.client.given.is_latest(request) and self.release(request):
-                pass  # One more hold.
-        except ANSWERED as error:
-            if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
-                raise
-        finally:
+        given = self.client.given
+        with given.giving_up(request):
             try:
-                self.client.given.is_over(request)
+                while given.may_be_given_up(request) and self.release(request):
+                    pass  # One more hold.
+            except ANSWERED as error:
+                if code(error) not in ("NOTHELD", "NOTOWNER", "WRONGTYPE"):
+                    raise
             finally:
-                self.client.given.end(request, done)
+                given.is_over(request)
 
     def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""
