@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -267,21 +269,124 @@ def test_a_lost_lock_is_anothers_before_that_is_seen(client: Any, options: dict[
     assert client.get("door") == b"worker"
 
 
-@pytest.mark.parametrize("extended", [False, True])
-def test_a_lock_that_was_handed_over_is_anothers(client: Any, extended: bool) -> None:
-    """Its lease has ended, and another one has taken it since by the same token."""
-    one, heir, next_one = (Lock(client, "door", timeout=timeout) for timeout in (0.5, 0.5, 60))
-    assert one.acquire(token="worker")
-    heir.local.token = one.local.token
-    assert heir.owned() and (not extended or heir.extend(0.5, replace_ttl=True))
+def asks_for_it(heir: Lock) -> None:
+    assert heir.owned()
+
+
+def extends_it(heir: Lock) -> None:
+    assert heir.extend(0.5, replace_ttl=True)
+
+
+def draws_a_number(heir: Lock) -> None:
+    assert heir.fence()
+
+
+@pytest.mark.parametrize("learns", [asks_for_it, extends_it, draws_a_number])
+@pytest.mark.parametrize("taken_here", [True, False])
+def test_a_lock_that_was_handed_over_is_anothers(client: Any, learns: Callable[[Lock], None], taken_here: bool) -> None:
+    """Its lease has ended, and another one has taken it since by the same token. Whoever had taken it first is gone."""
+    heir, next_one = (Lock(client, "door", timeout=timeout) for timeout in (0.5, 60))
+    if taken_here:
+        assert Lock(client, "door", timeout=0.5).acquire(token="worker")
+    else:
+        client.set("door", "worker", px=500)
+    heir.local.token = b"worker"
+    learns(heir)
     wait_until(lambda: not client.exists("door"))
     assert next_one.acquire(token="worker")
     assert not heir.owned()
-    with pytest.raises(LockNotOwnedError):
-        heir.extend(10, replace_ttl=True)
-    with pytest.raises(LockNotOwnedError):
-        heir.release()
+    for use in (lambda: heir.extend(10, replace_ttl=True), heir.fence, heir.release):
+        with pytest.raises(LockNotOwnedError):
+            use()
     assert client.pttl("door") > 50_000 and next_one.owned()
+
+
+@pytest.mark.parametrize("look", ["owned", "reacquire"])
+async def test_whoever_looks_by_a_token_changes_nothing_for_who_waits(aclient: Any, client: Any, look: str) -> None:
+    """It gives up its place as ever."""
+    client.set("door", "somebody else")
+    waiter, other = (for_tasks.Lock(aclient, "door", timeout=60) for _ in range(2))
+    waiting = asyncio.create_task(waiter.acquire(token="worker"))
+    await until(lambda: waiters(client))
+    other.local.token = b"worker"
+    with contextlib.suppress(LockNotOwnedError):
+        assert not await getattr(other, look)()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await until(lambda: not waiters(client))
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_whoever_looks_by_the_token_of_a_session_changes_nothing(client: Any, session: bool) -> None:
+    """Neither is it released when that one is collected, nor kept when its holder is."""
+    holder = Lock(client, "door", timeout=2, session=True)
+    assert holder.acquire()
+    other = Lock(client, "door", timeout=2, session=session)
+    other.local.token = holder.local.token
+    assert other.owned()
+    del other
+    gc.collect()
+    time.sleep(0.5)
+    assert holder.owned()
+    del holder
+    gc.collect()
+    wait_until(lambda: not client.exists("door"))
+
+
+def test_a_release_that_is_late_takes_nothing_from_the_next(server: Server, client: Any) -> None:
+    """The lease ends meanwhile, so that the lock is free; and whoever comes by the same token waits."""
+    with proxy(server.port) as way, Threads() as pool:
+        own = server.client(port=way.port)
+        former, latter = (Lock(own, "door", timeout=timeout, thread_local=False) for timeout in (0.5, 60))
+        assert former.acquire(token="worker")
+        way.late = b"LOCK.RELEASE"
+        releasing = pool.submit(former.release)
+        wait_until(lambda: not client.exists("door"))
+        assert not latter.acquire(token="worker", blocking_timeout=0.5)
+        way.deliver.set()
+        with pytest.raises(LockNotOwnedError):
+            releasing.result(5)
+        assert latter.acquire(token="worker", blocking_timeout=5)
+        assert latter.owned()
+
+
+async def test_a_release_that_was_cancelled_takes_nothing_from_the_next(server: Server, client: Any) -> None:
+    """It goes on, and another one has overtaken it, which frees the lock."""
+    with proxy(server.port) as way:
+        aclient = server.client_asyncio(port=way.port)
+        former, latter = (for_tasks.Lock(aclient, "door", timeout=60) for _ in range(2))
+        assert await former.acquire(token="worker")
+        way.late = b"LOCK.RELEASE"
+        releasing = asyncio.create_task(former.release())
+        await until(lambda: way.late is None)
+        releasing.cancel()
+        await asyncio.wait([releasing])
+        await until(lambda: not client.exists("door"))
+        assert not await latter.acquire(token="worker", blocking_timeout=0.5)
+        way.deliver.set()
+        assert await latter.acquire(token="worker", blocking_timeout=5)
+        await asyncio.sleep(0.3)
+        assert await latter.owned()
+        await aclient.aclose()
+
+
+def test_a_release_of_nothing_takes_nothing_from_who_waits(server: Server, client: Any) -> None:
+    """Nor does it bring back an attempt before that, which was given up and may still come to the server."""
+    with proxy(server.port) as way, Threads() as pool:
+        own = server.client(port=way.port, socket_timeout=1)
+        way.late = b"LOCK.ACQUIRE"
+        with pytest.raises(library.TimeoutError):
+            compat.Lock(own, "door", id="worker").acquire(blocking=False)
+        client.set("lock:door", "somebody else")
+        waiting = pool.submit(compat.Lock(own, "door", id="worker").acquire)
+        wait_until(lambda: waiters(client, "lock:door"))
+        with pytest.raises(compat.NotAcquired):
+            compat.Lock(own, "door", id="worker").release()
+        assert waiters(client, "lock:door")
+        client.delete("lock:door")
+        assert waiting.result(5)
+        time.sleep(2)
+        assert client.get("lock:door") == b"worker"
 
 
 def test_who_waits_for_a_token_is_in_nobodys_way(client: Any) -> None:

@@ -202,7 +202,7 @@ class Lock:
         try:
             if held is not None:
                 held.leave()
-            client.ask(request.key, lambda node: node.release_for_good(request, None, runtime.Exchanges()))
+            released = client.ask(request.key, lambda node: node.release_for_good(request, None, runtime.Exchanges()))
         except BaseException as error:
             if isinstance(error, ANSWERED) and code(error) in GONE:
                 raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error
@@ -211,6 +211,8 @@ class Lock:
                 # may be in use again by then.
                 held.keeper.node.begin_to_withdraw(request, runtime.Exchanges())
             raise
+        if not released:
+            raise NotAcquired(f"Lock({self._name}) is not acquired, but waited for by this id.")
 
     def _mine(self) -> Held | None:
         """What this process sees to. After a fork the child has the id, but what was held is the parent's."""

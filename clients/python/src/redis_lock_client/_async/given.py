@@ -19,8 +19,8 @@ class _Token:
     #: How many attempts have begun to take the lock, one after the other; and the last one of them that has held it.
     begun: int = 0
     held: int = 0
-    #: The request of the last one, and those to which it was handed over, as long as they may hold the lock.
-    latest: weakref.WeakSet[Request] = field(default_factory=weakref.WeakSet)
+    #: The last one may have the lock, or get it; also if its request is not there any more.
+    goes_on: bool = False
     #: Each says when something is given up.
     being_given_up: list[runtime.Event] = field(default_factory=list)
 
@@ -62,33 +62,30 @@ class Given:
                 if token.being_given_up:
                     return token.being_given_up[0]
                 place.number = token.begun = token.begun + 1
-                token.latest = weakref.WeakSet([request])
+                token.goes_on = True
         return None
 
     def has_held(self, request: Request) -> None:
         """The server has said that it holds the lock. If it has not taken that, it was handed over to it."""
         if request.given:
             with self._guard:
-                token, number = self._join(request)
-                token.held = max(token.held, number)
+                token = self._place(request).token
+                token.held = max(token.held, self._join(request, token.begun))
 
-    def _join(self, request: Request) -> tuple[_Token, int]:
-        """Has it belong to the latest attempt if to none."""
+    def _join(self, request: Request, number: int) -> int:
+        """Has it belong to an attempt if to none; the number of that to which it belongs."""
         place = self._place(request)
         if place.number is None:
-            place.number = place.token.begun
-            place.token.latest.add(request)
-        return place.token, place.number
+            place.number = number
+        return place.number
 
     def is_over(self, request: Request) -> None:
         """It holds nothing and waits no more: what was sent before it, and is still on its way, is to be given up."""
         if request.given:
             with self._guard:
                 place = self._place(request)
-                token = place.token
-                token.latest.discard(request)
-                if place.number == token.begun == token.held:
-                    token.latest.clear()
+                if place.number == place.token.begun:
+                    place.token.goes_on = False
 
     def may_be_given_up(self, request: Request) -> bool:
         """Whether nothing is taken from another one that has asked by the same token since."""
@@ -96,7 +93,7 @@ class Given:
             return True
         with self._guard:
             place = self._place(request)
-            return not place.token.latest or place.number == place.token.begun
+            return place.number == place.token.begun or not place.token.goes_on
 
     def is_anothers(self, request: Request) -> bool:
         """Whether the lock is another one's by now, by the same token, so that the server does not tell them apart."""
@@ -105,7 +102,7 @@ class Given:
         with self._guard:
             place = self._place(request)
             token = place.token
-            return place.number is not None and place.number < (token.begun if token.latest else token.held)
+            return place.number is not None and place.number < (token.begun if token.goes_on else token.held)
 
     @contextmanager
     def giving_up(self, request: Request) -> Iterator[None]:
@@ -115,7 +112,10 @@ class Given:
         try:
             if request.given:
                 with self._guard:
-                    being_given_up = self._join(request)[0].being_given_up
+                    token = self._place(request).token
+                    # Whoever has not taken it gives up what is held by the token, but for nobody who waits.
+                    self._join(request, token.held)
+                    being_given_up = token.being_given_up
                     being_given_up.append(done)
             yield
         finally:
