@@ -69,10 +69,6 @@ class Request:
     #: alone: with it, that is up to the server.
     signal: tuple[bytes, int] | None = None
 
-    def is_same(self, other: Request) -> bool:
-        """Whether the server takes both for one: they are for the same lock by the same token."""
-        return self.key == other.key and self.token == other.token
-
     @property
     def needs_module(self) -> bool:
         """Whether this cannot be had from a server without the module."""

@@ -34,7 +34,7 @@ class _Place:
 
 
 class Given:
-    """Which attempt by a token is the latest, so that what belongs to it is not taken for an earlier one's."""
+    """Numbers the attempts by each token, so that what belongs to one is not taken for an earlier one's."""
 
     def __init__(self) -> None:
         # What is guarded takes no time, but a signal handler may come in between and want the same.
@@ -53,7 +53,7 @@ class Given:
     def begin(self, request: Request) -> runtime.Event | None:
         """It is about to ask for a lock that nobody has by its token: whoever has had it by that has lost it.
 
-        Not while something is given up by that: then it may begin after this event.
+        Not while something is given up by that: then it may begin after this event. It may begin again and again.
         """
         if request.given:
             with self._guard:
@@ -61,8 +61,9 @@ class Given:
                 token = place.token
                 if token.being_given_up:
                     return token.being_given_up[0]
-                place.number = token.begun = token.begun + 1
-                token.goes_on = True
+                if place.number != token.begun or not token.goes_on:
+                    place.number = token.begun = token.begun + 1
+                    token.goes_on = True
         return None
 
     def has_held(self, request: Request) -> None:
