@@ -17,7 +17,6 @@ from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError, compat
 from redis_lock_client import asyncio as for_tasks
-from redis_lock_client._async import client as tasks_client
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.common import Lines
 from redis_lock_client._sync.given import Given
@@ -191,22 +190,22 @@ def test_holds_of_a_lock_that_is_anothers(server: Server, client: Any) -> None:
     assert not client.exists("door")
 
 
-async def test_a_cancelled_try_takes_nothing_from_the_next(aclient: Any, client: Any) -> None:
-    """It has waited until an attempt before it was given up, and what it has under way goes on."""
-    given = tasks_client.Client.of(aclient).given
-    before, after = (Request(key=b"door", token=b"worker", lease_ms=60_000, given=True) for _ in range(2))
-    with given.giving_up(before):
-        done = given.begin(after)
-        trying = asyncio.create_task(
-            for_tasks.Lock(aclient, "door", timeout=60).acquire(blocking=False, token="worker")
-        )
-        await until(lambda: done is not None and done._waiters)
-        trying.cancel()
-        await asyncio.wait([trying])
-    assert given.begin(after) is None
-    client.set("door", "worker")
-    await asyncio.sleep(0.5)
-    assert client.get("door") == b"worker" and given.may_be_given_up(after)
+def test_a_release_that_is_under_way_keeps_nobody_waiting(client: Any) -> None:
+    """Neither a try by the same token, which a signal handler may make, nor whoever has another one and comes later."""
+    given = Client.of(client).given
+    former = Request(key=b"door", token=b"worker", lease_ms=60_000, given=True)
+    waiter, other = (Lock(client, "door", timeout=60, blocking_timeout=20, thread_local=False) for _ in range(2))
+    with Threads() as pool:
+        with given.giving_up(former):
+            began = time.monotonic()
+            assert waiter.acquire(blocking=False, token="worker") is False
+            assert time.monotonic() - began < 1
+            waiting = pool.submit(waiter.acquire, token="worker")
+            time.sleep(0.3)
+            assert other.acquire(blocking_timeout=2)
+            other.release()
+            assert not waiting.done()
+        assert waiting.result(5)
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -261,7 +260,7 @@ def test_a_lost_lock_is_anothers_before_that_is_seen(client: Any, options: dict[
     watched(client)
     # A server that has lost its keys, and granted the lock anew before it was asked about it, is in the same state.
     next_one = Request(key=b"door", token=b"worker", lease_ms=60_000, given=True)
-    assert Client.of(client).given.begin(next_one) is None
+    assert Client.of(client).given.begin(next_one)
     client.pexpire("door", 50_000)
     assert lost.wait(5)
     with pytest.raises(LockNotOwnedError):
@@ -368,6 +367,18 @@ async def test_a_release_that_was_cancelled_takes_nothing_from_the_next(server: 
         await asyncio.sleep(0.3)
         assert await latter.owned()
         await aclient.aclose()
+
+
+def test_an_id_by_which_another_process_holds(server: Server, client: Any) -> None:
+    """An attempt by it has failed here, and is still being given up."""
+    with proxy(server.port) as way:
+        own = server.client(port=way.port, socket_timeout=1)
+        way.late = b"LOCK.ACQUIRE"
+        with pytest.raises(library.TimeoutError):
+            compat.Lock(own, "door", id="worker").acquire(blocking=False)
+        client.set("lock:door", "worker")
+        compat.Lock(own, "door", id="worker").release()
+        assert not client.exists("lock:door")
 
 
 def test_a_release_of_nothing_takes_nothing_from_who_waits(server: Server, client: Any) -> None:

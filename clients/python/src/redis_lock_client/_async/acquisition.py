@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..errors import ANSWERED, UNREACHABLE, StandstillError
+from ..errors import ANSWERED, UNREACHABLE
 from ..protocol import ELSEWHERE, PASSING, Request, code
 from . import runtime
 from .client import Client
@@ -50,8 +50,6 @@ class Acquisition:
         self._heard: float | None = None
         #: How often news were asked for. Those of an earlier request may still come.
         self._times_in_line = 0
-        #: Another one holds it by the same token.
-        self._waits_for_own_token = False
         #: The caller does not want it any more, but what is under way goes on.
         self._given_up = False
         #: Where its news arrive.
@@ -84,12 +82,11 @@ class Acquisition:
     async def withdraw(self) -> None:
         """Leaves the line, or gives up what was granted; can be done twice."""
         self._given_up = True
+        self._client.given.is_over(self._request)
         if self.node is not None and self._sent:
             self.node.listener.forget(self._request.token, self._request.key, self._wait)
             done = await self.node.begin_to_withdraw(self._request, self._exchanges)
             await runtime.wait(done, WITHDRAW_S)
-        else:
-            self._client.given.is_over(self._request)
 
     async def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
         granted = (await self._has_come(turn) if blocking else turn.is_set()) and await self._attempt(blocking)
@@ -101,9 +98,9 @@ class Acquisition:
         if not blocking:
             return await self._once()
         while not await self._in_turn(self._request.key, self._in_line):
-            if not self._waits_for_own_token or self._left() <= 0:
+            if self._left() <= 0:
                 return False
-            # Not at the head of the queue: others may have tokens for which there is a permit.
+            # Another one has it by this token. Not at the head of the queue: there may be a permit for others.
             await self._sleep(RETRY_S)
         return True
 
@@ -140,21 +137,22 @@ class Acquisition:
             raise
 
     async def _take_unless_taken(self, node: Node) -> bool:
-        if self._request.given and (await self._is_taken(node) or self._given_up):
+        if self._request.given and await self._is_taken(node):
             return False
-        await self._turn_to(node)
-        return not self._given_up and await self._take(node)
+        return self._turns_to(node) and await self._take(node)
 
-    async def _turn_to(self, node: Node) -> None:
-        """Something is about to be asked there, unless the caller does not want it any more."""
-        patience = min(self._left(), node.source.timeout_s)
-        while not self._given_up:
-            being_given_up = self._client.given.begin(self._request)
-            if being_given_up is None:
-                self.node = node
-                break
-            if not await runtime.wait(being_given_up, patience):
-                raise StandstillError("Timeout waiting until what was asked by the same token is given up")
+    async def _may_ask(self, node: Node) -> bool:
+        """Whether nobody else has it by this token, or is giving it up."""
+        if self._request.given and self.node is None and await self._exchanges.run(self._is_taken(node)):
+            return False
+        return self._turns_to(node)
+
+    def _turns_to(self, node: Node) -> bool:
+        """Whether something is about to be asked there: not if the caller does not want it any more."""
+        if self._given_up or not self._client.given.begin(self._request):
+            return False
+        self.node = node
+        return True
 
     async def _is_taken(self, node: Node) -> bool:
         """Whether another holds it by this token, not sent yet: the server would tell both that it is theirs."""
@@ -200,16 +198,19 @@ class Acquisition:
         return await self._has_come(turn) and await self._at_the_head()
 
     async def _at_the_head(self) -> bool:
-        """Asks until the lock is granted or the time is up; a server that was reached once may be away for a while."""
+        """Asks until the lock is granted, the time is up, or another one has it by this token.
+
+        A server that was reached once may be away for a while.
+        """
         while True:
             try:
                 node = await self._client.node(self._request.key)
-                if self._request.given and self.node is None:
-                    self._waits_for_own_token = await self._exchanges.run(self._is_taken(node))
-                    if self._waits_for_own_token:
+                if not await self._may_ask(node):
+                    if self.node is None:
                         return False
-                await self._turn_to(node)
-                if await self._ask(node):
+                    # It has a place in line at the server, so it keeps the one here.
+                    await self._sleep(RETRY_S)
+                elif await self._ask(node):
                     return True
             except (*UNREACHABLE, *ANSWERED) as error:
                 reason = code(error)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..errors import ANSWERED, UNREACHABLE, StandstillError
+from ..errors import ANSWERED, UNREACHABLE
 from ..protocol import ELSEWHERE, PASSING, Request, code
 from . import runtime
 from .client import Client
@@ -51,8 +51,6 @@ class Acquisition:
         self._heard: float | None = None
         #: How often news were asked for. Those of an earlier request may still come.
         self._times_in_line = 0
-        #: Another one holds it by the same token.
-        self._waits_for_own_token = False
         #: The caller does not want it any more, but what is under way goes on.
         self._given_up = False
         #: Where its news arrive.
@@ -85,12 +83,11 @@ class Acquisition:
     def withdraw(self) -> None:
         """Leaves the line, or gives up what was granted; can be done twice."""
         self._given_up = True
+        self._client.given.is_over(self._request)
         if self.node is not None and self._sent:
             self.node.listener.forget(self._request.token, self._request.key, self._wait)
             done = self.node.begin_to_withdraw(self._request, self._exchanges)
             runtime.wait(done, WITHDRAW_S)
-        else:
-            self._client.given.is_over(self._request)
 
     def _alone(self, blocking: bool, turn: runtime.Event) -> bool:
         granted = (self._has_come(turn) if blocking else turn.is_set()) and self._attempt(blocking)
@@ -102,9 +99,9 @@ class Acquisition:
         if not blocking:
             return self._once()
         while not self._in_turn(self._request.key, self._in_line):
-            if not self._waits_for_own_token or self._left() <= 0:
+            if self._left() <= 0:
                 return False
-            # Not at the head of the queue: others may have tokens for which there is a permit.
+            # Another one has it by this token. Not at the head of the queue: there may be a permit for others.
             self._sleep(RETRY_S)
         return True
 
@@ -141,21 +138,22 @@ class Acquisition:
             raise
 
     def _take_unless_taken(self, node: Node) -> bool:
-        if self._request.given and (self._is_taken(node) or self._given_up):
+        if self._request.given and self._is_taken(node):
             return False
-        self._turn_to(node)
-        return not self._given_up and self._take(node)
+        return self._turns_to(node) and self._take(node)
 
-    def _turn_to(self, node: Node) -> None:
-        """Something is about to be asked there, unless the caller does not want it any more."""
-        patience = min(self._left(), node.source.timeout_s)
-        while not self._given_up:
-            being_given_up = self._client.given.begin(self._request)
-            if being_given_up is None:
-                self.node = node
-                break
-            if not runtime.wait(being_given_up, patience):
-                raise StandstillError("Timeout waiting until what was asked by the same token is given up")
+    def _may_ask(self, node: Node) -> bool:
+        """Whether nobody else has it by this token, or is giving it up."""
+        if self._request.given and self.node is None and self._exchanges.run(self._is_taken(node)):
+            return False
+        return self._turns_to(node)
+
+    def _turns_to(self, node: Node) -> bool:
+        """Whether something is about to be asked there: not if the caller does not want it any more."""
+        if self._given_up or not self._client.given.begin(self._request):
+            return False
+        self.node = node
+        return True
 
     def _is_taken(self, node: Node) -> bool:
         """Whether another holds it by this token, not sent yet: the server would tell both that it is theirs."""
@@ -201,16 +199,19 @@ class Acquisition:
         return self._has_come(turn) and self._at_the_head()
 
     def _at_the_head(self) -> bool:
-        """Asks until the lock is granted or the time is up; a server that was reached once may be away for a while."""
+        """Asks until the lock is granted, the time is up, or another one has it by this token.
+
+        A server that was reached once may be away for a while.
+        """
         while True:
             try:
                 node = self._client.node(self._request.key)
-                if self._request.given and self.node is None:
-                    self._waits_for_own_token = self._exchanges.run(self._is_taken(node))
-                    if self._waits_for_own_token:
+                if not self._may_ask(node):
+                    if self.node is None:
                         return False
-                self._turn_to(node)
-                if self._ask(node):
+                    # It has a place in line at the server, so it keeps the one here.
+                    self._sleep(RETRY_S)
+                elif self._ask(node):
                     return True
             except (*UNREACHABLE, *ANSWERED) as error:
                 reason = code(error)

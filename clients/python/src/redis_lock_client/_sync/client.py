@@ -13,6 +13,7 @@ from ..protocol import ELSEWHERE, Request, code, place
 from ..source import Source
 from . import runtime
 from .common import Common
+from .held import Held
 from .node import Node
 
 #: How long what is known of a cluster is good enough for who asks again and again, in seconds.
@@ -54,10 +55,9 @@ class Client:
         for finalizer in self._finalizers:
             finalizer.detach()
 
-    def hand_over(self, request: Request) -> None:
-        """Whoever has taken the lock by the same token does not release it when it is collected."""
-        for node in list(self._nodes.values()):
-            node.keeper.hand_over(request)
+    def holder(self, request: Request) -> Held | None:
+        """Who holds the lock by the same token, if it is watched here."""
+        return next(filter(None, (node.keeper.holder(request) for node in list(self._nodes.values()))), None)
 
     def node(self, key: bytes) -> Node:
         """The server that has a key."""

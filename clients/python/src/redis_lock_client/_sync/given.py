@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..protocol import Request
-from . import runtime
 
 
 @dataclass(eq=False)
@@ -22,8 +21,8 @@ class _Token:
     held: int = 0
     #: The last one may have the lock, or get it; also if its request is not there any more.
     goes_on: bool = False
-    #: Each says when something is given up.
-    being_given_up: list[runtime.Event] = field(default_factory=list)
+    #: What is being given up.
+    being_given_up: list[object] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -51,21 +50,21 @@ class Given:
             place = self._places.setdefault(request, _Place(token))
         return place
 
-    def begin(self, request: Request) -> runtime.Event | None:
-        """It is about to ask for a lock that nobody has by its token: whoever has had it by that has lost it.
+    def begin(self, request: Request) -> bool:
+        """Whether it may ask, now or again, for a lock that nobody else has by its token.
 
-        Not while something is given up by that: then it may begin after this event. It may begin again and again.
+        If so, whoever has had it by that has lost it. It may not while something is given up by the token.
         """
         if request.given:
             with self._guard:
                 place = self._place(request)
                 token = place.token
                 if token.being_given_up:
-                    return token.being_given_up[0]
+                    return False
                 if place.number != token.begun or not token.goes_on:
                     place.number = token.begun = token.begun + 1
                     token.goes_on = True
-        return None
+        return True
 
     def has_held(self, request: Request) -> None:
         """The server has said that it holds the lock. If it has not taken that, it was handed over to it."""
@@ -109,8 +108,8 @@ class Given:
     @contextmanager
     def giving_up(self, request: Request) -> Iterator[None]:
         """Meanwhile nobody begins to ask by the same token: the lock would be taken from them."""
-        done = runtime.Event()
-        being_given_up: list[runtime.Event] = []
+        this = object()
+        being_given_up: list[object] = []
         try:
             if request.given:
                 with self._guard:
@@ -118,10 +117,9 @@ class Given:
                     # Whoever has not taken it gives up what is held by the token, but for nobody who waits.
                     self._join(request, token.held)
                     being_given_up = token.being_given_up
-                    being_given_up.append(done)
+                    being_given_up.append(this)
             yield
         finally:
             with self._guard:
-                if done in being_given_up:
-                    being_given_up.remove(done)
-            done.set()
+                if this in being_given_up:
+                    being_given_up.remove(this)

@@ -19,6 +19,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger("redis_lock_client")
 
 
+class Claim:
+    """What those have in common who may have to release a lock: a session's is released when the last one is gone."""
+
+    def __init__(self, *holders: Held) -> None:
+        #: Releases the lock when the last one is collected, unless it has left before.
+        self.abandoned: weakref.finalize[..., Claim] | None = None
+        self._holders = weakref.WeakSet(holders)
+
+    def join(self, held: Held) -> None:
+        """One more may have to release it."""
+        self._holders.add(held)
+
+    def leave(self, held: Held) -> None:
+        """One less may have to: it has released the lock, or lost it, or handed it over."""
+        self._holders.discard(held)
+        if self.abandoned is not None and not self._holders:
+            self.abandoned.detach()
+
+    def give_up(self, held: Held) -> None:
+        """One less, which has lost it by the own clock. The server may have it yet, so the last one releases it."""
+        self._holders.discard(held)
+        if self.abandoned is not None and not self._holders:
+            self.abandoned()
+
+
 class Held:
     """A lock that is held. While somebody wants to know, it is watched; it may be renewed."""
 
@@ -46,8 +71,7 @@ class Held:
         #: Who sees to it, once it is taken.
         self.keeper: Keeper | None = None
         self.timers: list[runtime.Handle] = []
-        #: Releases a session's lock when nobody has it any more.
-        self.abandoned: weakref.finalize[..., Held] | None = None
+        self.claim: Claim | None = None
         self._lost = lost
         self._on_lost = on_lost
         #: When to renew it.
@@ -104,6 +128,12 @@ class Held:
             if self.keeper is not None:
                 self.keeper.leased(self)
 
+    def inherit(self, former: Held) -> None:
+        """It was handed over by another one, which has it, too, as long as it is there."""
+        self.lease_ms, self.ends_at, self.session = former.lease_ms, former.ends_at, former.session
+        self.claim = former.claim or Claim()
+        self.claim.join(self)
+
     def watch(self) -> None:
         """From now on the holder is told when it is lost."""
         if self.keeper is not None:
@@ -127,8 +157,9 @@ class Held:
 
     def keep(self) -> None:
         """Does not release it when nobody has it any more."""
-        if self.abandoned is not None:
-            self.abandoned.detach()
+        if self.claim is not None:
+            self.claim.leave(self)
+            self.claim = None
 
     @property
     def looks(self) -> bool:
@@ -165,9 +196,8 @@ class Held:
                 return
             # At once: whoever takes the lock again by the same object ends this one first, and then clears the event.
             self._lost.set()
-        if release and self.abandoned is not None:
-            # Not if another object has its token by now, which has detached this.
-            self.abandoned()
+        if release and self.claim is not None:
+            self.claim.give_up(self)
         self.leave()
         if self._on_lost is not None:
             try:

@@ -16,7 +16,7 @@ from ..errors import ANSWERED, UNREACHABLE, ModuleNeededError
 from ..protocol import GONE, Request, Word, code, info
 from . import runtime
 from .connections import BROKEN, Place, exchange, raised
-from .held import Held
+from .held import Claim, Held
 
 if TYPE_CHECKING:
     from .node import Node
@@ -74,10 +74,16 @@ class Keeper:
         if held.request.session:
             # One that comes from another server has its session there, if anywhere.
             held.session = held.session or self.node.connections.session
-            held.abandoned = weakref.finalize(held, _abandon, self.node.withdrawer, self.node.withdraw, held.request)
-            held.abandoned.atexit = False
+            if held.claim is None:
+                held.claim = self._claim(held)
         if watch:
             held.watch()
+
+    def _claim(self, held: Held) -> Claim:
+        claim = Claim(held)
+        claim.abandoned = weakref.finalize(claim, _abandon, self.node.withdrawer, self.node.withdraw, held.request)
+        claim.abandoned.atexit = False
+        return claim
 
     def watch(self, held: Held) -> None:
         """Its holder is to be told when it is lost."""
@@ -111,13 +117,12 @@ class Keeper:
             for held in _in(self._watched.pop(key, None)):
                 self._note(held)
 
-    def hand_over(self, request: Request) -> None:
-        """Whoever has taken the lock by the same token does not release it when it is collected."""
+    def holder(self, request: Request) -> Held | None:
+        """Who holds the lock by the same token, if it is watched."""
         with self._guard:
-            some = _in(self._watched.get(request.key))
-        for held in some:
-            if held.request.token == request.token:
-                held.keep()
+            some = [held for held in _in(self._watched.get(request.key)) if held.request.token == request.token]
+        given = self.node.client.given
+        return next((held for held in some if not held.over and not given.is_anothers(held.request)), None)
 
     def drop(self, held: Held) -> None:
         """Its holder need not hear of changes any more."""

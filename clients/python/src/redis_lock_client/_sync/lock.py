@@ -283,8 +283,6 @@ class BaseLock:
 
     def _release(self, node: Node, held: Held, hold: int | None) -> None:
         held.leave()
-        if held.keeper is None:
-            node.client.hand_over(held.request)
         try:
             if not node.release_for_good(held.request, hold, held.exchanges):
                 raise LockNotOwnedError("The lock is another one's by the same token", lock_name=self.name)
@@ -360,7 +358,6 @@ class BaseLock:
             held.lease_was_set(asked, node.extend(held.request, lease_ms, add), times_seen)
             self._has_held(held)
             if held.keeper is None:
-                node.client.hand_over(held.request)
                 self._see_to(held, node)
 
         self._raise_if_lost(self._is_lost_for_good(held))
@@ -443,7 +440,12 @@ class BaseLock:
             local.token = local.token
         if local.held is None and local.token is not None:
             # It was handed over. How much is left of its lease is learnt when it is extended.
-            local.hold(self._held(self._request(local.token, given=True)))
+            request = self._request(local.token, given=True)
+            former, held = Client.of(self.redis).holder(request), self._held(request)
+            local.hold(held)
+            if former is not None and former.keeper is not None:
+                held.inherit(former)
+                self._see_to(held, former.keeper.node)
         return local.held
 
     def _at_node(self, ask: Callable[[Node], Any], exchanges: runtime.Exchanges | None = None) -> Any:
