@@ -332,6 +332,25 @@ def test_whoever_looks_by_the_token_of_a_session_changes_nothing(client: Any, se
     wait_until(lambda: not client.exists("door"))
 
 
+@pytest.mark.parametrize("former_goes_first", [True, False])
+def test_a_session_that_was_handed_over_is_released_once(new_server: Any, former_goes_first: bool) -> None:
+    """Whoever has taken it does not release it when it is collected, neither before its heir has nor afterwards."""
+    client = new_server().client()
+    holders = [Lock(client, "door", timeout=2, session=True) for _ in range(2)]
+    assert holders[0].acquire()
+    holders[1].local.token = holders[0].local.token
+    assert holders[1].owned()
+    if former_goes_first:
+        del holders[0]
+        gc.collect()
+        time.sleep(0.5)
+    holders.pop().release()
+    holders.clear()
+    gc.collect()
+    time.sleep(0.5)
+    assert calls(client, "lock.release") == 1
+
+
 def test_a_release_that_is_late_takes_nothing_from_the_next(server: Server, client: Any) -> None:
     """The lease ends meanwhile, so that the lock is free; and whoever comes by the same token waits."""
     with proxy(server.port) as way, Threads() as pool:

@@ -31,9 +31,14 @@ class Claim:
         self._holders.add(held)
 
     def leave(self, held: Held) -> None:
-        """One less may have to: it has released the lock, or lost it, or handed it over."""
+        """One less may have to: it has handed the lock over, maybe to one that is still to come."""
         self._holders.discard(held)
-        if self.abandoned is not None and not self._holders:
+        if not self._holders:
+            self.end()
+
+    def end(self) -> None:
+        """None of them has to: one has released the lock, or it is known to be lost."""
+        if self.abandoned is not None:
             self.abandoned.detach()
 
     def give_up(self, held: Held) -> None:
@@ -140,11 +145,18 @@ class Held:
             self.keeper.watch(self)
 
     def leave(self) -> None:
-        """Nobody sees to it any more: it is being released, or was handed over."""
+        """Nobody sees to it any more: it is being released, or was lost."""
         self.end()
         self.keep()
         if self.keeper is not None:
             self.keeper.drop(self)
+
+    def hand_over(self) -> None:
+        """Whoever has its token sees to it from now on."""
+        if self.claim is not None:
+            self.claim.leave(self)
+            self.claim = None
+        self.leave()
 
     def end(self) -> bool:
         """Ends it; whether it was still held. From now on nobody is told that it was lost."""
@@ -155,9 +167,9 @@ class Held:
         return was_held
 
     def keep(self) -> None:
-        """Does not release it when nobody has it any more."""
+        """It is not released when nobody has it any more."""
         if self.claim is not None:
-            self.claim.leave(self)
+            self.claim.end()
             self.claim = None
 
     @property

@@ -30,7 +30,7 @@ class Local:
     def token(self, token: bytes | None) -> None:
         """Hands a lock over, as with redis-py's: whoever has its token holds it, and whoever has none does not."""
         if self.held is not None and self.process == os.getpid():
-            self.held.leave()
+            self.held.hand_over()
         self.held, self._token, self.process = None, token, os.getpid()
 
     def hold(self, held: Held) -> None:
