@@ -17,10 +17,11 @@ from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError, compat
 from redis_lock_client import asyncio as for_tasks
+from redis_lock_client._sync import runtime
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.common import Lines
 from redis_lock_client._sync.given import Given
-from redis_lock_client.protocol import Request
+from redis_lock_client.protocol import Request, info
 
 
 def test_one_token_waits_for_two_locks(server: Server, client: Any) -> None:
@@ -349,6 +350,48 @@ def test_a_session_that_was_handed_over_is_released_once(new_server: Any, former
     gc.collect()
     time.sleep(0.5)
     assert calls(client, "lock.release") == 1
+
+
+def test_a_session_that_is_handed_on(new_server: Any) -> None:
+    """Whoever has taken it is gone just before, and the next one has not used it yet."""
+    client = new_server().client()
+    for _ in range(50):
+        first, second, third = (Lock(client, "door", timeout=30, session=True) for _ in range(3))
+        assert first.acquire(blocking=False)
+        second.local.token = first.local.token
+        assert second.owned()
+        del first
+        third.local.token, second.local.token = second.local.token, None
+        time.sleep(0.01)
+        assert third.owned()
+        third.release()
+
+
+def test_a_session_of_whoever_inherits_a_lock_without_one(new_server: Any) -> None:
+    """It has begun one, so the lock is released when it is collected."""
+    client = new_server().client()
+    former, heir = Lock(client, "door", timeout=2, renew=True), Lock(client, "door", timeout=2, session=True)
+    assert former.acquire()
+    heir.local.token = former.local.token
+    assert heir.owned()
+    wait_until(lambda: info(client.execute_command("LOCK.INFO", "door"))[b"session"])
+    del former, heir
+    gc.collect()
+    wait_until(lambda: not client.exists("door"), 1)
+
+
+def test_what_an_attempt_has_left_is_given_up_after_a_try(client: Any) -> None:
+    """The try has come before that was given up, and comes to nothing."""
+    assert not Lock(client, "door", timeout=60).locked()
+    (node,) = Client.of(client)._nodes.values()
+    former, later = (Request(key=b"door", token=b"worker", lease_ms=60_000, given=True) for _ in range(2))
+    given = Client.of(client).given
+    assert given.begin(former) and given.begin(later)
+    client.set("door", "worker")
+    node.begin_to_withdraw(former, runtime.Exchanges()).wait(5)
+    assert client.exists("door"), "it may be the later one's"
+    given.is_over(later)
+    wait_until(lambda: not client.exists("door"))
 
 
 def test_a_release_that_is_late_takes_nothing_from_the_next(server: Server, client: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from functools import cache
 
 from . import runtime
@@ -35,6 +36,7 @@ class Local:
     def hold(self, held: Held) -> None:
         """Notes what was taken."""
         self.held, self._token, self.process = held, held.request.token, os.getpid()
+        held.owner = weakref.ref(self)
 
     def lost_event(self) -> runtime.Event:
         """Set when the lock is lost; a new one in another loop than before."""

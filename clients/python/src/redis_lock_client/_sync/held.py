@@ -26,16 +26,21 @@ class Claim:
         #: Releases the lock when the last one is collected, unless it has left before.
         self.abandoned: weakref.finalize[..., Claim] | None = None
         self._holders = weakref.WeakSet(holders)
+        # What is guarded takes no time, but a signal handler may come in between and want the same.
+        self._guard = threading.RLock()
 
-    def join(self, held: Held) -> None:
-        """One more may have to release it."""
-        self._holders.add(held)
+    def join(self, held: Held) -> bool:
+        """One more may have to release it, unless nobody has to any more."""
+        with self._guard:
+            self._holders.add(held)
+            return self.abandoned is not None and self.abandoned.alive
 
     def leave(self, held: Held) -> None:
         """One less may have to: it has handed the lock over, maybe to one that is still to come."""
-        self._holders.discard(held)
-        if not self._holders:
-            self.end()
+        with self._guard:
+            self._holders.discard(held)
+            if not any(one.is_wanted for one in self._holders):
+                self.end()
 
     def end(self) -> None:
         """None of them has to: one has released the lock, or it is known to be lost."""
@@ -77,6 +82,8 @@ class Held:
         self.keeper: Keeper | None = None
         self.timers: list[runtime.Handle] = []
         self.claim: Claim | None = None
+        #: What the lock object knows it by.
+        self.owner: weakref.ref[Any] | None = None
         self._lost = lost
         self._on_lost = on_lost
         #: When to renew it.
@@ -87,6 +94,11 @@ class Held:
         #: The server is being asked for it, or is about to be; and again, because something has changed since.
         self._looks = self._looks_again = False
         self._guard = threading.RLock()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is a lock object that has it. Who looks at it may have it for a moment longer."""
+        return self.owner is not None and self.owner() is not None
 
     @property
     def over(self) -> bool:
@@ -136,8 +148,8 @@ class Held:
     def inherit(self, former: Held) -> None:
         """It was handed over by another one, which has it, too, as long as it is there."""
         self.lease_ms, self.ends_at, self.session = former.lease_ms, former.ends_at, former.session
-        self.claim = former.claim or Claim()
-        self.claim.join(self)
+        claim = former.claim
+        self.claim = claim if claim is not None and claim.join(self) else None
 
     def watch(self) -> None:
         """From now on the holder is told when it is lost."""

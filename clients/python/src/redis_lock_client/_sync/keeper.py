@@ -273,7 +273,6 @@ class Keeper:
         elif not held.over:
             self.drop(held)
             held.session_due = 0.0
-            held.keep()
             node.keeper.add(held, watch=False)
             node.keeper.note(held)
         runtime.call_later(PAUSE_S, node.worker.do, node.keeper._see, weakref.ref(held))
