@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +18,6 @@ from proxies import proxy
 
 from redis_lock_client import Lock, LockNotOwnedError, compat
 from redis_lock_client import asyncio as for_tasks
-from redis_lock_client._sync import runtime
 from redis_lock_client._sync.client import Client
 from redis_lock_client._sync.common import Lines
 from redis_lock_client._sync.given import Given
@@ -380,18 +380,46 @@ def test_a_session_of_whoever_inherits_a_lock_without_one(new_server: Any) -> No
     wait_until(lambda: not client.exists("door"), 1)
 
 
-def test_what_an_attempt_has_left_is_given_up_after_a_try(client: Any) -> None:
-    """The try has come before that was given up, and comes to nothing."""
-    assert not Lock(client, "door", timeout=60).locked()
-    (node,) = Client.of(client)._nodes.values()
-    former, later = (Request(key=b"door", token=b"worker", lease_ms=60_000, given=True) for _ in range(2))
-    given = Client.of(client).given
-    assert given.begin(former) and given.begin(later)
-    client.set("door", "worker")
-    node.begin_to_withdraw(former, runtime.Exchanges()).wait(5)
-    assert client.exists("door"), "it may be the later one's"
-    given.is_over(later)
+@pytest.mark.parametrize("lasting", [0, 1])
+def test_a_session_that_was_handed_over_is_lost(new_server: Any, lasting: int) -> None:
+    """The server stood still, and goes on to renew it; so whoever has lost it last has it released."""
+    server = new_server()
+    client, own = server.client(), server.client()
+    holders = [Lock(own, "door", timeout=1, session=True) for _ in range(2)]
+    assert holders[0].acquire()
+    holders[1].local.token = holders[0].local.token
+    assert holders[1].owned()
+    lost = [lock.lost for lock in holders]
+    with server.standing_still():
+        assert all(event.wait(10) for event in lost)
+    holders.pop(lasting)
     wait_until(lambda: not client.exists("door"))
+    assert not holders[0].owned()
+
+
+def test_a_session_of_a_thread_that_has_ended_is_handed_on(new_server: Any) -> None:
+    """Its lock object is there, but whoever has the token in another thread has the lock."""
+    client = new_server().client()
+    for _ in range(50):
+        shared, third = (Lock(client, "door", timeout=30, session=True) for _ in range(2))
+        tokens = queue.SimpleQueue[Any]()
+        used = threading.Event()
+
+        def take(shared: Lock = shared, tokens: Any = tokens, used: threading.Event = used) -> None:
+            assert shared.acquire(blocking=False)
+            tokens.put(shared.local.token)
+            assert used.wait(5)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        shared.local.token = tokens.get(timeout=5)
+        assert shared.owned()
+        used.set()
+        thread.join()
+        third.local.token, shared.local.token = shared.local.token, None
+        time.sleep(0.01)
+        assert third.owned()
+        third.release()
 
 
 def test_a_release_that_is_late_takes_nothing_from_the_next(server: Server, client: Any) -> None:

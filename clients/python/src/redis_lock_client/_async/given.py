@@ -95,14 +95,6 @@ class Given:
             place = self._place(request)
             return place.number == place.token.begun or not place.token.goes_on
 
-    def is_put_off(self, request: Request) -> bool:
-        """Whether another one asks by the same token, which may come to nothing."""
-        if not request.given:
-            return False
-        with self._guard:
-            token = self._place(request).token
-            return token.held < token.begun and not self.may_be_given_up(request)
-
     def is_anothers(self, request: Request) -> bool:
         """Whether the lock is another one's by now, by the same token, so that the server does not tell them apart."""
         if not request.given:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("redis_lock_client")
 
 
+class Owner:
+    """What a lock object has while it has a lock, or each of its threads has."""
+
+
 class Claim:
     """What those have in common who may have to release a lock: a session's is released when the last one is gone."""
 
@@ -81,8 +85,7 @@ class Held:
         self.keeper: Keeper | None = None
         self.timers: list[runtime.Handle] = []
         self.claim: Claim | None = None
-        #: What the lock object knows it by.
-        self.owner: weakref.ref[Any] | None = None
+        self.owner: weakref.ref[Owner] | None = None
         self._lost = lost
         self._on_lost = on_lost
         #: When to renew it.
@@ -96,7 +99,7 @@ class Held:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is a lock object that has it. Who looks at it may have it for a moment longer."""
+        """Whether a lock object has it. Whoever looks at it may have it for a moment longer."""
         return self.owner is not None and self.owner() is not None
 
     @property
@@ -221,6 +224,7 @@ class Held:
             self._lost.set()
         if release and self.claim is not None:
             self.claim.give_up(self)
+            self.claim = None
         self.leave()
         if self._on_lost is not None:
             try:

@@ -222,13 +222,13 @@ class Node:
         try:
             settled = await self.connections.settle(request.token)
             under_way = exchanges.under_way
-            given_up = await self.give_up(request)
+            await self.give_up(request)
             await exchanges.settle()
             if under_way:
                 # It may have come after, even if it was answered before; and it may not have been answered in time.
                 settled = await self.connections.settle(request.token)
-                given_up = await self.give_up(request)
-            if not settled or not given_up:
+                await self.give_up(request)
+            if not settled:
                 await self._withdraw_again(request, exchanges, since)
         except UNREACHABLE:
             await self._withdraw_again(request, exchanges, since)
@@ -236,16 +236,13 @@ class Node:
             if code(error) in PASSING + ELSEWHERE:
                 await self._withdraw_again(request, exchanges, since)
 
-    async def give_up(self, request: Request) -> bool:
+    async def give_up(self, request: Request) -> None:
         """Gives up the lock with all its holds, or the place in line, if there is any.
 
-        Not if the same token was given again since: it would be taken from that. False if that may come to nothing, so
-        that this is to be given up later.
+        Not if the same token was given again since: it would be taken from that.
         """
         given = self.client.given
         with given.giving_up(request):
-            if given.is_put_off(request):
-                return False
             try:
                 while given.may_be_given_up(request) and await self.release(request):
                     pass  # One more hold.
@@ -254,7 +251,6 @@ class Node:
                     raise
             finally:
                 given.is_over(request)
-        return True
 
     async def _withdraw_again(self, request: Request, exchanges: runtime.Exchanges, since: float) -> None:
         """Does it once more after a pause, at the server that has the key then."""

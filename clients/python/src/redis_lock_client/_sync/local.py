@@ -8,7 +8,7 @@ import weakref
 from functools import cache
 
 from . import runtime
-from .held import Held
+from .held import Held, Owner
 
 
 class Local:
@@ -21,6 +21,7 @@ class Local:
     #: The loop in which it was used last, and so where the event can be waited for.
     loop: object = None
     _token: bytes | None = None
+    _owner: Owner | None = None
 
     @property
     def token(self) -> bytes | None:
@@ -32,12 +33,13 @@ class Local:
         """Hands a lock over, as with redis-py's: whoever has its token holds it, and whoever has none does not."""
         if self.held is not None and self.process == os.getpid():
             self.held.hand_over()
-        self.held, self._token, self.process = None, token, os.getpid()
+        self.held, self._token, self._owner, self.process = None, token, None, os.getpid()
 
     def hold(self, held: Held) -> None:
         """Notes what was taken."""
         self.held, self._token, self.process = held, held.request.token, os.getpid()
-        held.owner = weakref.ref(self)
+        self._owner = Owner()
+        held.owner = weakref.ref(self._owner)
 
     def lost_event(self) -> runtime.Event:
         """Set when the lock is lost; a new one in another loop than before."""
@@ -54,7 +56,7 @@ class Local:
 
     def drop(self) -> None:
         """Holds nothing any more."""
-        self.held = self._token = None
+        self.held = self._token = self._owner = None
 
 
 @cache
