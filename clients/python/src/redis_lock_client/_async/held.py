@@ -25,10 +25,10 @@ class Owner:
 class Claim:
     """What those have in common who may have to release a lock: a session's is released when the last one is gone."""
 
-    def __init__(self, *holders: Held) -> None:
+    def __init__(self, held: Held) -> None:
         #: Releases the lock when the last one is collected, unless it has left before.
         self.abandoned: weakref.finalize[..., Claim] | None = None
-        self._holders = weakref.WeakSet(holders)
+        self._holders = weakref.WeakSet([held])
         # What is guarded takes no time, but a signal handler may come in between and want the same.
         self._guard = threading.RLock()
 

@@ -356,14 +356,10 @@ class BaseLock:
 
         def extend(node: Node) -> None:
             held.lease_was_set(asked, node.extend(held.request, lease_ms, add), times_seen)
-            self._has_held(held)
             if held.keeper is None:
                 self._see_to(held, node)
 
-        self._raise_if_lost(self._is_lost_for_good(held))
-        self._ask(extend)
-        # It may have been lost meanwhile.
-        self._raise_if_lost(self._is_lost_for_good(held))
+        self._ask_as_holder(held, extend)
         return True
 
     def fence(self, counter: str | bytes | None = None) -> int:
@@ -376,12 +372,7 @@ class BaseLock:
         if held is None:
             raise LockError("Cannot draw a fencing token for an unlocked lock", lock_name=self.name)
         key = self._bytes(counter) if counter is not None else fence_counter(self._key)
-        self._raise_if_lost(self._is_lost_for_good(held))
-        number: int = self._ask(lambda node: node.fence(held.request, key))
-        # It may have been lost meanwhile, and then the number is for another one's hold.
-        self._raise_if_lost(self._is_lost_for_good(held))
-        self._has_held(held)
-        return number
+        return self._ask_as_holder(held, lambda node: node.fence(held.request, key))  # type: ignore[no-any-return]
 
     def locked(self) -> bool:
         """Whether anybody holds the lock."""
@@ -467,6 +458,20 @@ class BaseLock:
             if code(error) == "NOLEASE":
                 raise LockError("Cannot extend a lock with no timeout", lock_name=self.name) from error
             raise
+
+    def _ask_as_holder(self, held: Held, ask: Callable[[Node], Any]) -> Any:
+        """The same for what only the holder gets: LockNotOwnedError, too, if another one has it by its token."""
+
+        def asked(node: Node) -> Any:
+            answer = ask(node)
+            self._has_held(held)
+            return answer
+
+        self._raise_if_lost(self._is_lost_for_good(held))
+        answer = self._ask(asked)
+        # It may have been lost meanwhile.
+        self._raise_if_lost(self._is_lost_for_good(held))
+        return answer
 
     def _bytes(self, word: str | bytes) -> bytes:
         """Encodes a name or token as the client would."""
