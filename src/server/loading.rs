@@ -33,6 +33,10 @@ const fn version(text: &[u8]) -> c_int {
 /// whole. Without it Valkey refuses to move slots.
 const VALKEY_HANDLES_SLOT_MIGRATION: u32 = 1 << 5;
 
+/// The one reason for which the server does not accept the name of a module.
+const ALREADY_LOADED: &str = "a module of this name is loaded already; is `loadmodule` given twice? CONFIG REWRITE adds it \
+                              to the main file if it stands in an included file or on the command line";
+
 /// Loads module `M`, as the server asks through `RedisModule_OnLoad`.
 ///
 /// # Safety
@@ -46,6 +50,10 @@ pub unsafe fn load<M: Module>(
     let (name, number): (*const c_char, c_int) = (M::NAME.as_ptr(), const { version(M::VERSION.as_bytes()) });
     // SAFETY: the server's own context; the name is static. This must come first: it loads the API, allocator included.
     if unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } != OK {
+        catch_panic("load", (), || {
+            let name = M::NAME.to_string_lossy();
+            api::warn(ctx, &format!("module {name} is not loaded: {ALREADY_LOADED}"));
+        });
         return ERR;
     }
     log_panics(M::panicked);
@@ -80,7 +88,7 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
         let name = M::NAME.to_string_lossy();
         let reason = M::state().with(M::may_unload).err().map(str::to_owned);
         // SAFETY: the server's own context for this callback.
-        let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}.")) });
+        let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}."), timer::is_new()) });
         if let Some(reason) = reason {
             api::warn(ctx, &format!("module {name} is not unloaded: {reason}"));
             return false;

@@ -10,7 +10,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::{io, ptr};
+use std::{io, mem, ptr};
 
 use redis_module::raw;
 
@@ -24,7 +24,7 @@ use super::panics::catch_panic;
 /// The mask for a readable descriptor.
 const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
 
-static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None });
+static TIMER: MainThread<Timer> = MainThread::new(Timer { parts: None, set_for: None, is_new: false });
 
 static SERVER_TIMER: MainThread<ServerTimer> = MainThread::new(ServerTimer::Off);
 
@@ -43,6 +43,11 @@ struct Timer {
     parts: Option<Parts>,
     /// The time when the descriptor becomes readable.
     set_for: Option<UnixMs>,
+    /// Whether the loop has not gone on since the module was loaded. The descriptor is readable then, which ends this.
+    ///
+    /// No server timer is set in this time. MODULE LOADEX unloads the module again if a given setting does not exist. Most
+    /// servers crash if that fails, and it fails while the module has a server timer.
+    is_new: bool,
 }
 
 /// What exists from load to unload.
@@ -80,7 +85,11 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     }
     // SAFETY: the server's own context; the one made from it is freed in `uninstall`.
     let ctx = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
-    TIMER.with(|timer| *timer = Timer { parts: Some(Parts { descriptor, ctx }), set_for: None });
+    TIMER.with(|timer| {
+        let parts = Parts { descriptor, ctx };
+        set_descriptor(Some(&parts), 0);
+        *timer = Timer { parts: Some(parts), set_for: None, is_new: true };
+    });
     SERVER_TIMER.with(|timer| *timer = ServerTimer::Off);
     Ok(())
 }
@@ -100,6 +109,11 @@ impl Drop for Parts {
     }
 }
 
+/// Returns whether the server's loop has not gone on since the module was loaded.
+pub(super) fn is_new() -> bool {
+    TIMER.with(|timer| timer.is_new)
+}
+
 /// Sets the timer, so that [`Module::timer`] is called at `time` or earlier.
 ///
 /// A timer that is set to an earlier time stays as it is, which is cheaper than moving it each time.
@@ -110,17 +124,18 @@ pub fn set_timer<M: Module>(time: UnixMs) {
     TIMER.with(|timer| {
         if timer.set_for.is_none_or(|set_for| set_for > time) {
             timer.set_for = Some(time);
-            set_descriptor(timer.parts.as_ref(), time);
+            timer.set_descriptor(time);
         }
     });
 }
 
-/// Sets the timer, so that [`Module::timer`] is called in this round of the loop, or as soon as the loop gets to it.
+/// Sets the timer, so that [`Module::timer`] is called in this round of the loop, or as soon as the loop gets to it. While
+/// the module is being loaded, that is the next round.
 pub fn run_timer_soon<M: Module>() {
     TIMER.with(|timer| {
         if timer.set_for.replace(0) != Some(0) {
             // Wakes the loop, in case it has decided to sleep already.
-            set_descriptor(timer.parts.as_ref(), 0);
+            timer.set_descriptor(0);
         }
     });
     start_server_timer::<M>();
@@ -129,6 +144,9 @@ pub fn run_timer_soon<M: Module>() {
 /// Runs `on_timer` in this round of the loop, unless it is set or running already. A server timer that is set while one
 /// runs would be a millisecond late.
 fn start_server_timer<M: Module>() {
+    if is_new() {
+        return;
+    }
     let Some(ctx) = own_context() else { return };
     let late = SERVER_TIMER.with(|timer| match *timer {
         ServerTimer::Off => Some(None),
@@ -150,7 +168,10 @@ fn start_server_timer<M: Module>() {
 
 /// Runs what is overdue. Called when the server's cron runs.
 pub(super) fn catch_up<M: Module>() {
-    let is_overdue = TIMER.with(|timer| timer.set_for.is_some_and(|set_for| set_for <= clock::now_ms()));
+    let is_overdue = TIMER.with(|timer| {
+        timer.loop_goes_on();
+        timer.is_due()
+    });
     if is_overdue {
         start_server_timer::<M>();
     }
@@ -175,7 +196,12 @@ fn set_descriptor(parts: Option<&Parts>, time: UnixMs) {
 /// timer in this round. Does not do the work itself: the server also calls this while a slow script holds up everything
 /// else.
 unsafe extern "C" fn on_readable<M: Module>(_fd: c_int, _data: *mut c_void, _mask: c_int) {
-    catch_panic("timer descriptor", (), start_server_timer::<M>);
+    catch_panic("timer descriptor", (), || {
+        let has_work = TIMER.with(|timer| !timer.loop_goes_on() || timer.is_due());
+        if has_work {
+            start_server_timer::<M>();
+        }
+    });
 }
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
@@ -189,6 +215,29 @@ unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *
 }
 
 impl Timer {
+    fn set_descriptor(&self, time: UnixMs) {
+        // A new one is readable until the loop goes on, which sets it.
+        if !self.is_new {
+            set_descriptor(self.parts.as_ref(), time);
+        }
+    }
+
+    /// Notes that the loop has gone on since the module was loaded. Returns whether that is news.
+    fn loop_goes_on(&mut self) -> bool {
+        let was_new = mem::take(&mut self.is_new);
+        if was_new {
+            match self.set_for {
+                Some(time) => self.set_descriptor(time),
+                None => self.acknowledge(),
+            }
+        }
+        was_new
+    }
+
+    fn is_due(&self) -> bool {
+        self.set_for.is_some_and(|set_for| set_for <= clock::now_ms())
+    }
+
     /// Nothing is set any more, and the descriptor is not readable.
     fn acknowledge(&mut self) {
         self.set_for = None;

@@ -12,15 +12,18 @@ use super::answer::{Answer, value_in};
 /// Returns why the server would crash if the commands whose names begin with `prefix` went away, `None` if it would not.
 /// What the server does not tell, because ACL or CLIENT have other names, is taken for harmless.
 ///
+/// `is_new` says that the loop has not gone on since the module was loaded, so that no connection that waits can have looked
+/// up its commands.
+///
 /// # Safety
 ///
 /// `ctx` is a context of the module that lives.
-pub(super) unsafe fn danger(ctx: *mut RedisModuleCtx, prefix: &str) -> Option<String> {
+pub(super) unsafe fn danger(ctx: *mut RedisModuleCtx, prefix: &str, is_new: bool) -> Option<String> {
     // SAFETY: by contract.
     let [users, clients] =
         unsafe { [Answer::to(ctx, c"ACL", c"LIST", None), Answer::to(ctx, c"CLIENT", c"LIST", None)] };
     let by_rules = users.as_ref().and_then(|users| users.texts().find_map(|user| danger_by_user(&user, prefix)));
-    by_rules.or_else(|| clients.as_ref()?.text().lines().find_map(|client| danger_by_client(client, prefix)))
+    by_rules.or_else(|| clients.as_ref()?.text().lines().find_map(|client| danger_by_client(client, prefix, is_new)))
 }
 
 /// Looks at a line of ACL LIST.
@@ -34,13 +37,14 @@ fn danger_by_user(user: &str, prefix: &str) -> Option<String> {
 }
 
 /// Looks at a line of CLIENT LIST.
-fn danger_by_client(client: &str, prefix: &str) -> Option<String> {
+fn danger_by_client(client: &str, prefix: &str, is_new: bool) -> Option<String> {
     let field = |name| value_in(client, ' ', name);
     let (id, last, flags) = (field("id")?, field("cmd")?, field("flags")?);
     // In EXEC there is nobody but the one who unloads the module.
     let is_in_multi = flags.contains('x') && field("multi")? != "0" && last != "exec";
     let what = match () {
         () if last.starts_with(prefix) => format!("has sent {last} last"),
+        () if is_new => return None,
         () if is_in_multi => "is in MULTI".to_owned(),
         // What stands behind the command that it waits with may have been looked up already.
         () if flags.contains('b') => "is blocked".to_owned(),
@@ -86,7 +90,18 @@ mod tests {
             ("id=3 flags=x multi=3 cmd=exec user=default", false),
             ("id=3 flags=N multi=-1 cmd=NULL user=default", false),
         ] {
-            assert_eq!(danger_by_client(client, "lock.").is_some(), is_danger, "{client}");
+            assert_eq!(danger_by_client(client, "lock.", false).is_some(), is_danger, "{client}");
+        }
+    }
+
+    #[test]
+    fn waiting_connection_is_no_danger_to_a_new_module() {
+        for (client, is_danger) in [
+            ("id=3 flags=x multi=2 cmd=get user=default", false),
+            ("id=3 flags=b multi=-1 cmd=blpop user=default", false),
+            ("id=3 flags=N multi=-1 cmd=lock.release user=default", true),
+        ] {
+            assert_eq!(danger_by_client(client, "lock.", true).is_some(), is_danger, "{client}");
         }
     }
 }

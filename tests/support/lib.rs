@@ -47,7 +47,7 @@ pub use flavour::Flavour;
 pub use library::Library;
 pub use locks::{field, held_with, held_with_a_waiter, info_lock, remaining_ms, waiters_of};
 pub use reply::Reply;
-pub use server::Server;
+pub use server::{Ended, Server};
 pub use setup::{Setup, free_port, module_beside, module_under_test, module_with_names, repository, server_under_test};
 pub use waiter::Waiter;
 pub use ways::{LOST, Waiting, Way};

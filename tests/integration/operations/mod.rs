@@ -1,6 +1,8 @@
 //! What whoever runs the server sees of the module: docs/operations.md.
 
 mod audience;
+mod config_rewrite;
+mod failed_loads;
 mod latency;
 mod loading;
 mod log;
