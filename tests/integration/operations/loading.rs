@@ -27,6 +27,30 @@ fn an_older_server_gets_a_sentence_that_says_what_is_needed() {
     assert!(ended.log.contains("Can't load module"), "the server's own words:\n{}", ended.log);
 }
 
+/// The versions of glibc whose functions the module's file needs.
+fn needed_versions(file: &[u8]) -> Vec<[u32; 2]> {
+    let mark = b"\0GLIBC_";
+    let starts = file.windows(mark.len()).enumerate().filter(|(_, bytes)| bytes == mark).map(|(at, _)| at + mark.len());
+    let names = starts.filter_map(|at| file[at..].split(|byte| *byte == 0).next()?.escape_ascii().to_string().into());
+    let number = |part: Option<&str>| part.and_then(|part| part.parse().ok());
+    let version = |name: String| {
+        let mut parts = name.split('.');
+        Some([number(parts.next())?, number(parts.next())?])
+    };
+    names.filter_map(version).collect()
+}
+
+#[test]
+fn module_needs_no_newer_glibc_than_readme_says() {
+    let readme = fs::read_to_string(repository().join("README.md")).expect("README.md");
+    let (_, rest) = readme.split_once("glibc 2.").expect("a version of glibc");
+    let named: u32 =
+        rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).expect("digits");
+    let needed = needed_versions(&fs::read(path_of_the_module()).expect("the module"));
+    assert!(needed.len() > 3, "{needed:?}");
+    assert!(needed.iter().all(|version| *version <= [2, named]), "the README says 2.{named}: {needed:?}");
+}
+
 #[test]
 fn the_module_is_listed_by_name_and_version() {
     let server = Server::start();

@@ -6,5 +6,6 @@ mod failed_loads;
 mod latency;
 mod loading;
 mod log;
+mod removal;
 mod second_module;
 mod unloading;

@@ -2,5 +2,6 @@
 
 mod beginning;
 mod closing;
+mod deadlock;
 mod ends;
 mod stalls;
