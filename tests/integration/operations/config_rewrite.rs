@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use support::replicas::{in_time, is_master};
+use support::sentinel::Sentinel;
 use support::{Ended, Server, Setup, module_under_test};
 
 const ALREADY_LOADED: &str = "module lock is not loaded: a module of this name is loaded already";
@@ -12,8 +14,8 @@ fn loadmodule() -> String {
 }
 
 /// A line that includes a file with this text.
-fn including(text: &str) -> String {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("included.conf");
+fn including(name: &str, text: &str) -> String {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&file, text).expect("a writable folder");
     format!("include {}", file.display())
 }
@@ -36,7 +38,7 @@ fn without_loadmodule(file: &str) -> String {
 
 #[test]
 fn rewritten_file_with_include_does_not_start() {
-    let include = including(&format!("{}\nlock.max-waiters 50\n", loadmodule()));
+    let include = including("included.conf", &format!("{}\nlock.max-waiters 50\n", loadmodule()));
     let plain = Setup::new().without_module();
     let mut server = plain.clone().config(&include).start();
     let file = rewritten(&mut server);
@@ -81,4 +83,19 @@ fn module_loaded_at_run_time_is_rewritten_and_starts() {
     let file = rewritten(&mut server);
     let started = start_again(&server, plain, &file).expect("a server that starts");
     assert_eq!(started.client().run("CONFIG GET lock.max-waiters").get("lock.max-waiters"), "50");
+}
+
+#[test]
+fn failover_by_sentinel_rewrites_both_files() {
+    let setup = Setup::new().without_module().config(&including("sentinel.conf", &loadmodule()));
+    let old = setup.clone().config("repl-diskless-sync-delay 0").start();
+    let new = setup.config(&format!("replicaof 127.0.0.1 {}", old.port())).start();
+    let text_of = |server: &Server| fs::read_to_string(server.directory().join("server.conf")).expect("the file");
+    let sentinels = Sentinel::start_three(&old, 1);
+    assert!(!text_of(&old).contains("loadmodule ") && !text_of(&new).contains("loadmodule "));
+    sentinels[0].fail_over();
+    in_time("the other one is promoted", || is_master(&new));
+    for server in [&old, &new] {
+        in_time("its file is rewritten", || text_of(server).contains("\nloadmodule "));
+    }
 }
