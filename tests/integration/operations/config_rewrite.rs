@@ -27,7 +27,7 @@ fn rewritten(server: &mut Server) -> String {
     fs::read_to_string(server.directory().join("server.conf")).expect("the configuration")
 }
 
-/// Starts a server in the place of another one, with a main file that may have been rewritten.
+/// Starts a server in the folder and on the port of another one, with a main file that may have been rewritten.
 fn start_again(server: &Server, setup: Setup, file: &str) -> Result<Server, Ended> {
     setup.config(file).in_directory_of(server).on_port(server.port()).try_start()
 }
