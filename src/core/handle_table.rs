@@ -2,11 +2,11 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use hashbrown::HashTable;
+use super::incremental_table::IncrementalTable;
 
 /// Handles of type `H`, found by keys that are not copied, but read from the entries of the handles.
 pub struct HandleTable<H> {
-    table: HashTable<H>,
+    table: IncrementalTable<H>,
     /// The hasher, whose key is random because clients choose what is hashed. It is created with the first handle,
     /// because a constant cannot have one.
     hasher: Option<RandomState>,
@@ -14,7 +14,7 @@ pub struct HandleTable<H> {
 
 impl<H: Copy + PartialEq> HandleTable<H> {
     pub const fn new() -> Self {
-        Self { table: HashTable::new(), hasher: None }
+        Self { table: IncrementalTable::new(), hasher: None }
     }
 
     /// Returns the number of handles.
@@ -33,7 +33,7 @@ impl<H: Copy + PartialEq> HandleTable<H> {
     /// and `None` for a handle whose entry does not have the key.
     pub fn find_first<O: Ord>(&self, key: impl Hash, order: impl Fn(H) -> Option<O>) -> Option<H> {
         let hash = self.hasher.as_ref()?.hash_one(key);
-        let found = self.table.iter_hash(hash).filter_map(|&handle| Some((order(handle)?, handle)));
+        let found = self.table.with_hash(hash).filter_map(|&handle| Some((order(handle)?, handle)));
         found.min_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, handle)| handle)
     }
 
@@ -41,18 +41,13 @@ impl<H: Copy + PartialEq> HandleTable<H> {
     pub fn insert<K: Hash>(&mut self, key: K, handle: H, key_of: impl Fn(H) -> Option<K>) {
         let hasher = self.hasher.get_or_insert_default();
         let hash = |&handle: &H| key_of(handle).map_or(0, |key| hasher.hash_one(key));
-        self.table.insert_unique(hasher.hash_one(key), handle, hash);
+        self.table.insert(hasher.hash_one(key), handle, hash);
     }
 
     /// Removes a handle, which has this key.
     pub fn remove(&mut self, key: impl Hash, handle: H) {
         let Some(hasher) = &self.hasher else { return };
-        if let Ok(entry) = self.table.find_entry(hasher.hash_one(key), |&other| other == handle) {
-            entry.remove();
-        }
-        if self.table.is_empty() {
-            self.table = HashTable::new(); // Gives back the memory after a peak of waiters.
-        }
+        self.table.remove(hasher.hash_one(key), |&other| other == handle);
     }
 }
 
@@ -88,13 +83,5 @@ mod tests {
         let last_first = |handle| (NAMES[handle] == "door").then_some(NAMES.len() - handle);
         assert_eq!(table.find_first("door", last_first), Some(2));
         assert_eq!(table.find_first("gate", last_first), None);
-    }
-
-    #[test]
-    fn an_empty_table_takes_no_memory() {
-        let mut table = table();
-        (0..NAMES.len()).for_each(|handle| table.remove(NAMES[handle], handle));
-        assert_eq!((table.table.len(), table.table.capacity()), (0, 0));
-        table.remove("door", 0);
     }
 }

@@ -1,10 +1,11 @@
 //! Maps locks and their shares, by database, key and token, to entries of an arena.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::IntoValues;
-use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::rc::Rc;
 
+use super::name_map::NameMap;
 use super::{Id, Kind, steps};
 
 /// What one holder has: a lock alone, or one share of it.
@@ -31,7 +32,7 @@ impl<'n> Seat<'n> {
 /// A map from seats to handles. A lock has a handle as a whole, or handles of its shares.
 ///
 /// There is one map for each database that has entries, so that a look-up does not copy the key.
-pub struct LockIndex<T>(BTreeMap<i32, HashMap<Rc<[u8]>, Seats<T>>>);
+pub struct LockIndex<T>(BTreeMap<i32, NameMap<Seats<T>>>);
 
 /// The handles of one lock.
 enum Seats<T> {
@@ -96,12 +97,12 @@ impl<T> LockIndex<T> {
             Seats::Whole(_) => 1,
             Seats::Shares(shares) => shares.by_token.len(),
         };
-        self.0.values().flat_map(HashMap::values).map(count).sum()
+        self.0.values().flat_map(NameMap::values).map(count).sum()
     }
 
     /// Sets the handle of a seat. Handles that the lock has in the other form are dropped.
     pub fn insert(&mut self, db: i32, key: Rc<[u8]>, share: Option<&[u8]>, id: Id<T>) {
-        let keys = self.0.entry(db).or_default();
+        let keys = self.0.entry(db).or_insert_with(NameMap::new);
         match (keys.get_mut(&key), share) {
             (Some(Seats::Shares(shares)), Some(token)) => _ = shares.by_token.insert(token.into(), id),
             (_, Some(token)) => {
@@ -160,7 +161,7 @@ impl<T> LockIndex<T> {
 
     /// Takes the index apart into its handles.
     pub fn into_entries(self) -> impl Iterator<Item = Id<T>> {
-        self.0.into_values().flat_map(HashMap::into_values).flat_map(|seats| {
+        self.0.into_values().flat_map(NameMap::into_values).flat_map(|seats| {
             let (whole, shares) = match seats {
                 Seats::Whole(id) => (Some(id), None),
                 Seats::Shares(shares) => (None, Some(shares)),

@@ -15,9 +15,11 @@ mod error;
 mod fence;
 mod foreign;
 mod handle_table;
+mod incremental_table;
 mod integer;
 mod lock;
 mod lock_index;
+mod name_map;
 mod recovery;
 mod remains;
 mod revocations;
@@ -43,6 +45,7 @@ pub use lock::{
     reenter, release, share,
 };
 pub use lock_index::{LockIndex, Seat};
+pub use name_map::NameMap;
 pub use recovery::{Change as RecoveryChange, Recovery};
 pub use remains::Remains;
 pub use revocations::{Revocation, RevocationId, Revocations};

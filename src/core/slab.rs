@@ -1,6 +1,7 @@
 //! A slab: entries that never move, found by number.
 //!
-//! They lie in chunks. A table that grows by copying would be half empty, and a client would have to wait for the copy.
+//! They lie in chunks. A table that grows by copying would be half empty, and a client would have to wait for the copy. A
+//! chunk without entries is freed at once, so that the last entry of very many does not have to free them all.
 
 use std::num::NonZeroU32;
 
@@ -18,20 +19,26 @@ pub struct Slot(pub NonZeroU32);
 /// Entries of type `T`, found by [`Slot`]. Insertion, look-up and removal are O(1).
 pub struct Slab<T> {
     chunks: Vec<Chunk<T>>,
-    free: Option<Slot>,
+    /// The first of the chunks with a free position, if there are any. Each of them names the next.
+    open: Option<usize>,
     len: u32,
 }
 
 struct Chunk<T> {
+    /// As many as were ever taken at the same time, since the chunk had no entries.
     contents: Vec<Content<T>>,
     /// How many of them are taken: a walk passes over a chunk without any in one step.
     taken: usize,
+    /// The first free position of those in `contents`. Each of them names the next.
+    free: Option<u8>,
+    /// The next chunk with a free position, if this one has any.
+    next_open: Option<usize>,
 }
 
 enum Content<T> {
     Taken(T),
-    /// Holds the next free slot.
-    Free(Option<Slot>),
+    /// Holds the next free position of the chunk.
+    Free(Option<u8>),
 }
 
 impl Slot {
@@ -71,9 +78,47 @@ impl<T> Content<T> {
     }
 }
 
+impl<T> Chunk<T> {
+    const fn new() -> Self {
+        Self { contents: Vec::new(), taken: 0, free: None, next_open: None }
+    }
+
+    fn is_full(&self) -> bool {
+        self.taken >= CHUNK
+    }
+
+    /// Adds an entry to a chunk that is not full. Returns its position.
+    fn insert(&mut self, entry: T) -> Option<usize> {
+        let position = self.free.map_or(self.contents.len(), usize::from);
+        match self.contents.get_mut(position) {
+            Some(content) => match std::mem::replace(content, Content::Taken(entry)) {
+                Content::Free(next) => self.free = next,
+                Content::Taken(_) => return None,
+            },
+            None => self.contents.push(Content::Taken(entry)),
+        }
+        self.taken = self.taken.saturating_add(1);
+        Some(position)
+    }
+
+    fn remove(&mut self, position: usize) -> Option<T> {
+        let content = self.contents.get_mut(position)?;
+        content.entry()?;
+        let content = std::mem::replace(content, Content::Free(self.free));
+        self.free = u8::try_from(position).ok();
+        self.taken = self.taken.saturating_sub(1);
+        content.into_entry()
+    }
+
+    /// Frees the memory of a chunk without entries.
+    fn give_back_memory(&mut self) {
+        (self.contents, self.free) = (Vec::new(), None);
+    }
+}
+
 impl<T> Slab<T> {
     pub const fn new() -> Self {
-        Self { chunks: Vec::new(), free: None, len: 0 }
+        Self { chunks: Vec::new(), open: None, len: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -114,27 +159,21 @@ impl<T> Slab<T> {
         contents.find_map(|(place, content)| content.entry().and_then(|entry| Some((Slot::at(number, place)?, entry))))
     }
 
-    /// Adds an entry. Returns `None` if there are 2^32 - 1 entries already.
+    /// Adds an entry. Returns `None` if there are almost 2^32 entries already.
     pub fn insert(&mut self, entry: T) -> Option<Slot> {
-        let len = self.len.checked_add(1)?;
-        // If no slot is free, there are as many as entries.
-        let slot = self.free.or_else(|| NonZeroU32::new(len).map(Slot))?;
-        let (number, position) = slot.position();
+        let number = self.open.unwrap_or(self.chunks.len());
+        let len = Slot::at(number, CHUNK).and(self.len.checked_add(1))?;
         if number == self.chunks.len() {
-            self.chunks.push(Chunk { contents: Vec::new(), taken: 0 });
+            self.chunks.push(Chunk::new());
+            self.open = Some(number);
         }
         let chunk = self.chunks.get_mut(number)?;
-        match chunk.contents.get_mut(position) {
-            Some(content) => {
-                if let Content::Free(next) = std::mem::replace(content, Content::Taken(entry)) {
-                    self.free = next;
-                }
-            }
-            None => chunk.contents.push(Content::Taken(entry)),
+        let position = chunk.insert(entry)?;
+        if chunk.is_full() {
+            self.open = chunk.next_open.take();
         }
-        chunk.taken = chunk.taken.saturating_add(1);
         self.len = len;
-        Some(slot)
+        Slot::at(number, position)
     }
 
     /// Removes and returns an entry.
@@ -142,16 +181,19 @@ impl<T> Slab<T> {
         steps::count();
         let (number, position) = slot.position();
         let chunk = self.chunks.get_mut(number)?;
-        let content = chunk.contents.get_mut(position)?;
-        content.entry()?;
-        let content = std::mem::replace(content, Content::Free(self.free));
-        chunk.taken = chunk.taken.saturating_sub(1);
-        self.free = Some(slot);
+        let was_full = chunk.is_full();
+        let removed = chunk.remove(position)?;
+        if was_full {
+            chunk.next_open = self.open.replace(number);
+        }
+        if chunk.taken == 0 && number > 0 {
+            chunk.give_back_memory();
+        }
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
             self.give_back_memory();
         }
-        content.into_entry()
+        Some(removed)
     }
 
     fn content(&mut self, slot: Slot) -> Option<&mut Content<T>> {
@@ -228,10 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_after_a_rush() {
+    fn memory_is_given_back_chunk_by_chunk() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..10_000).map(|n| slab.insert(n).unwrap()).collect();
-        slots.iter().for_each(|&slot| _ = slab.remove(slot));
+        for (removed, &slot) in (1..).zip(&slots) {
+            assert!(slab.remove(slot).is_some());
+            let freed = slab.chunks.iter().skip(1).filter(|chunk| chunk.contents.capacity() == 0).count();
+            assert!(slab.is_empty() || freed == (removed / CHUNK).saturating_sub(1), "{freed} after {removed}");
+        }
         assert!(slab.is_empty() && slab.chunks.capacity() == 0);
     }
 }

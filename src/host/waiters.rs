@@ -1,10 +1,11 @@
 //! Those who wait for locks, how each of them is told, and the grants that are being delivered to blocked clients.
 
-use std::collections::HashMap;
 use std::mem;
 use std::rc::Rc;
 
-use crate::core::{Arena, ClientId, Connections, Cursor, Grant, Id, Lease, LockIndex, RequestId, Seat, WaiterId};
+use crate::core::{
+    Arena, ClientId, Connections, Cursor, Grant, Id, Lease, LockIndex, NameMap, RequestId, Seat, WaiterId,
+};
 use crate::server::BlockedClient;
 
 /// All waiting requests.
@@ -15,7 +16,7 @@ pub struct Waiters {
     /// The number of requests that are told by message.
     notified: usize,
     /// The channels that messages go to, each kept once, with the number of its requests.
-    channels: Option<HashMap<Rc<[u8]>, usize>>,
+    channels: NameMap<usize>,
     /// The requests that are told by message. Unlike a blocked client, they do not end with their connection by
     /// themselves.
     connections: Connections<EntryId>,
@@ -112,7 +113,7 @@ impl Waiters {
             entries: Arena::new(),
             session_waiters: 0,
             notified: 0,
-            channels: None,
+            channels: NameMap::new(),
             connections: Connections::new(),
             lost: (Cursor::END, None),
             deliveries: Arena::new(),
@@ -124,7 +125,7 @@ impl Waiters {
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         let deliveries = [self.deliveries.len(), self.latest_deliveries.seat_count()];
-        let messages = [self.channels.as_ref().map_or(0, HashMap::len), self.connections.entries().count()];
+        let messages = [self.channels.len(), self.connections.entries().count()];
         let waiters = [self.entries.len(), self.session_waiters];
         deliveries.into_iter().chain(messages).chain(waiters).sum()
     }
@@ -136,13 +137,15 @@ impl Waiters {
 
     /// Adds a request that is to be told by message.
     pub fn insert_notified(&mut self, client: ClientId, session: Option<Lease>, channel: &[u8]) -> Option<EntryId> {
-        let known = self.channels.get_or_insert_default().get_key_value(channel);
+        let known = self.channels.get_key_value(channel);
         let channel = known.map_or_else(|| channel.into(), |(known, _)| Rc::clone(known));
         let id = self.insert(ToldBy::Message(Rc::clone(&channel)), client, session)?;
         self.connections.add(client, id);
         self.notified = self.notified.saturating_add(1);
-        let requests = self.channels.get_or_insert_default().entry(channel).or_default();
-        *requests = requests.saturating_add(1);
+        match self.channels.get_mut(&channel) {
+            Some(requests) => *requests = requests.saturating_add(1),
+            None => _ = self.channels.insert(channel, 1),
+        }
         Some(id)
     }
 
@@ -167,10 +170,9 @@ impl Waiters {
         let Some(WaiterEntry { told: ToldBy::Message(channel), client, .. }) = self.entries.remove(id) else { return };
         self.connections.remove(client, id);
         self.notified = self.notified.saturating_sub(1);
-        let Some(channels) = &mut self.channels else { return };
-        match channels.get_mut(&channel) {
+        match self.channels.get_mut(&channel) {
             Some(requests) if *requests > 1 => *requests = requests.saturating_sub(1),
-            _ => _ = channels.remove(&channel),
+            _ => _ = self.channels.remove(&channel),
         }
     }
 
@@ -227,7 +229,7 @@ impl Waiters {
         }
         self.lost = (Cursor::start(), self.entries.latest());
         (self.session_waiters, self.notified) = (0, 0);
-        (self.channels, self.connections) = (None, Connections::new());
+        (self.channels, self.connections) = (NameMap::new(), Connections::new());
         (self.deliveries, self.latest_deliveries) = (Arena::new(), LockIndex::new());
         untold
     }

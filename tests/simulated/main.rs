@@ -13,6 +13,7 @@ mod returning;
 mod served;
 mod sessions;
 mod shares;
+mod single_commands;
 mod stage;
 mod standing_time;
 #[path = "../modules/witness/witness/mod.rs"]
