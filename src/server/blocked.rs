@@ -3,7 +3,7 @@
 //! They are blocked **on keys**, without a time-out of the server's. Only in that form does the server answer a client
 //! that times out in the very round of the loop in which it is unblocked (Redis 7.0 and 7.2 lose the reply or crash
 //! otherwise), provide the private data in every callback, and send -MOVED by itself. The module never signals the key,
-//! which is not the lock's, but one beside it in the same slot. It answers a client by [`unblock`], and the server asks
+//! which is not the lock's, but a sibling key in the same slot. It answers a client by [`unblock`], and the server asks
 //! [`Module::answer`] for the reply.
 //!
 //! When that reply is made depends on the server:
@@ -25,7 +25,7 @@ use redis_module::raw;
 
 use super::blocked_client::{BlockedClient, BlockedClientId};
 use super::context::{Context, ContextFlags};
-use super::hash_slot::beside;
+use super::hash_slot::sibling_key;
 use super::key::Key;
 use super::module::Module;
 use super::panics::catch_panic;
@@ -50,8 +50,8 @@ impl<M: Module> Key<'_, '_, M> {
         }
         // Whenever a key becomes a Sorted Set or a List, the server goes through all clients that are blocked on it, as if for
         // BZPOPMIN: at each hand-over of a shared lock, in a time that grows with the line.
-        let other = beside(self.name().bytes(), b"\0waits").map(|name| OwnedString::new(&name));
-        let mut keys = [other.as_ref().map_or(self.name(), OwnedString::as_ref).raw()];
+        let sibling = OwnedString::new(&sibling_key(self.name().bytes(), b"\0waits"));
+        let mut keys = [sibling.as_ref().raw()];
         let (on_signal, on_unblocked) = (Some(on_signal as _), Some(on_unblocked::<M> as _));
         // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context;
         // the private data is a number. The callbacks have the signatures the API asks for.

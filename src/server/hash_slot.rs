@@ -6,15 +6,33 @@ pub fn hash_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) & 0x3FFF
 }
 
-/// Returns the name of a key in the same slot, with this suffix, or `None` if the slot is that of a name that cannot be written
-/// as a tag.
-pub(super) fn beside(key: &[u8], suffix: &[u8]) -> Option<Vec<u8>> {
+/// Returns a name with this suffix in the slot of a key. It is never the key itself.
+///
+/// A key without a hash tag becomes the tag of that name. Where that would cut the tag short, the tag is made up of two
+/// bytes in that slot, and the name is `{..}` followed by the key and the suffix.
+pub(super) fn sibling_key(key: &[u8], suffix: &[u8]) -> Vec<u8> {
     let has_brace = key.iter().any(|byte| b"{}".contains(byte));
     match hash_tag(key) {
-        Some(_) => Some([key, suffix].concat()),
-        None if !key.is_empty() && !has_brace => Some([b"{", key, b"}", suffix].concat()),
-        None => None,
+        Some(_) => [key, suffix].concat(),
+        None if !key.is_empty() && !has_brace => [b"{", key, b"}", suffix].concat(),
+        None => [b"{", tag_in_slot(hash_slot(key)).as_slice(), b"}", key, suffix].concat(),
     }
+}
+
+/// Returns a hash tag of two bytes in a slot.
+fn tag_in_slot(slot: u16) -> [u8; 2] {
+    // A slot has 14 bits of the checksum: four checksums belong to it. `}` would end the tag.
+    let mut tags = [0, 1, 2, 3].into_iter().map(|high| bytes_with_crc16(slot | high << 14));
+    tags.find(|tag| !tag.contains(&b'}')).unwrap_or_default()
+}
+
+/// Returns the two bytes that have this checksum. There is one such pair for each checksum.
+fn bytes_with_crc16(crc: u16) -> [u8; 2] {
+    let byte_with_low = |low| (0..=u8::MAX).find(|&byte| crc16(&[byte]) as u8 == low).unwrap_or_default();
+    // The second byte is mixed with the high byte of the first checksum, and nothing else changes the low byte.
+    let mixed = byte_with_low(crc as u8);
+    let first = byte_with_low(((crc ^ crc16(&[mixed])) >> 8) as u8);
+    [first, mixed ^ (crc16(&[first]) >> 8) as u8]
 }
 
 fn hash_tag(key: &[u8]) -> Option<&[u8]> {
@@ -35,6 +53,8 @@ fn crc16(bytes: &[u8]) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -47,14 +67,37 @@ mod tests {
     }
 
     #[test]
-    fn a_key_beside_another_has_its_slot() {
-        for key in ["foo", "{foo}bar", "a{foo}{b}", "a{b}c}", "a}b{c}"] {
-            let other = beside(key.as_bytes(), b"*").expect("a name");
-            assert_eq!(hash_slot(&other), hash_slot(key.as_bytes()), "{key}");
-            assert_ne!(other, key.as_bytes());
+    fn every_slot_has_a_tag_of_two_bytes() {
+        for slot in 0..1 << 14 {
+            let tag = tag_in_slot(slot);
+            assert!(!tag.contains(&b'}'), "{tag:?}");
+            assert_eq!(hash_slot(&tag), slot);
         }
+    }
+
+    /// Keys that have braces at all places.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![2 => Just(b'{'), 2 => Just(b'}'), 3 => any::<u8>()];
+        prop::collection::vec(byte, 0..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
+        #[test]
+        fn sibling_key_has_the_slot_of_its_key(key in key(), suffix in "[a-z\\x00]{1,6}") {
+            let sibling = sibling_key(&key, suffix.as_bytes());
+            prop_assert_eq!(hash_slot(&sibling), hash_slot(&key));
+            prop_assert_ne!(&sibling, &key);
+            prop_assert!(sibling.ends_with(suffix.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn sibling_key_is_readable_where_it_can_be() {
+        let name = |key: &str| String::from_utf8(sibling_key(key.as_bytes(), b"*")).expect("text");
+        assert_eq!(["foo", "{foo}bar", "a{b}c}"].map(name), ["{foo}*", "{foo}bar*", "a{b}c}*"]);
         for key in ["", "{}foo", "{foo", "foo}", "a}b{"] {
-            assert_eq!(beside(key.as_bytes(), b"*"), None, "{key}");
+            assert_eq!(hash_slot(&sibling_key(key.as_bytes(), b"*")), hash_slot(key.as_bytes()), "{key}");
         }
     }
 }

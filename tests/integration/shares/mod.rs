@@ -9,6 +9,7 @@ mod other_forms;
 mod rough_seas;
 mod share_ends;
 mod share_sessions;
+mod sibling_keys;
 
 use support::{Client, Reply};
 
