@@ -18,6 +18,8 @@ SEEDS ?= 10000
 ROUNDS ?= 1
 # The older version that upgrade begins with; scripts/upgrade knows one.
 FROM ?=
+# Which servers test-matrix, monitoring and upgrade use: those of CI, or with "yes" all that scripts/servers lists.
+WIDE ?=
 # Where monitoring draws its picture, if anywhere.
 PLOT ?=
 
@@ -28,7 +30,7 @@ INSTALLED := $(MODULEDIR)/redis-lock.so
 # Where rustup puts cargo, also for a shell that has not been told.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 # The scripts read these. No SERVER: the one in PATH, or a private one.
-export PORT MODULE FROM
+export PORT MODULE FROM WIDE
 ifdef SERVER
 export SERVER
 endif
@@ -43,6 +45,7 @@ help: ## list the targets
 	@echo
 	@echo '  PORT=6380     another port for run'
 	@echo '  SERVER=path   another server for run, test, torture, failover, monitoring, soak, upgrade and bench'
+	@echo '  WIDE=yes      test-matrix, monitoring and upgrade with every server of scripts/servers, not only those of CI'
 	@echo '  ARGS=...      more arguments for cargo test, torture, failover and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
@@ -61,7 +64,7 @@ test: ## run everything that must pass, against one server
 	cargo build --profile checked --locked --features failpoints
 	@scripts/test one $(ARGS)
 
-test-matrix: ## the same against every supported server, which it fetches into .servers
+test-matrix: ## the same against the servers of CI, which it fetches into .servers; WIDE=yes: against all of scripts/servers
 	@scripts/setup test
 	@scripts/servers
 	cargo build --release --locked

@@ -24,7 +24,9 @@ pub fn log(ctx: &mut Context<'_>) {
 /// Returns the server's name and version, as far as it tells.
 fn server_name(ctx: &mut Context<'_>) -> String {
     let mut named = |name, field| ctx.server_info(c"server", field).map(|version| format!("{name} {version}"));
-    // Valkey also shows the version of Redis that it is compatible with.
-    let server = named("Valkey", c"valkey_version").or_else(|| named("Redis", c"redis_version"));
+    // Valkey and Redict also show the version of Redis that they are compatible with.
+    let server = named("Valkey", c"valkey_version")
+        .or_else(|| named("Redict", c"redict_version"))
+        .or_else(|| named("Redis", c"redis_version"));
     server.unwrap_or_else(|| "an unknown server".to_owned())
 }

@@ -10,7 +10,7 @@
 //!
 //! - Redis 7.0 and 7.2 ask inside `unblock`, and the reply is in the client's buffer at once.
 //! - Redis 7.4 and later ask at the end of the loop round. A client that is gone before that was not told.
-//! - Valkey also asks inside `unblock`, but the reply goes to a stand-in client (a "fake client" in the server's
+//! - Valkey and Redict also ask inside `unblock`, but the reply goes to a stand-in client (a "fake client" in the server's
 //!   source). It is passed on at the end of the loop round, right after the module is told to free the client. A client
 //!   that is gone by then was not told.
 //!

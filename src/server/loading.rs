@@ -159,7 +159,8 @@ fn set_options<M>(ctx: &mut Context<'_, M>) {
     if is_valkey {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }
-    blocked::set_replies_by_stand_in(is_valkey);
+    let is_redict = ctx.server_info(c"server", c"redict_version").is_some();
+    blocked::set_replies_by_stand_in(is_valkey || is_redict);
     channels::set_in_cluster(ctx.flags().contains(ContextFlags::CLUSTER));
     // SAFETY: called while loading.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use redis_lock::server::{ClientId, Effect, Node, ServerKind, Unit, WriteFence, slot_of};
-use support::Flavour;
 use support::scenario::{Change, Scenario};
 use support::stage::Stage;
+use support::{Flavour, Program};
 
 use super::served::Served;
 
@@ -103,14 +103,14 @@ impl Simulated {
 
 impl Stage for Simulated {
     fn kind(&self) -> Flavour {
-        let (valkey, version) = match self.kind {
-            ServerKind::Redis70 => (false, (7, 0)),
-            ServerKind::Redis72 => (false, (7, 2)),
-            ServerKind::Redis8 => (false, (8, 0)),
-            ServerKind::Valkey8 => (true, (8, 1)),
-            ServerKind::Valkey9 => (true, (9, 1)),
+        let (program, version) = match self.kind {
+            ServerKind::Redis70 => (Program::Redis, (7, 0)),
+            ServerKind::Redis72 => (Program::Redis, (7, 2)),
+            ServerKind::Redis8 => (Program::Redis, (8, 0)),
+            ServerKind::Valkey8 => (Program::Valkey, (8, 1)),
+            ServerKind::Valkey9 => (Program::Valkey, (9, 1)),
         };
-        Flavour { valkey, version }
+        Flavour { program, version }
     }
 
     fn open(&mut self, client: &str) -> i64 {

@@ -4,34 +4,60 @@ use super::Client;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flavour {
-    pub valkey: bool,
+    pub program: Program,
     pub version: (u32, u32),
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Redis,
+    Valkey,
+    /// Reports that it is Redis 7.2, and has in its module API a part of what Redis has since 7.4.
+    Redict,
+}
+
+impl Program {
+    const ALL: [Self; 3] = [Self::Valkey, Self::Redict, Self::Redis];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::Valkey => "valkey",
+            Self::Redict => "redict",
+        }
+    }
+}
+
 impl Flavour {
+    /// # Panics
+    /// If `INFO server` has no version.
     pub fn of(client: &mut Client) -> Self {
-        let valkey = client.info("server", "valkey_version");
-        let number = valkey
-            .clone()
-            .unwrap_or_else(|| client.info("server", "redis_version").expect("a server that tells its version"));
+        // The others report a version of Redis, too.
+        let mut version_of = |program: Program| client.info("server", &format!("{}_version", program.name()));
+        let (program, number) = Program::ALL
+            .into_iter()
+            .find_map(|program| Some((program, version_of(program)?)))
+            .expect("a server that tells its version");
         let mut parts =
             number.split('.').map(|part| part.parse().unwrap_or_else(|_| panic!("not a version: {number}")));
         let version = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        Self { valkey: valkey.is_some(), version }
+        Self { program, version }
     }
 
-    /// Whether this is what a scenario calls it: `valkey`, `redis 8`, `redis 7.0`.
+    pub fn is_valkey(self) -> bool {
+        self.program == Program::Valkey
+    }
+
+    /// Whether this is what a scenario calls it: `valkey`, `redis 8`, `redis 7.0`, `redict`.
     pub fn is(self, name: &str) -> bool {
         let (program, version) = name.split_once(' ').unwrap_or((name, ""));
         let (major, minor) = version.split_once('.').unwrap_or((version, ""));
         let fits = |wanted: &str, number: u32| wanted.is_empty() || wanted == number.to_string();
-        program == if self.valkey { "valkey" } else { "redis" }
-            && fits(major, self.version.0)
-            && fits(minor, self.version.1)
+        program == self.program.name() && fits(major, self.version.0) && fits(minor, self.version.1)
     }
 
     fn at_least(self, redis: (u32, u32), valkey: (u32, u32)) -> bool {
-        self.version >= if self.valkey { valkey } else { redis }
+        self.version >= if self.is_valkey() { valkey } else { redis }
     }
 
     /// Whether a module can put its commands into the server's ACL categories. Elsewhere they are in none.
@@ -41,13 +67,13 @@ impl Flavour {
 
     /// Whether a module can make an ACL category of its own.
     pub fn has_module_acl_categories(self) -> bool {
-        self.at_least((7, 4), (8, 0))
+        self.program == Program::Redict || self.at_least((7, 4), (8, 0))
     }
 
     /// Whether a client that a module unblocks has its answer in its buffer at once, so that it may be sent whatever
     /// happens then. Others make it, or hand it on from a stand-in, at the end of the loop round.
     pub fn answers_at_once(self) -> bool {
-        !self.at_least((7, 4), (7, 2))
+        self.program == Program::Redis && self.version < (7, 4)
     }
 
     /// Whether a field of a Hash can have a time-out of its own.

@@ -43,7 +43,7 @@ pub mod ways;
 pub use aof::{Aof, lines_of};
 pub use client::{Client, Protocol, bytes_of};
 pub use conditions::{OBSERVATION, PATIENCE, eventually, happens_within, never_within, now_ms, now_us, patient};
-pub use flavour::Flavour;
+pub use flavour::{Flavour, Program};
 pub use library::Library;
 pub use locks::{field, held_with, held_with_a_waiter, info_lock, remaining_ms, waiters_of};
 pub use reply::Reply;

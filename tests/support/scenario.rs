@@ -208,9 +208,10 @@ fn words(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Program;
 
-    const OLD: Flavour = Flavour { valkey: false, version: (7, 0) };
-    const OTHER: Flavour = Flavour { valkey: true, version: (9, 1) };
+    const OLD: Flavour = Flavour { program: Program::Redis, version: (7, 0) };
+    const OTHER: Flavour = Flavour { program: Program::Valkey, version: (9, 1) };
 
     fn only_step(text: &str) -> Step {
         Scenario::parse(text).lines.remove(0).step

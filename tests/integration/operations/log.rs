@@ -4,7 +4,7 @@ use std::fs;
 
 use support::listener::Listener;
 use support::pattern::{Numbers, fits};
-use support::{Client, Reply, Server, Setup, Waiter, eventually, module_under_test, repository};
+use support::{Client, Program, Reply, Server, Setup, Waiter, eventually, module_under_test, repository};
 
 /// The lines that docs/operations.md lists, with `*` for what differs.
 fn documented() -> Vec<String> {
@@ -43,11 +43,13 @@ fn beginning_with(server: &Server, start: &str) -> Vec<String> {
 fn it_says_which_version_was_loaded_where_and_what_is_missing_there() {
     let server = Server::start();
     let mut client = server.client();
-    let name = match client.info("server", "valkey_version") {
-        Some(version) => format!("Valkey {version}"),
-        None => format!("Redis {}", client.info("server", "redis_version").expect("a version")),
+    let (name, field) = match server.flavour().program {
+        Program::Redis => ("Redis", "redis_version"),
+        Program::Valkey => ("Valkey", "valkey_version"),
+        Program::Redict => ("Redict", "redict_version"),
     };
-    let mut expected = vec![format!("redis-lock {} is loaded into {name}", env!("CARGO_PKG_VERSION"))];
+    let version = client.info("server", field).expect("a version");
+    let mut expected = vec![format!("redis-lock {} is loaded into {name} {version}", env!("CARGO_PKG_VERSION"))];
     if !server.flavour().has_module_acl_categories() {
         expected.push("this server has no ACL category @lock: name the LOCK commands in ACL rules".to_owned());
     }

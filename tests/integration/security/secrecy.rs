@@ -158,7 +158,7 @@ fn logs_blocked_requests(flavour: Flavour) -> bool {
 }
 
 fn has_command_log(flavour: Flavour) -> bool {
-    flavour.valkey && flavour.version >= (8, 1)
+    flavour.is_valkey() && flavour.version >= (8, 1)
 }
 
 #[test]

@@ -298,7 +298,7 @@ fn a_subscriber_that_is_not_blocked_leaves_no_trace_in_line() {
     subscriber.send_together(&["SUBSCRIBE news"]);
     assert!(matches!(subscriber.receive(), Reply::Push(_)));
     let repeat = ["LOCK.ACQUIRE", "door", "bob", "BLOCK", "0"];
-    if server.flavour().valkey {
+    if server.flavour().is_valkey() {
         assert_eq!(subscriber.call(&repeat), Reply::Nil);
     } else {
         subscriber.send(&repeat);
@@ -306,5 +306,5 @@ fn a_subscriber_that_is_not_blocked_leaves_no_trace_in_line() {
     }
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
     assert_eq!(bob.reply(), 1);
-    assert_eq!(alice.run("PTTL door") == -1, !server.flavour().valkey, "the longest lease of all who wait");
+    assert_eq!(alice.run("PTTL door") == -1, !server.flavour().is_valkey(), "the longest lease of all who wait");
 }
