@@ -32,7 +32,7 @@ const FREE: [(&str, &[&str]); 3] = [
 ];
 
 /// A client that subscribes to all key events; each call answers what it has heard since the last, as `event key`.
-fn subscriber(server: &Server) -> impl FnMut() -> Vec<String> {
+pub(super) fn subscriber(server: &Server) -> impl FnMut() -> Vec<String> {
     let (mut subscriber, mut publisher) = (server.client(), server.client());
     subscriber.run("PSUBSCRIBE __keyevent@0__:*");
     move || {

@@ -3,6 +3,8 @@
 mod audience;
 mod config_rewrite;
 mod failed_loads;
+mod key_events;
+mod key_sizes;
 mod latency;
 mod loading;
 mod log;
