@@ -3,6 +3,7 @@
 mod channels;
 mod lost_slots;
 mod moving;
+mod reshard;
 mod scene;
 mod shared_slots;
 mod slots;

@@ -5,7 +5,7 @@ use support::cluster::{Cluster, Tag};
 use support::migration::Migration;
 
 /// For clusters in which no node shall be thought dead, however busy the machine is.
-const CALM_MS: u32 = 15_000;
+pub(super) const CALM_MS: u32 = 15_000;
 
 /// A slot of the first master, which goes to the second.
 pub struct Scene {

@@ -10,7 +10,7 @@ use support::repository;
 const PAGES: [&str; 2] = ["docs/waking.md", "docs/security.md"];
 
 /// The files whose tests are all about waking and leaving: none of them may be missing on the page.
-const WAKING: [&str; 38] = [
+const WAKING: [&str; 39] = [
     "after_a_standstill",
     "beginnings",
     "blocking",
@@ -33,6 +33,7 @@ const WAKING: [&str; 38] = [
     "other_forms",
     "overwriting",
     "period",
+    "reshard",
     "roles",
     "rough_seas",
     "scale",
@@ -52,8 +53,16 @@ const WAKING: [&str; 38] = [
 ];
 
 /// The files whose tests are all about security.
-const SECURITY: [&str; 7] =
-    ["borrowed_rights", "changed_rights", "crowding", "forgery", "holding_up", "key_rights", "secrecy"];
+const SECURITY: [&str; 8] = [
+    "borrowed_rights",
+    "changed_rights",
+    "crowding",
+    "database_rights",
+    "forgery",
+    "holding_up",
+    "key_rights",
+    "secrecy",
+];
 
 #[track_caller]
 fn text(page: &str) -> String {

@@ -3,6 +3,7 @@
 mod borrowed_rights;
 mod changed_rights;
 mod crowding;
+mod database_rights;
 mod forgery;
 mod holding_up;
 mod key_rights;

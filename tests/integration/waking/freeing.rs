@@ -138,6 +138,41 @@ fn getdel() {
     serves_everybody(|alice| assert_eq!(alice.run("GETDEL door"), "alice"));
 }
 
+/// Whether the server has a command. The tests of commands that only some servers have end early elsewhere.
+#[track_caller]
+fn has_command(name: &str) -> bool {
+    let known = Server::start().client().run(&format!("COMMAND INFO {name}")).items()[0] != Reply::Nil;
+    if !known {
+        eprintln!("skipped: this server has no {name}");
+    }
+    known
+}
+
+#[test]
+fn delex() {
+    if has_command("DELEX") {
+        serves_the_next(&["DELEX door"]);
+        deletes_for_the_token("DELEX door IFEQ");
+    }
+}
+
+#[test]
+fn delifeq() {
+    if has_command("DELIFEQ") {
+        deletes_for_the_token("DELIFEQ door");
+    }
+}
+
+/// `line` and the holder's token frees the lock, and with another token it does not.
+#[track_caller]
+fn deletes_for_the_token(line: &str) {
+    serves_everybody(|alice| {
+        assert_eq!(alice.run(&format!("{line} bob")), 0);
+        assert_eq!((alice.run("GET door"), waiters_of(alice, "door")), (Reply::text("alice"), 1));
+        assert_eq!(alice.run(&format!("{line} alice")), 1);
+    });
+}
+
 #[test]
 fn the_unlock_script_of_a_client_library() {
     for way in Way::ALL {
