@@ -75,7 +75,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     let notify = request.wait().and_then(|wait| wait.notify);
     let channel = notify.and_then(|number| arguments.get(FIRST_OPTION.saturating_add(number)));
     if let Some(channel) = channel {
-        check_notify_here(ctx, caller, channel)?;
+        check_notify_here(ctx, caller, arguments, channel)?;
     }
 
     let mut key = ctx.open(name, Mode::Write);
@@ -145,16 +145,21 @@ fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
 }
 
 /// Checks that a request can wait for a message: there is a connection that it belongs to, its token is one word, and its
-/// user has the right to the channel.
+/// user has the right to the channel together with the command and the key.
 #[cold]
-fn check_notify_here(ctx: &Context<'_>, caller: &[u8], channel: StringRef<'_>) -> Result<(), Error> {
+fn check_notify_here(
+    ctx: &Context<'_>,
+    caller: &[u8],
+    arguments: Arguments<'_>,
+    channel: StringRef<'_>,
+) -> Result<(), Error> {
     if !ctx.has_connection() {
         return Err(Error::NotifyInScript);
     }
     if caller.contains(&b' ') {
         return Err(Error::TokenWithSpace);
     }
-    if ctx.may_publish_on(channel) { Ok(()) } else { Err(Error::NoRightToChannel) }
+    if ctx.may_publish_with(arguments, channel) { Ok(()) } else { Err(Error::NoRightToChannel) }
 }
 
 /// Refuses a lease that is longer than `lock.max-lease-ms`, or missing.

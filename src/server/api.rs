@@ -35,6 +35,7 @@ pub fn first_missing() -> Option<&'static str> {
     }
     first_absent![
         RedisModule_ACLCheckChannelPermissions,
+        RedisModule_ACLCheckCommandPermissions,
         RedisModule_AvoidReplicaTraffic,
         RedisModule_BlockClientOnKeys,
         RedisModule_Call,
@@ -46,6 +47,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_ACLAddLogEntry,
         RedisModule_CloseKey,
         RedisModule_CreateCommand,
+        RedisModule_CreateModuleUser,
         RedisModule_CreateString,
         RedisModule_CreateTimer,
         RedisModule_DeleteKey,
@@ -99,6 +101,7 @@ pub fn first_missing() -> Option<&'static str> {
         RedisModule_SetCommandInfo,
         RedisModule_SetDisconnectCallback,
         RedisModule_SetModuleOptions,
+        RedisModule_SetModuleUserACL,
         RedisModule_SignalModifiedKey,
         RedisModule_StopTimer,
         RedisModule_StringDMA,

@@ -10,7 +10,9 @@ use super::context::{Context, ContextFlags};
 use super::failpoints;
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
-use super::{blocked, channels, commands, events, heard, info, listeners, replication, settings, timer, unloading};
+use super::{
+    acl_selectors, blocked, channels, commands, events, heard, info, listeners, replication, settings, timer, unloading,
+};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -102,6 +104,7 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     catch_panic("end", (), timer::uninstall);
     catch_panic("end", (), replication::clear);
     catch_panic("end", (), heard::clear);
+    catch_panic("end", (), acl_selectors::clear);
     catch_panic("end", (), || M::state().replace(M::new_state()));
     #[cfg(feature = "failpoints")]
     failpoints::clear();

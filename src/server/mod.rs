@@ -17,6 +17,8 @@
 
 #[macro_use]
 mod api;
+mod acl_selectors;
+mod acl_user;
 mod allocator;
 mod answer;
 mod blocked;

@@ -86,6 +86,11 @@ impl<'a> Arguments<'a> {
         Self(if argc == 0 { &[] } else { unsafe { slice::from_raw_parts(argv, argc) } })
     }
 
+    /// Returns the arguments as the server has passed them.
+    pub(super) fn raw(self) -> (*mut *mut raw::RedisModuleString, i32) {
+        (self.0.as_ptr().cast_mut(), i32::try_from(self.0.len()).unwrap_or(i32::MAX))
+    }
+
     /// Returns the argument with this number, if there is one.
     pub fn get(self, number: usize) -> Option<StringRef<'a>> {
         // SAFETY: by the contract of `new`.

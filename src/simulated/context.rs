@@ -14,7 +14,7 @@ use super::kinds::{Probe, Slot};
 use super::module::Module;
 use super::reply::{Piece, Reply};
 use super::setting::{self, Setting};
-use super::string::StringRef;
+use super::string::{Arguments, StringRef};
 use super::world;
 
 /// Whose context it is outside a command.
@@ -62,6 +62,11 @@ impl<M> Context<'_, M> {
     /// Every user has the right to every channel.
     pub fn may_publish_on(&self, _channel: StringRef<'_>) -> bool {
         true
+    }
+
+    /// The same, together with a command.
+    pub fn may_publish_with(&self, _arguments: Arguments<'_>, channel: StringRef<'_>) -> bool {
+        self.may_publish_on(channel)
     }
 
     /// The number of the selected database.

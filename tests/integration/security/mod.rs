@@ -8,6 +8,7 @@ mod forgery;
 mod holding_up;
 mod key_rights;
 mod secrecy;
+mod selectors;
 
 use support::{Client, Server, bytes_of};
 
