@@ -56,8 +56,8 @@ pub use sessions::{
 pub use stall::{HOLD_OFF_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
 pub use waiting::{
-    Claim, Contended, Contention, Due, DueFilter, Grant, Join, Joined, QueueId, RequestId, Turn, WaitQueues, Waiter,
-    WaiterId,
+    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, Join, Joined, QueueId, RequestId, Turn,
+    WaitQueues, Waiter, WaiterId,
 };
 
 /// A point in time on the server's wall clock, in milliseconds since the Unix epoch. Redis stores expiry times in this

@@ -27,8 +27,8 @@ use super::{Arena, Cause, Kind, Round, UnixMs};
 use line::Lines;
 use names::LockName;
 pub use types::{
-    Claim, Contended, Contention, Due, DueFilter, Grant, Join, Joined, Queue, QueueId, Request, RequestId, Turn,
-    Waiter, WaiterId,
+    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, Join, Joined, Queue, QueueId, Request,
+    RequestId, Turn, Waiter, WaiterId,
 };
 use types::{Place, PlaceId};
 
@@ -65,7 +65,7 @@ pub struct WaitQueues {
 }
 
 /// The number of requests that share a place at most. All of them are answered in one step.
-const MOST_COPIES: usize = 1000;
+const MAX_COPIES: usize = 1000;
 
 /// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
 /// still exists at t.
@@ -157,7 +157,7 @@ impl WaitQueues {
     /// Returns whether one more request with this claim may share its place, if it has one.
     pub fn has_room_for_copy(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
         let place = self.place_of(db, key, kind, owner).and_then(|place| self.places.get(place));
-        place.is_none_or(|place| self.requests_of(place).nth(MOST_COPIES.saturating_sub(1)).is_none())
+        place.is_none_or(|place| self.requests_of(place).nth(MAX_COPIES.saturating_sub(1)).is_none())
     }
 
     /// Returns what a request waits for, if it still does: the lock, and the claim of its place.
@@ -181,19 +181,18 @@ impl WaitQueues {
             return None;
         }
         let Join { db, key, claim, waiter, now, deadline } = join;
+        let (lease, share_limit, deadline) = (claim.lease, claim.limit, deadline.unwrap_or(NEVER));
         let known = self.place_of(db, key, claim.kind, &claim.owner).filter(|_| !planted!(CopyStandsTwice));
         let place = match known {
-            Some(place) => {
-                self.merge(place, claim.lease, claim.limit);
-                place
-            }
+            Some(place) => place,
             None => {
                 self.make_room(limit);
                 let queue = self.queue_of(db, key).or_else(|| self.add_queue(db, key))?;
                 self.add_place(queue, claim, now)?
             }
         };
-        let request = self.add_request(place, waiter, deadline.unwrap_or(NEVER))?;
+        let request = Request { place, waiter, deadline, lease, limit: share_limit, earlier: None, later: None };
+        let request = self.add_request(request)?;
         Some(Joined { request, rejoined: known.is_some() })
     }
 
@@ -207,15 +206,18 @@ impl WaitQueues {
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
         let place = self.first_place(queue)?;
         let (db, key) = self.lock_of(queue)?;
-        let waiters = self.remove_requests(place);
-        let Place { claim, longest_lease, turn, since, .. } = self.remove_place(place)?;
-        Some(Grant { db, key, claim, longest_lease, turn, since, waiters })
+        let granted = |request: Request| GrantedRequest { waiter: request.waiter, lease: request.lease };
+        let waiters = self.remove_requests(place, granted);
+        let Place { claim, turn, since, .. } = self.remove_place(place)?;
+        let mut grant = Grant { db, key, claim, longest_lease: None, turn, since, waiters };
+        grant.merge_leases();
+        Some(grant)
     }
 
     /// Removes a request, because its client left or is answered otherwise.
     ///
-    /// If it was the last of its place, the place is kept until `keep_until`, or dropped if that is `None`. Returns
-    /// `None` if the request does not wait any more.
+    /// If it was the last of its place, the place is kept until `keep_until`, or dropped if that is `None`. Otherwise its
+    /// lease and its limit count no more, and a review of the lock may be due. Returns `None` if the request does not wait any more.
     pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
         planted!(CopyTakesPlaceAlong => _ = self.remove_place(request.place));
@@ -224,6 +226,8 @@ impl WaitQueues {
                 Some(until) => self.mark_away(request.place, until),
                 None => _ = self.remove_place(request.place),
             }
+        } else {
+            self.merge_limits_again(request.place, request.limit);
         }
         Some(request.waiter)
     }
@@ -234,7 +238,7 @@ impl WaitQueues {
     pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
         let mut waiters = None;
         while let Some(place) = self.any_place_of(db, key, owner, kept) {
-            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(place));
+            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(place, |request| request.waiter));
             self.remove_place(place);
         }
         waiters
@@ -253,12 +257,11 @@ impl WaitQueues {
     /// already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
         planted!(TurnIsLost => return);
-        let Grant { db, key, claim, longest_lease, turn, since, .. } = grant;
+        let Grant { db, key, claim, turn, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
             Some(place) => Some(place),
             None => self.queue_of(db, &key).or_else(|| self.add_queue(db, &key)).and_then(|queue| {
                 let place = self.add_place(queue, claim, since)?;
-                self.places.get_mut(place)?.longest_lease = longest_lease;
                 self.mark_away(place, until);
                 Some(place)
             }),

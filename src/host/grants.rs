@@ -11,7 +11,7 @@ use super::state::{self, Key, Locks, State};
 use super::timer;
 use super::waiters::{EntryId, WaitState, entry_id};
 use crate::core::{Grant, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
-use crate::server::{self, BlockedClientId, StringRef};
+use crate::server::{self, BlockedClientId, OwnedString, StringRef};
 
 /// Returns the server's number for a blocked client.
 pub fn server_id_of(id: EntryId) -> BlockedClientId {
@@ -27,21 +27,35 @@ pub fn entry_id_of(client: BlockedClientId) -> EntryId {
 /// Returns whether the grant needs a lease, because a copy of the request asked for a session or is told by message.
 pub fn needs_lease(grant: &Grant) -> bool {
     state::with(|State { waiters, .. }| {
-        let find = |waiter: &WaiterId| waiters.get(entry_id(*waiter));
-        grant.waiters.iter().filter_map(find).any(|entry| entry.session.is_some() || entry.channel().is_some())
+        let mut entries = grant.waiters.iter().filter_map(|request| waiters.get(entry_id(request.waiter)));
+        entries.any(|entry| entry.session.is_some() || entry.channel().is_some())
     })
 }
 
-/// Tells those of a grant that are told by message, and drops those that nobody listens for. Returns whether anybody is
-/// left, to whom the lock can be granted.
+/// Publishes the messages of a grant, each with the end of the lease, which `lease_end_of` returns. Requests without a
+/// subscriber are dropped. Returns whether any request is left, to which the lock can be granted.
 ///
-/// It comes before the lock is written: what nobody hears is not granted, and need not be taken back.
-pub fn announce(grant: &mut Grant, lease_end: Option<UnixMs>) -> bool {
+/// It comes before the lock is written: a grant that no client hears of is not made, and need not be taken back.
+pub fn announce(grant: &mut Grant, lease_end_of: impl Fn(&Grant) -> Option<UnixMs>) -> bool {
     if state::with(|state| state.waiters.has_messages()) {
+        if grant.waiters.len() > 1 {
+            // First those without a subscriber: the lease that the messages tell is that of the requests that are left.
+            let lease_end = lease_end_of(grant);
+            let mut rest = grant.clone();
+            rest.retain(|waiter| has_subscriber(waiter) || is_heard(grant, waiter, lease_end));
+            *grant = rest;
+        }
+        let lease_end = lease_end_of(grant);
         let waiters = mem::take(&mut grant.waiters);
-        grant.waiters = waiters.into_iter().filter(|waiter| is_heard(grant, *waiter, lease_end)).collect();
+        grant.waiters = waiters.into_iter().filter(|it| is_heard(grant, it.waiter, lease_end)).collect();
     }
     !grant.waiters.is_empty()
+}
+
+/// Returns whether a waiter needs no message, or its channel has a subscriber.
+fn has_subscriber(waiter: WaiterId) -> bool {
+    let Some((channel, _)) = state::with(|state| state.waiters.channel_of(entry_id(waiter))) else { return true };
+    server::subscribers(OwnedString::new(&channel).as_ref()) > 0
 }
 
 /// Tells a waiter of its grant, if it is told by message. Returns whether it is still to be granted the lock.
@@ -67,7 +81,7 @@ fn is_heard(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool 
 ///
 /// It is called last, after all effects of the command.
 pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
-    let waiters = mem::take(&mut grant.waiters);
+    let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
     let (blocked, delivery) = state::with(|state| {
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
         if let Some(session) = state.sessions.find(grant.seat()) {

@@ -142,12 +142,11 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
         let Some(mut grant) = state::with(|state| state.waiting.grant_first(queue)) else { break };
         stopwatch.get_or_insert_with(Stopwatch::start);
         let now = if planted!(LeaseFromTheAsking) { grant.since } else { now };
-        let announced = lease_end_of(&grant, now);
         planted!(WriteBeforeMessage => {
             let owner = OwnedString::new(&grant.claim.owner);
-            effect::grant(key, grant.claim.kind, owner.as_ref(), announced);
+            effect::grant(key, grant.claim.kind, owner.as_ref(), lease_end_of(&grant, now));
         });
-        if grants::announce(&mut grant, announced) {
+        if grants::announce(&mut grant, |grant| lease_end_of(grant, now)) {
             // Without those that nobody listens for, it may have none.
             let lease_end = lease_end_of(&grant, now);
             planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));

@@ -103,6 +103,8 @@ fn be_notified(
         |entry: &WaiterEntry| entry.session.filter(|_| entry.client == client && !planted!(RepeatTakesSession));
     let earlier = state::with(|state| state.waiters.get(replaced?).and_then(wished));
     let session = wait.lease.filter(|_| wait.session).or(earlier);
+    // The grant has the lease of its session at least: it is renewed a third of that later.
+    let wait = WaitOptions { lease: wait.lease.max(session), ..wait };
     // The earlier one makes room for this one, even where there are more than may wait.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
     let (db, name) = (key.ctx().db(), key.name().bytes());

@@ -187,7 +187,7 @@ bugs! {
     133 RepeatIsAnother "a request that is sent again with the same channel waits a second time" seen as "INFO counts"
     134 FreeIsAnyones "a lock whose next holder could not be told yet is anyone's" seen as "overtakes"
     135 NoWaitInTransaction "a request that is told by message does not wait in a transaction" seen as "is answered"
-    136 RepeatTakesSession "a request that is sent again without SESSION takes the session away" seen as "INFO counts"
+    136 RepeatTakesSession "a request that is sent again without SESSION takes the session away" seen as "is granted, with"
     137 NotifiedIsDetached "who was told by message loses the session when a copy of its request is let go untold" seen as "INFO counts"
     // Shares.
     138 FormIsTurned "who holds one form of a lock waits for another" seen as "waits, and the lock"
@@ -243,4 +243,6 @@ bugs! {
     185 HeirIsDisturbed "a lock that is handed over wakes others" seen as "others are woken for"
     // What fuzzing has found.
     186 ReturnedIsRenewedLate "a session that gets its lock back for a lease that was cut is renewed when that has ended" seen as "was to be renewed at"
+    // Copies of a request that differ.
+    187 LeftCopyCounts "the limit of a copy still counts after it has left" seen as "waits for it"
 }

@@ -4,6 +4,7 @@
 
 mod channels;
 mod clients;
+mod copies;
 mod crowd;
 mod facts;
 mod growth;

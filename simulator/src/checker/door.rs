@@ -45,10 +45,6 @@ pub struct Place {
     pub since: Ms,
     /// Those that wait here now.
     pub requests: Vec<Waiting>,
-    /// The leases of all copies since somebody waited here without a break.
-    pub leases: Vec<Option<i64>>,
-    /// Their limits.
-    pub limits: Vec<Option<i64>>,
     /// Until when it is kept, while nobody waits here.
     pub kept_until: Option<Ms>,
     /// It may have had to make room, and its turn may be a later one.
@@ -316,27 +312,12 @@ impl Door {
             None => {
                 self.last_turn += 1;
                 let turn = self.last_turn;
-                self.line.push(Place {
-                    who,
-                    turn,
-                    since: now,
-                    requests: Vec::new(),
-                    leases: Vec::new(),
-                    limits: Vec::new(),
-                    kept_until: None,
-                    vague: false,
-                });
+                self.line.push(Place { who, turn, since: now, requests: Vec::new(), kept_until: None, vague: false });
                 self.line.len() - 1
             }
         };
         let place = &mut self.line[index];
-        if place.requests.is_empty() {
-            place.leases.clear();
-            place.limits.clear();
-        }
         place.kept_until = None;
-        place.leases.push(request.lease);
-        place.limits.push(request.limit);
         place.requests.push(request);
     }
 
@@ -398,17 +379,9 @@ impl Door {
         if kept_until.is_none() {
             return;
         }
-        let Place { who, turn, since, leases, limits, vague, .. } = grant.place;
-        let mut place = self.take_place(&who).unwrap_or(Place {
-            who,
-            turn,
-            since,
-            requests: Vec::new(),
-            leases,
-            limits,
-            kept_until,
-            vague: false,
-        });
+        let Place { who, turn, since, vague, .. } = grant.place;
+        let mut place =
+            self.take_place(&who).unwrap_or(Place { who, turn, since, requests: Vec::new(), kept_until, vague: false });
         place.turn = turn;
         place.vague |= vague;
         let index = self.line.iter().position(|other| other.turn > turn).unwrap_or(self.line.len());
@@ -559,21 +532,27 @@ impl Place {
         self.requests.iter().any(|request| !request.is_over(now))
     }
 
+    /// The copies that count: those that still wait. If all have been let go, the last of them count.
+    fn copies(&self) -> impl Iterator<Item = &Waiting> {
+        let all_let_go = self.requests.iter().all(|request| request.let_go);
+        self.requests.iter().filter(move |request| all_let_go || !request.let_go)
+    }
+
     /// The lease that all copies get: the longest, and none is the longest; but with a session or a message there is one.
     pub fn lease(&self) -> Option<i64> {
         let needs_lease = |request: &Waiting| request.session.is_some() || request.channel.is_some();
-        let has_lease = self.requests.iter().any(|request| needs_lease(request) && !request.let_go);
-        let longest = self.leases.iter().copied().flatten().max();
-        if !has_lease && self.leases.contains(&None) { None } else { longest }
+        let longest = self.copies().filter_map(|request| request.lease).max();
+        let has_none = self.copies().any(|request| request.lease.is_none());
+        if has_none && !self.copies().any(needs_lease) { None } else { longest }
     }
 
     fn tags(&self) -> Vec<Tag> {
-        self.requests.iter().map(|request| request.tag).collect()
+        self.copies().map(|request| request.tag).collect()
     }
 
     /// The smallest limit of all copies.
     pub fn limit(&self) -> Option<i64> {
-        self.limits.iter().copied().flatten().min()
+        self.copies().filter_map(|request| request.limit).min()
     }
 
     /// Whether a lock like this has room for those who wait here.

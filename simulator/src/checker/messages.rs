@@ -195,6 +195,8 @@ impl Checker {
         // A repeat without SESSION does not take the session away.
         let wished = earlier.as_ref().filter(|earlier| earlier.client == request.client);
         request.session = request.session.or(wished.and_then(|earlier| earlier.session));
+        // Nor does it shorten the lease of that session.
+        request.lease = request.lease.max(request.session);
         door.join(who, request, now);
         if let Some(earlier) = earlier {
             door.leave(earlier.tag, None);

@@ -29,10 +29,15 @@ impl Checker {
 
     /// Who waited does not wait any more, though the answer is not there yet.
     pub(super) fn let_go(&mut self, whom: impl Fn(&Waiting) -> bool) {
-        let requests = self.doors.values_mut().flat_map(|door| &mut door.line).flat_map(|place| &mut place.requests);
-        // A message is not let go.
-        let blocked = requests.filter(|request| request.channel.is_none());
-        blocked.filter(|request| whom(request)).for_each(|request| request.let_go = true);
+        for door in self.doors.values_mut() {
+            let requests = door.line.iter_mut().flat_map(|place| &mut place.requests);
+            // A message is not let go.
+            for request in requests.filter(|request| request.channel.is_none() && whom(request)) {
+                request.let_go = true;
+                // Its limit counts no more, and what that makes room for may be served in the next round.
+                door.lags = true;
+            }
+        }
     }
 
     /// A connection is closed.

@@ -63,7 +63,7 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
         assert_eq!(count, places.count(), "places for {key}, those that are away included");
         if let Some(first) = present.first() {
             assert!(
-                !has_room(&holders, &first.take),
+                !has_room(&holders, &first.wish()),
                 "{first_who} waits for {key} beside {holders:?}",
                 first_who = first.take.who
             );

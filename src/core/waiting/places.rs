@@ -1,10 +1,10 @@
 //! Places and the requests that share them.
 
 use super::names::ClaimKey;
-use super::types::{Place, PlaceId, QueueId, Request, RequestId, Turn, WaiterId};
+use super::types::{Place, PlaceId, QueueId, Request, RequestId, Turn};
 use super::{Claim, WaitQueues, passed};
 use crate::core::timer_queue::NEVER;
-use crate::core::{Cause, Kind, Lease, Limit, UnixMs};
+use crate::core::{Cause, Kind, Limit, UnixMs, steps};
 
 impl WaitQueues {
     /// Returns the place of a claim, present or away.
@@ -28,9 +28,8 @@ impl WaitQueues {
     pub(super) fn add_place(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<PlaceId> {
         let turn = Turn(self.next_turn);
         self.next_turn = self.next_turn.saturating_add(1);
-        let longest_lease = claim.lease;
         let is_share = claim.kind == Kind::Shared;
-        let place = Place { queue, turn, claim, longest_lease, since, latest: None, kept_until: NEVER };
+        let place = Place { queue, turn, claim, since, latest: None, kept_until: NEVER };
         let id = self.places.insert(place)?;
         self.share_places = self.share_places.saturating_add(is_share.into());
         let key = self.places.get(id).map(Place::claim_key)?;
@@ -87,28 +86,46 @@ impl WaitQueues {
         }
     }
 
-    /// Merges the claim of one more request into its place: the longest lease counts, where no lease is the longest, and the
-    /// smallest limit.
-    ///
-    /// A place that is away takes both of the new request, because the earlier requests have left.
-    pub(super) fn merge(&mut self, id: PlaceId, lease: Option<Lease>, limit: Option<Limit>) {
+    /// Merges the limit of one more request into that of its place: the smallest counts. A place that is away takes the new
+    /// request's, because the earlier requests have left.
+    fn merge_limit(&mut self, id: PlaceId, limit: Option<Limit>) {
         let Some(place) = self.places.get_mut(id) else { return };
-        if place.latest.is_none() && !planted!(OldCopiesLease) {
-            (place.claim.lease, place.longest_lease, place.claim.limit) = (lease, lease, limit);
+        let smallest = if place.latest.is_none() { limit } else { place.claim.limit.into_iter().chain(limit).min() };
+        place.claim.limit = if planted!(LimitOfCopyIsForgotten) { place.claim.limit } else { smallest };
+    }
+
+    /// Merges the limits of the requests that share a place again, after one with the limit `gone` has left. If the limit
+    /// has risen, the first waiter may have a share now, so the lock is reviewed.
+    ///
+    /// Copies of one request are usually equal: then the first of them ends the search. At worst it visits all, of which
+    /// there are [`MAX_COPIES`](super::MAX_COPIES).
+    pub(super) fn merge_limits_again(&mut self, id: PlaceId, gone: Option<Limit>) {
+        let Some(place) = self.places.get(id) else { return };
+        if gone.is_none() || gone != place.claim.limit || planted!(LeftCopyCounts) {
             return;
         }
-        if !planted!(LimitOfCopyIsForgotten) {
-            place.claim.limit = place.claim.limit.into_iter().chain(limit).min();
+        let (queue, mut smallest) = (place.queue, None);
+        for (_, request) in self.requests_of(place) {
+            steps::count();
+            if request.limit == gone {
+                return;
+            }
+            smallest = smallest.into_iter().chain(request.limit).min();
         }
-        planted!(ShortestLease => return place.claim.lease = place.claim.lease.min(lease));
-        place.longest_lease = place.longest_lease.max(lease);
-        place.claim.lease = place.claim.lease.and(lease).and(place.longest_lease);
+        if let Some(place) = self.places.get_mut(id) {
+            place.claim.limit = smallest;
+        }
+        if self.first_place(queue) == Some(id) {
+            self.set_review(queue, UnixMs::MIN, Cause::Other);
+        }
     }
 
     /// Adds a request to a place, which returns to its turn in the line if it was away.
-    pub(super) fn add_request(&mut self, place_id: PlaceId, waiter: WaiterId, deadline: UnixMs) -> Option<RequestId> {
+    pub(super) fn add_request(&mut self, request: Request) -> Option<RequestId> {
+        let (place_id, deadline) = (request.place, request.deadline);
+        self.merge_limit(place_id, request.limit);
         let place = self.places.get_mut(place_id)?;
-        let request = Request { place: place_id, waiter, deadline, earlier: place.latest, later: None };
+        let request = Request { earlier: place.latest, later: None, ..request };
         let id = self.requests.insert(request)?;
         self.away.reschedule(place_id, std::mem::replace(&mut place.kept_until, NEVER), NEVER);
         if let Some(earlier) = place.latest.replace(id).and_then(|earlier| self.requests.get_mut(earlier)) {
@@ -121,7 +138,7 @@ impl WaitQueues {
         Some(id)
     }
 
-    /// Removes a request. Its place stays as it is.
+    /// Removes a request. Its place keeps its limit.
     pub(super) fn remove_request(&mut self, id: RequestId) -> Option<Request> {
         let request = self.requests.remove(id)?;
         self.deadlines.reschedule(id, passed(request.deadline), NEVER);
@@ -140,13 +157,13 @@ impl WaitQueues {
         Some(request)
     }
 
-    /// Removes all requests of a place.
-    pub(super) fn remove_requests(&mut self, id: PlaceId) -> Vec<WaiterId> {
+    /// Removes all requests of a place. Returns what `of` makes of each.
+    pub(super) fn remove_requests<T>(&mut self, id: PlaceId, of: impl Fn(Request) -> T) -> Vec<T> {
         let ids: Vec<_> = match self.places.get(id) {
             Some(place) => self.requests_of(place).map(|(id, _)| id).collect(),
             None => Vec::new(),
         };
-        ids.into_iter().filter_map(|id| self.remove_request(id)).map(|request| request.waiter).collect()
+        ids.into_iter().filter_map(|id| self.remove_request(id)).map(of).collect()
     }
 
     /// Returns the requests that share a place, the latest first.

@@ -1,3 +1,4 @@
+mod copies;
 mod rounds;
 
 use super::*;
@@ -28,7 +29,7 @@ fn queue(waiting: &WaitQueues) -> QueueId {
 
 fn next(waiting: &mut WaitQueues) -> Option<u64> {
     let queue = waiting.queue_of(0, b"k")?;
-    waiting.grant_first(queue).map(|grant| grant.waiters[0].0)
+    waiting.grant_first(queue).map(|grant| grant.waiters[0].waiter.0)
 }
 
 #[test]
@@ -173,9 +174,10 @@ fn requests_with_the_same_claim_share_one_place_and_are_granted_together() {
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(waiting.waiter_count(), 3);
     let queue = queue(&waiting);
-    let mut together = waiting.grant_first(queue).unwrap().waiters;
-    together.sort_by_key(|waiter| waiter.0);
-    assert_eq!(together, [WaiterId(1), WaiterId(3)]);
+    let granted = waiting.grant_first(queue).unwrap().waiters;
+    let mut together: Vec<_> = granted.iter().map(|request| request.waiter.0).collect();
+    together.sort_unstable();
+    assert_eq!(together, [1, 3]);
     assert_eq!(next(&mut waiting), Some(2));
     assert!(waiting.is_empty());
 }

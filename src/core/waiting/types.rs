@@ -75,10 +75,9 @@ impl Queue {
 pub struct Place {
     pub queue: QueueId,
     pub turn: Turn,
-    /// The claim, with the lease to be granted.
+    /// The claim, with the smallest limit of the requests that share the place; that of the last one while it is away. The
+    /// lease is that of the first request: [`Grant`] has the lease to be granted.
     pub claim: Claim,
-    /// The longest lease that a request asked for, even if another one asked for none.
-    pub longest_lease: Option<Lease>,
     pub since: UnixMs,
     /// The latest of the requests that share the place, or `None` while it is away.
     pub latest: Option<RequestId>,
@@ -91,6 +90,8 @@ pub struct Request {
     pub place: PlaceId,
     pub waiter: WaiterId,
     pub deadline: UnixMs,
+    pub lease: Option<Lease>,
+    pub limit: Option<Limit>,
     /// The next earlier request at the same place.
     pub earlier: Option<RequestId>,
     /// The next later request at the same place.
@@ -107,10 +108,34 @@ pub struct Grant {
     pub longest_lease: Option<Lease>,
     pub turn: Turn,
     pub since: UnixMs,
-    pub waiters: Vec<WaiterId>,
+    pub waiters: Vec<GrantedRequest>,
+}
+
+/// A request to which the lock is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantedRequest {
+    pub waiter: WaiterId,
+    /// The lease that it asked for.
+    pub lease: Option<Lease>,
 }
 
 impl Grant {
+    /// Keeps the requests for which `is_kept` returns true. The lease is then the one that these asked for.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(WaiterId) -> bool) {
+        self.waiters.retain(|request| is_kept(request.waiter));
+        self.merge_leases();
+    }
+
+    /// Sets the lease to the longest that the requests asked for, where no lease is the longest.
+    pub(super) fn merge_leases(&mut self) {
+        let leases = || self.waiters.iter().map(|request| request.lease);
+        planted!(ShortestLease => return self.claim.lease = leases().min().flatten());
+        let longest = leases().max().flatten();
+        let longest = if planted!(OldCopiesLease) { longest.max(self.claim.lease) } else { longest };
+        self.longest_lease = longest;
+        self.claim.lease = longest.filter(|_| leases().all(|lease| lease.is_some()));
+    }
+
     /// Returns what is granted.
     pub fn seat(&self) -> Seat<'_> {
         Seat::of(self.db, &self.key, self.claim.kind, &self.claim.owner)

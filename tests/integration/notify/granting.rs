@@ -114,6 +114,41 @@ fn a_repeat_takes_the_place_of_the_earlier_request_and_one_message_comes() {
 }
 
 #[test]
+fn repeat_by_message_brings_its_own_limit() {
+    let server = Server::start();
+    let mut bob = server.client();
+    let mut listener = Listener::start(&server, "news");
+    for name in ["one", "two"] {
+        assert_eq!(bob.run(&format!("LOCK.SHARE door {name} PX 600000")), 1);
+    }
+    for limit in [1, 5] {
+        let ask = format!("LOCK.SHARE door bob PX 60000 LIMIT {limit} BLOCK 1500 NOTIFY news");
+        assert_eq!(bob.run(&ask), Reply::waiting());
+    }
+    listener.hears("granted", "bob", "door");
+}
+
+/// The longer lease is that of a copy whose channel has lost its subscriber.
+#[test]
+fn unheard_copy_adds_nothing_to_the_lease() {
+    let server = Server::start();
+    let (mut alice, mut bob) = (server.client(), server.client());
+    let gone = Listener::start(&server, "gone");
+    let mut listener = Listener::start(&server, "news");
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+    for (ms, channel) in [(90_000, "gone"), (60_000, "news")] {
+        assert_eq!(bob.run(&format!("LOCK.ACQUIRE door bob PX {ms} BLOCK 0 NOTIFY {channel}")), Reply::waiting());
+    }
+    drop(gone);
+    eventually("the server knows", || alice.run("PUBSUB SHARDNUMSUB gone").items()[1] == 0);
+    let before = now_ms();
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+    let message = listener.hears("granted", "bob", "door");
+    assert!((before + 60_000..=now_ms() + 60_000).contains(&message.lease_end));
+    assert_eq!(alice.expires_at("door"), message.lease_end);
+}
+
+#[test]
 fn a_grant_that_nobody_hears_goes_to_the_next() {
     let server = Server::start();
     let (mut alice, mut bob) = (server.client(), server.client());

@@ -1,6 +1,6 @@
 //! Requests of one token that wait for the same lock and ask for different things.
 
-use support::{Server, Waiter, eventually, waiters_of};
+use support::{Reply, Server, Waiter, eventually, waiters_of};
 
 /// Of copies that differ the longest lease counts, and none is the longest; but one in a session has a lease, its own at
 /// least. Whichever comes first.
@@ -43,4 +43,41 @@ fn a_copy_in_a_session_that_has_left_gives_no_lease_to_the_one_that_stays() {
     assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
     assert_eq!(stays.reply(), 1);
     assert_eq!(control.pttl("door"), -1);
+}
+
+/// Two of five shares are held. The copy with LIMIT 1 leaves, and the other one has its share at once.
+#[test]
+fn limit_of_a_copy_that_left_counts_no_more() {
+    for leaves in ["times out", "disconnects"] {
+        let server = Server::start();
+        let mut control = server.client();
+        for name in ["one", "two"] {
+            assert_eq!(control.run(&format!("LOCK.SHARE door {name} PX 600000")), 1);
+        }
+        let block_ms = if leaves == "times out" { 200 } else { 0 };
+        let mut small = Waiter::start(&server, &format!("LOCK.SHARE door token LIMIT 1 BLOCK {block_ms}"));
+        let mut large = Waiter::start(&server, "LOCK.SHARE door token LIMIT 5 BLOCK 1500");
+        if leaves == "times out" {
+            assert_eq!(small.reply(), Reply::Nil);
+        } else {
+            drop(small);
+        }
+        assert_eq!(large.reply(), 1, "{leaves}");
+    }
+}
+
+#[test]
+fn lease_of_a_copy_that_left_counts_no_more() {
+    for (gone, stays, lease_ms) in [("", "PX 60000", 60_000), ("PX 90000", "PX 60000", 60_000)] {
+        let server = Server::start();
+        let mut control = server.client();
+        assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);
+        let mut gone = Waiter::start(&server, &format!("LOCK.ACQUIRE door token {gone} BLOCK 100"));
+        let mut stays = Waiter::start(&server, &format!("LOCK.ACQUIRE door token {stays} BLOCK 0"));
+        assert_eq!(gone.reply(), Reply::Nil);
+        assert_eq!(control.run("LOCK.RELEASE door holder"), 0);
+        assert_eq!(stays.reply(), 1);
+        let left = control.pttl("door");
+        assert!((lease_ms - 10_000..=lease_ms).contains(&left), "{left}");
+    }
 }

@@ -54,8 +54,8 @@ pub struct ModelPlace {
     /// Its place among all that have ever waited, and when it began to.
     pub turn: usize,
     pub since: UnixMs,
-    /// Connection and deadline of each request.
-    pub requests: Vec<(u64, Option<UnixMs>)>,
+    /// Connection, deadline and wish of each request.
+    pub requests: Vec<(u64, Option<UnixMs>, Take)>,
     /// When it is dropped, if it is away.
     pub kept_until: UnixMs,
 }
@@ -63,6 +63,14 @@ pub struct ModelPlace {
 impl ModelPlace {
     pub fn is_present(&self) -> bool {
         !self.requests.is_empty()
+    }
+
+    /// What the requests that wait get: the longest lease, where none is the longest, and the smallest limit.
+    pub fn wish(&self) -> Take {
+        let takes = || self.requests.iter().map(|(_, _, take)| take);
+        let leases: Option<Vec<_>> = takes().map(|take| take.lease_ms).collect();
+        let lease_ms = leases.and_then(|leases| leases.into_iter().max());
+        Take { lease_ms, limit: takes().filter_map(|take| take.limit).min(), ..self.take }
     }
 
     pub fn is_of(&self, take: &Take) -> bool {
@@ -121,22 +129,15 @@ impl Model {
         self.turns += 1;
         let line = self.line.entry(take.key).or_default();
         let Some(place) = line.iter_mut().find(|place| place.is_of(take)) else {
-            let (turn, requests) = (self.turns, vec![(waiter, deadline)]);
+            let (turn, requests) = (self.turns, vec![(waiter, deadline, *take)]);
             return line.push(ModelPlace { take: *take, turn, since: now, requests, kept_until: 0 });
         };
-        if place.is_present() {
-            let longest = place.take.lease_ms.zip(take.lease_ms).map(|(present, lease)| present.max(lease));
-            let smallest = [place.take.limit, take.limit].into_iter().flatten().min();
-            (place.take.lease_ms, place.take.limit) = (longest, smallest);
-        } else {
-            place.take = *take;
-        }
-        place.requests.push((waiter, deadline));
+        place.requests.push((waiter, deadline, *take));
     }
 
     pub fn forget(&mut self, key: u8, which: impl Fn(&ModelPlace) -> bool) {
         let line = self.line.entry(key).or_default();
-        for (waiter, _) in line.iter().filter(|place| which(place)).flat_map(|place| &place.requests) {
+        for (waiter, ..) in line.iter().filter(|place| which(place)).flat_map(|place| &place.requests) {
             self.answers.insert(*waiter, Answer::Nil);
         }
         line.retain(|place| !which(place));
@@ -164,18 +165,18 @@ impl Model {
         loop {
             let line = self.line.entry(key).or_default();
             let Some(first) = line.iter().position(ModelPlace::is_present) else { return };
-            if !has_room(self.holders.entry(key).or_default(), &line[first].take) {
+            if !has_room(self.holders.entry(key).or_default(), &line[first].wish()) {
                 return;
             }
             let place = line.remove(first);
-            self.answers.extend(place.requests.iter().map(|(waiter, _)| (*waiter, Answer::Granted)));
-            self.grant(&place.take, now);
+            self.answers.extend(place.requests.iter().map(|(waiter, ..)| (*waiter, Answer::Granted)));
+            self.grant(&place.wish(), now);
         }
     }
 
     pub fn leave(&mut self, waiter: u64, now: UnixMs, answer: Answer) {
         for place in self.line.values_mut().flatten().filter(|place| place.is_present()) {
-            place.requests.retain(|(other, _)| *other != waiter);
+            place.requests.retain(|(other, ..)| *other != waiter);
             place.kept_until = now + GRACE_MS;
         }
         self.answers.insert(waiter, answer);
@@ -211,7 +212,7 @@ impl Model {
 
     pub fn late(&self, now: UnixMs) -> Vec<u64> {
         let requests = self.line.values().flatten().flat_map(|place| &place.requests);
-        let late = requests.filter(|(_, deadline)| deadline.is_some_and(|deadline| now > deadline));
-        late.map(|(waiter, _)| *waiter).collect()
+        let late = requests.filter(|(_, deadline, _)| deadline.is_some_and(|deadline| now > deadline));
+        late.map(|(waiter, ..)| *waiter).collect()
     }
 }

@@ -146,8 +146,8 @@ impl Server {
             let grant = self.waiting.grant_first(queue).unwrap();
             let take = take_of(key, &grant.claim);
             self.keys.entry(key).or_default().push(ModelHolder::new(&take, now));
-            for waiter in grant.waiters {
-                self.answer(waiter.0, Answer::Granted);
+            for request in grant.waiters {
+                self.answer(request.waiter.0, Answer::Granted);
             }
             self.withdraw(key, &grant.claim.owner, Some(grant.claim.kind));
         }

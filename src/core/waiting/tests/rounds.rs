@@ -60,7 +60,7 @@ fn a_review_of_all_comes_to_its_end_though_something_is_due_all_the_while() {
 fn so_many_copies_share_a_place_and_no_more() {
     let mut waiting = WaitQueues::new();
     let has_room = |waiting: &WaitQueues, owner: &[u8]| waiting.has_room_for_copy(0, b"k", Kind::Mutex, owner);
-    for waiter in 0..MOST_COPIES as u64 {
+    for waiter in 0..MAX_COPIES as u64 {
         assert!(has_room(&waiting, b"a"), "{waiter}");
         join_as(&mut waiting, 0, "a", waiter, None);
     }
