@@ -1,9 +1,9 @@
 //! The selectors of a user, each of which has rights of its own to commands, keys and channels.
 //!
-//! A user has the right to a command if one selector allows the command, its keys and its channels. The server can be
-//! asked about the command with its keys, and about a channel; it answers yes if any selector allows what was asked for. So the
-//! selectors are asked one by one: the rules of each are given to a user of the module's own, who has no others. Most
-//! users have no selectors but the root one, and nothing is left to ask then.
+//! A user has the right to a command if one selector allows the command, its keys and its channels. The server
+//! tells whether any selector allows the command with its keys, and whether any selector allows a channel. So the selectors are
+//! checked one by one: the rules of each are given to a user of the module's own that has no other rules. Most users
+//! have the root selector only, and need no second check.
 
 use std::ffi::CString;
 
@@ -13,8 +13,8 @@ use super::acl_user::User;
 use super::main_thread::MainThread;
 use super::string::{Arguments, OwnedString, StringRef};
 
-/// The user who gets the rules of one selector after the other. It is kept, because the server looks through all clients when
-/// a user is freed.
+/// The user that gets the rules of one selector after the other. It is kept, because the server scans all clients when a user is
+/// freed.
 static SCRATCH: MainThread<Option<User>> = MainThread::new(None);
 
 /// Returns whether one selector of a user allows both a command in this database and a channel. Each of them is allowed by some
@@ -52,7 +52,7 @@ pub(super) fn clear() {
     SCRATCH.replace(None);
 }
 
-/// Gives these rules to a user, who loses all others. Returns whether the server has taken them all, and they allow this
+/// Gives these rules to a user, which loses all others. Returns whether the server has taken them all, and they allow this
 /// database.
 fn set_rules(user: &User, db: i32, rules: &[&[u8]]) -> bool {
     [b"reset".as_slice()].iter().chain(rules).all(|&rule| {

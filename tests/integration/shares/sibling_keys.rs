@@ -1,5 +1,5 @@
 //! The keys that waiting clients are blocked on. Whenever a key becomes a Sorted Set or a List, the server visits all clients that
-//! are blocked on it; so nobody is blocked on the key of the lock, whatever its name is.
+//! are blocked on it; so no client is blocked on the key of the lock, whatever its name is.
 
 use support::{Client, Reply, Server, Waiter, one_node};
 
