@@ -31,6 +31,8 @@ pub struct Stats {
     pub resent: u64,
     /// Requests that ended in NOTOWNER.
     pub not_owner: u64,
+    /// Writes that the server has not taken for its replicas and the AOF.
+    pub not_replicated: u64,
     handovers: [u64; Cause::ALL.len()],
     waits: [u64; WAIT_BUCKETS_MS.len() + 1],
 }
@@ -59,6 +61,7 @@ impl Stats {
             cancelled: 0,
             resent: 0,
             not_owner: 0,
+            not_replicated: 0,
             handovers: [0; Cause::ALL.len()],
             waits: [0; WAIT_BUCKETS_MS.len() + 1],
         }

@@ -192,6 +192,9 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
         }
     }
     let looked = ctx.open(name.as_ref(), Mode::Write);
+    if looked.is_in_use() {
+        return state::with(|state| state.waiting.review_at(queue, later));
+    }
     if looked.value_type() == ValueType::SortedSet {
         // It may have come under those who wait.
         server::subscribe_to_sorted_sets::<Locks>();
@@ -208,6 +211,9 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     }
     let has_ended = state::with(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
     let mut key = ctx.open(name.as_ref(), Mode::Write);
+    if key.is_in_use() {
+        return state::with(|state| state.waiting.review_at(queue, later));
+    }
     process_overdue(&mut key, None, now);
     if !key.is_empty() {
         reviews::schedule(&key, queue, now);

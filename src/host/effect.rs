@@ -1,9 +1,9 @@
 //! The effects of a decision on a key: the write, then replication, then keyspace events.
 
 use super::share_key::{self, ShareEnd};
-use super::state::Key;
-use crate::core::{Kind, UnixMs, format_integer};
-use crate::server::{Event, OwnedString, StringRef, ValueType};
+use super::state::{self, Key, State};
+use crate::core::{Kind, UnixMs, format_integer, increment};
+use crate::server::{self, Event, OwnedString, StringRef, ValueType};
 
 /// Makes `owner` the holder, with one hold, whoever held the lock before; or one more holder of a share.
 #[inline(always)]
@@ -18,18 +18,18 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
                 planted!(DelComesLast => {
                     key.delete();
                     set_holds(key, owner, 1, lease_end);
-                    return key.replicate_del();
+                    return replicate_del(key);
                 });
                 key.delete();
                 planted!(DelIsMissing => return set_holds(key, owner, 1, lease_end));
-                key.replicate_del();
+                replicate_del(key);
             }
             set_holds(key, owner, 1, lease_end);
         }
         Kind::Shared => {
             if ![ValueType::Empty, ValueType::SortedSet].contains(&key.value_type()) {
                 key.delete();
-                key.replicate_del();
+                replicate_del(key);
             }
             set_share(key, owner, lease_end);
         }
@@ -40,10 +40,11 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
 pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
     let end = ShareEnd::at(lease_end);
     key.set_score(token, end.score());
-    match end.time() {
+    let replicated = match end.time() {
         Some(time) => format_integer(time, |digits| key.replicate_zadd(digits, token)),
         None => key.replicate_zadd(b"inf", token),
-    }
+    };
+    check(key, replicated);
     let expires = follow_last_share(key);
     signal_all(key, Event::ZADD, expires);
 }
@@ -52,7 +53,8 @@ pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<
 pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     key.remove_member(token);
     if !planted!(ShareGoesInSilence) {
-        key.replicate_zrem(token);
+        let replicated = key.replicate_zrem(token);
+        check(key, replicated);
     }
     if share_key::latest(key).is_some_and(|latest| !latest.has_passed(now)) {
         let expires = follow_last_share(key);
@@ -61,7 +63,7 @@ pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     if !key.is_empty() {
         // It would expire at once, under the open handle.
         key.delete();
-        key.replicate_del();
+        replicate_del(key);
     }
     key.signal(&[Event::ZREM, Event::DEL]);
 }
@@ -92,7 +94,8 @@ fn follow_last_share(key: &mut Key<'_, '_>) -> Option<Event> {
         }
         None => {
             key.remove_expiry();
-            key.replicate_persist();
+            let replicated = key.replicate_persist();
+            check(key, replicated);
             Some(Event::PERSIST)
         }
     }
@@ -102,7 +105,8 @@ fn follow_last_share(key: &mut Key<'_, '_>) -> Option<Event> {
 pub fn set_holds(key: &mut Key<'_, '_>, owner: StringRef<'_>, holds: i64, lease_end: Option<UnixMs>) {
     let holds = format_integer(holds, OwnedString::new);
     key.set_field(owner, holds.as_ref());
-    key.replicate_hset(owner, holds.as_ref());
+    let replicated = key.replicate_hset(owner, holds.as_ref());
+    check(key, replicated);
     if let Some(end) = lease_end {
         set_expiry(key, end);
     }
@@ -131,7 +135,7 @@ pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
 pub fn free(key: &mut Key<'_, '_>) {
     key.delete();
     planted!(ReleaseIsKept => return key.signal(&[Event::DEL]));
-    key.replicate_del();
+    replicate_del(key);
     planted!(NobodyIsSignalled => return);
     key.signal(&[Event::DEL]);
 }
@@ -139,19 +143,46 @@ pub fn free(key: &mut Key<'_, '_>) {
 #[inline(always)]
 fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs>) {
     key.set_string(value, expiry);
-    match expiry {
+    let replicated = match expiry {
         Some(at) if planted!(RelativeExpiry) => {
-            format_integer(at.saturating_sub(crate::server::now_ms()), |digits| key.replicate_set(value, Some(digits)))
+            format_integer(at.saturating_sub(server::now_ms()), |digits| key.replicate_set(value, Some(digits)))
         }
         Some(at) => format_integer(at, |digits| key.replicate_set(value, Some(digits))),
         None => key.replicate_set(value, None),
-    }
+    };
+    check(key, replicated);
 }
 
 fn set_expiry(key: &mut Key<'_, '_>, at: UnixMs) {
     key.set_expiry(at);
     planted!(ExpiryIsKept => return);
-    format_integer(at, |digits| key.replicate_pexpireat(digits));
+    let replicated = format_integer(at, |digits| key.replicate_pexpireat(digits));
+    check(key, replicated);
+}
+
+fn replicate_del(key: &mut Key<'_, '_>) {
+    let replicated = key.replicate_del();
+    check(key, replicated);
+}
+
+/// Records whether the server has taken a write for its replicas and the AOF.
+#[inline(always)]
+fn check(key: &Key<'_, '_>, replicated: bool) {
+    if !replicated {
+        not_replicated(key);
+    }
+}
+
+/// Records a write that replicas and the AOF do not get. It stands: a message may have notified a client of it.
+#[cold]
+fn not_replicated(key: &Key<'_, '_>) {
+    let line = state::with(|State { stats, refusals, .. }| {
+        increment(&mut stats.not_replicated);
+        refusals.record_replication(server::monotonic_ms())
+    });
+    if let Some(line) = line {
+        key.ctx().warn(line);
+    }
 }
 
 fn signal_all(key: &mut Key<'_, '_>, event: Event, other: Option<Event>) {

@@ -29,6 +29,7 @@ pub fn fields(state: &State) -> Vec<(String, u64)> {
     let handovers = Cause::ALL.into_iter().map(|cause| (format!("handovers_{}", cause.name()), stats.handovers(cause)));
     fields.extend(handovers);
     fields.push(("not_owner_errors".to_owned(), stats.not_owner));
+    fields.push(("replication_errors".to_owned(), stats.not_replicated));
     let bounds = WAIT_BUCKETS_MS.iter().map(i64::to_string).chain(["inf".to_owned()]);
     let waits = bounds.zip(stats.waits_within()).map(|(bound, waits)| (format!("waits_le_{bound}_ms"), waits));
     fields.extend(waits);

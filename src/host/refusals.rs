@@ -11,11 +11,13 @@ pub struct Refusals {
     queue_full: Episode,
     session_full: Episode,
     call: Episode,
+    replication: Episode,
 }
 
 impl Refusals {
     pub const fn new() -> Self {
-        Self { queue_full: Episode::new(), session_full: Episode::new(), call: Episode::new() }
+        let [queue_full, session_full, call, replication] = [const { Episode::new() }; 4];
+        Self { queue_full, session_full, call, replication }
     }
 
     /// Records that a request is refused, at a time of the monotonic clock. Returns the line to log if a limit is the reason
@@ -43,5 +45,12 @@ impl Refusals {
                 command.to_string_lossy()
             )
         })
+    }
+
+    /// Records that the server has not taken a write for its replicas. Returns the line to log if this is the first in a
+    /// minute.
+    pub fn record_replication(&mut self, now_ms: i64) -> Option<&'static str> {
+        const LINE: &str = "the server did not replicate a write of this module: replicas and the AOF may differ";
+        self.replication.begins_at(now_ms).then_some(LINE)
     }
 }

@@ -58,12 +58,15 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     }
     let is_held = matches!(found, SessionLockState::Held(_));
     let must_wait = if is_held { recovery::forbids_longer_leases() } else { recovery::holds_back_grant() };
+    let later = session.lock.lease.renewal_retry_after(now);
     if slot != Slot::Ours || must_wait || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         planted!(RefusedRenewalIsOver => return);
-        let later = session.lock.lease.renewal_retry_after(now);
         return state::with(|state| state.sessions.schedule_renewal_at(id, later));
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
+    if key.is_in_use() {
+        return state::with(|state| state.sessions.schedule_renewal_at(id, later));
+    }
     match lock_state(&session, &key, now) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
         SessionLockState::Free => handover::grant_free_lock(&mut key, now),

@@ -27,11 +27,16 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
         // Whatever the key holds when the slot comes back belongs to another grant.
         return state::with(|state| _ = state.revocations.remove(id));
     }
+    let postpone = || state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
     if slot != Slot::Ours || !permission::accepts_write_to(ctx, name.as_ref(), revocation.kind) {
         planted!(RefusedRevocationIsOver => return state::with(|state| _ = state.revocations.remove(id)));
-        return state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
+        return postpone();
     }
-    carry_out_on(&mut ctx.open(name.as_ref(), Mode::Write), id, now);
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    if key.is_in_use() {
+        return postpone();
+    }
+    carry_out_on(&mut key, id, now);
 }
 
 /// Carries out a revocation on a key that may be written now.

@@ -19,7 +19,7 @@ const LONGEST_PACKED: usize = 44;
 ///
 /// Writes to a key that was opened for reading have no effect.
 pub struct Key<'k, 'c, M> {
-    /// Null for an empty key that was opened for reading.
+    /// Null for an empty key that was opened for reading, and for a key in use that was opened for writing.
     raw: *mut raw::RedisModuleKey,
     mode: Mode,
     ctx: &'k mut Context<'c, M>,
@@ -61,6 +61,12 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     /// Returns the name of the key.
     pub fn name(&self) -> StringRef<'k> {
         self.name
+    }
+
+    /// Returns whether the server has refused to open the key for writing, because a save without a fork reads it now
+    /// (Valkey 9.2). Such a key looks empty, and nothing may be written or replicated.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self.mode, Mode::Write) && self.raw.is_null()
     }
 
     /// Returns whether the key does not exist.

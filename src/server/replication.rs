@@ -1,8 +1,12 @@
 //! Replication to replicas and the AOF: plain commands with absolute times, which a server without the module can
 //! replay.
+//!
+//! Each function returns whether the server has taken the command. Valkey 9.2 takes none while writes are paused.
 
 // In a format, "s" stands for a string of the server, "b" for bytes and their number. The server creates a string for
 // everything but "s", and two for an integer: decimal digits as bytes, and an argument that is kept, are cheapest.
+
+use std::ffi::c_int;
 
 use redis_module::raw;
 
@@ -16,62 +20,79 @@ static PXAT: MainThread<Option<OwnedString>> = MainThread::new(None);
 impl<M> Key<'_, '_, M> {
     /// Replicates `SET key value [PXAT expiry]`. `expiry` is decimal.
     #[inline(always)]
-    pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) {
+    #[must_use]
+    pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) -> bool {
         let (ctx, name, value, set) = (self.ctx().raw(), self.name().raw(), value.raw(), c"SET".as_ptr());
         match expiry {
             Some(digits) => {
                 let (pxat, start, len) = (pxat(), digits.as_ptr(), digits.len());
                 // SAFETY: context and strings are valid while the key is open, and the arguments match the format.
-                unsafe { api!(RedisModule_Replicate(ctx, set, c"sssb".as_ptr(), name, value, pxat, start, len)) };
+                let taken =
+                    unsafe { api!(RedisModule_Replicate(ctx, set, c"sssb".as_ptr(), name, value, pxat, start, len)) };
+                is_taken(taken)
             }
             // SAFETY: likewise.
-            None => unsafe { _ = api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, value)) },
+            None => is_taken(unsafe { api!(RedisModule_Replicate(ctx, set, c"ss".as_ptr(), name, value)) }),
         }
     }
 
     /// Replicates `HSET key field value`.
-    pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
+    #[must_use]
+    pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) -> bool {
         let (ctx, name, field, value) = (self.ctx().raw(), self.name().raw(), field.raw(), value.raw());
         // SAFETY: as in `replicate_set`.
-        unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"sss".as_ptr(), name, field, value)) };
+        is_taken(unsafe { api!(RedisModule_Replicate(ctx, c"HSET".as_ptr(), c"sss".as_ptr(), name, field, value)) })
     }
 
     /// Replicates `PEXPIREAT key expiry`. `expiry` is decimal.
-    pub fn replicate_pexpireat(&mut self, expiry: &[u8]) {
+    #[must_use]
+    pub fn replicate_pexpireat(&mut self, expiry: &[u8]) -> bool {
         let (ctx, name) = (self.ctx().raw(), self.name().raw());
         let (start, len) = (expiry.as_ptr(), expiry.len());
         // SAFETY: as in `replicate_set`.
-        unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sb".as_ptr(), name, start, len)) };
+        is_taken(unsafe { api!(RedisModule_Replicate(ctx, c"PEXPIREAT".as_ptr(), c"sb".as_ptr(), name, start, len)) })
     }
 
     /// Replicates `PERSIST key`.
-    pub fn replicate_persist(&mut self) {
+    #[must_use]
+    pub fn replicate_persist(&mut self) -> bool {
         let (ctx, name) = (self.ctx().raw(), self.name().raw());
         // SAFETY: as in `replicate_set`.
-        unsafe { api!(RedisModule_Replicate(ctx, c"PERSIST".as_ptr(), c"s".as_ptr(), name)) };
+        is_taken(unsafe { api!(RedisModule_Replicate(ctx, c"PERSIST".as_ptr(), c"s".as_ptr(), name)) })
     }
 
     /// Replicates `ZADD key score member`. `score` is decimal, or `inf`.
-    pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) {
+    #[must_use]
+    pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) -> bool {
         let (ctx, name, member) = (self.ctx().raw(), self.name().raw(), member.raw());
         let (start, len) = (score.as_ptr(), score.len());
         // SAFETY: as in `replicate_set`.
-        unsafe { api!(RedisModule_Replicate(ctx, c"ZADD".as_ptr(), c"sbs".as_ptr(), name, start, len, member)) };
+        is_taken(unsafe {
+            api!(RedisModule_Replicate(ctx, c"ZADD".as_ptr(), c"sbs".as_ptr(), name, start, len, member))
+        })
     }
 
     /// Replicates `ZREM key member`.
-    pub fn replicate_zrem(&mut self, member: StringRef<'_>) {
+    #[must_use]
+    pub fn replicate_zrem(&mut self, member: StringRef<'_>) -> bool {
         let (ctx, name, member) = (self.ctx().raw(), self.name().raw(), member.raw());
         // SAFETY: as in `replicate_set`.
-        unsafe { api!(RedisModule_Replicate(ctx, c"ZREM".as_ptr(), c"ss".as_ptr(), name, member)) };
+        is_taken(unsafe { api!(RedisModule_Replicate(ctx, c"ZREM".as_ptr(), c"ss".as_ptr(), name, member)) })
     }
 
     /// Replicates `DEL key`.
-    pub fn replicate_del(&mut self) {
+    #[must_use]
+    pub fn replicate_del(&mut self) -> bool {
         let (ctx, name) = (self.ctx().raw(), self.name().raw());
         // SAFETY: as in `replicate_set`.
-        unsafe { api!(RedisModule_Replicate(ctx, c"DEL".as_ptr(), c"s".as_ptr(), name)) };
+        is_taken(unsafe { api!(RedisModule_Replicate(ctx, c"DEL".as_ptr(), c"s".as_ptr(), name)) })
     }
+}
+
+/// Returns whether the server has taken a command to be replicated.
+#[inline(always)]
+fn is_taken(result: c_int) -> bool {
+    result == raw::REDISMODULE_OK as c_int
 }
 
 fn pxat() -> *mut raw::RedisModuleString {

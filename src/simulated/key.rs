@@ -28,6 +28,8 @@ pub struct Key<'k, 'c, M> {
     entry: Option<Entry>,
     /// It held nothing when it was opened.
     was_missing: bool,
+    /// A save without a fork reads it, so it was not opened.
+    is_in_use: bool,
 }
 
 impl<'c, M> Context<'c, M> {
@@ -39,8 +41,13 @@ impl<'c, M> Context<'c, M> {
         let is_visible = expiry::expire(self.db(), name.0);
         let read = |db| world::with(|world| world.keyspace.get(db, name.0).cloned());
         let entry = if is_visible { read(self.db()) } else { None };
+        // The server keeps a command whose key is in use from running.
+        let is_in_use = matches!(mode, Mode::Write)
+            && entry.is_some()
+            && world::with(|world| world.obstacles.saves_without_fork && world.running.command.is_none());
+        let entry = entry.filter(|_| !is_in_use);
         let was_missing = entry.is_none();
-        Key { ctx: self, name, mode, entry, was_missing }
+        Key { ctx: self, name, mode, entry, was_missing, is_in_use }
     }
 }
 
@@ -51,6 +58,11 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     pub fn name(&self) -> StringRef<'k> {
         self.name
+    }
+
+    /// Whether the server has not opened the key for writing, because a save without a fork reads it.
+    pub fn is_in_use(&self) -> bool {
+        self.is_in_use
     }
 
     pub fn is_empty(&self) -> bool {
@@ -126,7 +138,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     }
 
     pub(super) fn write(&mut self, entry: Option<Entry>) {
-        if matches!(self.mode, Mode::Read) {
+        if matches!(self.mode, Mode::Read) || self.is_in_use {
             return;
         }
         let (db, name) = (self.ctx.db(), self.name.0);
@@ -178,45 +190,62 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     }
 
     /// `SET key value [PXAT expiry]`, the expiry as digits.
-    pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) {
+    #[must_use]
+    pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) -> bool {
         let pxat = expiry.map(|digits| [b"PXAT", digits]).into_iter().flatten();
-        self.replicate("SET", [value.bytes()].into_iter().chain(pxat));
+        self.replicate("SET", [value.bytes()].into_iter().chain(pxat))
     }
 
     /// `HSET key field value`.
-    pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
-        self.replicate("HSET", [field.bytes(), value.bytes()].into_iter());
+    #[must_use]
+    pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) -> bool {
+        self.replicate("HSET", [field.bytes(), value.bytes()].into_iter())
     }
 
     /// `PEXPIREAT key expiry`, the expiry as digits.
-    pub fn replicate_pexpireat(&mut self, expiry: &[u8]) {
-        self.replicate("PEXPIREAT", [expiry].into_iter());
+    #[must_use]
+    pub fn replicate_pexpireat(&mut self, expiry: &[u8]) -> bool {
+        self.replicate("PEXPIREAT", [expiry].into_iter())
     }
 
     /// `PERSIST key`.
-    pub fn replicate_persist(&mut self) {
-        self.replicate("PERSIST", [].into_iter());
+    #[must_use]
+    pub fn replicate_persist(&mut self) -> bool {
+        self.replicate("PERSIST", [].into_iter())
     }
 
     /// `ZADD key score member`, the score as digits, or `inf`.
-    pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) {
-        self.replicate("ZADD", [score, member.bytes()].into_iter());
+    #[must_use]
+    pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) -> bool {
+        self.replicate("ZADD", [score, member.bytes()].into_iter())
     }
 
     /// `ZREM key member`.
-    pub fn replicate_zrem(&mut self, member: StringRef<'_>) {
-        self.replicate("ZREM", [member.bytes()].into_iter());
+    #[must_use]
+    pub fn replicate_zrem(&mut self, member: StringRef<'_>) -> bool {
+        self.replicate("ZREM", [member.bytes()].into_iter())
     }
 
     /// `DEL key`.
-    pub fn replicate_del(&mut self) {
-        self.replicate("DEL", [].into_iter());
+    #[must_use]
+    pub fn replicate_del(&mut self) -> bool {
+        self.replicate("DEL", [].into_iter())
     }
 
-    fn replicate<'w>(&mut self, command: &str, words: impl Iterator<Item = &'w [u8]>) {
+    fn replicate<'w>(&mut self, command: &str, words: impl Iterator<Item = &'w [u8]>) -> bool {
+        if self.is_in_use {
+            crash("a write to a key in use is replicated");
+        }
+
         let mut effect = Effect::new(self.ctx.db(), [command.as_bytes(), self.name.0]);
         effect.words.extend(words.map(<[u8]>::to_vec));
-        world::with(|world| world.unit.push(effect));
+        world::with(|world| {
+            let is_refused = world.obstacles.replicates_nothing && world.running.command.is_none();
+            if !is_refused {
+                world.unit.push(effect);
+            }
+            !is_refused
+        })
     }
 }
 

@@ -186,6 +186,16 @@ impl Node {
         self.here(|world| world.obstacles.fence = fence);
     }
 
+    /// Begins or ends a save without a fork, which reads all keys.
+    pub fn save_without_fork(self, saves: bool) {
+        self.here(|world| world.obstacles.saves_without_fork = saves);
+    }
+
+    /// Lets the server refuse what the module replicates outside of commands, or not any more.
+    pub fn refuse_replication(self, refuses: bool) {
+        self.here(|world| world.obstacles.replicates_nothing = refuses);
+    }
+
     /// Something happens while the server stands still, so that it does not notice before its cron has run.
     pub fn change_unnoticed(self, change: Unnoticed) {
         self.here(|world| world.obstacles.unnoticed = Some(change));

@@ -12,6 +12,10 @@ pub(super) struct Obstacles {
     pub fence: Option<WriteFence>,
     /// The world has changed while the server stood still, and it does not know yet.
     pub unnoticed: Option<Unnoticed>,
+    /// A save without a fork reads all keys: outside of commands, none of them is opened for writing.
+    pub saves_without_fork: bool,
+    /// Outside of commands, nothing that the module replicates is taken.
+    pub replicates_nothing: bool,
 }
 
 /// Why a server refuses its clients' writes.

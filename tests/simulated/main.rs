@@ -10,6 +10,7 @@ mod facts;
 mod growth;
 mod messages;
 mod module;
+mod refusing;
 mod returning;
 mod served;
 mod sessions;

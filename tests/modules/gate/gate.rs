@@ -31,10 +31,10 @@ impl RunCommand<Gate> for Close {
         let Some(name) = arguments.get(1) else { return ctx.reply_error("ERR syntax error") };
         let (mut key, closed) = (ctx.open(name, Mode::Write), OwnedString::new(b"closed"));
         key.set_string(closed.as_ref(), None);
-        key.replicate_set(closed.as_ref(), None);
+        let replicated = key.replicate_set(closed.as_ref(), None);
         key.signal(&[Event::SET]);
         drop(key);
-        ctx.reply_nil();
+        if replicated { ctx.reply_nil() } else { ctx.reply_error("ERR not replicated") }
     }
 }
 

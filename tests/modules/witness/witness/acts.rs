@@ -93,9 +93,9 @@ pub fn set(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, value, expiry) = (name(words), string(words, 1), end(words, 2));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     key.set_string(value.as_ref(), expiry);
-    key.replicate_set(value.as_ref(), expiry.map(|end| end.to_string()).as_deref().map(str::as_bytes));
+    let replicated = key.replicate_set(value.as_ref(), expiry.map(|end| end.to_string()).as_deref().map(str::as_bytes));
     key.signal(if expiry.is_some() { &[Event::SET, Event::EXPIRE] } else { &[Event::SET] });
-    done()
+    replicated.then(done)?
 }
 
 /// `HSET key field value`: writes a field of a Hash.
@@ -103,9 +103,9 @@ pub fn hset(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, field, value) = (name(words), string(words, 1), string(words, 2));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     key.set_field(field.as_ref(), value.as_ref());
-    key.replicate_hset(field.as_ref(), value.as_ref());
+    let replicated = key.replicate_hset(field.as_ref(), value.as_ref());
     key.signal(&[Event::HSET]);
-    done()
+    replicated.then(done)?
 }
 
 /// `ZADD key score member`: sets the score of a member of a Sorted Set.
@@ -113,9 +113,9 @@ pub fn zadd(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, score, member) = (name(words), text(words, 1), string(words, 2));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     key.set_score(member.as_ref(), score.parse().ok()?);
-    key.replicate_zadd(score.as_bytes(), member.as_ref());
+    let replicated = key.replicate_zadd(score.as_bytes(), member.as_ref());
     key.signal(&[Event::ZADD]);
-    done()
+    replicated.then(done)?
 }
 
 /// `ZREM key member`: removes a member of a Sorted Set. Says what is left.
@@ -123,10 +123,10 @@ pub fn zrem(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, member) = (name(words), string(words, 1));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     key.remove_member(member.as_ref());
-    key.replicate_zrem(member.as_ref());
+    let replicated = key.replicate_zrem(member.as_ref());
     let is_last = key.is_empty();
     key.signal(if is_last { &[Event::ZREM, Event::DEL] } else { &[Event::ZREM] });
-    Some(look(&key))
+    replicated.then(|| look(&key))
 }
 
 /// `ZSCORE key member`: says the score of a member.
@@ -147,9 +147,9 @@ pub fn expire(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, end) = (name(words), end(words, 1)?);
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     key.set_expiry(end);
-    key.replicate_pexpireat(end.to_string().as_bytes());
+    let replicated = key.replicate_pexpireat(end.to_string().as_bytes());
     key.signal(&[Event::EXPIRE]);
-    done()
+    replicated.then(done)?
 }
 
 /// `DEL key`: deletes the key.
@@ -157,9 +157,9 @@ pub fn del(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let name = name(words);
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     key.delete();
-    key.replicate_del();
+    let replicated = key.replicate_del();
     key.signal(&[Event::DEL]);
-    done()
+    replicated.then(done)?
 }
 
 /// `CALL key command words...`: has the server carry out a command about other keys, while this one is open for writing. Says

@@ -1,0 +1,83 @@
+//! A server that does not open a key for writing, or does not take what the module replicates.
+
+use redis_lock::server::Reply;
+
+use super::clients::{Stage, on_every_kind, told};
+
+/// Who holds the lock, as its key says.
+fn holder(stage: &Stage) -> Option<String> {
+    let keyspace = stage.0.keyspace();
+    let entry = keyspace.get(0, b"door")?;
+    Some(format!("{:?}", entry.value))
+}
+
+/// The lock is held in each of the three forms, and its holder disconnects during a save.
+#[test]
+fn lock_in_use_goes_to_the_next_waiter_after_the_save() {
+    for take in ["ACQUIRE", "REENTER", "SHARE"] {
+        on_every_kind(|stage, alice, bob| {
+            assert_eq!(stage.run(alice, &format!("LOCK.{take} door alice PX 60000 SESSION")), told(alice, 1));
+            assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
+            let held = holder(&stage);
+            stage.stream();
+            stage.0.save_without_fork(true);
+            stage.0.hang_up(alice);
+            assert_eq!(stage.pass(500), [], "{take}");
+            assert_eq!((holder(&stage), stage.stream()), (held, Vec::new()), "{take}: nothing is written");
+            stage.0.save_without_fork(false);
+            assert_eq!(stage.pass(25), told(bob, 1), "{take}");
+            assert!(stage.stream().concat().contains("bob"), "{take}");
+        });
+    }
+}
+
+/// An event has the lock reviewed, and the key is in use before the timer runs.
+#[test]
+fn review_of_a_lock_in_use_grants_nothing() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 60000"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
+        stage.0.save_without_fork(true);
+        assert_eq!(stage.run(alice, "PEXPIRE door 500"), told(alice, 1));
+        stage.stream();
+        let held = holder(&stage);
+        assert_eq!(stage.pass(300), []);
+        assert_eq!((holder(&stage), stage.stream()), (held, Vec::new()), "nothing is written");
+        stage.0.save_without_fork(false);
+        assert_eq!(stage.pass(200), []);
+        assert_eq!(stage.pass(1), told(bob, 1), "the lease has ended");
+    });
+}
+
+#[test]
+fn session_of_a_lock_in_use_is_renewed_after_the_save() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 600 SESSION"), told(alice, 1));
+        stage.stream();
+        stage.0.save_without_fork(true);
+        assert_eq!(stage.pass(400), []);
+        assert_eq!(stage.stream(), [""; 0], "no lease is lengthened");
+        stage.0.save_without_fork(false);
+        stage.pass(60);
+        assert_eq!(stage.stream().len(), 1, "the lease is renewed");
+        stage.pass(400);
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob"), [(bob, Reply::Nil)]);
+    });
+}
+
+/// The lock is granted all the same, since the next waiter may know already. The error is counted.
+#[test]
+fn refused_replication_is_counted() {
+    on_every_kind(|stage, alice, bob| {
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), told(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
+        stage.stream();
+        stage.0.refuse_replication(true);
+        assert_eq!(stage.pass(101), told(bob, 1));
+        assert_eq!(stage.stream().iter().filter(|line| line.contains("bob")).count(), 0);
+        assert_eq!(stage.info("replication_errors"), 1);
+        stage.0.refuse_replication(false);
+        assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), told(bob, 0));
+        assert_eq!(stage.info("replication_errors"), 1);
+    });
+}
