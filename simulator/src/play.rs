@@ -8,12 +8,12 @@ mod weather;
 
 use std::collections::VecDeque;
 
-use redis_lock::host::Locks;
+use redis_lock::host::{Locks, set_batch};
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict};
 use crate::request::{Identity, NAMES, Request, channel_of, key_of};
-use crate::step::{CLIENTS, History, Knob, Meddling, Setting, Slot, Step};
+use crate::step::{BATCH, CLIENTS, History, Knob, Meddling, Setting, Slot, Step};
 use crate::tally::Tally;
 use standstill::Standstills;
 
@@ -101,6 +101,7 @@ impl Play {
         }
         let mut checker = Checker::new(kind, &Keyspace::default(), GRACE_MS);
         checker.trace = trace;
+        checker.has_short_batches = history.batch < BATCH;
         let mut play = Self {
             master,
             replica,
@@ -129,6 +130,7 @@ impl Play {
             trace,
         };
         play.operate(&format!("CONFIG SET {} {GRACE_MS}", Knob::RejoinGraceMs.name()));
+        master.with_module(|| set_batch(history.batch));
         master.turn();
         master.journal();
         master.cron(CRON_MS);
@@ -177,6 +179,7 @@ impl Play {
                 let lines = command.lines(self.master.now_ms());
                 lines.iter().for_each(|line| self.say(*client, line));
             }
+            Step::Crowd { client, door, count, lease } => self.crowd(*client, *door, *count, *lease),
             Step::HangUp(client) => self.hang_up(*client),
             Step::CutOff { first, count } => {
                 (*first..CLIENTS.min(first + count)).for_each(|client| self.hang_up(client))

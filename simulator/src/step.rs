@@ -23,8 +23,13 @@ pub const CHANNELS: Channel = 3;
 pub struct History {
     pub kind: ServerKind,
     pub setting: Setting,
+    /// The number of queue entries of one lock that are granted it in one step: with few of them, a queue is a long one soon.
+    pub batch: usize,
     pub steps: Vec<Step>,
 }
+
+/// What the module grants in one step by itself.
+pub const BATCH: usize = 100;
 
 /// Where a history takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub enum Step {
     Ask { client: Slot, request: Request, way: Way },
     /// A client sends another command.
     Meddle { client: Slot, command: Meddling },
+    /// A client sends so many requests for shares of a lock, by as many tokens, that wait for messages.
+    Crowd { client: Slot, door: Door, count: u8, lease: i64 },
     /// A client closes its connection.
     HangUp(Slot),
     /// So many clients from one on lose their connections at once.
@@ -307,13 +314,13 @@ impl Meddling {
 impl History {
     /// One in which nothing happens.
     pub fn empty() -> Self {
-        Self { kind: ServerKind::Redis70, setting: Setting::Alone, steps: Vec::new() }
+        Self { kind: ServerKind::Redis70, setting: Setting::Alone, batch: BATCH, steps: Vec::new() }
     }
 }
 
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "on {:?}, {:?}", self.kind, self.setting)?;
+        writeln!(f, "on {:?}, {:?}, {} grants in a step", self.kind, self.setting, self.batch)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "  {step}"))
     }
 }
@@ -334,6 +341,9 @@ impl fmt::Display for Step {
             Self::Ask { client, request, way } => write!(f, "c{client}> {request} ({way:?})"),
             Self::Meddle { client, command } => write!(f, "c{client}> {}", command.lines(0).join("; ")),
             Self::HangUp(client) => write!(f, "c{client} closes"),
+            Self::Crowd { client, door, count, lease } => {
+                write!(f, "c{client}> {count} times LOCK.SHARE {} PX {lease} BLOCK 0 NOTIFY", name_of(*door))
+            }
             Self::CutOff { first, count } => write!(f, "c{first} and the next, {count} in all, close"),
             Self::Kill { client, victim } => write!(f, "c{client}> CLIENT KILL {victim}"),
             Self::Unblock { client, victim, with_error } => {

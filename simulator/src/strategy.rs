@@ -11,8 +11,8 @@ use redis_lock::server::{ServerKind, WriteFence};
 
 use crate::request::{Channel, Form, Identity, Request, Take, Verb, is_plain};
 use crate::step::{
-    CHANNELS, CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Score, Setting, Slot, SlotFate, Step, Victim,
-    Way,
+    BATCH, CHANNELS, CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Score, Setting, Slot, SlotFate, Step,
+    Victim, Way,
 };
 
 /// The numbers of a step.
@@ -51,16 +51,17 @@ fn history_of(place: Throw, steps: impl IntoIterator<Item = Throw>) -> History {
     let operator = dice.weighed(&[(3, Operator::Lenient), (1, Operator::Strict)]);
     let settings = dice.settings(operator);
     let wakes = dice.percent(25).then_some(Step::Configure { knob: Knob::WakeForeign, value: 1 });
+    let batch = dice.weighed(&[(3, BATCH), (1, 1), (1, 2)]);
     let steps = steps.into_iter().map(|numbers| Dice::new(numbers, crowd, taste, operator).step());
     let steps = settings.into_iter().chain(wakes).chain((0..listeners).map(subscribe)).chain(steps);
-    History { kind, setting, steps: steps.collect() }
+    History { kind, setting, batch, steps: steps.collect() }
 }
 
 /// A history that gets shorter by any of its steps, and no other way.
 pub fn parts_of(history: &History) -> impl Strategy<Value = History> + use<> {
-    let (kind, setting) = (history.kind, history.setting);
+    let (kind, setting, batch) = (history.kind, history.setting, history.batch);
     let steps: Vec<_> = history.steps.iter().cloned().map(|step| weighted(0.999_999, Just(step))).collect();
-    steps.prop_map(move |steps| History { kind, setting, steps: steps.into_iter().flatten().collect() })
+    steps.prop_map(move |steps| History { kind, setting, batch, steps: steps.into_iter().flatten().collect() })
 }
 
 /// Who takes part in a history.
@@ -168,6 +169,7 @@ impl Dice {
             (8, |dice| Step::Meddle { client: dice.client(), command: dice.meddling() }),
             (5, |dice| Step::HangUp(dice.client())),
             (1, Self::together),
+            (2, Self::crowd_step),
             (9, Self::disturbance),
             (world, Self::world),
         ]);
@@ -213,6 +215,12 @@ impl Dice {
         let (one, other) = (self.one_of(&verbs), self.one_of(&verbs));
         let request = |door, verb| Request { door, identity, verb };
         Step::Together { client, requests: [request(first, one), request(second, other)] }
+    }
+
+    /// More requests that wait for one lock than there are clients.
+    fn crowd_step(&mut self) -> Step {
+        let (client, door) = (self.client(), self.within(0, DOORS.into()) as u8);
+        Step::Crowd { client, door, count: self.within(8, 30) as u8, lease: self.within(1, 400) }
     }
 
     /// What is set before anybody is there.

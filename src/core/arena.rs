@@ -105,6 +105,11 @@ impl<T> Arena<T> {
         self.entries.get(slot).map(|found| &found.entry)
     }
 
+    /// Returns the handle of the entry in a slot, if there is one.
+    pub(super) fn id_at(&self, slot: Slot) -> Option<Id<T>> {
+        self.entries.get(slot).map(|found| Id { slot, serial: found.serial, entry: PhantomData })
+    }
+
     /// Returns an entry for modification, if it still exists.
     pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
         let found = self.entries.get_mut(id.slot)?;

@@ -1,6 +1,7 @@
 //! What belongs to connections, until they close.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use super::ClientId;
 
@@ -11,11 +12,13 @@ pub struct Connections<T> {
     entries: BTreeMap<ClientId, BTreeSet<T>>,
     /// Closed connections that still have entries.
     closed: BTreeSet<ClientId>,
+    /// The closed connection that had its turn last.
+    last: ClientId,
 }
 
 impl<T: Copy + Ord> Connections<T> {
     pub const fn new() -> Self {
-        Self { entries: BTreeMap::new(), closed: BTreeSet::new() }
+        Self { entries: BTreeMap::new(), closed: BTreeSet::new(), last: ClientId::MIN }
     }
 
     /// Records that an entry belongs to a connection.
@@ -50,9 +53,12 @@ impl<T: Copy + Ord> Connections<T> {
         !self.closed.is_empty()
     }
 
-    /// Returns an entry of a closed connection, if there is one.
-    pub fn first_of_closed(&self) -> Option<(ClientId, T)> {
-        let client = *self.closed.first()?;
+    /// Returns an entry of a closed connection, if there is one. The connections take turns, so that one with very many entries does
+    /// not delay the others.
+    pub fn next_of_closed(&mut self) -> Option<(ClientId, T)> {
+        let behind = (Bound::Excluded(self.last), Bound::Unbounded);
+        let client = *self.closed.range(behind).next().or_else(|| self.closed.first())?;
+        self.last = client;
         Some((client, *self.entries.get(&client)?.first()?))
     }
 
@@ -79,14 +85,29 @@ mod tests {
         assert!(!connections.has_closed());
         connections.close(2);
         assert!(connections.is_closed(2) && !connections.is_closed(1));
-        assert_eq!(connections.first_of_closed(), Some((2, 'b')));
+        assert_eq!(connections.next_of_closed(), Some((2, 'b')));
         connections.remove(2, 'b');
-        assert_eq!(connections.first_of_closed(), Some((2, 'c')));
+        assert_eq!(connections.next_of_closed(), Some((2, 'c')));
         connections.remove(2, 'c');
         assert!(!connections.has_closed());
         assert_eq!(connections.entries().collect::<Vec<_>>(), ['a']);
         connections.add(3, 'd');
         assert_eq!(connections.into_entries().collect::<Vec<_>>(), ['a', 'd']);
+    }
+
+    #[test]
+    fn closed_connections_take_turns() {
+        let mut connections = Connections::new();
+        for (client, entry) in [(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (3, 'e')] {
+            connections.add(client, entry);
+        }
+        [1, 3].into_iter().for_each(|client| connections.close(client));
+        let mut next = || {
+            let (client, entry) = connections.next_of_closed()?;
+            connections.remove(client, entry);
+            Some(entry)
+        };
+        assert_eq!([next(), next(), next(), next(), next()], [Some('a'), Some('e'), Some('b'), Some('c'), None]);
     }
 
     #[test]

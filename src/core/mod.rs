@@ -8,6 +8,7 @@
 #![allow(clippy::new_without_default, reason = "what is made in a static needs a const function")]
 
 mod arena;
+mod back_off;
 mod connections;
 mod contact;
 mod episode;
@@ -33,6 +34,7 @@ mod timer_queue;
 mod waiting;
 
 pub use arena::{Arena, Cursor, Id};
+pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
 pub use connections::Connections;
 pub use contact::{Contact, DEFAULT_LAG_S, LOOK_MS};
 pub use episode::Episode;

@@ -7,18 +7,20 @@ use super::{Arena, Cursor, Id};
 pub struct Round {
     cursor: Cursor,
     once_more: bool,
+    /// The number of rounds that have begun.
+    number: u32,
 }
 
 impl Round {
     /// No round.
-    pub const END: Self = Self { cursor: Cursor::END, once_more: false };
+    pub const END: Self = Self { cursor: Cursor::END, once_more: false, number: 0 };
 
     /// Begins a round in which every entry is returned that is there now, and stays.
     pub fn begin(&mut self) {
         if self.cursor.has_more() {
             self.once_more = true;
         } else {
-            self.cursor = Cursor::start();
+            self.start();
         }
     }
 
@@ -27,15 +29,25 @@ impl Round {
         self.cursor.has_more()
     }
 
+    /// Returns the number of the round that is under way, or was last.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Returns the next entry, or `None` at the end.
     pub fn next<T>(&mut self, entries: &Arena<T>) -> Option<Id<T>> {
         entries.next(&mut self.cursor).or_else(|| {
             if !std::mem::take(&mut self.once_more) {
                 return None;
             }
-            self.cursor = Cursor::start();
+            self.start();
             entries.next(&mut self.cursor)
         })
+    }
+
+    fn start(&mut self) {
+        self.cursor = Cursor::start();
+        self.number = self.number.wrapping_add(1);
     }
 }
 

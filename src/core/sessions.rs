@@ -10,6 +10,7 @@
 //!
 //! A connection may have very many sessions. So its close is only recorded, and the sessions are processed one by one.
 
+mod renewals;
 mod shares;
 mod tasks;
 mod walk;
@@ -19,8 +20,9 @@ use std::mem;
 use std::rc::Rc;
 
 use super::lock_index::{LockIndex, Seat, TakenShares};
-use super::timer_queue::{NEVER, TimerQueue};
+use super::timer_queue::NEVER;
 use super::{Arena, ClientId, Connections, Holder, Id, Kind, Lease, Remains, Round, UnixMs};
+use renewals::{Class, Renewals};
 use walk::Walks;
 
 pub use tasks::SessionTask;
@@ -41,6 +43,8 @@ pub struct Session {
     lease_end: UnixMs,
     /// The time of the next renewal or check.
     renew_at: UnixMs,
+    /// The class in which that is scheduled.
+    class: Class,
 }
 
 /// The lock of a session, or the share, and the lease to renew.
@@ -63,15 +67,17 @@ pub struct Sessions {
     connections: Connections<SessionId>,
     /// The number of pairs of a session and a connection, but for sessions that have ended.
     pairs: usize,
-    renewals: TimerQueue<SessionId>,
+    renewals: Renewals,
     /// A running check of all sessions.
     checks: Round,
-    /// Whether the last task came from the check of all sessions. Then it is the turn of what is due by its time.
-    has_checked: bool,
+    /// Which of the sources of tasks is asked first.
+    next_source: usize,
     /// Locks of whose shares with sessions others may have removed some.
     doubtful: Walks,
     /// Locks whose shares are being given back to their sessions.
     returning: Walks,
+    /// Those of them that are to go on with it, in this order.
+    returns: VecDeque<(i32, Rc<[u8]>)>,
     /// Sessions of shares that have ended together, lock by lock, to be forgotten one by one. Some may be gone already.
     ended: VecDeque<TakenShares<Session>>,
 }
@@ -111,11 +117,12 @@ impl Sessions {
             by_lock: LockIndex::new(),
             connections: Connections::new(),
             pairs: 0,
-            renewals: TimerQueue::new(),
+            renewals: Renewals::new(),
             checks: Round::END,
-            has_checked: false,
+            next_source: 0,
             doubtful: Walks::new(),
             returning: Walks::new(),
+            returns: VecDeque::new(),
             ended: VecDeque::new(),
         }
     }
@@ -137,6 +144,7 @@ impl Sessions {
             self.ended.iter().map(ExactSizeIterator::len).sum(),
             self.doubtful.len(),
             self.returning.len(),
+            self.returns.len(),
             self.sessions.len(),
             self.by_lock.seat_count(),
             self.connections.entries().count(),
@@ -187,7 +195,13 @@ impl Sessions {
             Some(id) => id,
             None => {
                 self.end(lock.seat());
-                let session = Session { lock, clients: BTreeSet::new(), lease_end: NEVER, renew_at: NEVER };
+                let session = Session {
+                    lock,
+                    clients: BTreeSet::new(),
+                    lease_end: NEVER,
+                    renew_at: NEVER,
+                    class: Class::SHORTEST,
+                };
                 let Some(id) = self.sessions.insert(session) else { return };
                 if let Some(Session { lock, .. }) = self.sessions.get(id) {
                     self.by_lock.insert(db, Rc::clone(&lock.key), lock.seat().share, id);
@@ -217,7 +231,7 @@ impl Sessions {
 
     /// Ends all sessions, and leaves what there was to be freed.
     pub fn end_all(&mut self, remains: &mut Remains) {
-        let Self { sessions, by_lock, connections, renewals, doubtful, returning, ended, .. } =
+        let Self { sessions, by_lock, connections, renewals, doubtful, returning, returns, ended, .. } =
             mem::replace(self, Self::new());
         if !sessions.is_empty() {
             remains.add(sessions.into_entries());
@@ -226,6 +240,7 @@ impl Sessions {
             remains.add(renewals.into_entries());
             remains.add(doubtful.into_entries());
             remains.add(returning.into_entries());
+            remains.add(returns);
             remains.add(ended.into_iter().flatten());
         }
     }
@@ -244,7 +259,7 @@ impl Sessions {
     ///
     /// Returns the session if that was its last connection: it has ended, and its lock is to be released.
     pub fn pop_orphan(&mut self) -> Option<Session> {
-        let (client, id) = self.connections.first_of_closed()?;
+        let (client, id) = self.connections.next_of_closed()?;
         let is_current = self.is_current(id);
         self.leave(id, client).filter(|_| is_current)
     }
@@ -329,7 +344,7 @@ impl Sessions {
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
-        self.renewals.reschedule(id, session.renew_at, NEVER);
+        self.renewals.reschedule(id, (session.class, session.renew_at), (session.class, NEVER));
         if self.by_lock.get(session.lock.seat()) == Some(id) {
             self.by_lock.count_off(session.lock.seat(), session.clients.len());
             self.by_lock.remove(session.lock.seat());

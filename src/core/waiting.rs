@@ -10,6 +10,7 @@
 //! dropped exactly while it has none. A request is answered at most once, because the answer removes it.
 
 mod contention;
+mod deadlines;
 mod due;
 mod line;
 mod names;
@@ -17,13 +18,14 @@ mod places;
 mod types;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use super::handle_table::HandleTable;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Cause, Kind, Round, UnixMs};
+use deadlines::Deadlines;
 use line::Lines;
 use names::LockName;
 pub use types::{
@@ -46,20 +48,19 @@ pub struct WaitQueues {
     lines: Lines,
     next_turn: u64,
     reviews: TimerQueue<QueueId>,
-    deadlines: TimerQueue<RequestId>,
+    deadlines: Deadlines,
     /// Places that are away, by the time when they are dropped.
     away: TimerQueue<PlaceId>,
+    /// Queues whose review has stopped with waiters left that can be granted the lock, in the order in which their reviews go on.
+    backlog: VecDeque<QueueId>,
     /// A running review of all queues.
     review: Round,
     /// A running round over all queues.
     round: Round,
     /// Queues of locks that are another server's, and from which turn on their places are to be returned.
     lost: BTreeMap<QueueId, Turn>,
-    /// Whether the last thing that was due came from the review of all queues. Then it is the turn of what is due by its
-    /// time.
-    has_reviewed: bool,
-    /// The request whose time is up and whose lock was reviewed for it.
-    reviewed_for: Option<RequestId>,
+    /// Which of the sources of due work is asked first.
+    next_source: usize,
     /// Whether all places that are away are to be dropped.
     drops_away: bool,
 }
@@ -86,13 +87,13 @@ impl WaitQueues {
             lines: Lines::new(),
             next_turn: 0,
             reviews: TimerQueue::new(),
-            deadlines: TimerQueue::new(),
+            deadlines: Deadlines::new(),
             away: TimerQueue::new(),
+            backlog: VecDeque::new(),
             review: Round::END,
             round: Round::END,
             lost: BTreeMap::new(),
-            has_reviewed: false,
-            reviewed_for: None,
+            next_source: 0,
             drops_away: false,
         }
     }
@@ -360,7 +361,8 @@ impl WaitQueues {
     }
 
     fn set_review(&mut self, id: QueueId, time: UnixMs, cause: Cause) {
-        let Some(queue) = self.queues.get_mut(id) else { return };
+        // The review of a lock in the backlog looks at all that another would look at.
+        let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
         // Without requests there is nobody to serve.
         let time = if queue.requests == 0 { NEVER } else { time };
         self.reviews.reschedule(id, queue.review_at, time);

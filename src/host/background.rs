@@ -17,18 +17,21 @@ use super::permission;
 use super::recovery;
 use super::renewal;
 use super::reviews;
-use super::revocation::{self, RETRY_MS};
+use super::revocation;
 use super::settings::WAKE_FOREIGN;
 use super::shares;
 use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
 use super::waiters::entry_id;
-use crate::core::{Cause, Due, DueFilter, Kind, QueueId, Revocation, UnixMs, steps};
+use crate::core::{Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
 const BATCH: usize = 1000;
+
+/// The time after which no other task is begun, in milliseconds. Then the server serves its clients.
+const MAX_RUN_MS: i64 = 4;
 
 /// The number of tasks that run in any case, however much has ended with connections in the same round.
 const LEAST: usize = 100;
@@ -55,34 +58,42 @@ fn work(ctx: &mut Context<'_>) {
     slots::look(ctx);
     // What ended with connections in this round was a part of this stretch.
     let ended = state::with(|state| {
-        (state.spent, state.must_yield) = (0, false);
+        (state.spent, state.had_batch, state.run) = (0, false, state.run.wrapping_add(1));
         mem::take(&mut state.ended)
     });
     let (most, mut tasks) = (BATCH.max(ended.saturating_add(LEAST)), ended);
     let mut writable = permission::may_write(ctx);
-    let mut filter = DueFilter::All;
+    let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most {
-        writable &= !state::with(|state| state.write_refused);
-        filter = if writable { DueFilter::All } else { DueFilter::ReadOnly };
+        let (is_refused, had_batch) = state::with(|state| (state.refused.is_refused(), state.had_batch));
+        writable &= !is_refused;
+        let filter = match (writable, had_batch) {
+            (false, _) => DueFilter::ReadOnly,
+            (true, true) => DueFilter::NoBacklog,
+            (true, false) => DueFilter::All,
+        };
         let now = server::now_ms();
         planted!(TimeOutsWait => if !writable { break });
         let written = if writable { process_writes(ctx, now) } else { 0 };
         let looked = slots::look_at_next(ctx);
-        let others = [process_left(), process_doubtful(ctx, now), process_one(ctx, filter, now)];
+        let others = [process_left(), !had_batch && process_doubtful(ctx, now), process_one(ctx, filter, now)];
         let others = others.into_iter().filter(|&done| done).count();
         let done = written.saturating_add(looked).saturating_add(others);
-        if done == 0 || state::with(|state| state.must_yield) {
-            break;
-        }
         let spent = state::with(|state| mem::take(&mut state.spent));
         tasks = tasks.saturating_add(done).saturating_add(spent);
+        planted!(LongQueueGoesFirst => if state::with(|state| state.had_batch) { break });
+        if done == 0 || server::monotonic_ms() > end_ms {
+            break;
+        }
     }
     steps::note_stretch(tasks);
-    if writable {
+    if writable && !state::with(|state| state.refused.is_refused()) {
+        state::with(|state| state.refused.end());
         timer::set();
     } else {
         planted!(NobodyTriesAgain => return);
-        let retry = server::now_ms().saturating_add(RETRY_MS);
+        let (now, steady) = (server::now_ms(), server::monotonic_ms());
+        let retry = now.saturating_add(state::with(|state| state.refused.back_off(steady)));
         timer::set_at(state::with(|state| {
             let must_tick = state.must_tick();
             if !must_tick {
@@ -92,7 +103,7 @@ fn work(ctx: &mut Context<'_>) {
                 return Some(UnixMs::MIN); // Those who are lost are told so at once, however many they are.
             }
             (must_tick || !state.is_idle())
-                .then(|| state.waiting.next_due(filter).map_or(retry, |next| next.min(retry)))
+                .then(|| state.waiting.next_due(DueFilter::ReadOnly).map_or(retry, |next| next.min(retry)))
         }));
     }
 }
@@ -105,7 +116,7 @@ fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
         if let Some(session) = state.sessions.pop_orphan() {
             state.revocations.add(Revocation::of_session(session));
         }
-        (closed, state.revocations.first_due(now), state.sessions.pop_due(now))
+        (closed, state.revocations.first_due(now), state.sessions.pop_due(now, !state.had_batch))
     });
     if let Some(revocation) = revocation {
         revocation::carry_out(ctx, revocation, now);
@@ -142,7 +153,7 @@ fn process_left() -> bool {
 }
 
 fn end_one_closed() -> bool {
-    let closed = state::with(|state| state.waiters.first_of_closed());
+    let closed = state::with(|state| state.waiters.next_of_closed());
     if let Some(closed) = closed {
         grants::leave(closed);
         state::with(|state| state.waiters.remove(closed));
@@ -181,13 +192,14 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     ctx.select_db(if planted!(WrongDatabase) { 0 } else { db });
     let name = OwnedString::new(&key);
     let later = now.saturating_add(RETRY_MS);
-    match ctx.slot_of(name.as_ref()) {
+    match permission::slot_of(ctx, name.as_ref()) {
         Slot::Ours => {}
         slot => {
             // The server tells blocked clients itself if the slot is gone for good.
             if slot == Slot::Elsewhere {
                 slots::lose_waiters(queue);
             }
+            let later = if slot == Slot::Elsewhere { now.saturating_add(MAX_RETRY_MS) } else { later };
             return state::with(|state| state.waiting.review_at(queue, later));
         }
     }

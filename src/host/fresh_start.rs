@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::notify::{self, Subject};
 use super::recovery;
-use super::revocation::RETRY_MS;
 use super::state::{self, Context, Locks, State};
 use super::timer;
-use crate::core::{Revocations, Sessions, WaitQueues};
+use crate::core::{RETRY_MS, Revocations, Sessions, WaitQueues};
 use crate::server;
 
 /// Whether the module is to begin anew.

@@ -11,7 +11,7 @@ use super::recovery;
 use super::reviews;
 use super::settings;
 use super::shares;
-use super::state::{self, Key, State};
+use super::state::{self, Key, MAX_BATCH, State};
 use crate::core::{
     Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, Session, SessionId, SessionLock, UnixMs, WaiterId,
 };
@@ -104,9 +104,6 @@ enum Room {
     AsTheKeyTells,
 }
 
-/// The number of places in a row that are served, or for which nobody may listen. After that, the server serves its clients.
-const BATCH: usize = 100;
-
 /// The number of requests in a row that are told, after which no other place is served: each has a place for all its copies.
 const MOST_TOLD: usize = 1000;
 
@@ -117,11 +114,16 @@ const LATENCY_EVENT: &CStr = c"lock-handover";
 /// their clients.
 ///
 /// Returns `false`, and leaves the key as it is, if there is nobody, or grants are held back. If there is room for somebody
-/// in line all the same, the lock is reviewed in the next round of the loop.
+/// in line all the same, the lock is reviewed again, behind other locks whose turn it is.
 fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, now: UnixMs) -> bool {
     if recovery::holds_back_grant() && !(planted!(HandedOnInPeriod) && room == Room::All) {
         return false;
     }
+    let (must_wait, batch) = state::with(|state| (state.waiting.must_wait_for_turn(queue, state.run), state.batch));
+    if must_wait {
+        return false;
+    }
+    let batch = if planted!(BatchIsShort) { 1 } else { batch };
     let may_publish = server::may_publish() || planted!(MessageInReply);
     if state::with(|state| state.waiters.has_messages()) && !may_publish {
         reviews::soon(key, cause);
@@ -134,9 +136,8 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
         if room == Room::AsTheKeyTells && !reviews::has_room_for_first(key, queue, now) {
             break;
         }
-        if tried >= if planted!(BatchIsShort) { 1 } else { BATCH } || told >= MOST_TOLD {
-            reviews::soon(key, cause);
-            state::with(|state| state.must_yield = true);
+        if granted.len() >= batch || tried >= MAX_BATCH || told >= MOST_TOLD {
+            reviews::in_turn(queue, cause);
             break;
         }
         let Some(mut grant) = state::with(|state| state.waiting.grant_first(queue)) else { break };

@@ -46,4 +46,4 @@ mod waiting;
 
 pub use state::Locks;
 #[cfg(feature = "simulated")]
-pub use state::entry_count;
+pub use state::{entry_count, set_batch};

@@ -1,18 +1,21 @@
 //! Decides whether the module may write now, outside of a command.
+//!
+//! What forbids a write mostly forbids all of them: a pause, too few replicas, a cluster that is down. So after a refusal nothing is
+//! written, and the server is not asked again, until some time has passed, which grows with the time for which writes are refused.
 
 use super::state::{self, Context};
 use crate::core::Kind;
-use crate::server::{self, Probe, StringRef};
+use crate::server::{self, Probe, Slot, StringRef};
 
-/// Returns whether the server accepts writes, and has not stalled a moment ago.
+/// Returns whether the server accepts writes, and has not stalled a moment ago. It is not asked soon after a refusal.
 pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::monotonic_ms();
     let unsettled = state::with(|state| {
-        state.write_refused = false;
+        let may_ask = state.refused.begin_run(now);
         if state.stall.is_running() {
             state.stall.tick(now);
         }
-        state.stall.is_holding_off(now)
+        state.stall.is_holding_off(now) || !may_ask
     });
     planted!(StallIsUnseen => return ctx.accepts_writes());
     planted!(PauseIsUnseen => return !unsettled);
@@ -30,6 +33,17 @@ pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
         Kind::Shared => Probe::SortedSet,
     };
     let welcome = ctx.accepts_write_to(key, probe);
-    state::with(|state| state.write_refused |= !welcome);
+    if !welcome {
+        state::with(|state| state.refused.refuse());
+    }
     welcome
+}
+
+/// Returns the state of the slot of a key that is to be written. A cluster that is down is recorded, as a refusal is.
+pub fn slot_of(ctx: &mut Context<'_>, key: StringRef<'_>) -> Slot {
+    let slot = ctx.slot_of(key);
+    if slot == Slot::Unserved {
+        state::with(|state| state.refused.refuse());
+    }
+    slot
 }

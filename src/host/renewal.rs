@@ -7,7 +7,7 @@ use super::permission;
 use super::recovery;
 use super::reviews;
 use super::settings;
-use super::share_key;
+use super::share_key::{self, ShareEnd};
 use super::shares;
 use super::state::{self, Context, Key, State};
 use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
@@ -50,22 +50,25 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
             state::with(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(&session),
+        SessionLockState::Returning if state::with(|state| state.had_batch) => {
+            // Its share is renewed when it is given back, behind other locks whose turn it is.
+            return state::with(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
+        }
         SessionLockState::Free | SessionLockState::Passed | SessionLockState::Returning => {}
     }
-    let slot = ctx.slot_of(name.as_ref());
+    let slot = permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere && !planted!(SessionOutlivesSlot) {
         return end(&session);
     }
     let is_held = matches!(found, SessionLockState::Held(_));
     let must_wait = if is_held { recovery::forbids_longer_leases() } else { recovery::holds_back_grant() };
-    let later = session.lock.lease.renewal_retry_after(now);
     if slot != Slot::Ours || must_wait || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         planted!(RefusedRenewalIsOver => return);
-        return state::with(|state| state.sessions.schedule_renewal_at(id, later));
+        return postpone(id, &session, &found, now);
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     if key.is_in_use() {
-        return state::with(|state| state.sessions.schedule_renewal_at(id, later));
+        return postpone(id, &session, &found, now);
     }
     match lock_state(&session, &key, now) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
@@ -74,6 +77,19 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         SessionLockState::Returning => shares::return_next(&mut key, now),
         SessionLockState::Lost => end(&session),
     }
+}
+
+/// Schedules a task again that cannot be carried out now. Where shares are being returned and writes are refused, it goes on as soon as
+/// the server accepts one.
+fn postpone(id: SessionId, session: &Session, found: &SessionLockState, now: UnixMs) {
+    let is_returning = matches!(found, SessionLockState::Returning);
+    state::with(|state| {
+        if is_returning && state.refused.is_refused() {
+            state.sessions.return_in_turn(session.lock.db, &session.lock.key);
+        } else {
+            state.sessions.schedule_renewal_at(id, session.lock.lease.renewal_retry_after(now));
+        }
+    });
 }
 
 fn end(session: &Session) {
@@ -105,16 +121,20 @@ fn is_of_share(session: &Session, key: &Key<'_, '_>) -> bool {
 /// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
     let is_share = session.lock.kind == Kind::Shared;
-    let lease = session.lock.lease;
+    let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
     let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
     planted!(RenewalIsShort => return {
         effect::set_lease(key, now.saturating_add(renewed.saturating_sub(now).div_euclid(2)));
         reviews::schedule_renewal(key, id, key.expiry(), now);
     });
-    let is_shorter = lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort));
+    let mut lease_end = lease_end;
     if is_share {
         shares::tidy(key, now);
-        let owner = OwnedString::new(&session.lock.owner);
+        // The share may end later than its key, if others have set that one's expiry time.
+        lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
+    }
+    let is_shorter = lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort));
+    if is_share {
         effect::renew_share(key, owner.as_ref(), is_shorter.then_some(renewed));
     } else if is_shorter {
         effect::set_lease(key, renewed);

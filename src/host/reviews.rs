@@ -41,6 +41,17 @@ pub fn soon(key: &Key<'_, '_>, cause: Cause) {
     timer::set();
 }
 
+/// Schedules the rest of a review that has stopped after a batch, although the lock has room for the first in line. It goes on in the
+/// next iteration of the event loop at the earliest, and behind other locks that have work left.
+pub fn in_turn(queue: QueueId, cause: Cause) {
+    state::with(|state| {
+        state.had_batch = true;
+        state.waiting.review_in_turn(queue, cause);
+        state.waiting.end_batch(queue, state.run);
+    });
+    timer::set();
+}
+
 /// Schedules the review of a lock that is held for the time when it may have room for the first in line.
 pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
     if recovery::holds_back_grant() {
@@ -54,7 +65,7 @@ pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
     let (view, first) = (share_key::view(key, now), first_wish(queue));
     let is_untidy = view.as_ref().is_some_and(ShareView::is_untidy);
     if is_untidy || first.is_some_and(|wish| counts_as_free(key, now) || has_room(view.as_ref(), wish)) {
-        return state::with(|state| state.waiting.review_soon(queue, state.waiting.cause_of(queue)));
+        return state::with(|state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
     }
     let wants_share = first.is_some_and(|(kind, _)| kind == Kind::Shared);
     // A Sorted Set that is no lock is looked at again when it expires.

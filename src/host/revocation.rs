@@ -8,11 +8,8 @@ use super::reviews;
 use super::settings;
 use super::shares;
 use super::state::{self, Context, Key};
-use crate::core::{Cause, Kind, Revocation, RevocationId, UnixMs};
+use crate::core::{Cause, Kind, RETRY_MS, Revocation, RevocationId, UnixMs};
 use crate::server::{Mode, OwnedString, Slot, StringRef};
-
-/// The time after which a write that the server does not accept now is tried again, in milliseconds.
-pub const RETRY_MS: i64 = 20;
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
@@ -22,7 +19,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     if !is_theirs(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
         return state::with(|state| _ = state.revocations.remove(id));
     }
-    let slot = ctx.slot_of(name.as_ref());
+    let slot = permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
         // Whatever the key holds when the slot comes back belongs to another grant.
         return state::with(|state| _ = state.revocations.remove(id));

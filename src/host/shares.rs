@@ -8,8 +8,11 @@ use super::reviews;
 use super::settings;
 use super::share_key::{self, ShareView};
 use super::state::{self, Key, State};
-use crate::core::{Lease, MOST_SHARES_AT_ONCE, QueueId, Seat, SessionId, ShareStretch as Stretch, UnixMs};
+use crate::core::{Lease, QueueId, Seat, SessionId, ShareStretch as Stretch, UnixMs};
 use crate::server::{OwnedString, StringRef, ValueType};
+
+/// The number of expired members of a shared lock that are removed, or renewed by their sessions, in one step.
+const MAX_REMOVED: usize = 1000;
 
 /// Returns whether there are members of a shared lock to remove, or somebody in line for whom it has room.
 pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
@@ -32,7 +35,7 @@ pub fn tidy(key: &mut Key<'_, '_>, now: UnixMs) {
     }
     let mut seen = 0_usize;
     while let Some(token) = share_key::first_passed(key, now) {
-        if seen == MOST_SHARES_AT_ONCE {
+        if seen == MAX_REMOVED {
             begin_return(key); // Nobody is let in before those with sessions.
             break;
         }
@@ -97,7 +100,7 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
     }
     state::with(|state| {
         state.spend(tokens.len());
-        state.must_yield |= next.is_some();
+        state.had_batch |= next.is_some();
     });
     if next.is_some() && key.is_empty() {
         return end_sessions(key); // It did not end with their leases: others have taken it away.
@@ -137,7 +140,10 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
         return;
     };
     tokens.iter().for_each(|token| end_if_removed(key, token));
-    state::with(|state| state.spend(tokens.len()));
+    state::with(|state| {
+        state.spend(tokens.len());
+        state.had_batch |= next.is_some();
+    });
     if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
         // The next renewal lets the key live on.
         state::with(|state| state.sessions.renew_one_share(db, name));

@@ -7,7 +7,9 @@ use super::refusals::Refusals;
 use super::settings::RECOVERY_MS;
 use super::slot_watch::SlotWatch;
 use super::waiters::Waiters;
-use crate::core::{Contact, LOOK_MS, Recovery, Remains, Revocations, Sessions, StallDetector, Stats, WaitQueues};
+use crate::core::{
+    BackOff, Contact, LOOK_MS, Recovery, Remains, Revocations, Sessions, StallDetector, Stats, WaitQueues,
+};
 use crate::server;
 
 /// The module: locks.
@@ -42,13 +44,21 @@ pub struct State {
     pub spent: usize,
     /// How many waiters have ended with their connections since the last run of the background work.
     pub ended: usize,
-    /// Whether the server is to serve its clients before the background work goes on.
-    pub must_yield: bool,
-    /// Whether the server has refused a write since this run of the background work began.
-    pub write_refused: bool,
+    /// Whether a lock has had a batch of grants, or of shares given back, since this run of the background work began, and has more
+    /// to do. Then the server serves its clients, and other locks have their turn, before another batch.
+    pub had_batch: bool,
+    /// The number of queue entries of one lock that are granted it in one step, [`MAX_BATCH`] but in some tests.
+    pub batch: usize,
+    /// The number of runs of the background work that have begun.
+    pub run: u32,
+    /// Whether the server refuses writes, and when it is asked again.
+    pub refused: BackOff,
     pub stats: Stats,
     pub refusals: Refusals,
 }
+
+/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
+pub const MAX_BATCH: usize = 100;
 
 server::module_state!(STATE: State = State::new());
 
@@ -70,6 +80,12 @@ pub fn entry_count() -> usize {
     })
 }
 
+/// Sets the number of queue entries of one lock that are granted it in one step, so that few waiters are a long queue.
+#[cfg(feature = "simulated")]
+pub fn set_batch(batch: usize) {
+    with(|state| state.batch = batch);
+}
+
 impl State {
     pub const fn new() -> Self {
         Self {
@@ -86,8 +102,10 @@ impl State {
             postponed: VecDeque::new(),
             spent: 0,
             ended: 0,
-            must_yield: false,
-            write_refused: false,
+            had_batch: false,
+            batch: MAX_BATCH,
+            run: 1,
+            refused: BackOff::new(),
             stats: Stats::new(),
             refusals: Refusals::new(),
         }

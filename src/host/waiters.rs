@@ -186,7 +186,7 @@ impl Waiters {
         self.notified > 0
     }
 
-    /// Records that a connection has closed. [`first_of_closed`](Self::first_of_closed) finds its requests.
+    /// Records that a connection has closed. [`next_of_closed`](Self::next_of_closed) finds its requests.
     pub fn connection_closed(&mut self, client: ClientId) {
         self.connections.close(client);
     }
@@ -199,8 +199,8 @@ impl Waiters {
     }
 
     /// Returns a request of a closed connection, which is to be removed.
-    pub fn first_of_closed(&self) -> Option<EntryId> {
-        self.connections.first_of_closed().map(|(_, id)| id)
+    pub fn next_of_closed(&mut self) -> Option<EntryId> {
+        self.connections.next_of_closed().map(|(_, id)| id)
     }
 
     /// Records that all requests that are told by message now are lost. [`next_lost`](Self::next_lost) returns them.

@@ -196,7 +196,7 @@ bugs! {
     141 PermitTooMany "one share more is granted than the limit" seen as "is granted beside"
     142 ReadersOvertake "a share is granted although somebody waits in line" seen as "overtakes"
     143 PassedShareCounts "a share whose time has passed counts" seen as "should have made"
-    144 BatchIsShort "of shares that stand together at the head of the line one is granted in a step" seen as "waits, and there is room"
+    144 BatchIsShort "of shares that stand together at the head of the queue one is granted in a step" seen as "waits, and there is room"
     145 LimitOfCopyIsForgotten "the limit of a copy is forgotten" seen as "is granted beside"
     146 ReleasedShareKeepsSession "the session of a share outlives its release" seen as "gets the lock, and nobody waits"
     147 KeyOutlivesShares "a share does not set the expiry of its key" seen as "the key lives until"
@@ -245,4 +245,6 @@ bugs! {
     186 ReturnedIsRenewedLate "a session that gets its lock back for a lease that was cut is renewed when that has ended" seen as "was to be renewed at"
     // Copies of a request that differ.
     187 LeftCopyCounts "the limit of a copy still counts after it has left" seen as "waits for it"
+    // One lock's queue and other locks.
+    188 LongQueueGoesFirst "a lock with a long queue has all its batches before other locks have their turn" seen as "iterations"
 }

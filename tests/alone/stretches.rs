@@ -1,6 +1,9 @@
 //! Very much that the module has to do of its own accord at once: it does a thousand things at a stretch, and in between
 //! the server attends to its clients.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use support::beat::{BEAT, Beat};
 use support::process::allow_open_files;
 use support::raw::RawConnection;
@@ -103,6 +106,45 @@ fn a_connection_with_twenty_thousand_sessions_that_closes_is_released_in_stretch
     beat.end();
     assert_eq!(info_lock(&mut control, "sessions"), 0);
     Written::since(&server, before).came_in_stretches(SESSIONS, "DEL lock");
+}
+
+/// While very many readers of one lock are served, hand-overs of other locks go on. With the readers first they would be as late as
+/// serving all of them takes.
+#[test]
+fn long_queue_does_not_delay_other_locks() {
+    const READERS: usize = 60_000;
+    let _alone = alone();
+    let server = Setup::new().config(&format!("lock.max-waiters {}", READERS + 10)).start();
+    let [mut alice, mut asker, mut listener, mut bob, mut control] = [(); 5].map(|()| server.client());
+    listener.send(&["SSUBSCRIBE", "news"]);
+    listener.receive();
+    assert_eq!(alice.run("LOCK.ACQUIRE row alice PX 600000"), 1);
+    let lines: Vec<String> =
+        (0..READERS).map(|number| format!("LOCK.SHARE row r{number} PX 600000 BLOCK 0 NOTIFY news")).collect();
+    for some in lines.chunks(1000) {
+        asker.send_together(some);
+        some.iter().for_each(|_| assert_eq!(asker.receive(), "WAITING"));
+    }
+    assert_eq!(info_lock(&mut control, "waiters"), i64::try_from(READERS).unwrap());
+
+    let begin = Instant::now();
+    alice.send(&["LOCK.RELEASE", "row", "alice"]);
+    let mut latest = Duration::ZERO;
+    let mut handovers = 0;
+    while info_lock(&mut control, "waiters") > 0 {
+        assert_eq!(control.run(&format!("LOCK.ACQUIRE other{handovers} control")), 1);
+        bob.send_together(&[format!("LOCK.ACQUIRE other{handovers} bob PX 600000 BLOCK 0")]);
+        // A request that is sent first is executed first, in this iteration or the one before.
+        thread::sleep(Duration::from_millis(2));
+        let deleted = Instant::now();
+        assert_eq!(control.run(&format!("DEL other{handovers}")), 1);
+        assert_eq!(bob.receive(), 1);
+        latest = latest.max(deleted.elapsed());
+        handovers += 1;
+    }
+    let all = begin.elapsed();
+    println!("{READERS} readers in {all:?}, {handovers} hand-overs of other locks, the latest after {latest:?}");
+    assert!(latest < all / 3, "a hand-over of another lock took {latest:?} of {all:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod clients;
 mod copies;
 mod crowd;
 mod facts;
+mod fairness;
 mod growth;
 mod messages;
 mod module;

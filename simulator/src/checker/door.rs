@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use redis_lock::server::{ClientId, Entry, Tag, Value};
 
+use super::fairness::Delays;
 use super::limits::Limits;
 use super::spec::{Held, Lock, Ms, Who, end_of};
 use crate::request::Form;
@@ -34,6 +35,11 @@ pub struct Door {
     /// Grants of which somebody has not been told yet, the latest last.
     pub grants: Vec<Grant>,
     pub last_turn: u64,
+    /// Holders of shares whose grant nobody knows of, and that were overwritten: the module takes such a share back if it is there
+    /// again, because others have moved it away and back.
+    pub unknown: Vec<Who>,
+    /// For how long what is due for it was not done.
+    pub delays: Delays,
 }
 
 /// A turn in the line.
@@ -199,13 +205,18 @@ impl Door {
     /// nothing is left; nor of those that cannot be beside it.
     pub fn begin_anew(&mut self, who: &Who) {
         self.sessions.retain(|session| session.is_beside(who));
+        self.unknown.retain(|other| other != who);
         self.void_grants(who);
     }
 
     /// The same of grants alone.
     pub fn void_grants(&mut self, who: &Who) {
         let is_over = |grant: &&mut Grant| !grant.place.who.is_beside(who);
-        self.grants.iter_mut().filter(is_over).for_each(|grant| grant.untold_at = None);
+        for grant in self.grants.iter_mut().filter(is_over) {
+            if grant.untold_at.take().is_some() && grant.place.who.form == Form::Share && grant.place.who != *who {
+                self.unknown.push(grant.place.who.clone());
+            }
+        }
     }
 
     pub fn session_of(&self, who: &Who) -> Option<&Session> {
@@ -398,7 +409,7 @@ impl Door {
     pub fn may_be_forfeit(&self, who: &Who) -> bool {
         let is_unsure = |session: &Session| session.is_doubtful() || session.may_be_later;
         let has_closed = |session: &Session| is_unsure(session) && session.ever.len() > session.clients.len();
-        self.is_forfeit(who) || self.session_of(who).is_some_and(has_closed)
+        self.is_forfeit(who) || self.session_of(who).is_some_and(has_closed) || self.unknown.contains(who)
     }
 
     /// Whether the module knows that it is.

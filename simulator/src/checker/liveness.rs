@@ -11,8 +11,8 @@ use super::{Checker, Name, Verdict, Weather};
 /// How late what is due may be, in milliseconds.
 const LATE_MS: Ms = 2;
 
-/// How late it may be when something was in the way just before: what is put off is tried again every 20 ms.
-const AFTER_OBSTACLE_MS: Ms = 55;
+/// How late it may be when something was in the way just before: what is put off is tried again after 20 to 80 ms.
+const AFTER_OBSTACLE_MS: Ms = 115;
 
 /// In what time those who wait for a message are told that the server cannot go on with it.
 const LOST_MS: Ms = 600;
@@ -38,6 +38,10 @@ impl Checker {
             door.read_sessions(weather);
             door.note_first(weather.now);
         }
+        for (name, door) in doors.iter_mut() {
+            let is_here = !lost_slots.contains(&slot_of(&name.1));
+            door.count_iteration(weather, is_here).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
+        }
         doors.iter().try_for_each(|(name, door)| {
             check_deadlines(door, weather).map_err(|wrong| format!("{}: {wrong}", shown(name)))?;
             let is_here = !lost_slots.contains(&slot_of(&name.1));
@@ -50,14 +54,19 @@ impl Checker {
 }
 
 impl Weather {
+    /// Whether the loop has turned, and the clock run evenly, for a while.
+    pub(super) fn is_steady(&self) -> bool {
+        self.now > self.turning_since + AFTER_OBSTACLE_MS
+    }
+
     /// Whether nothing has been in the module's way for a while.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.writable_since.is_some_and(|since| self.now > since + AFTER_OBSTACLE_MS)
     }
 
     /// What was due before this time has been done.
     fn all_done_before(&self) -> Ms {
-        if self.now > self.turning_since + AFTER_OBSTACLE_MS { self.now - LATE_MS } else { Ms::MIN }
+        if self.is_steady() { self.now - LATE_MS } else { Ms::MIN }
     }
 }
 

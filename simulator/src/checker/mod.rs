@@ -4,6 +4,7 @@
 //! of the node and says what is wrong the moment that it is seen.
 
 mod door;
+mod fairness;
 mod foreign;
 mod limits;
 mod listed;
@@ -105,6 +106,8 @@ pub struct Checker {
     gone_slots: Vec<u8>,
     pub grants: u64,
     pub trace: bool,
+    /// Fewer waiters of a lock are granted it in one step than may wait for it.
+    pub has_short_batches: bool,
 }
 
 /// A LOCK command that runs.
@@ -159,6 +162,7 @@ impl Checker {
             gone_slots: Vec::new(),
             grants: 0,
             trace: false,
+            has_short_batches: false,
         };
         checker.begin_anew(keyspace);
         checker

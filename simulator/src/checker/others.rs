@@ -106,6 +106,7 @@ impl Checker {
         let before = door.entry.take();
         door.entry = entry.cloned();
         (door.changed_at, door.is_counted) = (now, false);
+        door.end_delay();
         if writer == Writer::Expiry {
             // Whatever the time: it was there a moment ago.
             door.end_early(&Lock::of(before.as_ref(), Ms::MIN), now);

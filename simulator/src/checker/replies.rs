@@ -64,7 +64,7 @@ impl Checker {
             // Its turn comes in the next round.
             come = come.behind_others();
         }
-        let is_contended = running.reply.is_none() && come == Outcome::Contended;
+        let is_contended = running.reply.is_none() && (come == Outcome::Contended || self.may_be_passed_over(&running));
         if blocked {
             return if is_contended { self.begin_wait(running, now) } else { Err(running.error("waits", &lock)) };
         }
@@ -94,6 +94,9 @@ impl Checker {
             Outcome::Done { after, reply, .. } if after == *lock => {
                 Expected::Confirmed { name: name.clone(), client: *client, reply, or_full: may_be_full }
             }
+            Outcome::Done { .. } if self.may_be_passed_over(running) => {
+                self.contended(running, may_be_full, lock, now)?
+            }
             Outcome::Done { .. } if may_be_full => Expected::Error("SESSIONFULL"),
             Outcome::Done { after, .. } => {
                 return Err(running.error(&format!("should have made {after:?}"), lock));
@@ -116,6 +119,12 @@ impl Checker {
                 shown.map_or(Expected::Anything, Expected::Shown)
             }
         })
+    }
+
+    /// Whether the batch of a lock may have ended before it was granted to a waiter, or none was left: then a request for it waits.
+    fn may_be_passed_over(&self, running: &Running) -> bool {
+        let has_queue = || self.doors.get(&running.name).is_some_and(|door| !door.line.is_empty());
+        self.has_short_batches && matches!(running.request.verb, Verb::Take(_)) && has_queue()
     }
 
     /// The reply to a command that has found the lock taken, and that does not block its client.

@@ -23,6 +23,7 @@ impl Checker {
         let before = door.lock(now);
         let earlier = std::mem::replace(&mut door.entry, draft);
         door.changed_at = now;
+        door.end_delay();
         door.is_counted |= before == Lock::Free;
         self.note_left(name, earlier.as_ref());
         if self.running.as_ref().is_some_and(|running| is_counter(&name.1, &running.request)) {

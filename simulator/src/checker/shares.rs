@@ -57,9 +57,13 @@ impl Checker {
             |place: &&Place| door.may_be_next(&place.who, now) && door.waits(&place.who) && place.fits(before);
         let place = door.line.iter().find(is_next)?;
         let held = after.held_by(&place.who).filter(|_| before.is_held_by(&place.who))?;
-        let may_renew = |session: &Session| session.is_doubtful() || limits.may_renew(session, &held, now);
-        let is_change = before != after && held.until.is_some();
-        let may_be_renewed = in_timer && is_change && door.session_of(&place.who).is_some_and(may_renew);
+        let is_no_longer = |session: &Session| held.until.is_some_and(|until| until - now <= session.lease);
+        let may_renew =
+            |session: &Session| session.is_doubtful() && is_no_longer(session) || limits.may_renew(session, &held, now);
+        // A session is never renewed to an earlier end than its share has.
+        let was = before.held_by(&place.who).and_then(|was| was.until);
+        let is_longer = held.until.zip(was).is_some_and(|(is, was)| is > was);
+        let may_be_renewed = in_timer && is_longer && door.session_of(&place.who).is_some_and(may_renew);
         let is_granted = held.until == limits.lease_for(place).map(|lease| now + lease);
         is_granted.then_some((held, may_be_renewed))
     }
@@ -93,9 +97,12 @@ impl Checker {
         self.release(name, &who.name, withdrawn);
     }
 
-    /// A step is over in which shares were granted, or given up: all for whom there was room have got it. So many that they
-    /// would not be served in one step do not wait here.
+    /// A step is over in which shares were granted, or given up: all for whom there was room have got it, unless a batch may have
+    /// ended before.
     pub(super) fn check_shared(&mut self, now: Ms) -> Verdict {
+        if self.has_short_batches {
+            return Ok(());
+        }
         let is_silent = self.must_not_publish() || self.held_back.may_be();
         for door in self.doors.values_mut() {
             let is_due = std::mem::take(&mut door.is_being_shared) && !std::mem::take(&mut door.lags) && !is_silent;

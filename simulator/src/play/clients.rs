@@ -4,8 +4,11 @@ use redis_lock::server::{ClientId, Tag};
 
 use super::{Client, Play};
 use crate::checker::Verdict;
-use crate::request::{Request, key_of};
+use crate::request::{Door, Form, Identity, Request, Take, Verb, key_of};
 use crate::step::{Knob, Slot, Victim, Way};
+
+/// The first token of a crowd.
+const CROWD: Identity = 10_000;
 
 impl Play {
     /// The connection of a client, which is opened if it has none.
@@ -27,6 +30,16 @@ impl Play {
             Way::Plain => self.send(client, request, false),
             Way::Transaction => self.ask_all(client, std::slice::from_ref(request)),
             Way::Script => self.send(client, request, true),
+        }
+    }
+
+    /// Sends requests for shares that wait for messages, each by a token of its own.
+    pub(super) fn crowd(&mut self, client: Slot, door: Door, count: u8, lease: i64) {
+        let (lease, block, notify) = (Some(lease), Some(0), Some(0));
+        let take =
+            Take { form: Form::Share, lease, block, strict: false, hold: None, limit: None, session: false, notify };
+        for number in 0..Identity::from(count) {
+            self.send(client, &Request { door, identity: CROWD + number, verb: Verb::Take(take) }, false);
         }
     }
 

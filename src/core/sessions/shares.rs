@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::walk::Stretch;
-use super::{SessionId, SessionLock, Sessions};
+use super::{SessionId, SessionLock, SessionTask, Sessions};
 use crate::core::{Kind, Lease, Seat, UnixMs};
 
 /// The number of shares of one lock with sessions for which their leases have one millisecond at least.
@@ -57,10 +57,37 @@ impl Sessions {
     }
 
     /// Begins to give the shares of a lock back to their sessions. Until [`next_to_return`](Self::next_to_return) has
-    /// returned them all, the renewal of one of them is due.
+    /// returned them all, the renewal of one of them is due behind those of other locks.
     pub fn begin_return(&mut self, db: i32, key: &[u8]) {
         self.returning.begin(db, key);
-        self.renew_one_share(db, key);
+        self.return_in_turn(db, key);
+    }
+
+    /// Schedules the renewal with which a lock goes on to give its shares back, if that is not scheduled.
+    pub fn return_in_turn(&mut self, db: i32, key: &[u8]) {
+        if let Some(lock) = self.returning.queue_up(db, key) {
+            self.returns.push_back(lock);
+        }
+    }
+
+    /// Returns the renewal with which the next lock goes on to give its shares back.
+    pub(super) fn pop_return(&mut self) -> Option<SessionTask> {
+        while let Some((db, key)) = self.returns.pop_front() {
+            if !self.returning.leave_queue(db, &key) {
+                continue; // All its shares have gone meanwhile.
+            }
+            let token = self.next_token_to_return(db, &key);
+            let next = token.and_then(|token| self.find(Seat { db, key: &key, share: Some(&token) }));
+            if let Some(id) = next {
+                return Some(SessionTask::Renew(id));
+            }
+        }
+        None
+    }
+
+    fn next_token_to_return(&self, db: i32, key: &[u8]) -> Option<Box<[u8]>> {
+        let from = self.returning.position(db, key)?;
+        self.by_lock.tokens_from(db, key, from).next().map(Box::from)
     }
 
     /// Returns whether the shares of any lock are being given back to their sessions.
@@ -88,8 +115,8 @@ impl Sessions {
     pub fn next_to_return(&mut self, db: i32, key: &[u8]) -> Option<Stretch> {
         let stretch = if self.returning.is_empty() { None } else { self.returning.advance(&self.by_lock, db, key) }?;
         self.look_again(db, key, &stretch);
-        if let Some(token) = &stretch.next {
-            self.renew_soon(Seat { db, key, share: Some(token) });
+        if stretch.next.is_some() {
+            self.return_in_turn(db, key);
         }
         Some(stretch)
     }
@@ -104,23 +131,16 @@ impl Sessions {
     /// Sees to it that shares are given back also when the session with which that was to go on has ended.
     pub(super) fn go_on_without(&mut self, ended: &SessionLock) {
         let SessionLock { db, ref key, .. } = *ended;
-        let Some(from) = self.returning.position(db, key) else { return };
-        let next = self.by_lock.tokens_from(db, key, from).next().map(Box::<[u8]>::from);
-        if let Some(token) = next {
-            self.renew_soon(Seat { db, key, share: Some(&token) });
+        if self.returning.position(db, key).is_none() {
             return;
+        }
+        if self.next_token_to_return(db, key).is_some() {
+            return self.return_in_turn(db, key);
         }
         let is_doubtful = self.returning.is_doubtful(db, key);
         self.returning.end(db, key);
         if is_doubtful {
             self.doubtful.begin(db, key);
-        }
-    }
-
-    /// Schedules the renewal of a share at once.
-    fn renew_soon(&mut self, seat: Seat<'_>) {
-        if let Some(id) = self.find(seat) {
-            self.schedule_renewal_at(id, UnixMs::MIN);
         }
     }
 

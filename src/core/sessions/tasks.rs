@@ -1,7 +1,6 @@
 //! What is due for sessions: renewals, and checks whether their locks are still held.
 
-use std::mem;
-
+use super::renewals::Class;
 use super::{SessionId, Sessions};
 use crate::core::UnixMs;
 use crate::core::timer_queue::NEVER;
@@ -45,6 +44,7 @@ impl Sessions {
             || self.has_closed_connections()
             || !self.ended.is_empty()
             || !self.doubtful.is_empty()
+            || !self.returns.is_empty()
         {
             Some(UnixMs::MIN)
         } else {
@@ -52,17 +52,23 @@ impl Sessions {
         }
     }
 
-    /// Removes and returns a task that is due at `now`.
-    pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionTask> {
-        self.has_checked = !self.has_checked;
-        if self.has_checked {
-            return self.pop_check().or_else(|| self.pop_renewal(now));
+    /// Removes and returns a task that is due at `now`: a check, a renewal, or, if `returns_more`, the renewal with which a lock goes
+    /// on to give its shares back. The three take turns.
+    pub fn pop_due(&mut self, now: UnixMs, returns_more: bool) -> Option<SessionTask> {
+        const SOURCES: usize = 3;
+        for source in (0..SOURCES).cycle().skip(self.next_source).take(SOURCES) {
+            let task = match source {
+                0 => self.checks.next(&self.sessions).map(SessionTask::Check),
+                1 => self.pop_renewal(now),
+                _ if returns_more => self.pop_return(),
+                _ => None,
+            };
+            if task.is_some() {
+                self.next_source = source.saturating_add(1).checked_rem(SOURCES).unwrap_or(0);
+                return task;
+            }
         }
-        self.pop_renewal(now).or_else(|| self.pop_check())
-    }
-
-    fn pop_check(&mut self) -> Option<SessionTask> {
-        self.checks.next(&self.sessions).map(SessionTask::Check)
+        None
     }
 
     fn pop_renewal(&mut self, now: UnixMs) -> Option<SessionTask> {
@@ -89,7 +95,9 @@ impl Sessions {
     /// Schedules the next renewal at `time`.
     pub fn schedule_renewal_at(&mut self, id: SessionId, time: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
-            self.renewals.reschedule(id, mem::replace(&mut session.renew_at, time), time);
+            let before = (session.class, session.renew_at);
+            (session.class, session.renew_at) = (Class::of(session.lock.lease), time);
+            self.renewals.reschedule(id, before, (session.class, time));
         }
     }
 }

@@ -5,9 +5,8 @@ use std::rc::Rc;
 
 use crate::core::LockIndex;
 
-/// The number of shares of one lock that are looked at in one step. There are fewer in a simulated server, which takes as long
-/// for each as it has shares.
-pub const MOST_AT_ONCE: usize = if cfg!(feature = "simulated") { 100 } else { 1000 };
+/// The number of shares of one lock that are processed in one step.
+pub const MOST_AT_ONCE: usize = 100;
 
 /// Locks, each with how far a walk over its shares has come.
 pub struct Walks(BTreeMap<(i32, Rc<[u8]>), Walk>);
@@ -17,6 +16,8 @@ struct Walk {
     from: Box<[u8]>,
     /// Whether others may have removed shares since the walk began.
     is_doubtful: bool,
+    /// Whether the lock stands in a queue of those that go on.
+    is_queued: bool,
 }
 
 /// The next shares in a walk.
@@ -44,7 +45,24 @@ impl Walks {
 
     /// Begins a walk over the shares of a lock, anew if one is under way.
     pub fn begin(&mut self, db: i32, key: &[u8]) {
-        self.0.insert((db, key.into()), Walk { from: Box::default(), is_doubtful: false });
+        let walk = Walk { from: Box::default(), is_doubtful: false, is_queued: false };
+        let before = self.0.insert((db, key.into()), walk);
+        if before.is_some_and(|before| before.is_queued) {
+            self.queue_up(db, key);
+        }
+    }
+
+    /// Records that the lock of a walk stands in a queue. Returns its name if it did not, and there is a walk.
+    pub fn queue_up(&mut self, db: i32, key: &[u8]) -> Option<(i32, Rc<[u8]>)> {
+        let lock = (db, key.into());
+        let walk = self.0.get_mut(&lock)?;
+        (!std::mem::replace(&mut walk.is_queued, true)).then_some(lock)
+    }
+
+    /// Records that the lock of a walk stands in no queue any more. Returns whether it did.
+    pub fn leave_queue(&mut self, db: i32, key: &Rc<[u8]>) -> bool {
+        let walk = self.0.get_mut(&(db, Rc::clone(key)));
+        walk.is_some_and(|walk| std::mem::replace(&mut walk.is_queued, false))
     }
 
     /// Ends a walk, if there is one.

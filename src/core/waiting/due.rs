@@ -1,82 +1,148 @@
 //! What is due: reviews of locks, time-outs, and places to be dropped.
 
 use super::WaitQueues;
-use super::types::{Due, DueFilter};
+use super::types::{Due, DueFilter, QueueId};
 use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, UnixMs};
+
+/// A source of due work.
+type Source = fn(&mut WaitQueues, UnixMs, DueFilter) -> Option<Due>;
+
+/// The sources take turns, so that none of them has to wait for another, however much is due there.
+const SOURCES: [Source; 5] = [
+    WaitQueues::pop_review_of_all,
+    WaitQueues::pop_review,
+    WaitQueues::pop_time_out,
+    WaitQueues::pop_backlog,
+    WaitQueues::pop_dropped,
+];
 
 impl WaitQueues {
     /// Returns the time when something is due next.
     pub fn next_due(&self, filter: DueFilter) -> Option<UnixMs> {
+        let has_backlog = filter == DueFilter::All && !self.backlog.is_empty();
         let reviews = match filter {
-            DueFilter::All if self.review.has_more() => Some(UnixMs::MIN),
-            DueFilter::All => self.reviews.earliest(),
             DueFilter::ReadOnly => None,
+            _ if self.review.has_more() || has_backlog => Some(UnixMs::MIN),
+            _ => self.reviews.earliest(),
         };
         let away = if self.drops_away { Some(UnixMs::MIN) } else { self.away.earliest() };
         [reviews, self.deadlines.earliest(), away].into_iter().flatten().min()
     }
 
-    /// Removes and returns the earliest thing that is due at `now`. So a lock that came free before a deadline is still
-    /// granted.
+    /// Removes and returns something that is due at `now`.
     ///
-    /// A review of all locks takes turns with what is due by its time. A request that timed out is returned again and
-    /// again, until it [leaves](Self::leave).
+    /// Of each kind the earliest comes first. A lock that is due for review is reviewed before a request for it times out, so a
+    /// lock that came free before a deadline is still granted. A request that timed out is returned again and again, until it
+    /// [leaves](Self::leave).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
-        if self.drops_away {
-            let dropped = self.away.first().and_then(|place| self.remove_place(place));
-            self.drops_away = self.away.first().is_some();
-            return dropped.map(|_| Due::Dropped);
-        }
-        if filter == DueFilter::ReadOnly || !self.review.has_more() {
-            return self.pop_by_time(now, filter);
-        }
-        self.has_reviewed = !self.has_reviewed;
-        if self.has_reviewed {
-            let review = self.next_in_review_of_all();
-            return review.or_else(|| self.pop_by_time(now, filter));
-        }
-        let due = self.pop_by_time(now, filter).map(|due| self.review_before(due));
-        due.or_else(|| self.next_in_review_of_all())
-    }
-
-    /// Returns a review in place of a request whose time is up, if its lock has not been reviewed yet: it may be free.
-    fn review_before(&mut self, due: Due) -> Due {
-        let Due::TimedOut(request) = due else { return due };
-        if self.reviewed_for.replace(request) == Some(request) {
-            return due;
-        }
-        let place = self.requests.get(request).and_then(|request| self.places.get(request.place));
-        place.map_or(due, |place| Due::Review(place.queue))
-    }
-
-    /// Removes and returns the earliest thing that is due at `now` by its time.
-    fn pop_by_time(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
-        let review = self.reviews.earliest().filter(|_| filter == DueFilter::All);
-        let [deadline, away] = [self.deadlines.earliest(), self.away.earliest()];
-        let before =
-            |one: Option<UnixMs>, other: Option<UnixMs>| one.is_some() && other.is_none_or(|at| one <= Some(at));
-        if before(review, deadline) && before(review, away) {
-            let queue = self.reviews.pop_due(now)?;
-            if let Some(queue) = self.queues.get_mut(queue) {
-                queue.review_at = NEVER;
+        let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
+        for (number, source) in turns {
+            if let Some(due) = source(self, now, filter) {
+                self.next_source = number.saturating_add(1).checked_rem(SOURCES.len()).unwrap_or(0);
+                return Some(due);
             }
-            return Some(Due::Review(queue));
         }
-        if before(deadline, away) {
-            return self.deadlines.first().filter(|_| deadline <= Some(now)).map(Due::TimedOut);
+        None
+    }
+
+    /// Schedules the rest of a review that has stopped although the first waiter can be granted the lock. It goes on behind those
+    /// of other locks that have stopped earlier.
+    pub fn review_in_turn(&mut self, id: QueueId, cause: Cause) {
+        planted!(LongQueueGoesFirst => return self.set_review(id, UnixMs::MIN, cause));
+        let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog && queue.requests > 0) else {
+            return;
+        };
+        self.reviews.reschedule(id, queue.review_at, NEVER);
+        (queue.review_at, queue.cause, queue.is_in_backlog) = (NEVER, cause, true);
+        self.backlog.push_back(id);
+    }
+
+    /// Records that a lock has had a whole batch of grants, after the background work began to run for the time with this number.
+    pub fn end_batch(&mut self, id: QueueId, run: u32) {
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.batch_in = run;
         }
-        let place = self.away.pop_due(now)?;
-        self.remove_place(place).map(|_| Due::Dropped)
+    }
+
+    /// Returns whether a lock has had a batch since that run began, and its review is to go on in its turn.
+    pub fn must_wait_for_turn(&self, queue: QueueId, run: u32) -> bool {
+        self.queues.get(queue).is_some_and(|queue| queue.is_in_backlog && queue.batch_in == run)
     }
 
     /// Returns what is due with the next queue in a review of all queues: nothing, if it has no requests.
-    fn next_in_review_of_all(&mut self) -> Option<Due> {
+    fn pop_review_of_all(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
+        if filter == DueFilter::ReadOnly {
+            return None;
+        }
         let id = self.review.next(&self.queues)?;
+        let number = self.review.number();
         let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) else {
             return Some(Due::PassedBy);
         };
-        queue.cause = Cause::Other;
+        (queue.cause, queue.reviewed_in) = (Cause::Other, number);
         Some(Due::Review(id))
+    }
+
+    fn pop_review(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
+        if filter == DueFilter::ReadOnly {
+            return None;
+        }
+        let id = self.reviews.pop_due(now)?;
+        if let Some(queue) = self.queues.get_mut(id) {
+            queue.review_at = NEVER;
+        }
+        Some(Due::Review(id))
+    }
+
+    /// Returns a request whose time is up, or a review of its lock, if that is due: the lock may be free.
+    fn pop_time_out(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
+        let (id, deadline, slot) = self.deadlines.first_due(now)?;
+        if filter != DueFilter::ReadOnly && self.take_review_before(id, deadline) {
+            return Some(Due::Review(id));
+        }
+        if let Some(queue) = self.queues.get_mut(id) {
+            self.deadlines.end_turn(id, queue, now);
+        }
+        self.requests.id_at(slot).map(Due::TimedOut)
+    }
+
+    /// Returns whether a queue is to be reviewed before a deadline is over, and takes that for done.
+    fn take_review_before(&mut self, id: QueueId, deadline: UnixMs) -> bool {
+        let Some(queue) = self.queues.get_mut(id) else { return false };
+        if self.review.has_more() && queue.reviewed_in != self.review.number() {
+            queue.reviewed_in = self.review.number();
+            return true;
+        }
+        let is_due = queue.review_at <= deadline;
+        if is_due {
+            self.reviews.reschedule(id, std::mem::replace(&mut queue.review_at, NEVER), NEVER);
+        }
+        is_due
+    }
+
+    /// Returns the next review that has stopped and is to go on.
+    fn pop_backlog(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
+        if filter != DueFilter::All {
+            return None;
+        }
+        // A queue may have been dropped since, or all its waiters have left.
+        while let Some(id) = self.backlog.pop_front() {
+            if let Some(queue) = self.queues.get_mut(id) {
+                queue.is_in_backlog = false;
+                if queue.requests > 0 {
+                    return Some(Due::Review(id));
+                }
+            }
+        }
+        None
+    }
+
+    /// Drops a place that is away and whose time has passed, or any if all of them are to be dropped.
+    fn pop_dropped(&mut self, now: UnixMs, _filter: DueFilter) -> Option<Due> {
+        let place = if self.drops_away { self.away.first() } else { self.away.pop_due(now) }?;
+        let dropped = self.remove_place(place);
+        self.drops_away &= self.away.first().is_some();
+        dropped.map(|_| Due::Dropped)
     }
 }

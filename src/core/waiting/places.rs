@@ -134,14 +134,13 @@ impl WaitQueues {
         let queue = self.queues.get_mut(place.queue)?;
         self.lines.insert(place.queue, place.turn, place_id);
         queue.requests = queue.requests.saturating_add(1);
-        self.deadlines.reschedule(id, NEVER, passed(deadline));
+        self.deadlines.insert(place.queue, queue, passed(deadline), id);
         Some(id)
     }
 
     /// Removes a request. Its place keeps its limit.
     pub(super) fn remove_request(&mut self, id: RequestId) -> Option<Request> {
         let request = self.requests.remove(id)?;
-        self.deadlines.reschedule(id, passed(request.deadline), NEVER);
         if let Some(earlier) = request.earlier.and_then(|id| self.requests.get_mut(id)) {
             earlier.later = request.later;
         }
@@ -154,6 +153,7 @@ impl WaitQueues {
         }
         let queue = self.queues.get_mut(place.queue)?;
         queue.requests = queue.requests.saturating_sub(1);
+        self.deadlines.remove(place.queue, queue, passed(request.deadline), id);
         Some(request)
     }
 

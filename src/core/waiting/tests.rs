@@ -1,5 +1,6 @@
 mod copies;
 mod rounds;
+mod turns;
 
 use super::*;
 use crate::core::Lease;
@@ -63,8 +64,8 @@ fn a_lock_nobody_waits_for_leaves_nothing_behind() {
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 9));
-    // The queue and its name, the place, its turn and its claim, the request and its deadline, and the review.
-    assert_eq!(waiting.entry_count(), 8);
+    // The queue and its name, the place, its turn and its claim, the request, its deadline and that one's turn, and the review.
+    assert_eq!(waiting.entry_count(), 9);
     waiting.leave(request, None);
     assert!(waiting.is_empty() && waiting.entry_count() == 0);
     assert_eq!(waiting.queue_of(0, b"k"), None);
@@ -94,20 +95,20 @@ fn a_lease_is_reviewed_one_millisecond_after_its_end_because_the_server_keeps_th
 }
 
 #[test]
-fn what_falls_due_first_comes_first_and_a_review_goes_before_a_deadline() {
+fn review_comes_before_time_outs_of_its_lock() {
     let mut waiting = WaitQueues::new();
     let second = join(&mut waiting, 1, Some(NOW + 20));
     let first = join(&mut waiting, 2, Some(NOW + 10));
     let queue = queue(&waiting);
     waiting.review_at(queue, NOW + 20);
-    let late = NOW + 99;
-    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::TimedOut(first)));
-    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::TimedOut(first)), "until it leaves");
+    let due_at = |waiting: &mut WaitQueues, now| waiting.pop_due(now, DueFilter::All);
+    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)));
+    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it leaves");
     assert_eq!(waiting.leave(first, None), Some(WaiterId(2)));
-    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::Review(queue)));
-    assert_eq!(waiting.pop_due(late, DueFilter::All), Some(Due::TimedOut(second)));
+    assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::Review(queue)));
+    assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::TimedOut(second)));
     assert_eq!(waiting.leave(second, None), Some(WaiterId(1)));
-    assert_eq!(waiting.pop_due(late, DueFilter::All), None);
+    assert_eq!(due_at(&mut waiting, NOW + 99), None);
 }
 
 #[test]

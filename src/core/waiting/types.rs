@@ -63,11 +63,31 @@ pub struct Queue {
     pub review_at: UnixMs,
     /// What is expected to make the lock free.
     pub cause: Cause,
+    /// Whether the review of the lock has stopped, and is to go on in its turn. Then it has no time.
+    pub is_in_backlog: bool,
+    /// The number of the last run of the background work before or in which the lock had a whole batch of grants.
+    pub batch_in: u32,
+    /// The turn of the queue among those with deadlines, or [`NEVER`].
+    pub next_time_out: UnixMs,
+    /// The number of the review of all queues that has reached this queue last.
+    pub reviewed_in: u32,
 }
 
 impl Queue {
     pub fn new(db: i32, key: Rc<[u8]>) -> Self {
-        Self { db, key, places: 0, requests: 0, review_at: NEVER, cause: Cause::Other }
+        let (review_at, cause, next_time_out) = (NEVER, Cause::Other, NEVER);
+        Self {
+            db,
+            key,
+            places: 0,
+            requests: 0,
+            review_at,
+            cause,
+            is_in_backlog: false,
+            batch_in: 0,
+            next_time_out,
+            reviewed_in: 0,
+        }
     }
 }
 
@@ -191,9 +211,12 @@ pub enum Due {
     PassedBy,
 }
 
-/// The things to consider: all, or only those that can be done without writing to a key.
+/// The things to consider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueFilter {
     All,
+    /// All but reviews that have stopped with waiters left.
+    NoBacklog,
+    /// Only those that can be done without writing to a key.
     ReadOnly,
 }

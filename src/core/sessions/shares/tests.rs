@@ -50,7 +50,7 @@ fn returned(sessions: &mut Sessions) -> Option<(Vec<String>, Option<String>)> {
 
 /// The token of the share that is to be renewed at once.
 fn renewed_at_once(sessions: &mut Sessions) -> Option<String> {
-    match sessions.pop_due(UnixMs::MIN) {
+    match sessions.pop_due(UnixMs::MIN, true) {
         Some(SessionTask::Renew(id)) => sessions.get(id).map(|session| text(&session.lock.owner)),
         other => panic!("{other:?} is no renewal"),
     }
@@ -156,10 +156,11 @@ fn what_has_begun_ends_with_the_shares() {
     let a_session = sessions.entry_count();
     sessions.doubt_shares(DB, DOOR);
     sessions.begin_return(DB, DOOR);
-    assert_eq!(sessions.entry_count(), a_session + 2);
+    assert_eq!(sessions.entry_count(), a_session + 3);
     sessions.end_shares(DB, DOOR);
     assert!(!sessions.is_returning_any() && sessions.first_doubtful().is_none());
     while sessions.forget_ended() {}
+    assert_eq!(sessions.pop_due(UnixMs::MIN, true), None);
     assert_eq!(sessions.entry_count(), 0, "nothing is left");
 }
 
@@ -169,6 +170,6 @@ fn of_all_that_is_given_up_each_lock_under_way_is_freed_too() {
     sessions.doubt_shares(DB, DOOR);
     let mut remains = Remains::new();
     sessions.end_all(&mut remains);
-    // An entry and the end, for each of five tables, and the end of two that were empty.
-    assert_eq!(std::iter::repeat_with(|| remains.drop_one()).take_while(|&left| left).count(), 12);
+    // An entry and the end, for each of five tables, and the end of three that were empty.
+    assert_eq!(std::iter::repeat_with(|| remains.drop_one()).take_while(|&left| left).count(), 13);
 }

@@ -1,0 +1,50 @@
+//! One lock's long queue must not delay another lock.
+//!
+//! Time stands still in an iteration of a simulated event loop, so delays are counted in iterations.
+
+use super::door::Door;
+use super::spec::Ms;
+use super::{Verdict, Weather};
+
+/// The number of iterations in which a lock may be granted, or a request answered, and is not. In each of them one of the other
+/// locks may have a batch of grants.
+const MAX_ITERATIONS: u32 = 8;
+
+/// For how many iterations of the event loop work on a lock has been due.
+#[derive(Clone, Copy, Default)]
+pub struct Delays {
+    grant: u32,
+    time_out: u32,
+}
+
+impl Door {
+    /// Counts an iteration of the event loop.
+    ///
+    /// # Errors
+    ///
+    /// If a waiter could be granted the lock, or should have timed out, for too many iterations.
+    pub(super) fn count_iteration(&mut self, weather: &Weather, is_here: bool) -> Verdict {
+        let now = weather.now;
+        let may_grant = is_here && weather.is_settled() && weather.granting_since.is_some();
+        let is_free = self.free_since(now).is_some() && self.first(now).is_some();
+        let is_due = may_grant && (is_free || self.room_since(now).is_some());
+        let requests = self.line.iter().flat_map(|place| &place.requests);
+        let is_over = |deadline: Ms| deadline + 1 < now;
+        let times_out = requests.filter_map(|request| request.deadline).any(is_over) && weather.is_steady();
+        let count = |before: u32, is_due: bool| if is_due { before + 1 } else { 0 };
+        self.delays =
+            Delays { grant: count(self.delays.grant, is_due), time_out: count(self.delays.time_out, times_out) };
+        if self.delays.grant > MAX_ITERATIONS {
+            return Err(format!("its first waiter is passed over for {MAX_ITERATIONS} iterations, and waits for it"));
+        }
+        if self.delays.time_out > MAX_ITERATIONS {
+            return Err(format!("the time of a request is up for {MAX_ITERATIONS} iterations"));
+        }
+        Ok(())
+    }
+
+    /// The lock has changed: whoever is first in its queue now has not waited in vain.
+    pub(super) fn end_delay(&mut self) {
+        self.delays.grant = 0;
+    }
+}

@@ -1,0 +1,91 @@
+//! When the server is asked again whether it accepts writes, after it has refused one.
+
+/// The shortest time after which the server is asked again, in milliseconds.
+pub const RETRY_MS: i64 = 20;
+
+/// The longest time after which the server is asked again, in milliseconds.
+pub const MAX_RETRY_MS: i64 = 80;
+
+/// What part of the time for which writes are refused passes until the server is asked again.
+const RETRY_PART: i64 = 8;
+
+/// Refusals in a row. All times are milliseconds of one monotonic clock.
+pub struct BackOff {
+    /// Whether a write was refused in this run of the background work.
+    is_refused: bool,
+    /// The time of the first refusal, if there was one.
+    since: Option<i64>,
+    /// The time before which the server is not asked.
+    until: i64,
+}
+
+impl BackOff {
+    pub const fn new() -> Self {
+        Self { is_refused: false, since: None, until: i64::MIN }
+    }
+
+    /// Begins a run of the background work. Returns whether the server may be asked.
+    pub fn begin_run(&mut self, now: i64) -> bool {
+        self.is_refused = false;
+        now >= self.until
+    }
+
+    /// Records a refusal: nothing else is written in this run.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Returns whether a write was refused in this run.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Records the end of a run that could not write. Returns the time until the server is asked again, in milliseconds.
+    pub fn back_off(&mut self, now: i64) -> i64 {
+        if self.until <= now {
+            let lasted_ms = now.saturating_sub(*self.since.get_or_insert(now));
+            self.until = now.saturating_add(lasted_ms.div_euclid(RETRY_PART).clamp(RETRY_MS, MAX_RETRY_MS));
+        }
+        self.until.saturating_sub(now)
+    }
+
+    /// Records the end of a run that could write.
+    pub fn end(&mut self) {
+        (self.since, self.until) = (None, i64::MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_time_grows_with_the_refusal() {
+        let mut refused = BackOff::new();
+        let (mut now, mut retries) = (1_000, Vec::new());
+        while now < 2_000 {
+            assert!(refused.begin_run(now));
+            refused.refuse();
+            let retry_ms = refused.back_off(now);
+            assert!(!refused.begin_run(now + retry_ms - 1));
+            assert_eq!(refused.back_off(now + retry_ms - 1), 1);
+            retries.push(retry_ms);
+            now += retry_ms;
+        }
+        assert!(retries.is_sorted());
+        assert_eq!((retries.first(), retries.last()), (Some(&RETRY_MS), Some(&MAX_RETRY_MS)));
+        assert!(retries.len() < 30, "{retries:?}");
+    }
+
+    #[test]
+    fn accepted_write_ends_the_back_off() {
+        let mut refused = BackOff::new();
+        refused.begin_run(0);
+        refused.refuse();
+        refused.back_off(0);
+        assert!(refused.is_refused() && !refused.begin_run(5));
+        refused.end();
+        assert!(refused.begin_run(5) && !refused.is_refused());
+        assert_eq!(refused.back_off(5_000), RETRY_MS);
+    }
+}

@@ -1,0 +1,117 @@
+//! When sessions are renewed, by the length of their leases.
+//!
+//! Sessions of all shares of one lock may be due together. There can be so many that each of their leases is long, and renewing them
+//! takes longer than a short lease of another lock lasts. So leases of about the same length wait for each other only.
+
+use super::SessionId;
+use crate::core::timer_queue::TimerQueue;
+use crate::core::{Lease, UnixMs};
+
+/// The number of classes of leases.
+const CLASSES: usize = 6;
+
+/// The shortest lease of each class but the first, in milliseconds.
+const SHORTEST_MS: [i64; CLASSES - 1] = [400, 1_600, 6_400, 25_600, 102_400];
+
+/// The class of a lease: a lower number has shorter leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class(u8);
+
+/// The next renewals of sessions, in classes that take turns.
+pub struct Renewals {
+    classes: [TimerQueue<SessionId>; CLASSES],
+    /// The class whose turn it is.
+    next: usize,
+}
+
+impl Class {
+    /// The class of the shortest leases.
+    pub const SHORTEST: Self = Self(0);
+
+    /// Returns the class of a lease.
+    pub fn of(lease: Lease) -> Self {
+        let ms = lease.end_from(0);
+        Self(SHORTEST_MS.iter().filter(|&&shortest| shortest <= ms).fold(0, |class: u8, _| class.saturating_add(1)))
+    }
+}
+
+impl Renewals {
+    pub const fn new() -> Self {
+        Self { classes: [const { TimerQueue::new() }; CLASSES], next: 0 }
+    }
+
+    /// Takes the renewals apart into their sessions.
+    pub fn into_entries(self) -> impl Iterator<Item = SessionId> {
+        self.classes.into_iter().flat_map(TimerQueue::into_entries)
+    }
+
+    /// Returns the number of renewals.
+    #[cfg(any(test, feature = "simulated"))]
+    pub fn entry_count(&self) -> usize {
+        self.classes.iter().map(TimerQueue::entry_count).sum()
+    }
+
+    /// Moves the renewal of a session from one class and time to another. The time [`NEVER`](crate::core::timer_queue::NEVER)
+    /// means that there is none.
+    pub fn reschedule(&mut self, id: SessionId, from: (Class, UnixMs), to: (Class, UnixMs)) {
+        use crate::core::timer_queue::NEVER;
+        if from.0 != to.0 {
+            self.reschedule(id, from, (from.0, NEVER));
+            return self.reschedule(id, (to.0, NEVER), to);
+        }
+        if let Some(class) = self.classes.get_mut(usize::from(to.0.0)) {
+            class.reschedule(id, from.1, to.1);
+        }
+    }
+
+    /// Returns the time of the earliest renewal.
+    pub fn earliest(&self) -> Option<UnixMs> {
+        self.classes.iter().filter_map(TimerQueue::earliest).min()
+    }
+
+    /// Removes and returns a session whose renewal is due at `now`: the earliest of the class whose turn it is.
+    pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionId> {
+        let turns = (0..CLASSES).cycle().skip(self.next).take(CLASSES);
+        for number in turns {
+            if let Some(id) = self.classes.get_mut(number).and_then(|class| class.pop_due(now)) {
+                self.next = number.saturating_add(1).checked_rem(CLASSES).unwrap_or(0);
+                return Some(id);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::timer_queue::NEVER;
+
+    fn class_of(ms: i64) -> Class {
+        Class::of(Lease::from_ms(ms).unwrap())
+    }
+
+    #[test]
+    fn class_grows_with_the_lease() {
+        for (ms, class) in
+            [(1, 0), (399, 0), (400, 1), (1_600, 2), (6_400, 3), (25_600, 4), (102_400, 5), (i64::MAX / 2, 5)]
+        {
+            assert_eq!(class_of(ms), Class(class), "{ms} ms");
+        }
+    }
+
+    #[test]
+    fn short_lease_does_not_wait_for_many_long_ones() {
+        let mut renewals = Renewals::new();
+        let id = SessionId::from_bits;
+        for number in 1..=100 {
+            renewals.reschedule(id(number), (class_of(60_000), NEVER), (class_of(60_000), 0));
+        }
+        renewals.reschedule(id(200), (class_of(150), NEVER), (class_of(150), 5));
+        let first_two = [(); 2].map(|()| renewals.pop_due(9));
+        assert!(first_two.contains(&Some(id(200))), "{first_two:?}");
+        renewals.reschedule(id(50), (class_of(60_000), 0), (class_of(150), 7));
+        assert_eq!((renewals.entry_count(), renewals.earliest()), (99, Some(0)));
+        assert_eq!(renewals.into_entries().count(), 99);
+    }
+}
