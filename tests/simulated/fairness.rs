@@ -1,4 +1,4 @@
-//! One lock's long queue does not delay other locks: what is due for them is done within a few iterations of the event loop.
+//! One lock's long queue does not delay other locks: their due work is done within a few iterations of the event loop.
 
 use redis_lock::core::steps;
 use redis_lock::server::{Node, Value};
@@ -41,7 +41,7 @@ fn readers_and_bob(lease_ms: i64) -> Stage {
     stage
 }
 
-/// What is due for the other lock is done soon, and before the last reader has a share. In the end all have one.
+/// The other lock's due work is done soon, and before the last reader has a share. In the end all have one.
 #[track_caller]
 fn bob_is_soon_served(stage: &Stage) {
     let turns = turns_until(stage, || has_holder(stage, "other", "bob"));

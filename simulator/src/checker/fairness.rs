@@ -1,6 +1,6 @@
 //! One lock's long queue must not delay another lock.
 //!
-//! Time stands still in an iteration of a simulated event loop, so delays are counted in iterations.
+//! An iteration of a simulated event loop takes no time, so delays are counted in iterations.
 
 use super::door::Door;
 use super::spec::Ms;
@@ -43,7 +43,7 @@ impl Door {
         Ok(())
     }
 
-    /// The lock has changed: whoever is first in its queue now has not waited in vain.
+    /// The lock has changed, so its first waiter has not been passed over.
     pub(super) fn end_delay(&mut self) {
         self.delays.grant = 0;
     }

@@ -1,7 +1,7 @@
 //! When sessions are renewed, by the length of their leases.
 //!
-//! Sessions of all shares of one lock may be due together. There can be so many that each of their leases is long, and renewing them
-//! takes longer than a short lease of another lock lasts. So leases of about the same length wait for each other only.
+//! Sessions of all shares of one lock may be due together. With thousands of them their leases are long, and renewing them takes
+//! longer than a short lease of another lock lasts. So leases of about the same length wait for each other only.
 
 use super::SessionId;
 use crate::core::timer_queue::TimerQueue;

@@ -1,4 +1,4 @@
-//! What is due: reviews of locks, time-outs, and places to be dropped.
+//! Due work: reviews of locks, time-outs, and places to be dropped.
 
 use super::WaitQueues;
 use super::types::{Due, DueFilter, QueueId};
@@ -70,7 +70,7 @@ impl WaitQueues {
         self.queues.get(queue).is_some_and(|queue| queue.is_in_backlog && queue.batch_in == run)
     }
 
-    /// Returns what is due with the next queue in a review of all queues: nothing, if it has no requests.
+    /// Returns the review of the next queue in a review of all queues, or [`Due::PassedBy`] if the queue has no requests.
     fn pop_review_of_all(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
         if filter == DueFilter::ReadOnly {
             return None;
