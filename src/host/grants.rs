@@ -52,10 +52,11 @@ pub fn announce(grant: &mut Grant, lease_end_of: impl Fn(&Grant) -> Option<UnixM
     !grant.waiters.is_empty()
 }
 
-/// Returns whether a waiter needs no message, or its channel has a subscriber.
+/// Returns whether a waiter needs no message, or its connection is open and its channel has a subscriber.
 fn has_subscriber(waiter: WaiterId) -> bool {
-    let Some((channel, _)) = state::with(|state| state.waiters.channel_of(entry_id(waiter))) else { return true };
-    server::subscribers(OwnedString::new(&channel).as_ref()) > 0
+    let found = state::with(|state| state.waiters.channel_of(entry_id(waiter)));
+    let Some((channel, is_closed)) = found else { return true };
+    !is_closed && server::subscribers(OwnedString::new(&channel).as_ref()) > 0
 }
 
 /// Tells a waiter of its grant, if it is told by message. Returns whether it is still to be granted the lock.

@@ -75,6 +75,9 @@ pub unsafe fn load<M: Module>(
         catch_panic("no load", (), timer::uninstall);
         #[cfg(feature = "failpoints")]
         failpoints::clear();
+    } else {
+        // SAFETY: the server's own context for this callback.
+        catch_panic("loaded", (), || unsafe { unloading::loaded(ctx) });
     }
     loaded
 }
@@ -90,7 +93,9 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
         let name = M::NAME.to_string_lossy();
         let reason = M::state().with(M::may_unload).err().map(str::to_owned);
         // SAFETY: the server's own context for this callback.
-        let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}."), timer::is_new()) });
+        let is_new = unsafe { unloading::is_being_loaded(ctx) };
+        // SAFETY: likewise.
+        let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}."), is_new) });
         if let Some(reason) = reason {
             api::warn(ctx, &format!("module {name} is not unloaded: {reason}"));
             return false;

@@ -110,7 +110,7 @@ impl Drop for Parts {
 }
 
 /// Returns whether the server's loop has not gone on since the module was loaded.
-pub(super) fn is_new() -> bool {
+fn is_new() -> bool {
     TIMER.with(|timer| timer.is_new)
 }
 

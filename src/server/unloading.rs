@@ -8,12 +8,47 @@
 use redis_module::raw::RedisModuleCtx;
 
 use super::answer::{Answer, value_in};
+use super::main_thread::MainThread;
+use super::server_info::ServerInfo;
+
+/// How many commands the server had executed when the module was loaded, as INFO shows it.
+static EXECUTED_AT_LOAD: MainThread<Option<String>> = MainThread::new(None);
+
+/// Records that the module has just been loaded.
+///
+/// # Safety
+///
+/// `ctx` is a context of the module that lives.
+pub(super) unsafe fn loaded(ctx: *mut RedisModuleCtx) {
+    // SAFETY: by contract.
+    let executed = unsafe { executed_commands(ctx) };
+    EXECUTED_AT_LOAD.with(|at_load| *at_load = executed);
+}
+
+/// Returns whether no command has been executed since the module was loaded: the one that has loaded it is not over. Then no
+/// connection can have looked up a command of the module.
+///
+/// # Safety
+///
+/// `ctx` is a context of the module that lives.
+pub(super) unsafe fn is_being_loaded(ctx: *mut RedisModuleCtx) -> bool {
+    // SAFETY: by contract.
+    let executed = unsafe { executed_commands(ctx) };
+    executed.is_some() && EXECUTED_AT_LOAD.with(|at_load| *at_load == executed)
+}
+
+/// # Safety
+///
+/// `ctx` is a context of the module that lives.
+unsafe fn executed_commands(ctx: *mut RedisModuleCtx) -> Option<String> {
+    // SAFETY: by contract.
+    unsafe { ServerInfo::of(ctx, c"stats") }.field(c"total_commands_processed")
+}
 
 /// Returns why the server would crash if the commands whose names begin with `prefix` went away, `None` if it would not.
 /// What the server does not tell, because ACL or CLIENT have other names, is taken for harmless.
 ///
-/// `is_new` says that the loop has not gone on since the module was loaded, so that no connection that waits can have looked
-/// up its commands.
+/// `is_new` says that the module is being loaded, so that no connection that waits can have looked up its commands.
 ///
 /// # Safety
 ///

@@ -47,6 +47,27 @@ fn second_loadmodule_line_stops_start_with_its_reason() {
     assert!(ended.log.contains("is `loadmodule` given twice?"), "{}", ended.log);
 }
 
+/// The commands that load and unload the module are executed in one iteration of the event loop, and between them another connection
+/// has a command of the module in its transaction: a server that let the module go would crash at its EXEC.
+#[test]
+fn unload_behind_load_is_refused_to_a_transaction() {
+    let server = Setup::new().without_module().start();
+    let [mut sleeper, mut loader, mut queuing, mut unloader] = [(); 4].map(|()| server.client());
+    sleeper.send(&["DEBUG", "SLEEP", "0.5"]);
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+    pause();
+    loader.send(&["MODULE", "LOAD", &path()]);
+    pause();
+    queuing.send_together(&["MULTI", "LOCK.ACQUIRE door bob", "GET key"]);
+    pause();
+    unloader.send(&["MODULE", "UNLOAD", "lock"]);
+    assert_eq!(loader.receive(), "OK");
+    assert!(unloader.receive().is_error());
+    (0..3).for_each(|_| _ = queuing.receive());
+    assert_eq!(queuing.run("EXEC").items().len(), 2);
+    assert!(has_module(&mut loader));
+}
+
 /// The server loads the module, finds that a setting does not exist, and has to unload it again: most servers crash if that is
 /// refused.
 #[test]
