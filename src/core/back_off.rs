@@ -43,6 +43,8 @@ impl BackOff {
     /// Records the end of a run that could not write. Returns the time until the server is asked again, in milliseconds.
     pub fn back_off(&mut self, now: i64) -> i64 {
         if self.until <= now {
+            // Where there was nothing left to write, the end of an earlier refusal was not seen.
+            self.since = self.since.filter(|_| now.saturating_sub(self.until) <= MAX_RETRY_MS);
             let lasted_ms = now.saturating_sub(*self.since.get_or_insert(now));
             self.until = now.saturating_add(lasted_ms.div_euclid(RETRY_PART).clamp(RETRY_MS, MAX_RETRY_MS));
         }
@@ -87,5 +89,6 @@ mod tests {
         refused.end();
         assert!(refused.begin_run(5) && !refused.is_refused());
         assert_eq!(refused.back_off(5_000), RETRY_MS);
+        assert_eq!(refused.back_off(500_000), RETRY_MS, "another refusal, long after the first");
     }
 }

@@ -95,7 +95,7 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
     };
     for token in &tokens {
         if !return_to(key, token, now) {
-            end_if_removed(key, token);
+            end_if_removed(key, token, now);
         }
     }
     state::with(|state| {
@@ -116,6 +116,8 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     let is_due = state::with(|state| state.sessions.is_to_return(share_seat(key, token.bytes())));
     if is_due && !recovery::holds_back_grant() {
         return_to(key, token.bytes(), now);
+        let (db, name) = (key.ctx().db(), key.name().bytes());
+        state::with(|state| state.sessions.return_in_turn(db, name));
     }
 }
 
@@ -139,7 +141,7 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
     let Some(Stretch { tokens, next, .. }) = state::with(|state| state.sessions.next_doubtful(db, name)) else {
         return;
     };
-    tokens.iter().for_each(|token| end_if_removed(key, token));
+    tokens.iter().for_each(|token| end_if_removed(key, token, now));
     state::with(|state| {
         state.spend(tokens.len());
         state.had_batch |= next.is_some();
@@ -151,10 +153,12 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
 }
 
 /// Ends the session of a share that is not there any more.
-fn end_if_removed(key: &Key<'_, '_>, token: &[u8]) {
-    if share_key::end_of(key, OwnedString::new(token).as_ref()).is_none() {
-        state::with(|state| state.sessions.end(share_seat(key, token)));
-    }
+fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
+    let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
+    state::with(|State { sessions, .. }| {
+        let seat = share_seat(key, token);
+        if is_there { sessions.keep_renewal(seat, now) } else { sessions.end(seat) }
+    });
 }
 
 /// Ends the sessions of all shares of a lock.

@@ -2,8 +2,8 @@
 
 use super::renewals::Class;
 use super::{SessionId, Sessions};
-use crate::core::UnixMs;
 use crate::core::timer_queue::NEVER;
+use crate::core::{Seat, UnixMs};
 
 /// A task that is due for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,14 @@ impl Sessions {
             planted!(NoRenewal => return self.schedule_renewal_at(id, lease.end_from(now)));
             self.schedule_renewal_at(id, lease.renewal_after(now));
         }
+    }
+
+    /// Schedules the next renewal of a session that has none: a task that was popped has not renewed it.
+    pub fn keep_renewal(&mut self, seat: Seat<'_>, now: UnixMs) {
+        let without = self.find(seat).filter(|&id| self.get(id).is_some_and(|session| session.renew_at == NEVER));
+        let Some((id, session)) = without.and_then(|id| self.get(id).map(|session| (id, session))) else { return };
+        let lease = session.lock.lease;
+        self.schedule_renewal_at(id, lease.renewal_before(session.lease_end).min(lease.renewal_after(now)));
     }
 
     /// Schedules the next renewal at `time`.

@@ -33,7 +33,7 @@ impl WaitQueues {
     /// Removes and returns something that is due at `now`.
     ///
     /// Of each kind the earliest comes first. A lock that is due for review is reviewed before a request for it times out, so a
-    /// lock that came free before a deadline is still granted. A request that timed out is returned again and again, until it
+    /// lock that came free before a deadline is still granted, unless its review has stopped after a batch. A request that timed out is returned again and again, until it
     /// [leaves](Self::leave).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
@@ -140,6 +140,8 @@ impl WaitQueues {
 
     /// Drops a place that is away and whose time has passed, or any if all of them are to be dropped.
     fn pop_dropped(&mut self, now: UnixMs, _filter: DueFilter) -> Option<Due> {
+        // The last of them may have come back, or have been removed, meanwhile.
+        self.drops_away &= self.away.first().is_some();
         let place = if self.drops_away { self.away.first() } else { self.away.pop_due(now) }?;
         let dropped = self.remove_place(place);
         self.drops_away &= self.away.first().is_some();

@@ -1,5 +1,7 @@
 //! Locks take turns: what is due for one of them does not delay the others.
 
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -45,4 +47,43 @@ fn stopped_reviews_go_on_in_turn() {
         assert!(!waiting.must_wait_for_turn(queue, 7));
     }
     assert_eq!((waiting.pop_due(NOW, DueFilter::All), waiting.next_due(DueFilter::All)), (None, None));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The timer is set to the time of the next thing that is due, so a server would be busy for ever otherwise.
+    #[test]
+    fn nothing_is_due_when_nothing_is_popped(steps in prop::collection::vec((0..12u8, 0..3u8, 0..20i64), 1..100)) {
+        let (mut waiting, mut requests, mut now) = (WaitQueues::new(), Vec::new(), NOW);
+        for (number, (step, which, ms)) in (0..).zip(steps) {
+            let queue = waiting.queue_of(which.into(), b"k");
+            let owner = (ms % 4).to_string();
+            match step {
+                0..4 => {
+                    let deadline = Some(now + ms).filter(|_| step > 1);
+                    let join = Join { db: which.into(), key: b"k", claim: claim(&owner), waiter: WaiterId(number), now, deadline };
+                    requests.extend(waiting.join(join, 8).map(|joined| joined.request));
+                }
+                4 => _ = requests.pop().and_then(|request| waiting.leave(request, Some(now + ms))),
+                5 => _ = waiting.withdraw(which.into(), b"k", owner.as_bytes(), None),
+                6 => waiting.drop_away_places(),
+                7 => waiting.review_all(),
+                8 => queue.into_iter().for_each(|queue| waiting.review_soon(queue, Cause::Delete)),
+                9 => queue.into_iter().for_each(|queue| waiting.review_in_turn(queue, Cause::Other)),
+                10 => _ = queue.and_then(|queue| waiting.grant_first(queue)),
+                _ => now += ms,
+            }
+            let filter = [DueFilter::All, DueFilter::NoBacklog, DueFilter::ReadOnly][usize::from(which)];
+            for pops in 0..200 {
+                prop_assert!(pops < 150, "there is no end");
+                match waiting.pop_due(now, filter) {
+                    Some(Due::TimedOut(request)) => _ = waiting.leave(request, Some(now + ms)),
+                    Some(_) => {}
+                    None => break,
+                }
+            }
+            prop_assert!(waiting.next_due(filter).is_none_or(|due| due > now), "busy after step {}", number);
+        }
+    }
 }
