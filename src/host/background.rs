@@ -24,7 +24,9 @@ use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
 use super::waiters::entry_id;
-use crate::core::{Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps};
+use crate::core::{
+    Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, WaitQueues, steps,
+};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
@@ -81,8 +83,8 @@ fn work(ctx: &mut Context<'_>) {
         let done = written.saturating_add(looked).saturating_add(others);
         let spent = state::with(|state| mem::take(&mut state.spent));
         tasks = tasks.saturating_add(done).saturating_add(spent);
-        planted!(LongQueueGoesFirst => if state::with(|state| state.had_batch) { break });
-        if done == 0 || server::monotonic_ms() > end_ms {
+        let ends_with_batch = WaitQueues::serves_long_queues_first() && state::with(|state| state.had_batch);
+        if done == 0 || ends_with_batch || server::monotonic_ms() > end_ms {
             break;
         }
     }
