@@ -167,9 +167,9 @@ impl Dice {
             (9, |dice| Step::Pass(dice.within(1, 60) as u16)),
             (3, |dice| Step::Pass(dice.within(100, 1500) as u16)),
             (8, |dice| Step::Meddle { client: dice.client(), command: dice.meddling() }),
-            (5, |dice| Step::HangUp(dice.client())),
-            (1, Self::together),
+            (3, |dice| Step::HangUp(dice.client())),
             (2, Self::crowd_step),
+            (1, Self::together),
             (9, Self::disturbance),
             (world, Self::world),
         ]);

@@ -12,7 +12,7 @@ use super::main_thread::MainThread;
 use super::server_info::ServerInfo;
 
 /// How many commands the server had executed when the module was loaded, as INFO shows it.
-static EXECUTED_AT_LOAD: MainThread<Option<String>> = MainThread::new(None);
+static EXECUTED_AT_LOAD: MainThread<Option<u64>> = MainThread::new(None);
 
 /// Records that the module has just been loaded.
 ///
@@ -40,9 +40,9 @@ pub(super) unsafe fn is_being_loaded(ctx: *mut RedisModuleCtx) -> bool {
 /// # Safety
 ///
 /// `ctx` is a context of the module that lives.
-unsafe fn executed_commands(ctx: *mut RedisModuleCtx) -> Option<String> {
+unsafe fn executed_commands(ctx: *mut RedisModuleCtx) -> Option<u64> {
     // SAFETY: by contract.
-    unsafe { ServerInfo::of(ctx, c"stats") }.field(c"total_commands_processed")
+    unsafe { ServerInfo::of(ctx, c"stats") }.field(c"total_commands_processed")?.parse().ok()
 }
 
 /// Returns why the server would crash if the commands whose names begin with `prefix` went away, `None` if it would not.
