@@ -60,10 +60,6 @@ fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -
     // First, because a request that does not wait must leave no trace at a place that it would have shared.
     let handle = key.block(server_id_of(id));
     if handle.is_none() {
-        planted!(RefusedLeavesTrace => if let Ok(joined) = join(key, caller, wait, id, limit, now) {
-            let keep_until = settings::kept_until(now).filter(|_| joined.rejoined);
-            state::with(|state| state.waiting.leave(joined.request, keep_until));
-        });
         state::with(|state| state.waiters.remove(id));
         return Ok(Waits::Not);
     }
