@@ -33,8 +33,8 @@ impl WaitQueues {
     /// Removes and returns something that is due at `now`.
     ///
     /// Of each kind the earliest comes first. A lock that is due for review is reviewed before a request for it times out, so a
-    /// lock that came free before a deadline is still granted, unless its review has stopped after a batch. A request that timed out is returned again and again, until it
-    /// [leaves](Self::leave).
+    /// lock that came free before a deadline is still granted, unless its review has stopped after a batch. A request that timed
+    /// out is returned again and again, until it [leaves](Self::leave).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
         for (number, source) in turns {
