@@ -26,9 +26,6 @@
 #![deny(unsafe_code)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-#[macro_use]
-pub mod planted;
-
 pub mod command;
 pub mod core;
 

@@ -21,21 +21,3 @@ fn what_the_fuzzer_found_holds_now() {
         assert_eq!(Play::new(&history_from(&bytes), false).run(), Ok(()), "{name}");
     }
 }
-
-#[cfg(feature = "planted")]
-#[test]
-fn what_the_fuzzer_found_is_found_again_where_it_is_planted() {
-    use redis_lock::planted::{Bug, choose};
-
-    const DEFECTS: [(&str, Bug); 1] = [("given_back_with_a_shorter_lease", Bug::ReturnedIsRenewedLate)];
-    let inputs = inputs();
-    assert_eq!(inputs.len(), DEFECTS.len(), "each input has its defect");
-    for (name, bytes) in inputs {
-        let defect = DEFECTS.iter().find(|(input, _)| *input == name);
-        let (_, bug) = defect.unwrap_or_else(|| panic!("{name} has no defect"));
-        choose(Some(*bug));
-        let verdict = Play::new(&history_from(&bytes), false).run();
-        choose(None);
-        assert!(verdict.as_ref().is_err_and(|why| why.contains(bug.sign())), "{name}: {verdict:?}");
-    }
-}

@@ -1,7 +1,5 @@
 //! Runs the module in simulated servers, by histories that a seed decides, and checks its contract.
 
-#[cfg(feature = "planted")]
-mod hunt;
 mod search;
 
 use std::panic;
@@ -40,43 +38,17 @@ struct Options {
     /// Shows every note of a failing history.
     #[arg(long)]
     trace: bool,
-    /// Plants this defect, by its number or its name, to be found.
-    #[cfg(feature = "planted")]
-    #[arg(long, value_parser = hunt::parse)]
-    planted: Option<redis_lock::planted::Bug>,
-    /// Lists the defects that can be planted.
-    #[cfg(feature = "planted")]
-    #[arg(long)]
-    list_planted: bool,
-    /// Hunts each defect, or the one that is planted, and shows how long it took.
-    #[cfg(feature = "planted")]
-    #[arg(long)]
-    hunt: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    #[cfg(feature = "planted")]
-    match &options {
-        Options { list_planted: true, .. } => return hunt::list(),
-        Options { hunt: true, planted, .. } => return hunt::all(*planted),
-        _ => {}
-    }
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("simulating from seed {first}");
     // What a history panics with is shown when it was shrunk.
     panic::set_hook(Box::new(|_| {}));
     let search = Search::new(first, options.seeds, options.seconds.map(Duration::from_secs));
-    let start = || {
-        #[cfg(feature = "planted")]
-        redis_lock::planted::choose(options.planted);
-    };
-    let failure = search.run(options.jobs, |seed| {
-        start();
-        run(seed, options.steps)
-    });
+    let failure = search.run(options.jobs, |seed| run(seed, options.steps));
     if let Some((seed, (why, history))) = &failure {
-        start();
         report(*seed, why, history, options.trace);
     }
     println!("{}", search.summary());

@@ -29,9 +29,6 @@ impl Queues {
 
     /// Returns the reply: these locks, in this order.
     pub fn report<'r>(most: &[Contended<'r>], now: UnixMs) -> Reply<'r> {
-        planted!(ShortestComesFirst => return {
-            Reply::Array(most.iter().rev().map(|lock| describe(lock, now)).collect())
-        });
         Reply::Array(most.iter().map(|lock| describe(lock, now)).collect())
     }
 }

@@ -17,7 +17,6 @@ impl Request for Reenter {
     }
 
     fn check_lease(&self, longest: Lease) -> Result<(), Error> {
-        planted!(ReenterIsUnlimited => return Ok(()));
         check_needed_lease(self.0.lease, longest)
     }
 

@@ -28,11 +28,6 @@ impl Inspection for Waiters {
         view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>,
     ) -> Reply<'r> {
         let now = view.now;
-        planted!(LastIsShownFirst => return {
-            let waiters: Vec<_> = view.waiters.collect();
-            let waiters = waiters.iter().rev().take(self.count);
-            Reply::Array(waiters.map(|(waiter, asker)| describe(waiter, *asker, now)).collect())
-        });
         Reply::Array(view.waiters.take(self.count).map(|(waiter, asker)| describe(&waiter, asker, now)).collect())
     }
 }

@@ -157,7 +157,7 @@ impl Limit {
 
     /// Returns whether one more share may be held beside `held` others.
     pub fn has_room(self, held: usize) -> bool {
-        u32::try_from(held).is_ok_and(|held| held < self.number() || planted!(PermitTooMany) && held == self.number())
+        u32::try_from(held).is_ok_and(|held| held < self.number())
     }
 }
 
@@ -174,16 +174,14 @@ impl HoldNumber {
 
 impl<L: LeaseEnd> Holder<'_, L> {
     fn has_identity(&self, caller: &[u8]) -> bool {
-        planted!(CaseIsIgnored => return self.owner.eq_ignore_ascii_case(caller));
         *self.owner == *caller
     }
 
     /// Returns the end of `lease` if it begins at `now`, has an effect and lengthens the present one.
     fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
         let wanted = lease?.end_from(now);
-        planted!(LeaseFromNothing => if self.lease_end.get().is_none() { return Some(wanted) });
         let present = self.lease_end.get()?;
-        (wanted > present || planted!(LeaseCutShort)).then_some(wanted)
+        (wanted > present).then_some(wanted)
     }
 }
 
@@ -206,7 +204,7 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
     fn check_form(&self, caller: &[u8], wanted: Kind) -> Result<(), Error> {
         let held = self.held_by(caller).map(|holder| holder.kind);
         let is_other = held.is_ok_and(|kind| (kind == Kind::Shared) != (wanted == Kind::Shared));
-        if is_other && !planted!(FormIsTurned) { Err(Error::OtherForm) } else { Ok(()) }
+        if is_other { Err(Error::OtherForm) } else { Ok(()) }
     }
 
     /// Returns the end of the lease, or `None` if the lock is free or has no lease.
@@ -233,10 +231,6 @@ pub fn acquire(
     strict: bool,
     now: UnixMs,
 ) -> Result<Decision, Error> {
-    planted!(FormsAreOne => if let (Ok(holder), false) = (lock.held_by(token), strict) {
-        return Ok(confirm(holder, lease, now));
-    });
-    planted!(StrictIsLax => if strict { return acquire(lock, token, lease, false, now) });
     match lock {
         Lock::Free => Ok(take(Kind::Mutex, lease, now)),
         Lock::Held(holder) if holder.kind == Kind::Mutex && holder.has_identity(token) && !strict => {
@@ -299,11 +293,8 @@ pub fn reenter(
     let hold = hold.map(HoldNumber::number);
     let first = hold.is_none_or(|hold| hold == 1);
     match lock {
-        Lock::Free if first || planted!(LaterHoldBegins) => Ok(take(Kind::Reentrant, lease, now)),
+        Lock::Free if first => Ok(take(Kind::Reentrant, lease, now)),
         Lock::Held(holder) if holder.kind == Kind::Reentrant && holder.has_identity(owner) => match hold {
-            Some(hold) if hold == holder.holds && planted!(HoldCountsTwice) => {
-                Ok(set_holds(holder, hold.saturating_add(1), lease, now))
-            }
             Some(hold) if hold == holder.holds => Ok(confirm(holder, lease, now)),
             Some(hold) if hold.checked_sub(1) != Some(holder.holds) => Err(Error::HoldMismatch),
             _ => {
@@ -335,12 +326,7 @@ pub fn release(
     hold: Option<HoldNumber>,
     now: UnixMs,
 ) -> Result<Decision, Error> {
-    planted!(AnybodyReleases => if let Lock::Held(_) = lock {
-        return Ok(Decision::Done { write: Write::Free, reply: 0 });
-    });
     let holder = lock.held_by(caller)?;
-    planted!(HoldIsIgnored => if hold.is_some() { return release(lock, caller, lease, None, now) });
-    planted!(ReleaseTwice => if hold.is_some_and(|hold| hold.number() > holder.holds) { return Err(Error::HoldMismatch) });
     match hold.map(HoldNumber::number) {
         Some(hold) if hold.checked_sub(1) == Some(holder.holds) => return Ok(confirm(holder, lease, now)),
         Some(hold) if hold != holder.holds => return Err(Error::HoldMismatch),
@@ -349,7 +335,6 @@ pub fn release(
     Ok(match holder.holds {
         _ if holder.kind == Kind::Shared => Decision::Done { write: Write::Leave, reply: 0 },
         ..=1 => Decision::Done { write: Write::Free, reply: 0 },
-        _ if planted!(AllHoldsGo) => Decision::Done { write: Write::Free, reply: 0 },
         more => set_holds(holder, more.saturating_sub(1), lease, now),
     })
 }
@@ -373,7 +358,7 @@ pub fn extend(
     let holder = lock.held_by(caller)?;
     let present = holder.lease_end.get().ok_or(Error::NoLease)?;
     // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
-    let start = if add && !planted!(ExtendAddsToNow) { present.max(now) } else { now };
+    let start = if add { present.max(now) } else { now };
     let end = match holder.kind {
         Kind::Shared => share_end(lease, start)?,
         Kind::Mutex | Kind::Reentrant => lease.checked_end_from(start).ok_or(Error::InvalidExpire)?,

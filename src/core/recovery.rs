@@ -30,14 +30,12 @@ impl Recovery {
 
     /// Records that the server has started, or has become a master.
     pub fn begin(&mut self, now_ms: i64) {
-        planted!(FirstBeginningCounts => if self.began_at.is_some() { return });
         self.began_at = Some(now_ms);
         self.is_announced = false;
     }
 
     /// Returns what remains of a period of `length_ms`, in milliseconds, or 0.
     pub fn remaining_ms(&self, length_ms: i64, now_ms: i64) -> i64 {
-        planted!(PeriodIsShort => return self.began_at.map_or(0, |began| began.saturating_add(length_ms / 2).saturating_sub(now_ms).max(0)));
         // The clock shows a millisecond from its beginning on.
         let end = |began_at: i64| began_at.saturating_add(1).saturating_add(length_ms);
         self.began_at.filter(|_| length_ms > 0).map_or(0, |began_at| end(began_at).saturating_sub(now_ms).max(0))

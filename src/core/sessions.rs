@@ -175,7 +175,7 @@ impl Sessions {
     /// Returns the open connections of a session.
     pub fn clients(&self, id: SessionId) -> impl Iterator<Item = ClientId> {
         let all = self.get(id).into_iter().flat_map(|session| &session.clients);
-        all.copied().filter(|client| !self.connections.is_closed(*client) || planted!(ClosedIsShown))
+        all.copied().filter(|client| !self.connections.is_closed(*client))
     }
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
@@ -217,7 +217,6 @@ impl Sessions {
             self.by_lock.count(session.lock.seat());
         }
         // A repeated request, which may not have lengthened the lease, does not put the renewal off.
-        planted!(RepeatPutsRenewalOff => return self.schedule_renewal(id, now));
         let renew_at = session.renew_at.min(session.lock.lease.renewal_after(now));
         self.schedule_renewal_at(id, renew_at);
     }
@@ -270,7 +269,6 @@ impl Sessions {
         let id = self.find(seat).filter(|_| self.has_closed_connections())?;
         let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
         let closed: Vec<_> = self.get(id)?.clients.iter().filter(is_closed).copied().collect();
-        planted!(OneOrphanAtATime => return self.leave(id, *closed.first()?));
         closed.into_iter().filter_map(|client| self.leave(id, client)).last()
     }
 
@@ -285,7 +283,6 @@ impl Sessions {
 
     /// Sets the number of holds of a session's lock.
     pub fn set_holds(&mut self, seat: Seat<'_>, holds: i64) {
-        planted!(HoldsOfSessionAreOld => return);
         if let Some(session) = self.find(seat).and_then(|id| self.sessions.get_mut(id)) {
             session.lock.holds = holds;
         }
@@ -293,7 +290,6 @@ impl Sessions {
 
     /// Sets the length of the lease that is renewed from `now` on, at least [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, seat: Seat<'_>, lease: Lease, now: UnixMs) {
-        planted!(ExtendedSessionIsOld => return);
         let Some(id) = self.find(seat) else { return };
         let renewed = at_least_the_shortest(lease);
         if let Some(session) = self.sessions.get_mut(id) {
@@ -339,7 +335,7 @@ impl Sessions {
             }
             self.connections.remove(client, id);
         }
-        if self.get(id)?.clients.is_empty() || planted!(FirstCloseReleases) { self.remove(id) } else { None }
+        if self.get(id)?.clients.is_empty() { self.remove(id) } else { None }
     }
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {

@@ -77,13 +77,12 @@ impl StallDetector {
     /// Returns what `turned_again_at` is when the loop turns at `now_ms`.
     fn turned_again_by(&self, now_ms: i64) -> i64 {
         let Some(last_turn) = self.last_turn else { return self.turned_again_at };
-        planted!(IdleStallIsUnseen => if !self.is_running { return self.turned_again_at });
         let gap = now_ms.saturating_sub(last_turn);
         if self.is_stall(gap) {
             return now_ms;
         }
         // The server's cron counts its rounds: a longer one counts no more.
-        let counts = !self.is_holding_off(last_turn) || planted!(SettlingIsShort);
+        let counts = !self.is_holding_off(last_turn);
         let uncounted = if counts { 0 } else { gap.saturating_sub(TICK_MS).max(0) };
         self.turned_again_at.saturating_add(uncounted)
     }
@@ -103,7 +102,6 @@ impl StallDetector {
     ///
     /// The first command after a stall, or a shorter gap, may come before the first turn: then it is seen here.
     pub fn held_off_ms(&self, now_ms: i64) -> i64 {
-        planted!(FirstAfterStandstillIsServed => return self.end_after(self.turned_again_at).saturating_sub(now_ms).max(0));
         self.end_after(self.turned_again_by(now_ms)).saturating_sub(now_ms).max(0)
     }
 

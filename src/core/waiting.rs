@@ -145,14 +145,12 @@ impl WaitQueues {
 
     /// Returns the number of requests that wait for a lock.
     pub fn waiter_count_of(&self, queue: QueueId) -> usize {
-        planted!(AwayIsCounted => return self.queues.get(queue).map_or(0, |queue| queue.places as usize));
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 
     /// Returns whether there are fewer than `limit` requests.
     pub fn has_room(&self, limit: usize) -> bool {
-        planted!(QueueStaysFull => return self.next_turn < limit as u64);
-        self.waiter_count() < limit || planted!(QueueWithoutEnd)
+        self.waiter_count() < limit
     }
 
     /// Returns whether one more request with this claim may share its place, if it has one.
@@ -183,7 +181,7 @@ impl WaitQueues {
         }
         let Join { db, key, claim, waiter, now, deadline } = join;
         let (lease, share_limit, deadline) = (claim.lease, claim.limit, deadline.unwrap_or(NEVER));
-        let known = self.place_of(db, key, claim.kind, &claim.owner).filter(|_| !planted!(CopyStandsTwice));
+        let known = self.place_of(db, key, claim.kind, &claim.owner);
         let place = match known {
             Some(place) => place,
             None => {
@@ -221,7 +219,6 @@ impl WaitQueues {
     /// lease and its limit count no more, and a review of the lock may be due. Returns `None` if the request does not wait any more.
     pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
-        planted!(CopyTakesPlaceAlong => _ = self.remove_place(request.place));
         if self.is_away(request.place) {
             match keep_until {
                 Some(until) => self.mark_away(request.place, until),
@@ -247,7 +244,6 @@ impl WaitQueues {
 
     /// Drops the place of a claim, if it is away: the claim was granted without it.
     pub fn drop_away_place(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
-        planted!(TakerKeepsPlace => return);
         let place = self.place_of(db, key, kind, owner);
         if let Some(place) = place.filter(|&place| self.is_away(place)) {
             self.remove_place(place);
@@ -257,7 +253,6 @@ impl WaitQueues {
     /// Restores the turn of a grant that was taken back. Its place is away until `until`, unless the claim waits again
     /// already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
-        planted!(TurnIsLost => return);
         let Grant { db, key, claim, turn, since, .. } = grant;
         let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
             Some(place) => Some(place),
@@ -279,7 +274,6 @@ impl WaitQueues {
 
     /// Schedules a review of the lock for the end of its lease, or none if `lease_end` is `None`.
     pub fn review_at_lease_end(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
-        planted!(LeaseEndsLate => return self.review_at(queue, lease_end.map_or(NEVER, |end| end.saturating_add(6))));
         self.set_review(queue, lease_end.map_or(NEVER, passed), Cause::Expiry);
     }
 
@@ -350,7 +344,6 @@ impl WaitQueues {
     }
 
     fn first_place(&self, queue: QueueId) -> Option<PlaceId> {
-        planted!(LastIsFirst => return self.lines.of(queue).last());
         self.lines.of(queue).next()
     }
 

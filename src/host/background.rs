@@ -24,9 +24,7 @@ use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
 use super::waiters::entry_id;
-use crate::core::{
-    Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, WaitQueues, steps,
-};
+use crate::core::{Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
@@ -75,7 +73,6 @@ fn work(ctx: &mut Context<'_>) {
             (true, false) => DueFilter::All,
         };
         let now = server::now_ms();
-        planted!(TimeOutsWait => if !writable { break });
         let written = if writable { process_writes(ctx, now) } else { 0 };
         let looked = slots::look_at_next(ctx);
         let others = [process_left(), !had_batch && process_doubtful(ctx, now), process_one(ctx, filter, now)];
@@ -83,8 +80,7 @@ fn work(ctx: &mut Context<'_>) {
         let done = written.saturating_add(looked).saturating_add(others);
         let spent = state::with(|state| mem::take(&mut state.spent));
         tasks = tasks.saturating_add(done).saturating_add(spent);
-        let ends_with_batch = WaitQueues::serves_long_queues_first() && state::with(|state| state.had_batch);
-        if done == 0 || ends_with_batch || server::monotonic_ms() > end_ms {
+        if done == 0 || server::monotonic_ms() > end_ms {
             break;
         }
     }
@@ -93,7 +89,6 @@ fn work(ctx: &mut Context<'_>) {
         state::with(|state| state.refused.end());
         timer::set();
     } else {
-        planted!(NobodyTriesAgain => return);
         let (now, steady) = (server::now_ms(), server::monotonic_ms());
         let retry = now.saturating_add(state::with(|state| state.refused.back_off(steady)));
         timer::set_at(state::with(|state| {
@@ -191,7 +186,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
 /// Looks at a lock that may be free, and grants it to the first in line if it is.
 fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
-    ctx.select_db(if planted!(WrongDatabase) { 0 } else { db });
+    ctx.select_db(db);
     let name = OwnedString::new(&key);
     let later = now.saturating_add(RETRY_MS);
     match permission::slot_of(ctx, name.as_ref()) {
@@ -215,12 +210,10 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     }
     let held_as = if looked.is_empty() { Kind::Mutex } else { Kind::Shared };
     if held_as == Kind::Shared && !shares::has_work(&looked, queue, now) {
-        planted!(LookedAtOnce => return);
         return reviews::schedule(&looked, queue, now);
     }
     drop(looked);
     if !permission::accepts_write_to(ctx, name.as_ref(), held_as) {
-        planted!(RefusedReviewIsOver => return);
         return state::with(|state| state.waiting.review_at(queue, later));
     }
     let has_ended = state::with(|state| state.waiting.cause_of(queue)) == Cause::Expiry;

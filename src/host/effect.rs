@@ -15,13 +15,7 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
         }
         Kind::Reentrant => {
             if !key.is_empty() {
-                planted!(DelComesLast => {
-                    key.delete();
-                    set_holds(key, owner, 1, lease_end);
-                    return replicate_del(key);
-                });
                 key.delete();
-                planted!(DelIsMissing => return set_holds(key, owner, 1, lease_end));
                 replicate_del(key);
             }
             set_holds(key, owner, 1, lease_end);
@@ -52,10 +46,8 @@ pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<
 /// Removes a share, and the key if nobody holds one any more.
 pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     key.remove_member(token);
-    if !planted!(ShareGoesInSilence) {
-        let replicated = key.replicate_zrem(token);
-        check(key, replicated);
-    }
+    let replicated = key.replicate_zrem(token);
+    check(key, replicated);
     if share_key::latest(key).is_some_and(|latest| !latest.has_passed(now)) {
         let expires = follow_last_share(key);
         return signal_all(key, Event::ZREM, expires);
@@ -82,7 +74,6 @@ pub fn end_with_last_share(key: &mut Key<'_, '_>) {
 
 /// Lets the key live as long as its last share. Returns the event of the change, if there was one.
 fn follow_last_share(key: &mut Key<'_, '_>) -> Option<Event> {
-    planted!(KeyOutlivesShares => if key.expiry().is_some() { return None });
     let wanted = share_key::latest(key)?.time();
     if wanted == key.expiry() {
         return None;
@@ -121,11 +112,7 @@ pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
 
 /// Sets the value of a counter, which is a String, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
-    let expiry = key.expiry().filter(|_| !planted!(CounterLosesExpiry));
-    planted!(FenceIsKept => {
-        key.set_string(value, expiry);
-        return key.signal(&[Event::SET]);
-    });
+    let expiry = key.expiry();
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);
 }
@@ -134,9 +121,7 @@ pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
 #[inline(always)]
 pub fn free(key: &mut Key<'_, '_>) {
     key.delete();
-    planted!(ReleaseIsKept => return key.signal(&[Event::DEL]));
     replicate_del(key);
-    planted!(NobodyIsSignalled => return);
     key.signal(&[Event::DEL]);
 }
 
@@ -144,9 +129,6 @@ pub fn free(key: &mut Key<'_, '_>) {
 fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs>) {
     key.set_string(value, expiry);
     let replicated = match expiry {
-        Some(at) if planted!(RelativeExpiry) => {
-            format_integer(at.saturating_sub(server::now_ms()), |digits| key.replicate_set(value, Some(digits)))
-        }
         Some(at) => format_integer(at, |digits| key.replicate_set(value, Some(digits))),
         None => key.replicate_set(value, None),
     };
@@ -155,7 +137,6 @@ fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs
 
 fn set_expiry(key: &mut Key<'_, '_>, at: UnixMs) {
     key.set_expiry(at);
-    planted!(ExpiryIsKept => return);
     let replicated = format_integer(at, |digits| key.replicate_pexpireat(digits));
     check(key, replicated);
 }

@@ -97,7 +97,6 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
             outcome.and_then(|decision| check_session_limit(&key, kind, caller, decision, request.wait(), channel));
     }
     let withdrawn = if waited_for { withdraw(&key, caller, &request, &outcome) } else { None };
-    planted!(ErrorWrites => if outcome == Err(Error::NotOwner) { effect::set_lease(&mut key, now.saturating_add(1)) });
     let answer = match outcome {
         Ok(Decision::Done { write, reply }) => {
             if is_shared {
@@ -125,7 +124,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
         watch_lease(&key, identity, handles, now);
     }
-    if let Some(withdrawn) = withdrawn.filter(|_| !planted!(WithdrawnInSilence)) {
+    if let Some(withdrawn) = withdrawn {
         let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
         grants::reply_withdrawn(withdrawn, subject);
     }
@@ -138,7 +137,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
 /// one that accepts its clients' writes.
 #[cold]
 fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
-    if !ctx.has_connection() && !planted!(SessionInScript) {
+    if !ctx.has_connection() {
         return Err(Error::SessionInScript);
     }
     if ctx.flags().contains(ContextFlags::REPLICA) { Err(Error::SessionOnReplica) } else { Ok(()) }
@@ -174,9 +173,7 @@ fn restrict(decided: Result<Decision, Error>, now: UnixMs) -> Result<Decision, E
     let longest = settings::longest_lease();
     let is_too_long = |end| longest.is_some_and(|longest| end > longest.end_from(now));
     match recovery::restrict(decided)? {
-        Decision::Done { write: Write::SetLease(end), .. } if is_too_long(end) && !planted!(AddIsUnlimited) => {
-            Err(Error::LeaseLimit)
-        }
+        Decision::Done { write: Write::SetLease(end), .. } if is_too_long(end) => Err(Error::LeaseLimit),
         decision => Ok(decision),
     }
 }
@@ -185,8 +182,6 @@ fn restrict(decided: Result<Decision, Error>, now: UnixMs) -> Result<Decision, E
 #[cold]
 fn is_someones_turn(key: &Key<'_, '_>) -> bool {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    planted!(FreeIsAnyones => return false);
-    planted!(ReadersOvertake => return key.is_empty());
     state::with(|State { waiting, .. }| waiting.queue_of(db, name).is_some_and(|id| waiting.waiter_count_of(id) > 0))
 }
 
@@ -215,7 +210,7 @@ fn check_session_limit(
         let known = sessions.find(Seat::of(db, name, kind, caller)).filter(|&id| sessions.get(id).is_some_and(is_same));
         let is_crowded = known.is_some_and(|id| sessions.clients(id).count() >= MOST_CONNECTIONS);
         let has_room = sessions.pairs().saturating_add(waiters.session_waiters()) < limit && !is_crowded;
-        if has_room || planted!(SessionsWithoutEnd) {
+        if has_room {
             return Ok(decision);
         }
         let channel = channel.filter(|_| decision == Decision::Contended).map(StringRef::bytes);
@@ -229,11 +224,7 @@ fn check_session_limit(
 /// Returns whether a request can wait here. A replica, even one that accepts its clients' writes, never grants a lock to
 /// a waiter.
 fn may_wait(key: &Key<'_, '_>, wait: WaitOptions) -> bool {
-    let obstacles = if wait.notify.is_some() && !planted!(NoWaitInTransaction) {
-        ContextFlags::empty()
-    } else {
-        ContextFlags::DENY_BLOCKING
-    };
+    let obstacles = if wait.notify.is_some() { ContextFlags::empty() } else { ContextFlags::DENY_BLOCKING };
     !key.ctx().flags().intersects(obstacles | ContextFlags::REPLICA)
 }
 
@@ -339,7 +330,6 @@ fn set_lease(key: &mut Key<'_, '_>, holder: StringRef<'_>, end: UnixMs) {
 
 /// Follows the lease with the timer, if the lock has a queue or a session.
 fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, now: UnixMs) {
-    planted!(LeaseIsUnwatched => return timer::set());
     // A lock that is free and waited for could not be granted just now, and is reviewed in the next round.
     if let Some(queue) = handles.queue.filter(|_| !key.is_empty()) {
         reviews::schedule(key, queue, now);

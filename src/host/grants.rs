@@ -66,8 +66,7 @@ fn is_heard(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool 
         return true;
     };
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let heard = !is_closed && notify::tell_granted(&channel, lease_end.unwrap_or_default(), subject)
-        || planted!(UnheardIsGranted);
+    let heard = !is_closed && notify::tell_granted(&channel, lease_end.unwrap_or_default(), subject);
     if !heard {
         state::with(|state| {
             state.waiters.remove(id);
@@ -101,17 +100,12 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
         (blocked, delivery)
     });
     let Some(delivery) = delivery else { return };
-    planted!(OneCopyHears => if let Some(&one) = blocked.first() {
-        return end_wait(one, WaitState::Granted(delivery));
-    });
     for waiter in blocked {
         end_wait(waiter, WaitState::Granted(delivery));
     }
 }
 
 fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
-    planted!(NobodyOwns => return);
-    planted!(OneCopyOwns => if state.sessions.find(grant.seat()).is_some() { return });
     let Some(entry) = state.waiters.get(entry_id(waiter)) else { return };
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
@@ -130,7 +124,7 @@ pub fn reply_withdrawn(waiters: Vec<WaiterId>, subject: Subject<'_>) {
 
 /// Ends the wait of a request whose time is up. Its place is kept for the grace time.
 pub fn time_out(request: RequestId, now: UnixMs) {
-    let keep_until = settings::kept_until(now).filter(|_| !planted!(TimedOutLosesTurn));
+    let keep_until = settings::kept_until(now);
     state::with(|state| increment(&mut state.stats.timed_out));
     end_request(request, Event::TimedOut, keep_until);
 }
@@ -162,7 +156,6 @@ fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
     }) else {
         return;
     };
-    planted!(TimedOutInSilence => return);
     end_without_lock(waiter, event, Subject { db, key: &key, owner: &owner });
 }
 
@@ -191,7 +184,6 @@ pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
 /// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.
 pub fn mark_holder_told(key: &Key<'_, '_>, holder: StringRef<'_>) {
     if state::with(|state| state.waiters.has_deliveries()) {
-        planted!(ToldElsewhereIsForgotten => return);
         let seat = seat_of(key, holder.bytes());
         state::with(|state| state.waiters.mark_holder_told(seat));
     }
@@ -199,7 +191,6 @@ pub fn mark_holder_told(key: &Key<'_, '_>, holder: StringRef<'_>) {
 
 /// Removes a request from its queue, if it still waits. Its place is kept for the grace time.
 pub fn leave(id: EntryId) {
-    planted!(GoneStaysInLine => return);
     let keep_until = settings::kept_until(server::now_ms());
     let has_left = state::with(|state| {
         let Some(WaitState::Waiting(request)) = state.waiters.get(id).map(|entry| entry.wait_state()) else {
@@ -227,7 +218,6 @@ pub fn finish_delivery(id: EntryId, told: bool) {
             sessions.detach(grant.seat(), client);
         }
         if let Some(untold) = waiters.finish_delivery(delivery, told) {
-            planted!(UntoldIsTold => return);
             revocations.add(Revocation::of_grant(untold));
         }
     });

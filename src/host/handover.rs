@@ -27,9 +27,8 @@ pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
 /// Like [`grant_free_lock`], with handles that were looked up before.
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs) {
     if let Some(session) = handles.session {
-        planted!(WaiterBeforeSession => end_session(key));
         if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
-            if !recovery::holds_back_grant() || planted!(SessionReturnsInPeriod) {
+            if !recovery::holds_back_grant() {
                 return_to_session(key, session, now);
             }
             return;
@@ -49,13 +48,12 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: Un
 #[inline(always)]
 pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
-        if session.is_some() && !planted!(ReleaseKeepsSession) {
+        if session.is_some() {
             end_session(key);
         }
-        queue.is_some_and(|queue| !planted!(NobodyIsNext) && hand_on(key, queue, Room::All, cause, now))
+        queue.is_some_and(|queue| hand_on(key, queue, Room::All, cause, now))
     });
     if granted {
-        planted!(HeirIsDisturbed => if settings::WAKE_FOREIGN.is_on() { foreign::wake(key) });
         return;
     }
     if settings::WAKE_FOREIGN.is_on() { foreign::free(key) } else { effect::free(key) }
@@ -68,7 +66,6 @@ pub fn leave(key: &mut Key<'_, '_>, token: StringRef<'_>, handles: Option<LockHa
     effect::remove_share(key, token, now);
     let Some(handles) = handles else { return };
     let is_returning = state::with(|state| {
-        planted!(ReleasedShareKeepsSession => return false);
         state.sessions.end(share_seat(key, token.bytes()));
         let is_returning = state.sessions.is_returning(db, name);
         if key.is_empty() && state.held_back_ms() == 0 && !is_returning {
@@ -116,15 +113,14 @@ const LATENCY_EVENT: &CStr = c"lock-handover";
 /// Returns `false`, and leaves the key as it is, if there is nobody, or grants are held back. If there is room for somebody
 /// in line all the same, the lock is reviewed again, behind other locks whose turn it is.
 fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, now: UnixMs) -> bool {
-    if recovery::holds_back_grant() && !(planted!(HandedOnInPeriod) && room == Room::All) {
+    if recovery::holds_back_grant() {
         return false;
     }
     let (must_wait, batch) = state::with(|state| (state.waiting.must_wait_for_turn(queue, state.run), state.batch));
     if must_wait {
         return false;
     }
-    let batch = if planted!(BatchIsShort) { 1 } else { batch };
-    let may_publish = server::may_publish() || planted!(MessageInReply);
+    let may_publish = server::may_publish();
     if state::with(|state| state.waiters.has_messages()) && !may_publish {
         reviews::soon(key, cause);
         return false;
@@ -142,21 +138,15 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
         }
         let Some(mut grant) = state::with(|state| state.waiting.grant_first(queue)) else { break };
         stopwatch.get_or_insert_with(Stopwatch::start);
-        let now = if planted!(LeaseFromTheAsking) { grant.since } else { now };
-        planted!(WriteBeforeMessage => {
-            let owner = OwnedString::new(&grant.claim.owner);
-            effect::grant(key, grant.claim.kind, owner.as_ref(), lease_end_of(&grant, now));
-        });
         if grants::announce(&mut grant, |grant| lease_end_of(grant, now)) {
             // Without those that nobody listens for, it may have none.
             let lease_end = lease_end_of(&grant, now);
-            planted!(AnswerBeforeWrite => grants::reply_granted(grant.clone(), lease_end, now));
             write_grant(key, &grant, lease_end, cause, now);
             room = Room::AsTheKeyTells;
             let withdrawn = give_up_other_places(&grant);
             told = told.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
             granted.push((grant, lease_end, withdrawn));
-        } else if let Some(until) = settings::kept_until(now).filter(|_| !planted!(UnheardLosesTurn)) {
+        } else if let Some(until) = settings::kept_until(now) {
             state::with(|state| state.waiting.restore(grant, until));
         }
     }
@@ -180,14 +170,13 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
 fn give_up_other_places(grant: &Grant) -> Vec<WaiterId> {
     let Grant { db, key, claim, .. } = grant;
     let withdrawn = state::with(|state| state.waiting.withdraw(*db, key, &claim.owner, Some(claim.kind)));
-    withdrawn.filter(|_| !planted!(OtherPlacesStay)).unwrap_or_default()
+    withdrawn.unwrap_or_default()
 }
 
 fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {
     let latest = if grant.claim.kind == Kind::Shared { LATEST_SHARE_END } else { UnixMs::MAX };
     let lease = grant.lease(grants::needs_lease(grant));
-    let lease =
-        if planted!(WaiterGetsItsLease) { lease } else { lease.map(settings::cut).or_else(settings::longest_lease) };
+    let lease = lease.map(settings::cut).or_else(settings::longest_lease);
     lease.map(|lease| lease.end_from(now).min(latest))
 }
 
@@ -210,13 +199,9 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     let Some(Session { lock: SessionLock { kind, owner, holds, lease, .. }, .. }) = found else { return };
     let owner = OwnedString::new(&owner);
     let lease_end = Some(lease.end_from(now));
-    let holds = if planted!(OneHoldComesBack) { 1 } else { holds };
     match kind {
         Kind::Reentrant => effect::set_holds(key, owner.as_ref(), holds, lease_end),
         Kind::Mutex | Kind::Shared => effect::grant(key, kind, owner.as_ref(), lease_end),
     }
     reviews::schedule_renewal(key, id, lease_end, now);
-    planted!(ReturnedIsRenewedLate => if settings::longest_lease() == Some(lease) {
-        state::with(|state| state.sessions.schedule_renewal_at(id, lease.end_from(now)));
-    });
 }

@@ -10,7 +10,6 @@ use crate::server;
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
     let waiters = state.waiting.waiter_count();
-    let waiters = if planted!(InfoCountsLocks) { waiters.min(1) } else { waiters };
     let Contention { locks, since } = state.waiting.contention();
     let longest_wait = since.map_or(0, |since| server::now_ms().saturating_sub(since));
     let mut fields = vec![

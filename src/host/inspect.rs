@@ -32,7 +32,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     let (now, db) = (server::now_ms(), key.ctx().db());
     let lock = lock_key::read(&key, now)?;
     Ok(state::with(|state| {
-        let recovery_ms = if planted!(PeriodIsNotShown) { 0 } else { state.held_back_ms() };
+        let recovery_ms = state.held_back_ms();
         let State { waiting, waiters: entries, sessions, .. } = state;
         let queue = waiting.queue_of(db, name.bytes());
         let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {

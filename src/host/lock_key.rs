@@ -28,7 +28,6 @@ pub fn read_for<'k>(
     now: UnixMs,
 ) -> Result<Lock<'k, impl LeaseEnd>, Error> {
     let (kind, owner, holds) = match key.value_type() {
-        ValueType::Other if planted!(DataIsFree) => return Ok(Lock::Free),
         ValueType::Empty => return Ok(Lock::Free),
         ValueType::String => (Kind::Mutex, Cow::Borrowed(key.string()), 1),
         ValueType::Hash => {
@@ -62,7 +61,7 @@ fn shared<'k, 's, 'c>(
 /// Returns the owner and the number of holds, if the Hash has one field whose value is a number of holds.
 fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
     let read = |field: Option<&[u8]>, value: &[u8]| {
-        let holds = parse_integer(value).filter(|&holds| holds >= 1 || planted!(AnyHashIsLock))?;
+        let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
         let owner = match field {
             Some(field) => Cow::Owned(field.to_vec()),
             None => Cow::Borrowed(likely?.bytes()),
@@ -80,7 +79,6 @@ fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<
 pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     match key.value_type() {
         ValueType::Empty => Ok(None),
-        ValueType::String if planted!(TextIsCounter) => Ok(parse_integer(key.string())),
         ValueType::String => parse_integer(key.string()).map(Some).ok_or(Error::NotAnInteger),
         ValueType::Hash | ValueType::SortedSet | ValueType::Other => Err(Error::WrongType),
     }

@@ -65,7 +65,7 @@ impl Module for Locks {
 
     /// Begins a recovery period if the server starts.
     fn loaded(ctx: &mut Context<'_>) {
-        if ctx.is_starting() && !planted!(StartBeginsNothing) {
+        if ctx.is_starting() {
             recovery::begin();
         }
         recovery::follow_soon();
@@ -88,7 +88,6 @@ impl Module for Locks {
 
     /// What a setting held back may be due now.
     fn setting_changed() {
-        planted!(SettingIsUnfollowed => return);
         recovery::follow_soon();
     }
 
@@ -102,12 +101,6 @@ impl Module for Locks {
     }
 
     fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
-        planted!(WorkInEvent => server::work_now::<Locks>());
-        planted!(WorkBehindEvent => server::work_behind_event::<Locks>());
-        planted!(DelIsUnheard => if event.bytes() == b"del" { return });
-        planted!(EvictionIsUnheard => if event.bytes() == b"evicted" { return });
-        planted!(ZremIsUnheard => if event.bytes().starts_with(b"z") { return });
-        planted!(RestoreIsUnheard => if event.bytes() == b"restore" { return });
         // The common case first.
         if state::with(|state| state.is_idle()) {
             return;
@@ -140,22 +133,19 @@ impl Module for Locks {
     }
 
     fn role_changed(is_master: bool) {
-        if is_master && !planted!(PromotionBeginsNothing) {
+        if is_master {
             recovery::begin();
         }
         state::with(|state| {
             state.clear_master_state();
-            planted!(DemotionIsNotTold => return);
             state.waiters.lose_all();
         });
         check_all_locks();
     }
 
     fn client_closed(client: ClientId) {
-        planted!(CloseIsUnheard => return);
         state::with(|state| {
             state.sessions.connection_closed(client);
-            planted!(AskerMayClose => return);
             state.waiters.connection_closed(client);
         });
         background::end_closed();
@@ -164,12 +154,11 @@ impl Module for Locks {
 
     fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
         let id = grants::entry_id_of(client);
-        planted!(ToldTwice => reply.nil());
         grants::leave(id);
         let wait_state = state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state()));
         match wait_state {
             // A waiter is granted its first hold.
-            Some(WaitState::Granted(_)) if !planted!(GrantedNil) => reply.integer(1),
+            Some(WaitState::Granted(_)) => reply.integer(1),
             Some(WaitState::Failed) => reply.internal_error(),
             _ => reply.nil(),
         }
@@ -199,9 +188,7 @@ impl Module for Locks {
 /// Schedules a check of every lock, since any may have changed. The timer runs it in batches.
 fn check_all_locks() {
     state::with(|state| {
-        planted!(ReloadEndsSessions => state.sessions.end_all(&mut state.remains));
         state.sessions.check_all();
-        planted!(FlushForgetsWaiters => return);
         state.waiting.review_all();
     });
     timer::set();
@@ -211,12 +198,8 @@ fn check_all_locks() {
 /// back.
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
     let Some(session) = sessions.get(id) else { return };
-    planted!(LeaseOfOthersEndsSession => if LEASE_CHANGES.contains(&event) {
-        let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
-        return sessions.end(Seat::whole(db, &key));
-    });
     // Valkey also calls it `expired` when a command has set the lease into the past.
-    if event == b"expired" && (session.has_lapsed(now) || planted!(PastIsExpiry)) {
+    if event == b"expired" && session.has_lapsed(now) {
         sessions.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
         sessions.lease_changed(id);

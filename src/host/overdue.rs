@@ -3,7 +3,6 @@
 use super::handover;
 use super::lock_handles::LockHandles;
 use super::lock_key;
-use super::reviews;
 use super::revocation;
 use super::shares;
 use super::state::{self, Key};
@@ -28,14 +27,11 @@ pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now
 }
 
 fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
-    if let Some(revocation) = handles.revocation.filter(|_| !planted!(RevocationWaits)) {
+    if let Some(revocation) = handles.revocation {
         revocation::carry_out_on(key, revocation, now);
         handles = LockHandles::of(key)?;
     }
-    planted!(Overtaking => if key.is_empty() {
-        return None;
-    });
-    if reviews::counts_as_free(key, now) {
+    if key.is_empty() {
         handover::grant_free_lock_with(key, handles, now);
         return LockHandles::of(key);
     }

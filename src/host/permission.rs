@@ -17,8 +17,6 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
         }
         state.stall.is_holding_off(now) || !may_ask
     });
-    planted!(StallIsUnseen => return ctx.accepts_writes());
-    planted!(PauseIsUnseen => return !unsettled);
     !unsettled && ctx.accepts_writes()
 }
 
@@ -26,7 +24,6 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
 ///
 /// A refusal concerns all keys, so it is recorded: nothing else is tried in this batch.
 pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -> bool {
-    planted!(FenceIsUnseen => return true);
     let probe = match kind {
         Kind::Mutex => Probe::String,
         Kind::Reentrant => Probe::Hash,

@@ -64,14 +64,6 @@ fn hold_back_grant() -> bool {
 /// [`Error::JustBegun`] if it would be while the master that was replaced may still grant locks. To that one the lease ends
 /// when it did, and the next in line gets the lock there.
 pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
-    planted!(FreeIsTakenInPeriod => if matches!(decided, Ok(Decision::Done { write: Write::Take { .. }, .. })) {
-        return decided;
-    });
-    planted!(ShareIsTakenInPeriod => {
-        if let Ok(Decision::Done { write: Write::Take { kind: crate::core::Kind::Shared, .. }, .. }) = decided {
-            return decided;
-        }
-    });
     match decided {
         decided if RECOVERY_MS.get() == 0 => decided,
         Ok(Decision::Done { write: Write::Take { .. }, .. }) if hold_back_grant() => Ok(Decision::Contended),
@@ -83,7 +75,6 @@ pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
 
 fn sets_lease(write: Write) -> bool {
     match write {
-        Write::Confirm { .. } if planted!(RepeatLengthensAfterStandstill) => false,
         Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end.is_some(),
         Write::SetLease(_) => true,
         Write::Take { .. } | Write::Free | Write::Leave => false,
@@ -98,7 +89,6 @@ pub fn forbids_longer_leases() -> bool {
 /// Returns whether the master before this one may still grant locks. It does until the longest lease before the end of the
 /// recovery period; without a longest lease nothing is known of that.
 fn other_may_grant() -> bool {
-    planted!(LeaseIsLengthenedInPeriod => return false);
     let longest_ms = MAX_LEASE_MS.get();
     let first_part_ms = RECOVERY_MS.get().saturating_sub(longest_ms);
     longest_ms > 0 && state::with(|state| state.recovery.remaining_ms(first_part_ms, server::monotonic_ms()) > 0)
@@ -106,7 +96,6 @@ fn other_may_grant() -> bool {
 
 /// Returns whether another server may have taken this one's place.
 fn may_be_replaced() -> bool {
-    planted!(LeaseIsSetAfterStandstill => return false);
     state::with(|state| state.contact.is_lost() || state.stall.held_off_ms(server::monotonic_ms()) > 0)
 }
 
@@ -120,7 +109,7 @@ pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
     let (change, held_back_ms) = state::with(|state| {
         state.watches_standstill = watches;
         let until_seen_ms = state.contact.max_lag_ms().saturating_add(LAG_MARGIN_MS);
-        let hold_off_ms = if watches && !planted!(StandstillIsShort) { until_seen_ms } else { HOLD_OFF_MS };
+        let hold_off_ms = if watches { until_seen_ms } else { HOLD_OFF_MS };
         state.stall.set_hold_off(hold_off_ms);
         let held_back_ms = if watches { state.held_back_ms() } else { 0 };
         (state.recovery.follow(held_back_ms > 0), held_back_ms)
@@ -133,7 +122,6 @@ pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
             if !is_replica {
                 ctx.notice("locks are granted again");
             }
-            planted!(NobodyIsServedAtItsEnd => return);
             state::with(|state| state.waiting.review_all());
         }
         None => {}
@@ -145,7 +133,6 @@ pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
 /// The server does the same for `min-replicas-to-write`, but once in so many rounds of its cron: while commands hold up its
 /// loop, only every ten seconds, say. This is by the clock.
 fn look_at_replicas(ctx: &mut Context<'_>) {
-    planted!(LagIsUnseen => return);
     let now = server::monotonic_ms();
     if state::with(|state| state.contact.is_due(now)) {
         let max_lag_s = server::server_setting(c"min-replicas-max-lag").unwrap_or(DEFAULT_LAG_S);

@@ -34,7 +34,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let Some(session) = state::with(|State { sessions, .. }| {
         // A session whose connections are all closed is about to lose the lock.
         let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
-        sessions.fit_lease(id, settings::longest_lease().filter(|_| !planted!(SessionKeepsItsLease)));
+        sessions.fit_lease(id, settings::longest_lease());
         sessions.get(id).filter(|_| is_open).cloned()
     }) else {
         return;
@@ -57,13 +57,12 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         SessionLockState::Free | SessionLockState::Passed | SessionLockState::Returning => {}
     }
     let slot = permission::slot_of(ctx, name.as_ref());
-    if slot == Slot::Elsewhere && !planted!(SessionOutlivesSlot) {
+    if slot == Slot::Elsewhere {
         return end(&session);
     }
     let is_held = matches!(found, SessionLockState::Held(_));
     let must_wait = if is_held { recovery::forbids_longer_leases() } else { recovery::holds_back_grant() };
     if slot != Slot::Ours || must_wait || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
-        planted!(RefusedRenewalIsOver => return);
         return postpone(id, &session, &found, now);
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
@@ -106,7 +105,6 @@ fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockS
     match (lock.held_by(&session.lock.owner), &lock) {
         (_, Lock::Free) => SessionLockState::Free,
         (Ok(holder), _) if session.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
-        (_, Lock::Held(holder)) if planted!(AnyHolderIsMine) => SessionLockState::Held(holder.lease_end.get()),
         (_, Lock::Shared(_)) if is_of_share(session, key) => SessionLockState::Passed,
         _ => SessionLockState::Lost,
     }
@@ -123,17 +121,13 @@ fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Opt
     let is_share = session.lock.kind == Kind::Shared;
     let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
     let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
-    planted!(RenewalIsShort => return {
-        effect::set_lease(key, now.saturating_add(renewed.saturating_sub(now).div_euclid(2)));
-        reviews::schedule_renewal(key, id, key.expiry(), now);
-    });
     let mut lease_end = lease_end;
     if is_share {
         shares::tidy(key, now);
         // The share may end later than its key, if others have set that one's expiry time.
         lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
     }
-    let is_shorter = lease_end.is_some_and(|end| end < renewed || planted!(RenewalCutsShort));
+    let is_shorter = lease_end.is_some_and(|end| end < renewed);
     if is_share {
         effect::renew_share(key, owner.as_ref(), is_shorter.then_some(renewed));
     } else if is_shorter {

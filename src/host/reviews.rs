@@ -13,7 +13,7 @@ type Wish = (Kind, Option<Limit>);
 
 /// Returns whether somebody is in line, and the lock has room for the first.
 pub fn has_room_for_first(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
-    first_wish(queue).is_some_and(|wish| counts_as_free(key, now) || has_room(share_key::view(key, now).as_ref(), wish))
+    first_wish(queue).is_some_and(|wish| key.is_empty() || has_room(share_key::view(key, now).as_ref(), wish))
 }
 
 fn first_wish(queue: QueueId) -> Option<Wish> {
@@ -23,11 +23,6 @@ fn first_wish(queue: QueueId) -> Option<Wish> {
 /// Returns whether there is room beside the shares that are held, if it is them who hold the lock.
 fn has_room(shares: Option<&ShareView>, (kind, limit): Wish) -> bool {
     kind == Kind::Shared && shares.is_some_and(|shares| limit.is_none_or(|limit| limit.has_room(shares.held)))
-}
-
-/// Returns whether nobody holds a lock, as far as its key tells.
-pub fn counts_as_free(key: &Key<'_, '_>, now: UnixMs) -> bool {
-    key.is_empty() || planted!(LastMillisecond) && key.expiry() == Some(now)
 }
 
 /// Schedules the review of a lock for the next round of the loop.
@@ -64,7 +59,7 @@ pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
     }
     let (view, first) = (share_key::view(key, now), first_wish(queue));
     let is_untidy = view.as_ref().is_some_and(ShareView::is_untidy);
-    if is_untidy || first.is_some_and(|wish| counts_as_free(key, now) || has_room(view.as_ref(), wish)) {
+    if is_untidy || first.is_some_and(|wish| key.is_empty() || has_room(view.as_ref(), wish)) {
         return state::with(|state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
     }
     let wants_share = first.is_some_and(|(kind, _)| kind == Kind::Shared);

@@ -52,9 +52,6 @@ pub fn cut(lease: Lease) -> Lease {
 
 /// Returns the time until which the place of a client that leaves at `now` is kept, or `None` if it is not kept.
 pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
-    planted!(PlaceForNobody => return None);
-    planted!(PlaceForever => return Some(UnixMs::MAX));
-    let grace_ms = if planted!(PlaceTooLong) { REJOIN_GRACE_MS.get().saturating_mul(5) } else { REJOIN_GRACE_MS.get() };
-    planted!(GraceForever => return Some(now.saturating_add(grace_ms.max(200))));
+    let grace_ms = REJOIN_GRACE_MS.get();
     (grace_ms > 0).then(|| now.saturating_add(grace_ms))
 }

@@ -89,7 +89,6 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
     if !is_lock || latest.time().is_some() && expiry.is_none() {
         return None;
     }
-    planted!(PassedShareCounts => return Some(ShareView { now, held: key.member_count(), earliest, latest, expiry }));
     let passed = if earliest.has_passed(now) { key.count_below(now as f64, MOST_PASSED) } else { 0 };
     let held = key.member_count().saturating_sub(passed).saturating_add(to_return(key));
     Some(ShareView { now, held, earliest, latest, expiry })

@@ -22,7 +22,6 @@ pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
 /// Removes the members of a shared lock whose time has passed, and lets the key end with its last share. Shares with an open
 /// session are renewed instead.
 pub fn tidy(key: &mut Key<'_, '_>, now: UnixMs) {
-    planted!(PassedSharesStay => return);
     if recovery::holds_back_grant() {
         return; // Those with a session keep their turn, and what has passed does not count.
     }
@@ -41,7 +40,7 @@ pub fn tidy(key: &mut Key<'_, '_>, now: UnixMs) {
         }
         seen = seen.saturating_add(1);
         let seat = share_seat(key, token.as_ref().bytes());
-        let session = state::with(|state| lapsed_session(state, seat, now)).filter(|_| !planted!(LapsedShareIsRemoved));
+        let session = state::with(|state| lapsed_session(state, seat, now));
         if let Some((session, lease)) = session {
             renew(key, token.as_ref(), session, lease, now);
         } else {
@@ -79,7 +78,7 @@ pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
     if state::with(|state| state.sessions.is_doubtful(db, name)) {
         return end_sessions(key); // Which of them were taken away cannot be known any more.
     }
-    if recovery::holds_back_grant() && !planted!(ShareReturnsInPeriod) {
+    if recovery::holds_back_grant() {
         return;
     }
     state::with(|state| state.sessions.begin_return(db, name));
@@ -123,7 +122,6 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
 
 /// Gives a share back to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
 fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
-    planted!(SharesStayGone => return false);
     let lapsed = state::with(|state| lapsed_session(state, share_seat(key, token), now));
     if let Some((session, lease)) = lapsed {
         renew(key, OwnedString::new(token).as_ref(), session, lease, now);

@@ -113,8 +113,6 @@ impl State {
 
     /// Forgets what only a master may act on, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
-        planted!(StateOutlivesRole => return);
-        planted!(RevocationOutlivesRole => return self.sessions.end_all(&mut self.remains));
         self.revocations.clear(&mut self.remains);
         self.sessions.end_all(&mut self.remains);
         self.waiting.drop_away_places();
@@ -146,7 +144,6 @@ impl State {
             return 0;
         }
         let now = server::monotonic_ms();
-        planted!(StandstillHoldsNothingBack => return self.recovery.remaining_ms(length_ms, now));
         let until_next_look_ms = if self.contact.is_lost() { LOOK_MS } else { 0 };
         self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
     }

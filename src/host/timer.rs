@@ -11,7 +11,6 @@ pub fn set() {
     let now = server::now_ms();
     set_at(state::with(|state| {
         let pulse = state.must_tick().then(|| now.saturating_add(TICK_MS));
-        let pulse = pulse.filter(|_| !planted!(NothingWatches));
         if pulse.is_none() {
             state.stall.stop();
         } else if !state.stall.is_running() {

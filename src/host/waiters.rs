@@ -166,7 +166,6 @@ impl Waiters {
     /// Removes an entry.
     pub fn remove(&mut self, id: EntryId) {
         self.set_wait_state(id, WaitState::Over);
-        planted!(ClientIsKept => return);
         let Some(WaiterEntry { told: ToldBy::Message(channel), client, .. }) = self.entries.remove(id) else { return };
         self.connections.remove(client, id);
         self.notified = self.notified.saturating_sub(1);
@@ -272,7 +271,7 @@ impl Waiters {
     pub fn grant_unknown_to(&self, client: ClientId, id: Id<Delivery>) -> Option<&Grant> {
         self.deliveries
             .get(id)
-            .filter(|it| !it.notified.contains(&client) || planted!(NotifiedIsDetached))
+            .filter(|it| !it.notified.contains(&client))
             .map(|delivery| &delivery.grant)
             .filter(|grant| self.is_latest(id, grant))
     }
@@ -308,7 +307,6 @@ impl Waiters {
     /// With the last client, returns the grant if nobody was told of it and the lock was not granted again meanwhile.
     pub fn finish_delivery(&mut self, id: Id<Delivery>, told: bool) -> Option<Grant> {
         let delivery = self.deliveries.get_mut(id)?;
-        planted!(LastCopyDecides => delivery.told = told);
         delivery.told |= told;
         delivery.clients = delivery.clients.saturating_sub(1);
         if delivery.clients > 0 {

@@ -93,10 +93,9 @@ fn be_notified(
     }
     let channel = channel.bytes();
     let client = key.ctx().client_id();
-    let replaced = earlier_request(key, caller, wait.kind, channel).filter(|_| !planted!(RepeatIsAnother));
+    let replaced = earlier_request(key, caller, wait.kind, channel);
     // A repeat without SESSION does not take the session away.
-    let wished =
-        |entry: &WaiterEntry| entry.session.filter(|_| entry.client == client && !planted!(RepeatTakesSession));
+    let wished = |entry: &WaiterEntry| entry.session.filter(|_| entry.client == client);
     let earlier = state::with(|state| state.waiters.get(replaced?).and_then(wished));
     let session = wait.lease.filter(|_| wait.session).or(earlier);
     // The grant has the lease of its session at least: it is renewed a third of that later.
@@ -133,7 +132,7 @@ fn join(
     now: UnixMs,
 ) -> Result<Joined, Error> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let deadline = wait.timeout.deadline(now, if planted!(WaitsWithoutEnd) { 0 } else { MAX_BLOCK_MS.get() });
+    let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
     let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease, limit: wait.limit };
     let join = Join { db, key: name, claim, waiter: waiter_id(id), now, deadline };
     state::with(|state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)

@@ -157,7 +157,7 @@ fn free(id: BlockedClientId) {
         answer(id);
     }
     let doors = world::doors();
-    (doors.freed)(id, has_left && (answering == Answering::StandIn || planted!(LeftIsUntold)));
+    (doors.freed)(id, has_left && answering == Answering::StandIn);
     world::with(|world| {
         let kept = world.blocked.get_mut(&id).and_then(|blocked| blocked.kept.take());
         give(world, id, kept.filter(|_| !has_left));

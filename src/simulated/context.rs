@@ -140,12 +140,11 @@ impl<M> Context<'_, M> {
                 (!cluster.is_down, !cluster.elsewhere.contains(&slot), cluster.migrating.contains(&slot))
             }
         });
-        planted!(SlotIsUnseen => return Slot::Ours);
         if !served {
             return Slot::Unserved;
         }
         let is_there = || world::with(|world| world.has_key(self.db, key.0));
-        if !owned || (migrating && !planted!(MissingInMigration) && !is_there()) {
+        if !owned || (migrating && !is_there()) {
             return Slot::Elsewhere;
         }
         if world::with(|world| world.cluster.is_some()) {

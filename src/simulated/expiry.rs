@@ -36,8 +36,6 @@ pub(super) fn cycle(limit: usize) {
     world::with(|world| world.running.scan = true);
     for (db, key) in due {
         delete(db, &key);
-        #[cfg(feature = "planted")]
-        super::behind::run();
         world::with(|world| world.propagate());
     }
     world::with(|world| world.running.scan = false);

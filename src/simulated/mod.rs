@@ -6,8 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "planted")]
-mod behind;
 mod blocked;
 mod blocked_client;
 mod calls;
@@ -49,8 +47,6 @@ mod stream;
 mod string;
 mod world;
 
-#[cfg(feature = "planted")]
-pub use behind::{work_behind_event, work_now};
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
 pub use channels::{has_subscriber, may_publish, publish, subscribers};

@@ -86,8 +86,6 @@ impl Sessions {
     /// Schedules the next renewal after a third of the lease.
     pub fn schedule_renewal(&mut self, id: SessionId, now: UnixMs) {
         if let Some(lease) = self.get(id).map(|session| session.lock.lease) {
-            planted!(RenewalTooOften => return self.schedule_renewal_at(id, lease.renewal_retry_after(now)));
-            planted!(NoRenewal => return self.schedule_renewal_at(id, lease.end_from(now)));
             self.schedule_renewal_at(id, lease.renewal_after(now));
         }
     }

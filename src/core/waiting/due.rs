@@ -49,21 +49,12 @@ impl WaitQueues {
     /// Schedules the rest of a review that has stopped although the first waiter can be granted the lock. It goes on behind those
     /// of other locks that have stopped earlier.
     pub fn review_in_turn(&mut self, id: QueueId, cause: Cause) {
-        if Self::serves_long_queues_first() {
-            return self.set_review(id, UnixMs::MIN, cause);
-        }
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog && queue.requests > 0) else {
             return;
         };
         self.reviews.reschedule(id, queue.review_at, NEVER);
         (queue.review_at, queue.cause, queue.is_in_backlog) = (NEVER, cause, true);
         self.backlog.push_back(id);
-    }
-
-    /// Returns whether a review that has stopped goes on before anything else is done, as it never does but by a planted defect.
-    #[inline(always)]
-    pub fn serves_long_queues_first() -> bool {
-        planted!(LongQueueGoesFirst)
     }
 
     /// Records that a lock has had a whole batch of grants, after the background work began to run for the time with this number.

@@ -91,7 +91,7 @@ impl WaitQueues {
     fn merge_limit(&mut self, id: PlaceId, limit: Option<Limit>) {
         let Some(place) = self.places.get_mut(id) else { return };
         let smallest = if place.latest.is_none() { limit } else { place.claim.limit.into_iter().chain(limit).min() };
-        place.claim.limit = if planted!(LimitOfCopyIsForgotten) { place.claim.limit } else { smallest };
+        place.claim.limit = smallest;
     }
 
     /// Merges the limits of the requests that share a place again, after one with the limit `gone` has left. If the limit
@@ -101,7 +101,7 @@ impl WaitQueues {
     /// there are [`MAX_COPIES`](super::MAX_COPIES).
     pub(super) fn merge_limits_again(&mut self, id: PlaceId, gone: Option<Limit>) {
         let Some(place) = self.places.get(id) else { return };
-        if gone.is_none() || gone != place.claim.limit || planted!(LeftCopyCounts) {
+        if gone.is_none() || gone != place.claim.limit {
             return;
         }
         let (queue, mut smallest) = (place.queue, None);
@@ -145,7 +145,7 @@ impl WaitQueues {
             earlier.later = request.later;
         }
         if let Some(later) = request.later.and_then(|id| self.requests.get_mut(id)) {
-            later.earlier = request.earlier.filter(|_| !planted!(MiddleCopyCuts));
+            later.earlier = request.earlier;
         }
         let place = self.places.get_mut(request.place)?;
         if place.latest == Some(id) {
@@ -177,7 +177,7 @@ impl WaitQueues {
     fn leave_line(&mut self, place: PlaceId, id: QueueId, turn: Turn) {
         let was_in_line = self.lines.remove(id, turn, place);
         let is_shares_turn = || self.first(id).is_some_and(|claim| claim.kind == Kind::Shared);
-        if was_in_line && self.share_places > 0 && is_shares_turn() && !planted!(NextIsNotSeen) {
+        if was_in_line && self.share_places > 0 && is_shares_turn() {
             self.set_review(id, UnixMs::MIN, Cause::Other);
         }
         if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests == 0) {

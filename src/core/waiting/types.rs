@@ -149,9 +149,7 @@ impl Grant {
     /// Sets the lease to the longest that the requests asked for, where no lease is the longest.
     pub(super) fn merge_leases(&mut self) {
         let leases = || self.waiters.iter().map(|request| request.lease);
-        planted!(ShortestLease => return self.claim.lease = leases().min().flatten());
         let longest = leases().max().flatten();
-        let longest = if planted!(OldCopiesLease) { longest.max(self.claim.lease) } else { longest };
         self.longest_lease = longest;
         self.claim.lease = longest.filter(|_| leases().all(|lease| lease.is_some()));
     }
@@ -166,7 +164,7 @@ impl Grant {
     /// It is the longest that a request asked for, where no lease counts as the longest. But a lock in a session always
     /// has a lease, because that frees the lock if the server fails.
     pub fn lease(&self, in_session: bool) -> Option<Lease> {
-        if in_session && !planted!(NoLeaseBySession) { self.longest_lease } else { self.claim.lease }
+        if in_session { self.longest_lease } else { self.claim.lease }
     }
 }
 
