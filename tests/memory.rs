@@ -6,7 +6,7 @@
 
 use std::alloc::System;
 
-use redis_lock::core::{Claim, Join, Kind, Lease, RequestId, UnixMs, WaitQueues, WaiterId};
+use redis_lock::core::{Claim, JoinRequest, Kind, Lease, RequestId, UnixMs, WaitQueues, WaiterId};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -29,7 +29,7 @@ fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
     let owner = format!("{number:036}").into_bytes().into();
     let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000), limit: None };
     let (waiter, deadline) = (WaiterId(number as u64), Some(NOW + 10_000 + number as UnixMs));
-    let joined = waiting.join(Join { db: 0, key, claim, waiter, now: NOW, deadline }, WAITERS).expect("a place");
+    let joined = waiting.join(JoinRequest { db: 0, key, claim, waiter, now: NOW, deadline }, WAITERS).expect("a place");
     let queue = waiting.queue_of(0, key).expect("the queue that was joined");
     waiting.review_at_lease_end(queue, Some(NOW + 30_000));
     joined.request
@@ -47,7 +47,7 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
     }
     let bytes = in_use(&region);
     for request in requests {
-        waiting.leave(request, None);
+        waiting.withdraw_request(request, None);
     }
     assert!(in_use(&region) <= REST, "{} bytes are left of {at_each_key} at each key", in_use(&region));
     bytes.div_ceil(WAITERS)

@@ -7,7 +7,7 @@ use crate::parts::{CONNECTIONS, Part};
 use crate::wire;
 
 /// So many rounds at one time, and the loop does not come to its sleep.
-const MAX_ROUNDS: usize = 1000;
+const MAX_ITERATIONS: usize = 1000;
 /// Between two parts.
 const PAUSE_US: i64 = 1_000;
 /// Above every time in which something is kept for those who have left.
@@ -45,7 +45,7 @@ pub fn feed(parts: &[Part<'_>]) {
 
 /// Lets the loop turn until nothing is to be done at this time.
 fn settle(node: Node) {
-    for _ in 0..MAX_ROUNDS {
+    for _ in 0..MAX_ITERATIONS {
         if node.next_wake().is_none_or(|at| at > node.now_ms()) {
             return;
         }

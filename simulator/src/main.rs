@@ -84,7 +84,7 @@ fn thin_out(mut why: String, mut history: History) -> Failure {
 fn report(seed: u64, why: &str, history: &History, trace: bool) {
     println!("\nseed {seed} fails: {why}\n{history:?}");
     if trace {
-        let told = panic::catch_unwind(|| Play::new(history, true).run());
-        println!("{told:?}");
+        let result = panic::catch_unwind(|| Play::new(history, true).run());
+        println!("{result:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! Carries out a history, and has everything checked that comes of it.
 
 mod clients;
+mod conditions;
 mod faults;
 mod rest;
-mod standstill;
-mod weather;
+mod stalls;
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict};
 use crate::request::{Identity, NAMES, Request, channel_of, key_of};
-use crate::step::{BATCH, CLIENTS, History, Knob, Meddling, Setting, Slot, Step};
+use crate::step::{BATCH, CLIENTS, ExternalCommand, History, Knob, Setting, Slot, Step};
 use crate::tally::Tally;
-use standstill::Standstills;
+use stalls::Stalls;
 
 /// For how long the place of one who left is kept.
 const GRACE_MS: i64 = 200;
@@ -28,10 +28,10 @@ const SETTLED_MS: i64 = 1500;
 
 /// A standstill of this many milliseconds or more may have changed the world. One that is a little shorter may be taken for
 /// one.
-const STANDSTILL_MS: i64 = 800;
+const STALL_MS: i64 = 800;
 
 /// How long the module takes to see that a slot has left.
-const SLOT_LOOK_MS: i64 = 420;
+const SLOT_CHECK_MS: i64 = 420;
 
 /// How long a server is a replica before it is promoted.
 const ELECTION_MS: i64 = 50;
@@ -40,7 +40,7 @@ const ELECTION_MS: i64 = 50;
 const CRON_MS: i64 = 100;
 
 /// So many rounds at one time, and the loop does not come to its sleep.
-const MAX_ROUNDS: usize = 200;
+const MAX_ITERATIONS: usize = 200;
 
 /// A history under way.
 pub struct Play {
@@ -67,7 +67,7 @@ pub struct Play {
     fenced: bool,
     cluster_is_down: bool,
     replica_until: Option<i64>,
-    standstills: Standstills,
+    stalls: Stalls,
     /// When grants are not held back any more.
     granting_at: i64,
     /// The loop has not turned since it stood still.
@@ -120,7 +120,7 @@ impl Play {
             fenced: false,
             cluster_is_down: false,
             replica_until: None,
-            standstills: Standstills::new(),
+            stalls: Stalls::new(),
             granting_at: 0,
             is_thawing: false,
             last_tag: 0,
@@ -132,7 +132,7 @@ impl Play {
         play.operate(&format!("CONFIG SET {} {GRACE_MS}", Knob::RejoinGraceMs.name()));
         master.with_module(|| set_batch(history.batch));
         master.turn();
-        master.journal();
+        master.event_log();
         master.cron(CRON_MS);
         play
     }
@@ -168,18 +168,19 @@ impl Play {
         let is_cluster = self.history.setting == Setting::Cluster;
         match step {
             // A cluster has one database.
-            Step::Select { .. } | Step::Meddle { command: Meddling::Move(..) | Meddling::SwapDb, .. } if is_cluster => {
-            }
+            Step::Select { .. }
+            | Step::External { command: ExternalCommand::Move(..) | ExternalCommand::SwapDb, .. }
+                if is_cluster => {}
             Step::Ask { client, request, way } => self.ask(*client, request, *way),
-            Step::Meddle { client, command } => {
-                self.tally.meddlings += 1;
+            Step::External { client, command } => {
+                self.tally.external_commands += 1;
                 if command.moves_locks() {
                     self.names += NAMES;
                 }
                 let lines = command.lines(self.master.now_ms());
                 lines.iter().for_each(|line| self.say(*client, line));
             }
-            Step::Crowd { client, door, count, lease } => self.crowd(*client, *door, *count, *lease),
+            Step::Crowd { client, lock, count, lease } => self.crowd(*client, *lock, *count, *lease),
             Step::HangUp(client) => self.hang_up(*client),
             Step::CutOff { first, count } => {
                 (*first..CLIENTS.min(first + count)).for_each(|client| self.hang_up(client))
@@ -240,14 +241,14 @@ impl Play {
             Step::Restart { has_log } => return self.restart(*has_log),
             Step::HideSettings => return self.hide_settings(),
             Step::Configure { knob, value } => return self.configure(*knob, *value),
-            Step::Evict(door) => self.master.evict(0, &key_of(*door)),
+            Step::Evict(lock) => self.master.evict(0, &key_of(*lock)),
             Step::Demote(ms) => return self.demote(i64::from(*ms)),
             Step::Together { client, requests: [one, other] } => {
                 // The keys of a transaction are in one slot.
-                let door = if is_cluster { one.door } else { other.door };
-                self.ask_all(*client, &[one.clone(), Request { door, ..other.clone() }]);
+                let lock = if is_cluster { one.lock } else { other.lock };
+                self.ask_all(*client, &[one.clone(), Request { lock, ..other.clone() }]);
             }
-            Step::Slot { door, fate } => return self.move_slot(*door, *fate),
+            Step::Slot { lock, fate } => return self.move_slot(*lock, *fate),
             Step::ClusterDown(is_down) => {
                 if self.history.setting == Setting::Cluster {
                     self.cluster_is_down = *is_down;
@@ -268,31 +269,31 @@ impl Play {
 
     /// The loop turns once.
     fn turn(&mut self) -> Verdict {
-        self.tally.rounds += 1;
+        self.tally.iterations += 1;
         self.master.turn();
         self.observe()?;
         let info = self.master.info();
         let find = |name: &str| info.iter().find(|(field, _)| field == name).map_or(0, |&(_, count)| count as usize);
-        self.checker.check_counts(&self.standstills.held_back(self.time), find)?;
-        self.standstills.learn(find("recovery_ms") as i64, self.time);
+        self.checker.check_counts(&self.stalls.suspension(self.time), find)?;
+        self.stalls.learn(find("recovery_ms") as i64, self.time);
         if std::mem::take(&mut self.is_thawing) { self.cron() } else { Ok(()) }
     }
 
     /// Has the checker see what has happened.
     fn observe(&mut self) -> Verdict {
-        let weather = self.weather();
+        let conditions = self.conditions();
         for unit in self.master.stream() {
             self.shadow.replay(&unit);
             if self.replica.is_some() {
                 self.backlog.push_back(unit);
             }
         }
-        self.shadow.journal();
-        for note in self.master.journal() {
+        self.shadow.event_log();
+        for note in self.master.event_log() {
             if let Some(record) = &mut self.record {
-                record.push(format!("{} {note:?}", weather.now));
+                record.push(format!("{} {note:?}", conditions.now));
             }
-            self.checker.follow(&note, &weather)?;
+            self.checker.follow(&note, &conditions)?;
         }
         self.tally.grants += std::mem::take(&mut self.checker.grants);
         Ok(())
@@ -305,13 +306,13 @@ impl Play {
             self.turn()?;
         }
         let end = self.time + ms;
-        let mut rounds = 0;
+        let mut iterations = 0;
         loop {
             let now = self.master.now_ms();
             let wake = self.master.next_wake().map(|wake| wake.saturating_sub(now));
             if wake.is_some_and(|wake| wake <= 0) {
-                rounds += 1;
-                if rounds > MAX_ROUNDS {
+                iterations += 1;
+                if iterations > MAX_ITERATIONS {
                     return Err("the loop does not come to its sleep".to_owned());
                 }
                 self.turn()?;
@@ -320,7 +321,7 @@ impl Play {
             if self.time >= end {
                 return self.turn();
             }
-            rounds = 0;
+            iterations = 0;
             let noticed = self.noticed_at.or(self.replica_until).map(|at| at - self.time);
             let next = [wake, noticed, Some(self.cron_at - self.time), Some(end - self.time)]
                 .into_iter()
@@ -354,7 +355,7 @@ impl Play {
             let was_replica = self.master.is_replica();
             self.master.become_master();
             if was_replica {
-                self.standstills.promote(self.time);
+                self.stalls.promote(self.time);
             }
             self.master.set_fence(None);
             self.fenced = false;

@@ -6,7 +6,7 @@ use std::fmt;
 pub type Identity = u16;
 
 /// The number of a lock.
-pub type Door = u8;
+pub type LockNumber = u8;
 
 /// The number of a shard channel.
 pub type Channel = u8;
@@ -38,7 +38,7 @@ impl Form {
 /// A LOCK command about one lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    pub door: Door,
+    pub lock: LockNumber,
     pub identity: Identity,
     pub verb: Verb,
 }
@@ -88,13 +88,13 @@ pub struct Take {
 }
 
 /// The name of a lock's key: python-redis-lock has the first as one of its own.
-pub fn name_of(door: Door) -> String {
-    if door == 0 { "lock:door0".to_owned() } else { format!("door{door}") }
+pub fn name_of(lock: LockNumber) -> String {
+    if lock == 0 { "lock:door0".to_owned() } else { format!("door{lock}") }
 }
 
 /// The key of a lock.
-pub fn key_of(door: Door) -> Vec<u8> {
-    name_of(door).into_bytes()
+pub fn key_of(lock: LockNumber) -> Vec<u8> {
+    name_of(lock).into_bytes()
 }
 
 /// The name of a shard channel, which is in the slot of the lock with the same number.
@@ -103,8 +103,8 @@ pub fn channel_of(channel: Channel) -> Vec<u8> {
 }
 
 /// The counter that a lock's holders draw from.
-pub fn counter_of(door: Door) -> Vec<u8> {
-    format!("counter{door}").into_bytes()
+pub fn counter_of(lock: LockNumber) -> Vec<u8> {
+    format!("counter{lock}").into_bytes()
 }
 
 /// The bytes of an identity: mostly few and plain, but some have any bytes, or as many as there may be.
@@ -137,7 +137,7 @@ impl Take {
 impl Request {
     /// The command as words.
     pub fn words(&self) -> Vec<Vec<u8>> {
-        let (key, token) = (key_of(self.door), token_of(self.identity));
+        let (key, token) = (key_of(self.lock), token_of(self.identity));
         let mut words = match &self.verb {
             Verb::Take(take) => match take.form {
                 Form::Mutex => vec![b"LOCK.ACQUIRE".to_vec(), key, token],
@@ -146,7 +146,7 @@ impl Request {
             },
             Verb::Release { .. } => vec![b"LOCK.RELEASE".to_vec(), key, token],
             Verb::Extend { .. } => vec![b"LOCK.EXTEND".to_vec(), key, token],
-            Verb::Fence => vec![b"LOCK.FENCE".to_vec(), key, token, counter_of(self.door)],
+            Verb::Fence => vec![b"LOCK.FENCE".to_vec(), key, token, counter_of(self.lock)],
             Verb::Info => vec![b"LOCK.INFO".to_vec(), key],
             Verb::Waiters { .. } => vec![b"LOCK.WAITERS".to_vec(), key],
             Verb::Queues { .. } => vec![b"LOCK.QUEUES".to_vec()],

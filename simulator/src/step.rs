@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis_lock::server::{ServerKind, WriteFence};
 
-use crate::request::{Channel, Door, Identity, Request, name_of};
+use crate::request::{Channel, Identity, LockNumber, Request, name_of};
 
 /// The number of one of the clients.
 pub type Slot = u8;
@@ -13,7 +13,7 @@ pub type Slot = u8;
 pub const CLIENTS: Slot = 17;
 
 /// How many locks there are in each database.
-pub const DOORS: Door = 3;
+pub const LOCKS: LockNumber = 3;
 
 /// How many channels there are.
 pub const CHANNELS: Channel = 3;
@@ -49,9 +49,9 @@ pub enum Step {
     /// A client sends a LOCK command.
     Ask { client: Slot, request: Request, way: Way },
     /// A client sends another command.
-    Meddle { client: Slot, command: Meddling },
+    External { client: Slot, command: ExternalCommand },
     /// A client sends so many requests for shares of a lock, by as many tokens, that wait for messages.
-    Crowd { client: Slot, door: Door, count: u8, lease: i64 },
+    Crowd { client: Slot, lock: LockNumber, count: u8, lease: i64 },
     /// A client closes its connection.
     HangUp(Slot),
     /// So many clients from one on lose their connections at once.
@@ -93,13 +93,13 @@ pub enum Step {
     /// A setting is set.
     Configure { knob: Knob, value: u32 },
     /// The server evicts a lock that has a lease.
-    Evict(Door),
+    Evict(LockNumber),
     /// The server is made a replica, and after so many milliseconds a master again.
     Demote(u16),
     /// A client sends two LOCK commands in one transaction.
     Together { client: Slot, requests: [Request; 2] },
     /// What befalls the slot of a lock.
-    Slot { door: Door, fate: SlotFate },
+    Slot { lock: LockNumber, fate: SlotFate },
     /// The cluster goes down, or up.
     ClusterDown(bool),
 }
@@ -178,62 +178,62 @@ pub enum Score {
 
 /// What a client does to a lock's key that is no LOCK command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meddling {
-    Delete(Door),
-    Unlink(Door),
-    GetDel(Door),
+pub enum ExternalCommand {
+    Delete(LockNumber),
+    Unlink(LockNumber),
+    GetDel(LockNumber),
     /// Takes the field of an owner out.
     TakeOut {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
     },
     /// ZREM.
     RemoveShare {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
     },
     /// ZPOPMIN.
-    PopShare(Door),
+    PopShare(LockNumber),
     /// ZADD.
     AddShare {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
         score: Score,
     },
     /// SET with KEEPTTL.
     SetKeep {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
     },
     Restore {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
         lease: u16,
     },
     /// Something else in the place of the counter of fencing tokens.
     SetCounter {
-        door: Door,
+        lock: LockNumber,
         value: Counter,
     },
     Set {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
         lease: Option<u16>,
     },
     SetHash {
-        door: Door,
+        lock: LockNumber,
         identity: Identity,
         holds: u8,
     },
-    Push(Door),
+    Push(LockNumber),
     Expire {
-        door: Door,
+        lock: LockNumber,
         ms: i16,
     },
-    Persist(Door),
-    Rename(Door, Door),
-    Copy(Door, Door),
-    Move(Door, u8),
+    Persist(LockNumber),
+    Rename(LockNumber, LockNumber),
+    Copy(LockNumber, LockNumber),
+    Move(LockNumber, u8),
     FlushDb,
     FlushAll,
     SwapDb,
@@ -258,7 +258,7 @@ impl Knob {
     }
 }
 
-impl Meddling {
+impl ExternalCommand {
     /// Whether locks may come to be under other names than they were taken by.
     pub fn moves_locks(&self) -> bool {
         matches!(self, Self::Rename(..) | Self::Copy(..) | Self::Move(..) | Self::SwapDb)
@@ -267,44 +267,44 @@ impl Meddling {
     /// The commands as lines, by a clock that shows this time.
     pub fn lines(&self, now: i64) -> Vec<String> {
         let one = |line: String| vec![line];
-        let key = |door: &Door| name_of(*door);
+        let key = |lock: &LockNumber| name_of(*lock);
         match self {
-            Self::Delete(door) => one(format!("DEL {}", key(door))),
-            Self::Unlink(door) => one(format!("UNLINK {}", key(door))),
-            Self::GetDel(door) => one(format!("GETDEL {}", key(door))),
-            Self::TakeOut { door, identity } => one(format!("HDEL {} t{identity}", key(door))),
-            Self::RemoveShare { door, identity } => one(format!("ZREM {} t{identity}", key(door))),
-            Self::PopShare(door) => one(format!("ZPOPMIN {}", key(door))),
-            Self::AddShare { door, identity, score } => one(match score {
-                Score::In(ms) => format!("ZADD {} {} t{identity}", key(door), now + i64::from(*ms)),
-                Score::Never => format!("ZADD {} inf t{identity}", key(door)),
+            Self::Delete(lock) => one(format!("DEL {}", key(lock))),
+            Self::Unlink(lock) => one(format!("UNLINK {}", key(lock))),
+            Self::GetDel(lock) => one(format!("GETDEL {}", key(lock))),
+            Self::TakeOut { lock, identity } => one(format!("HDEL {} t{identity}", key(lock))),
+            Self::RemoveShare { lock, identity } => one(format!("ZREM {} t{identity}", key(lock))),
+            Self::PopShare(lock) => one(format!("ZPOPMIN {}", key(lock))),
+            Self::AddShare { lock, identity, score } => one(match score {
+                Score::In(ms) => format!("ZADD {} {} t{identity}", key(lock), now + i64::from(*ms)),
+                Score::Never => format!("ZADD {} inf t{identity}", key(lock)),
             }),
-            Self::SetKeep { door, identity } => one(format!("SET {} t{identity} KEEPTTL", key(door))),
-            Self::Restore { door, identity, lease } => {
-                one(format!("RESTORE {} {lease} t{identity} REPLACE", key(door)))
+            Self::SetKeep { lock, identity } => one(format!("SET {} t{identity} KEEPTTL", key(lock))),
+            Self::Restore { lock, identity, lease } => {
+                one(format!("RESTORE {} {lease} t{identity} REPLACE", key(lock)))
             }
-            Self::SetCounter { door, value } => one(match value {
-                Counter::Ahead => format!("SET counter{door} 2000000000000000"),
-                Counter::AtItsEnd => format!("SET counter{door} {}", (1_i64 << 53) - 2),
-                Counter::BehindItsEnd => format!("SET counter{door} {}", i64::MAX),
-                Counter::Expiring(ms) => format!("SET counter{door} 7 PX {ms}"),
-                Counter::Text => format!("SET counter{door} x"),
+            Self::SetCounter { lock, value } => one(match value {
+                Counter::Ahead => format!("SET counter{lock} 2000000000000000"),
+                Counter::AtItsEnd => format!("SET counter{lock} {}", (1_i64 << 53) - 2),
+                Counter::BehindItsEnd => format!("SET counter{lock} {}", i64::MAX),
+                Counter::Expiring(ms) => format!("SET counter{lock} 7 PX {ms}"),
+                Counter::Text => format!("SET counter{lock} x"),
             }),
-            Self::Set { door, identity, lease: Some(ms) } => one(format!("SET {} t{identity} PX {ms}", key(door))),
-            Self::Set { door, identity, lease: None } => one(format!("SET {} t{identity}", key(door))),
-            Self::SetHash { door, identity, holds } => one(format!("HSET {} t{identity} {holds}", key(door))),
-            Self::Push(door) => one(format!("LPUSH {} x", key(door))),
-            Self::Expire { door, ms } => one(format!("PEXPIRE {} {ms}", key(door))),
-            Self::Persist(door) => one(format!("PERSIST {}", key(door))),
+            Self::Set { lock, identity, lease: Some(ms) } => one(format!("SET {} t{identity} PX {ms}", key(lock))),
+            Self::Set { lock, identity, lease: None } => one(format!("SET {} t{identity}", key(lock))),
+            Self::SetHash { lock, identity, holds } => one(format!("HSET {} t{identity} {holds}", key(lock))),
+            Self::Push(lock) => one(format!("LPUSH {} x", key(lock))),
+            Self::Expire { lock, ms } => one(format!("PEXPIRE {} {ms}", key(lock))),
+            Self::Persist(lock) => one(format!("PERSIST {}", key(lock))),
             Self::Rename(from, to) => one(format!("RENAME {} {}", key(from), key(to))),
             Self::Copy(from, to) => one(format!("COPY {} {} REPLACE", key(from), key(to))),
-            Self::Move(door, db) => one(format!("MOVE {} {db}", key(door))),
+            Self::Move(lock, db) => one(format!("MOVE {} {db}", key(lock))),
             Self::FlushDb => one("FLUSHDB".to_owned()),
             Self::FlushAll => one("FLUSHALL".to_owned()),
             Self::SwapDb => one("SWAPDB 0 1".to_owned()),
             Self::Reload => one("DEBUG RELOAD".to_owned()),
             Self::DeleteAll => {
-                let deletes = (0..DOORS).map(|door| format!("DEL {}", name_of(door)));
+                let deletes = (0..LOCKS).map(|lock| format!("DEL {}", name_of(lock)));
                 ["MULTI".to_owned()].into_iter().chain(deletes).chain(["EXEC".to_owned()]).collect()
             }
         }
@@ -339,10 +339,10 @@ impl fmt::Display for Step {
         match self {
             Self::Ask { client, request, way: Way::Plain } => write!(f, "c{client}> {request}"),
             Self::Ask { client, request, way } => write!(f, "c{client}> {request} ({way:?})"),
-            Self::Meddle { client, command } => write!(f, "c{client}> {}", command.lines(0).join("; ")),
+            Self::External { client, command } => write!(f, "c{client}> {}", command.lines(0).join("; ")),
             Self::HangUp(client) => write!(f, "c{client} closes"),
-            Self::Crowd { client, door, count, lease } => {
-                write!(f, "c{client}> {count} times LOCK.SHARE {} PX {lease} BLOCK 0 NOTIFY", name_of(*door))
+            Self::Crowd { client, lock, count, lease } => {
+                write!(f, "c{client}> {count} times LOCK.SHARE {} PX {lease} BLOCK 0 NOTIFY", name_of(*lock))
             }
             Self::CutOff { first, count } => write!(f, "c{first} and the next, {count} in all, close"),
             Self::Kill { client, victim } => write!(f, "c{client}> CLIENT KILL {victim}"),

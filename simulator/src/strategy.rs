@@ -11,8 +11,8 @@ use redis_lock::server::{ServerKind, WriteFence};
 
 use crate::request::{Channel, Form, Identity, Request, Take, Verb, is_plain};
 use crate::step::{
-    BATCH, CHANNELS, CLIENTS, Change, Counter, DOORS, History, Knob, Meddling, Score, Setting, Slot, SlotFate, Step,
-    Victim, Way,
+    BATCH, CHANNELS, CLIENTS, Change, Counter, ExternalCommand, History, Knob, LOCKS, Score, Setting, Slot, SlotFate,
+    Step, Victim, Way,
 };
 
 /// The numbers of a step.
@@ -24,7 +24,7 @@ pub const STEP_LEN: usize = size_of::<Throw>();
 /// Histories of up to so many steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let numbers = || uniform10(0u16..);
-    (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(place, steps)| history_of(place, steps))
+    (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(queue_entry, steps)| history_of(queue_entry, steps))
 }
 
 /// The history that any bytes are: [`STEP_LEN`] of them are a step, and the first of them where it takes place.
@@ -36,12 +36,12 @@ pub fn history_from(bytes: &[u8]) -> History {
         }
         throw
     });
-    let place = throws.next().unwrap_or_default();
-    history_of(place, throws)
+    let queue_entry = throws.next().unwrap_or_default();
+    history_of(queue_entry, throws)
 }
 
-fn history_of(place: Throw, steps: impl IntoIterator<Item = Throw>) -> History {
-    let mut dice = Dice::new(place, Crowd::Many, Taste::Exclusive, Operator::Lenient);
+fn history_of(queue_entry: Throw, steps: impl IntoIterator<Item = Throw>) -> History {
+    let mut dice = Dice::new(queue_entry, Crowd::Many, Taste::Exclusive, Operator::Lenient);
     let kind = dice.one_of(&ServerKind::ALL);
     let setting = dice.weighed(&[(3, Setting::Alone), (2, Setting::Replicated), (2, Setting::Cluster)]);
     let crowd = dice.weighed(&[(5, Crowd::Many), (1, Crowd::Few), (4, Crowd::Alike)]);
@@ -155,23 +155,23 @@ impl Dice {
     }
 
     /// Most clients want the same lock.
-    fn door(&mut self) -> u8 {
-        self.weighed(&[(10, 0), (1, 1), (1, DOORS - 1)])
+    fn lock(&mut self) -> u8 {
+        self.weighed(&[(10, 0), (1, 1), (1, LOCKS - 1)])
     }
 
     fn step(&mut self) -> Step {
-        let world = if matches!(self.operator, Operator::Strict) { 7 } else { 4 };
+        let environment = if matches!(self.operator, Operator::Strict) { 7 } else { 4 };
         let kind: fn(&mut Self) -> Step = self.weighed(&[
             (84, Self::ask as _),
             (9, |_| Step::Turn),
             (9, |dice| Step::Pass(dice.within(1, 60) as u16)),
             (3, |dice| Step::Pass(dice.within(100, 1500) as u16)),
-            (8, |dice| Step::Meddle { client: dice.client(), command: dice.meddling() }),
+            (8, |dice| Step::External { client: dice.client(), command: dice.meddling() }),
             (3, |dice| Step::HangUp(dice.client())),
             (2, Self::crowd_step),
             (1, Self::together),
             (9, Self::disturbance),
-            (world, Self::world),
+            (environment, Self::environment),
         ]);
         kind(self)
     }
@@ -190,22 +190,22 @@ impl Dice {
             }),
             (1, |dice| Verb::Nonsense(dice.number() as u8)),
         ]);
-        let (client, door) = (self.client(), self.door());
+        let (client, lock) = (self.client(), self.lock());
         let way = self.weighed(&[(24, Way::Plain), (1, Way::Transaction), (1, Way::Script)]);
         // Mostly a client's own name; sometimes another's, as when a request was sent twice.
         let identity = Identity::from(if self.percent(12) { (client + 1) % CLIENTS } else { client });
         let identity = if matches!(self.crowd, Crowd::Alike) { identity % 3 } else { identity };
-        let request = Request { door, identity, verb: verb(self) };
+        let request = Request { lock, identity, verb: verb(self) };
         let way = if is_plain(identity) || way != Way::Script { way } else { Way::Plain };
         Step::Ask { client, request, way }
     }
 
     /// Two requests of one client, which may be about one lock.
     fn together(&mut self) -> Step {
-        let (client, first) = (self.client(), self.door());
+        let (client, first) = (self.client(), self.lock());
         let identity = Identity::from(client);
         let lease = Some(self.within(30, 400));
-        let second = if self.percent(70) { first } else { self.door() };
+        let second = if self.percent(70) { first } else { self.lock() };
         let notify = Some(first).filter(|_| self.percent(30));
         let block = notify.map(|_| 0);
         let form = if self.percent(20) { Form::Share } else { Form::Mutex };
@@ -213,14 +213,14 @@ impl Dice {
         let release = Verb::Release { hold: None, lease: None };
         let verbs = [Verb::Take(take), release, Verb::Fence, Verb::Extend { lease: 50, add: false }];
         let (one, other) = (self.one_of(&verbs), self.one_of(&verbs));
-        let request = |door, verb| Request { door, identity, verb };
+        let request = |lock, verb| Request { lock, identity, verb };
         Step::Together { client, requests: [request(first, one), request(second, other)] }
     }
 
     /// More requests that wait for one lock than there are clients.
     fn crowd_step(&mut self) -> Step {
-        let (client, door) = (self.client(), self.within(0, DOORS.into()) as u8);
-        Step::Crowd { client, door, count: self.within(8, 30) as u8, lease: self.within(1, 400) }
+        let (client, lock) = (self.client(), self.within(0, LOCKS.into()) as u8);
+        Step::Crowd { client, lock, count: self.within(8, 30) as u8, lease: self.within(1, 400) }
     }
 
     /// What is set before anybody is there.
@@ -321,20 +321,20 @@ impl Dice {
         Verb::Take(Take { form, lease, block, strict, hold, limit, session, notify })
     }
 
-    fn meddling(&mut self) -> Meddling {
-        let kind: fn(&mut Self) -> Meddling = self.weighed(&[
-            (6, |dice| Meddling::Delete(dice.door())),
-            (1, |dice| Meddling::Unlink(dice.door())),
-            (1, |dice| Meddling::GetDel(dice.door())),
-            (1, |dice| Meddling::TakeOut { door: dice.door(), identity: Identity::from(dice.client()) }),
-            (1, |dice| Meddling::SetKeep { door: dice.door(), identity: dice.stranger() }),
-            (1, |dice| Meddling::Restore {
-                door: dice.door(),
+    fn meddling(&mut self) -> ExternalCommand {
+        let kind: fn(&mut Self) -> ExternalCommand = self.weighed(&[
+            (6, |dice| ExternalCommand::Delete(dice.lock())),
+            (1, |dice| ExternalCommand::Unlink(dice.lock())),
+            (1, |dice| ExternalCommand::GetDel(dice.lock())),
+            (1, |dice| ExternalCommand::TakeOut { lock: dice.lock(), identity: Identity::from(dice.client()) }),
+            (1, |dice| ExternalCommand::SetKeep { lock: dice.lock(), identity: dice.stranger() }),
+            (1, |dice| ExternalCommand::Restore {
+                lock: dice.lock(),
                 identity: dice.stranger(),
                 lease: dice.within(0, 200) as u16,
             }),
-            (1, |dice| Meddling::SetCounter {
-                door: dice.door(),
+            (1, |dice| ExternalCommand::SetCounter {
+                lock: dice.lock(),
                 value: match dice.within(0, 6) {
                     0 => Counter::Text,
                     1 => Counter::Ahead,
@@ -343,34 +343,34 @@ impl Dice {
                     _ => Counter::Expiring(dice.within(1, 300) as u16),
                 },
             }),
-            (3, |dice| Meddling::Set {
-                door: dice.door(),
+            (3, |dice| ExternalCommand::Set {
+                lock: dice.lock(),
                 identity: dice.stranger(),
                 lease: dice.percent(70).then(|| dice.within(1, 200) as u16),
             }),
-            (1, |dice| Meddling::SetHash {
-                door: dice.door(),
+            (1, |dice| ExternalCommand::SetHash {
+                lock: dice.lock(),
                 identity: dice.stranger(),
                 holds: dice.within(0, 3) as u8,
             }),
-            (1, |dice| Meddling::RemoveShare { door: dice.door(), identity: Identity::from(dice.client()) }),
-            (1, |dice| Meddling::PopShare(dice.door())),
-            (1, |dice| Meddling::AddShare {
-                door: dice.door(),
+            (1, |dice| ExternalCommand::RemoveShare { lock: dice.lock(), identity: Identity::from(dice.client()) }),
+            (1, |dice| ExternalCommand::PopShare(dice.lock())),
+            (1, |dice| ExternalCommand::AddShare {
+                lock: dice.lock(),
                 identity: if dice.percent(30) { Identity::from(dice.client()) } else { dice.stranger() },
                 score: if dice.percent(30) { Score::Never } else { Score::In(dice.within(-20, 300) as i16) },
             }),
-            (1, |dice| Meddling::Push(dice.door())),
-            (3, |dice| Meddling::Expire { door: dice.door(), ms: dice.within(-5, 150) as i16 }),
-            (1, |dice| Meddling::Persist(dice.door())),
-            (2, |dice| Meddling::Rename(dice.door(), dice.door())),
-            (1, |dice| Meddling::Copy(dice.door(), dice.door())),
-            (1, |dice| Meddling::Move(dice.door(), dice.within(0, 2) as u8)),
-            (1, |_| Meddling::FlushDb),
-            (1, |_| Meddling::FlushAll),
-            (1, |_| Meddling::SwapDb),
-            (1, |_| Meddling::Reload),
-            (2, |_| Meddling::DeleteAll),
+            (1, |dice| ExternalCommand::Push(dice.lock())),
+            (3, |dice| ExternalCommand::Expire { lock: dice.lock(), ms: dice.within(-5, 150) as i16 }),
+            (1, |dice| ExternalCommand::Persist(dice.lock())),
+            (2, |dice| ExternalCommand::Rename(dice.lock(), dice.lock())),
+            (1, |dice| ExternalCommand::Copy(dice.lock(), dice.lock())),
+            (1, |dice| ExternalCommand::Move(dice.lock(), dice.within(0, 2) as u8)),
+            (1, |_| ExternalCommand::FlushDb),
+            (1, |_| ExternalCommand::FlushAll),
+            (1, |_| ExternalCommand::SwapDb),
+            (1, |_| ExternalCommand::Reload),
+            (2, |_| ExternalCommand::DeleteAll),
         ]);
         kind(self)
     }
@@ -394,7 +394,7 @@ impl Dice {
         kind(self)
     }
 
-    fn world(&mut self) -> Step {
+    fn environment(&mut self) -> Step {
         let kind: fn(&mut Self) -> Step = self.weighed(&[
             (3, |dice| Step::Stall {
                 ms: dice.within(1, 3000) as u16,
@@ -410,10 +410,10 @@ impl Dice {
             (2, |dice| Step::FailOver { planned: dice.percent(50) }),
             (1, |dice| Step::Restart { has_log: !dice.percent(20) }),
             (2, Self::knob),
-            (2, |dice| Step::Evict(dice.door())),
+            (2, |dice| Step::Evict(dice.lock())),
             (1, |dice| Step::Demote(dice.within(1, 300) as u16)),
             (5, |dice| Step::Slot {
-                door: dice.door(),
+                lock: dice.lock(),
                 fate: dice.weighed(&[(3, SlotFate::Returns), (4, SlotFate::Leaves), (1, SlotFate::Migrates)]),
             }),
             (1, |dice| Step::ClusterDown(dice.percent(50))),

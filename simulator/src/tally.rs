@@ -9,8 +9,8 @@ pub struct Tally {
     pub histories: u64,
     pub requests: u64,
     pub grants: u64,
-    pub rounds: u64,
-    pub meddlings: u64,
+    pub iterations: u64,
+    pub external_commands: u64,
     pub closed: u64,
     /// Waiters that were found when a request was sent, in all.
     pub queued: u64,
@@ -34,8 +34,8 @@ impl AddAssign for Tally {
         self.histories += other.histories;
         self.requests += other.requests;
         self.grants += other.grants;
-        self.rounds += other.rounds;
-        self.meddlings += other.meddlings;
+        self.iterations += other.iterations;
+        self.external_commands += other.external_commands;
         self.closed += other.closed;
         self.queued += other.queued;
         self.faults.stalls += other.faults.stalls;
@@ -57,7 +57,7 @@ impl fmt::Display for Tally {
             "{} seeds, {} requests (mean queue {mean_queue:.1}), {} hand-overs, {} rounds; faults: {} foreign writes, {} \
              closed connections, {stalls} stalls, {pauses} pauses, {fences} write fences, {failovers} failovers, {restarts} \
              restarts, {clock_steps} clock steps, {slots} slot moves",
-            self.histories, self.requests, self.grants, self.rounds, self.meddlings, self.closed
+            self.histories, self.requests, self.grants, self.iterations, self.external_commands, self.closed
         )
     }
 }

@@ -1,6 +1,6 @@
 //! `LOCK.INFO key`
 
-use super::{Asker, Inspection, LockView, Reply};
+use super::{Inspection, LockView, Reply, Requester};
 use crate::core::{Error, Kind, LeaseEnd, Lock, Waiter};
 
 /// Shows who holds the lock, for how long, and how many wait.
@@ -15,7 +15,7 @@ impl Inspection for Info {
 
     fn report<'r>(
         &self,
-        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>,
+        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Requester<'r>)>>,
     ) -> Reply<'r> {
         let (state, owner, holds) = match view.lock {
             Lock::Free => ("free", Reply::Nil, Reply::Integer(0)),

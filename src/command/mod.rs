@@ -134,13 +134,15 @@ pub trait Inspection: Sized {
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
     /// Returns the reply.
-    fn report<'r>(&self, view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>)
-    -> Reply<'r>;
+    fn report<'r>(
+        &self,
+        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Requester<'r>)>>,
+    ) -> Reply<'r>;
 }
 
 /// Who has asked for a lock, and waits.
 #[derive(Clone, Copy)]
-pub struct Asker<'r> {
+pub struct Requester<'r> {
     pub client: ClientId,
     /// The channel on which the end of the wait is told, or `None` if the client is blocked.
     pub channel: Option<&'r [u8]>,

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_contradicting_unknown_or_not_this_commands_is_a_syntax_error() {
+    fn bad_options_are_syntax_errors() {
         for line in [
             "PX 1 PX 1",
             "EX 1 PX 1",
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_limit_also_holds_for_a_wait_without_end() {
+    fn endless_wait_is_capped_by_setting() {
         assert_eq!(BlockTimeout::Forever.deadline(100, 0), None);
         assert_eq!(BlockTimeout::Forever.deadline(100, 7), Some(107));
         assert_eq!(BlockTimeout::Ms(9).deadline(100, 0), Some(109));

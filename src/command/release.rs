@@ -25,7 +25,7 @@ impl Request for Release {
     /// A token neither holds nor waits after its last release, so a client can always clean up with it.
     fn withdraws(&self, outcome: &Result<Decision, Error>) -> bool {
         match outcome {
-            Ok(Decision::Done { write, .. }) => matches!(write, Write::Free | Write::Leave),
+            Ok(Decision::Done { write, .. }) => matches!(write, Write::Free | Write::RemoveShare),
             Ok(Decision::Contended) => false,
             Err(error) => [Error::NotHeld, Error::NotOwner, Error::WrongType].contains(error),
         }

@@ -2,7 +2,7 @@
 
 use super::info::kind_name;
 use super::options::{Allowed, Options};
-use super::{Asker, Inspection, LockView, Reply};
+use super::{Inspection, LockView, Reply, Requester};
 use crate::core::{Error, LeaseEnd, MAX_WAITERS_SHOWN, UnixMs, Waiter};
 
 /// The number of waiters that are listed without COUNT.
@@ -25,14 +25,16 @@ impl Inspection for Waiters {
 
     fn report<'r>(
         &self,
-        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Asker<'r>)>>,
+        view: LockView<'r, impl LeaseEnd, impl Iterator<Item = (Waiter<'r>, Requester<'r>)>>,
     ) -> Reply<'r> {
         let now = view.now;
-        Reply::Array(view.waiters.take(self.count).map(|(waiter, asker)| describe(&waiter, asker, now)).collect())
+        Reply::Array(
+            view.waiters.take(self.count).map(|(waiter, requester)| describe(&waiter, requester, now)).collect(),
+        )
     }
 }
 
-fn describe<'r>(waiter: &Waiter<'r>, asker: Asker<'r>, now: UnixMs) -> Reply<'r> {
+fn describe<'r>(waiter: &Waiter<'r>, requester: Requester<'r>, now: UnixMs) -> Reply<'r> {
     // -1: without end, like the TTL of a key that does not expire.
     let remaining_ms = waiter.deadline.map_or(-1, |deadline| deadline.saturating_sub(now).max(0));
     Reply::Map(vec![
@@ -41,8 +43,8 @@ fn describe<'r>(waiter: &Waiter<'r>, asker: Asker<'r>, now: UnixMs) -> Reply<'r>
         ("limit", Reply::Integer(waiter.claim.limit.map_or(0, |limit| limit.number().into()))),
         ("waited-ms", Reply::Integer(now.saturating_sub(waiter.since).max(0))),
         ("remaining-ms", Reply::Integer(remaining_ms)),
-        ("client-id", Reply::Integer(asker.client)),
-        ("channel", asker.channel.map_or(Reply::Nil, |channel| Reply::Bytes(channel.into()))),
+        ("client-id", Reply::Integer(requester.client)),
+        ("channel", requester.channel.map_or(Reply::Nil, |channel| Reply::Bytes(channel.into()))),
     ])
 }
 

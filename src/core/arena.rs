@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_later_than_those_before_it_also_where_serials_begin_anew() {
+    fn handle_order_survives_serial_overflow() {
         let mut arena = Arena { entries: Slab::new(), last_serial: u32::MAX - 2 };
         assert_eq!(arena.latest(), None);
         let ids: Vec<_> = (0..4).map(|n| arena.insert(n).unwrap()).collect();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_what_is_there_all_the_while_though_others_go() {
+    fn scan_finds_lasting_entries_despite_removals() {
         let mut arena = Arena::new();
         let ids: Vec<_> = (0..100).map(|n| arena.insert(n).unwrap()).collect();
         let (mut cursor, mut found) = (Cursor::start(), Vec::new());

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_entries_of_a_closed_connection_are_found_until_the_last_is_removed() {
+    fn closed_connection_yields_all_its_entries() {
         let mut connections = Connections::new();
         [(1, 'a'), (2, 'b'), (2, 'c')].into_iter().for_each(|(client, entry)| connections.add(client, entry));
         assert!(!connections.has_closed());

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stated_number_of_locks_to_show_is_the_enforced_one() {
+    fn error_text_states_enforced_queue_limit() {
         assert!(Error::TooManyQueues.text("").contains(&crate::core::MAX_QUEUES_SHOWN.to_string()));
     }
 }

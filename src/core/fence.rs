@@ -31,7 +31,7 @@ mod tests {
     const NOW_US: i64 = 1_700_000_000_000_000;
 
     #[test]
-    fn the_clock_is_the_floor_and_the_counter_goes_on_where_the_clock_stands_still_or_falls_back() {
+    fn fencing_token_grows_when_clock_does_not() {
         assert_eq!(next_fencing_token(None, NOW_US), Ok(NOW_US));
         assert_eq!(next_fencing_token(Some(7), NOW_US), Ok(NOW_US));
         assert_eq!(next_fencing_token(Some(NOW_US), NOW_US), Ok(NOW_US + 1));

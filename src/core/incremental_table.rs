@@ -109,9 +109,9 @@ impl<T> IncrementalTable<T> {
     fn split(&mut self, hash_of: impl Fn(&T) -> u64) {
         let new = self.tables();
         // The entries for the new table are where they would be found now.
-        let earlier = self.number((new as u64) << FIRST_BIT);
+        let previous = self.number((new as u64) << FIRST_BIT);
         self.more.push(HashTable::with_capacity(CAPACITY));
-        let Some(table) = self.numbered_mut(earlier) else { return };
+        let Some(table) = self.numbered_mut(previous) else { return };
         for entry in std::mem::replace(table, HashTable::with_capacity(CAPACITY)) {
             let hash = hash_of(&entry);
             if let Some(table) = self.table_mut(hash) {

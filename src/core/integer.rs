@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_integer_survives_the_round_trip(value: i64) {
+        fn formatted_integer_parses_to_same_value(value: i64) {
             prop_assert_eq!(format_integer(value, parse_integer), Some(value));
         }
 

@@ -93,7 +93,7 @@ pub enum Write {
     /// Grant the lock to the next waiter, or delete the key: the caller has given up its last hold.
     Free,
     /// Remove the caller's share, and grant what that makes room for.
-    Leave,
+    RemoveShare,
 }
 
 /// The decision on a request.
@@ -156,7 +156,7 @@ impl Limit {
     }
 
     /// Returns whether one more share may be held beside `held` others.
-    pub fn has_room(self, held: usize) -> bool {
+    pub fn has_capacity(self, held: usize) -> bool {
         u32::try_from(held).is_ok_and(|held| held < self.number())
     }
 }
@@ -259,7 +259,7 @@ pub fn share(
     match lock {
         Lock::Free => Ok(take(Kind::Shared, lease, now)),
         Lock::Shared(Shares { own: Some(own), .. }) => Ok(confirm(own, lease, now)),
-        Lock::Shared(Shares { held, .. }) if limit.is_none_or(|limit| limit.has_room(*held)) => {
+        Lock::Shared(Shares { held, .. }) if limit.is_none_or(|limit| limit.has_capacity(*held)) => {
             Ok(take(Kind::Shared, lease, now))
         }
         Lock::Held(_) | Lock::Shared(_) => lock.check_form(token, Kind::Shared).map(|()| Decision::Contended),
@@ -333,7 +333,7 @@ pub fn release(
         _ => {}
     }
     Ok(match holder.holds {
-        _ if holder.kind == Kind::Shared => Decision::Done { write: Write::Leave, reply: 0 },
+        _ if holder.kind == Kind::Shared => Decision::Done { write: Write::RemoveShare, reply: 0 },
         ..=1 => Decision::Done { write: Write::Free, reply: 0 },
         more => set_holds(holder, more.saturating_sub(1), lease, now),
     })

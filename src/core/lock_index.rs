@@ -10,14 +10,14 @@ use super::{Id, Kind, steps};
 
 /// What one holder has: a lock alone, or one share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat<'n> {
+pub struct HoldKey<'n> {
     pub db: i32,
     pub key: &'n [u8],
     /// The token of the share, or `None` for the lock alone.
     pub share: Option<&'n [u8]>,
 }
 
-impl<'n> Seat<'n> {
+impl<'n> HoldKey<'n> {
     /// Returns what `owner` has if it holds a lock of this kind.
     pub fn of(db: i32, key: &'n [u8], kind: Kind, owner: &'n [u8]) -> Self {
         Self { db, key, share: (kind == Kind::Shared).then_some(owner) }
@@ -32,17 +32,17 @@ impl<'n> Seat<'n> {
 /// A map from seats to handles. A lock has a handle as a whole, or handles of its shares.
 ///
 /// There is one map for each database that has entries, so that a look-up does not copy the key.
-pub struct LockIndex<T>(BTreeMap<i32, NameMap<Seats<T>>>);
+pub struct LockIndex<T>(BTreeMap<i32, NameMap<LockHandles<T>>>);
 
 /// The handles of one lock.
-enum Seats<T> {
+enum LockHandles<T> {
     Whole(Id<T>),
     /// Boxed, because most locks are held alone.
-    Shares(Box<Shares<T>>),
+    ShareHandles(Box<ShareHandles<T>>),
 }
 
 /// The handles of the shares of one lock.
-struct Shares<T> {
+struct ShareHandles<T> {
     /// By their tokens, in an order that does not depend on chance: a simulation can be repeated.
     by_token: BTreeMap<Box<[u8]>, Id<T>>,
     /// What was counted for all of them.
@@ -50,7 +50,7 @@ struct Shares<T> {
 }
 
 /// The handles of shares that were removed together.
-pub type TakenShares<T> = IntoValues<Box<[u8]>, Id<T>>;
+pub type RemovedShares<T> = IntoValues<Box<[u8]>, Id<T>>;
 
 impl<T> LockIndex<T> {
     pub const fn new() -> Self {
@@ -58,10 +58,10 @@ impl<T> LockIndex<T> {
     }
 
     /// Returns the handle of a seat, if it has one.
-    pub fn get(&self, seat: Seat<'_>) -> Option<Id<T>> {
-        match (self.seats(seat.db, seat.key)?, seat.share) {
-            (Seats::Whole(id), None) => Some(*id),
-            (Seats::Shares(shares), Some(token)) => shares.by_token.get(token).copied(),
+    pub fn get(&self, hold_key: HoldKey<'_>) -> Option<Id<T>> {
+        match (self.handles(hold_key.db, hold_key.key)?, hold_key.share) {
+            (LockHandles::Whole(id), None) => Some(*id),
+            (LockHandles::ShareHandles(shares), Some(token)) => shares.by_token.get(token).copied(),
             _ => None,
         }
     }
@@ -92,10 +92,10 @@ impl<T> LockIndex<T> {
 
     /// Returns the number of handles.
     #[cfg(any(test, feature = "simulated"))]
-    pub fn seat_count(&self) -> usize {
-        let count = |seats: &Seats<T>| match seats {
-            Seats::Whole(_) => 1,
-            Seats::Shares(shares) => shares.by_token.len(),
+    pub fn handle_count(&self) -> usize {
+        let count = |handles: &LockHandles<T>| match handles {
+            LockHandles::Whole(_) => 1,
+            LockHandles::ShareHandles(shares) => shares.by_token.len(),
         };
         self.0.values().flat_map(NameMap::values).map(count).sum()
     }
@@ -104,88 +104,88 @@ impl<T> LockIndex<T> {
     pub fn insert(&mut self, db: i32, key: Rc<[u8]>, share: Option<&[u8]>, id: Id<T>) {
         let keys = self.0.entry(db).or_insert_with(NameMap::new);
         match (keys.get_mut(&key), share) {
-            (Some(Seats::Shares(shares)), Some(token)) => _ = shares.by_token.insert(token.into(), id),
+            (Some(LockHandles::ShareHandles(shares)), Some(token)) => _ = shares.by_token.insert(token.into(), id),
             (_, Some(token)) => {
                 let by_token = BTreeMap::from([(token.into(), id)]);
-                keys.insert(key, Seats::Shares(Box::new(Shares { by_token, count: 0 })));
+                keys.insert(key, LockHandles::ShareHandles(Box::new(ShareHandles { by_token, count: 0 })));
             }
-            (_, None) => _ = keys.insert(key, Seats::Whole(id)),
+            (_, None) => _ = keys.insert(key, LockHandles::Whole(id)),
         }
     }
 
     /// Removes the handle of a seat.
-    pub fn remove(&mut self, seat: Seat<'_>) {
-        let is_empty = match (self.seats_mut(seat.db, seat.key), seat.share) {
-            (Some(Seats::Whole(_)), None) => true,
-            (Some(Seats::Shares(shares)), Some(token)) => {
+    pub fn remove(&mut self, hold_key: HoldKey<'_>) {
+        let is_empty = match (self.handles_mut(hold_key.db, hold_key.key), hold_key.share) {
+            (Some(LockHandles::Whole(_)), None) => true,
+            (Some(LockHandles::ShareHandles(shares)), Some(token)) => {
                 shares.by_token.remove(token);
                 shares.by_token.is_empty()
             }
             _ => false,
         };
         if is_empty {
-            self.remove_lock(seat.db, seat.key);
+            self.remove_lock(hold_key.db, hold_key.key);
         }
     }
 
     /// Counts one more thing for a share of a lock. Nothing is counted for a lock that is held alone.
-    pub fn count(&mut self, seat: Seat<'_>) {
-        if let Some(shares) = self.shares_mut(seat) {
+    pub fn count(&mut self, hold_key: HoldKey<'_>) {
+        if let Some(shares) = self.shares_mut(hold_key) {
             shares.count = shares.count.saturating_add(1);
         }
     }
 
     /// Counts so many things less for a share of a lock.
-    pub fn count_off(&mut self, seat: Seat<'_>, count: usize) {
-        if let Some(shares) = self.shares_mut(seat) {
+    pub fn count_removed(&mut self, hold_key: HoldKey<'_>, count: usize) {
+        if let Some(shares) = self.shares_mut(hold_key) {
             shares.count = shares.count.saturating_sub(count);
         }
     }
 
-    fn shares_mut(&mut self, seat: Seat<'_>) -> Option<&mut Shares<T>> {
-        seat.share?;
-        match self.seats_mut(seat.db, seat.key) {
-            Some(Seats::Shares(shares)) => Some(shares),
+    fn shares_mut(&mut self, hold_key: HoldKey<'_>) -> Option<&mut ShareHandles<T>> {
+        hold_key.share?;
+        match self.handles_mut(hold_key.db, hold_key.key) {
+            Some(LockHandles::ShareHandles(shares)) => Some(shares),
             _ => None,
         }
     }
 
     /// Removes and returns the handles of a lock's shares, if there are any, and what was counted for them.
-    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(TakenShares<T>, usize)> {
+    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(RemovedShares<T>, usize)> {
         let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
         match taken {
-            Some(Seats::Shares(shares)) => Some((shares.by_token.into_values(), shares.count)),
+            Some(LockHandles::ShareHandles(shares)) => Some((shares.by_token.into_values(), shares.count)),
             _ => None,
         }
     }
 
     /// Takes the index apart into its handles.
     pub fn into_entries(self) -> impl Iterator<Item = Id<T>> {
-        self.0.into_values().flat_map(NameMap::into_values).flat_map(|seats| {
-            let (whole, shares) = match seats {
-                Seats::Whole(id) => (Some(id), None),
-                Seats::Shares(shares) => (None, Some(shares)),
+        self.0.into_values().flat_map(NameMap::into_values).flat_map(|handles| {
+            let (whole, shares) = match handles {
+                LockHandles::Whole(id) => (Some(id), None),
+                LockHandles::ShareHandles(shares) => (None, Some(shares)),
             };
             whole.into_iter().chain(shares.into_iter().flat_map(|shares| shares.by_token.into_values()))
         })
     }
 
-    fn shares_of(&self, db: i32, key: &[u8]) -> Option<&Shares<T>> {
-        match self.seats(db, key)? {
-            Seats::Shares(shares) => Some(shares),
-            Seats::Whole(_) => None,
+    fn shares_of(&self, db: i32, key: &[u8]) -> Option<&ShareHandles<T>> {
+        match self.handles(db, key)? {
+            LockHandles::ShareHandles(shares) => Some(shares),
+            LockHandles::Whole(_) => None,
         }
     }
 
-    fn seats(&self, db: i32, key: &[u8]) -> Option<&Seats<T>> {
+    fn handles(&self, db: i32, key: &[u8]) -> Option<&LockHandles<T>> {
         self.0.get(&db)?.get(key)
     }
 
-    fn seats_mut(&mut self, db: i32, key: &[u8]) -> Option<&mut Seats<T>> {
+    fn handles_mut(&mut self, db: i32, key: &[u8]) -> Option<&mut LockHandles<T>> {
         self.0.get_mut(&db)?.get_mut(key)
     }
 
-    fn remove_lock(&mut self, db: i32, key: &[u8]) -> Option<Seats<T>> {
+    fn remove_lock(&mut self, db: i32, key: &[u8]) -> Option<LockHandles<T>> {
         let keys = self.0.get_mut(&db)?;
         let removed = keys.remove(key);
         if keys.is_empty() {
@@ -200,10 +200,10 @@ mod tests {
     use super::*;
     use crate::core::Arena;
 
-    const DOOR: Seat<'static> = Seat { db: 0, key: b"door", share: None };
+    const DOOR: HoldKey<'static> = HoldKey { db: 0, key: b"door", share: None };
 
-    fn share(token: &[u8]) -> Seat<'_> {
-        Seat { share: Some(token), ..DOOR }
+    fn share(token: &[u8]) -> HoldKey<'_> {
+        HoldKey { share: Some(token), ..DOOR }
     }
 
     /// An index with handles for shares of the door and for the whole gate.
@@ -218,11 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_is_found_by_database_key_and_token() {
+    fn hold_key_is_found_by_database_key_and_token() {
         let (index, ids) = index();
         assert_eq!(index.get(share(b"a")), Some(ids[1]));
-        assert_eq!(index.get(Seat::whole(7, b"gate")), Some(ids[3]));
-        for other in [DOOR, share(b"d"), Seat::whole(0, b"gate"), Seat { db: 7, key: b"gate", share: Some(b"a") }] {
+        assert_eq!(index.get(HoldKey::whole(7, b"gate")), Some(ids[3]));
+        for other in [DOOR, share(b"d"), HoldKey::whole(0, b"gate"), HoldKey { db: 7, key: b"gate", share: Some(b"a") }]
+        {
             assert_eq!(index.get(other), None, "{other:?}");
         }
         assert!(index.has_shares(0, b"door") && !index.has_shares(7, b"gate"));
@@ -242,19 +243,19 @@ mod tests {
     fn a_lock_goes_with_its_last_handle() {
         let (mut index, _) = index();
         index.remove(DOOR);
-        index.remove(Seat { db: 7, key: b"gate", share: Some(b"a") });
-        assert_eq!(index.share_count(0, b"door") + usize::from(index.get(Seat::whole(7, b"gate")).is_some()), 4);
+        index.remove(HoldKey { db: 7, key: b"gate", share: Some(b"a") });
+        assert_eq!(index.share_count(0, b"door") + usize::from(index.get(HoldKey::whole(7, b"gate")).is_some()), 4);
         for token in [b"a", b"b", b"c"] {
             assert!(index.get(share(token)).is_some());
             index.remove(share(token));
             assert_eq!(index.get(share(token)), None);
         }
-        index.remove(Seat::whole(7, b"gate"));
+        index.remove(HoldKey::whole(7, b"gate"));
         assert!(index.0.is_empty(), "nothing is kept for a database");
     }
 
     #[test]
-    fn a_new_form_takes_the_place_of_the_other() {
+    fn insert_drops_handles_of_other_form() {
         let (mut index, ids) = index();
         index.insert(0, Rc::from(*b"door"), None, ids[2]);
         assert_eq!((index.get(DOOR), index.share_count(0, b"door")), (Some(ids[2]), 0));
@@ -267,9 +268,9 @@ mod tests {
         let (mut index, ids) = index();
         (0..5).for_each(|_| index.count(share(b"a")));
         index.count(DOOR);
-        index.count(Seat::whole(7, b"gate"));
-        index.count_off(share(b"b"), 2);
-        index.count_off(Seat::whole(7, b"gate"), 1);
+        index.count(HoldKey::whole(7, b"gate"));
+        index.count_removed(share(b"b"), 2);
+        index.count_removed(HoldKey::whole(7, b"gate"), 1);
         assert!(index.take_shares(7, b"gate").is_none());
         let (taken, count) = index.take_shares(0, b"door").unwrap();
         assert_eq!((taken.collect::<Vec<_>>(), count), (vec![ids[1], ids[0], ids[2]], 3));

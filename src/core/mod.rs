@@ -9,12 +9,12 @@
 
 mod arena;
 mod back_off;
+mod burst;
+mod compat;
 mod connections;
-mod contact;
-mod episode;
+mod deferred_free;
 mod error;
 mod fence;
-mod foreign;
 mod handle_table;
 mod incremental_table;
 mod integer;
@@ -22,44 +22,44 @@ mod lock;
 mod lock_index;
 mod name_map;
 mod recovery;
-mod remains;
+mod replica_watch;
 mod revocations;
-mod round;
 mod sessions;
 mod slab;
 mod stall;
 mod stats;
 pub mod steps;
+mod sweep;
 mod timer_queue;
 mod waiting;
 
 pub use arena::{Arena, Cursor, Id};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
+pub use burst::Burst;
+pub use compat::{redisson_channel_of, signal_list_of};
 pub use connections::Connections;
-pub use contact::{Contact, DEFAULT_LAG_S, LOOK_MS};
-pub use episode::Episode;
+pub use deferred_free::DeferredFree;
 pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
-pub use foreign::{redisson_channel_of, signal_list_of};
 pub use integer::{format_integer, parse_integer};
 pub use lock::{
     Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, Shares, Write, acquire, extend,
     reenter, release, share,
 };
-pub use lock_index::{LockIndex, Seat};
+pub use lock_index::{HoldKey, LockIndex};
 pub use name_map::NameMap;
-pub use recovery::{Change as RecoveryChange, Recovery};
-pub use remains::Remains;
+pub use recovery::{Recovery, SuspensionChange};
+pub use replica_watch::{DEFAULT_LAG_S, REPLICA_CHECK_MS, ReplicaWatch};
 pub use revocations::{Revocation, RevocationId, Revocations};
-pub use round::Round;
 pub use sessions::{
-    MIN_SESSION_LEASE_MS, MOST_SHARES_AT_ONCE, Session, SessionId, SessionLock, SessionTask, Sessions, ShareStretch,
+    MAX_SHARE_BATCH, MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions, ShareBatch,
 };
-pub use stall::{HOLD_OFF_MS, StallDetector, TICK_MS};
+pub use stall::{MIN_SUSPENSION_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
+pub use sweep::Sweep;
 pub use waiting::{
-    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, Join, Joined, QueueId, RequestId, Turn,
-    WaitQueues, Waiter, WaiterId,
+    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, JoinOutcome, JoinRequest, QueueId, RequestId,
+    Turn, WaitQueues, Waiter, WaiterId,
 };
 
 /// A point in time on the server's wall clock, in milliseconds since the Unix epoch. Redis stores expiry times in this

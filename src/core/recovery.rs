@@ -12,20 +12,20 @@ pub struct Recovery {
     /// The latest start or promotion.
     began_at: Option<i64>,
     /// Whether a grant is held back, or may have been.
-    is_holding_back: bool,
+    is_suspending: bool,
     is_announced: bool,
 }
 
 /// What has become of a time in which grants are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum SuspensionChange {
     Began,
     Ended,
 }
 
 impl Recovery {
     pub const fn new() -> Self {
-        Self { began_at: None, is_holding_back: false, is_announced: false }
+        Self { began_at: None, is_suspending: false, is_announced: false }
     }
 
     /// Records that the server has started, or has become a master.
@@ -41,23 +41,23 @@ impl Recovery {
         self.began_at.filter(|_| length_ms > 0).map_or(0, |began_at| end(began_at).saturating_sub(now_ms).max(0))
     }
 
-    /// Records that a grant was held back, so that [`follow`](Self::follow) tells of the end.
-    pub fn hold_back(&mut self) {
-        self.is_holding_back = true;
+    /// Records that a grant was held back, so that [`follow`](Self::update) tells of the end.
+    pub fn suspend(&mut self) {
+        self.is_suspending = true;
     }
 
-    /// Returns whether a grant is held back, or may have been, and [`follow`](Self::follow) has not told of the end.
-    pub fn is_holding_back(&self) -> bool {
-        self.is_holding_back
+    /// Returns whether a grant is held back, or may have been, and [`follow`](Self::update) has not told of the end.
+    pub fn is_suspending(&self) -> bool {
+        self.is_suspending
     }
 
     /// Records whether grants are held back now, for this or another reason. Returns what has changed since the last call.
-    pub fn follow(&mut self, is_holding_back: bool) -> Option<Change> {
-        let was = mem::replace(&mut self.is_holding_back, is_holding_back);
-        let was_announced = mem::replace(&mut self.is_announced, is_holding_back);
-        match is_holding_back {
-            true if !was_announced => Some(Change::Began),
-            false if was => Some(Change::Ended),
+    pub fn update(&mut self, is_suspending: bool) -> Option<SuspensionChange> {
+        let was = mem::replace(&mut self.is_suspending, is_suspending);
+        let was_announced = mem::replace(&mut self.is_announced, is_suspending);
+        match is_suspending {
+            true if !was_announced => Some(SuspensionChange::Began),
+            false if was => Some(SuspensionChange::Ended),
             _ => None,
         }
     }
@@ -70,7 +70,7 @@ mod tests {
     const NOW: i64 = 50_000;
 
     #[test]
-    fn a_period_counts_from_the_latest_beginning_whatever_its_length() {
+    fn period_counts_from_latest_beginning() {
         let mut recovery = Recovery::new();
         assert_eq!(recovery.remaining_ms(1000, NOW), 0);
         recovery.begin(NOW);
@@ -84,23 +84,23 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_returned_once() {
         let mut recovery = Recovery::new();
-        assert_eq!(recovery.follow(false), None);
-        assert_eq!(recovery.follow(true), Some(Change::Began));
-        assert_eq!(recovery.follow(true), None);
-        assert_eq!(recovery.follow(false), Some(Change::Ended));
-        recovery.follow(true);
+        assert_eq!(recovery.update(false), None);
+        assert_eq!(recovery.update(true), Some(SuspensionChange::Began));
+        assert_eq!(recovery.update(true), None);
+        assert_eq!(recovery.update(false), Some(SuspensionChange::Ended));
+        recovery.update(true);
         recovery.begin(NOW);
-        assert_eq!(recovery.follow(true), Some(Change::Began), "a promotion in a period begins another");
+        assert_eq!(recovery.update(true), Some(SuspensionChange::Began), "a promotion in a period begins another");
     }
 
     #[test]
-    fn the_end_is_told_to_those_who_were_held_back_before_anybody_looked() {
+    fn end_is_returned_after_suspended_grant() {
         let mut recovery = Recovery::new();
-        recovery.hold_back();
-        assert!(recovery.is_holding_back());
-        assert_eq!(recovery.follow(false), Some(Change::Ended));
-        assert!(!recovery.is_holding_back());
+        recovery.suspend();
+        assert!(recovery.is_suspending());
+        assert_eq!(recovery.update(false), Some(SuspensionChange::Ended));
+        assert!(!recovery.is_suspending());
     }
 }

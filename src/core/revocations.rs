@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Grant, Holder, Id, Kind, Remains, Seat, Session, SessionLock, UnixMs};
+use super::{Arena, DeferredFree, Grant, HoldKey, Holder, Id, Kind, Session, SessionLock, UnixMs};
 
 /// A handle to a revocation.
 pub type RevocationId = Id<Revocation>;
@@ -48,8 +48,8 @@ impl Revocation {
     }
 
     /// Returns what is to be taken back.
-    pub fn seat(&self) -> Seat<'_> {
-        Seat::of(self.db, &self.key, self.kind, &self.owner)
+    pub fn hold_key(&self) -> HoldKey<'_> {
+        HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
 
     /// Returns whether `holder` still holds the lock as it was granted.
@@ -66,7 +66,7 @@ impl Revocations {
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
-        [self.entries.len(), self.by_lock.seat_count(), self.due.entry_count()].into_iter().sum()
+        [self.entries.len(), self.by_lock.handle_count(), self.due.entry_count()].into_iter().sum()
     }
 
     /// Returns whether there are no revocations.
@@ -75,8 +75,8 @@ impl Revocations {
     }
 
     /// Returns the revocation of a lock or a share, if it has one.
-    pub fn find(&self, seat: Seat<'_>) -> Option<RevocationId> {
-        if self.is_empty() { None } else { self.by_lock.get(seat) }
+    pub fn find(&self, hold_key: HoldKey<'_>) -> Option<RevocationId> {
+        if self.is_empty() { None } else { self.by_lock.get(hold_key) }
     }
 
     /// Returns a revocation, if it still exists.
@@ -88,17 +88,17 @@ impl Revocations {
     ///
     /// If the earlier one is about the same holder, whose grant and session ended together, the two are merged.
     pub fn add(&mut self, mut revocation: Revocation) {
-        if let Some(earlier) = self.find(revocation.seat()).and_then(|id| self.remove(id)) {
-            if earlier.kind == revocation.kind && earlier.owner == revocation.owner {
-                revocation.grant = revocation.grant.or(earlier.grant);
-                revocation.all_holds |= earlier.all_holds;
+        if let Some(previous) = self.find(revocation.hold_key()).and_then(|id| self.remove(id)) {
+            if previous.kind == revocation.kind && previous.owner == revocation.owner {
+                revocation.grant = revocation.grant.or(previous.grant);
+                revocation.all_holds |= previous.all_holds;
             }
         }
         let due = revocation.due;
         let Some(id) = self.entries.insert(revocation) else { return };
         if let Some(revocation) = self.entries.get(id) {
             let Revocation { db, key, .. } = revocation;
-            self.by_lock.insert(*db, Rc::clone(key), revocation.seat().share, id);
+            self.by_lock.insert(*db, Rc::clone(key), revocation.hold_key().share, id);
             self.due.reschedule(id, NEVER, due);
         }
     }
@@ -107,15 +107,15 @@ impl Revocations {
     pub fn remove(&mut self, id: RevocationId) -> Option<Revocation> {
         let revocation = self.entries.remove(id)?;
         self.due.reschedule(id, revocation.due, NEVER);
-        if self.by_lock.get(revocation.seat()) == Some(id) {
-            self.by_lock.remove(revocation.seat());
+        if self.by_lock.get(revocation.hold_key()) == Some(id) {
+            self.by_lock.remove(revocation.hold_key());
         }
         Some(revocation)
     }
 
     /// Removes the revocation of a lock or a share, because it is granted anew.
-    pub fn cancel(&mut self, seat: Seat<'_>) {
-        if let Some(id) = self.find(seat) {
+    pub fn cancel(&mut self, hold_key: HoldKey<'_>) {
+        if let Some(id) = self.find(hold_key) {
             self.remove(id);
         }
     }
@@ -139,12 +139,12 @@ impl Revocations {
     }
 
     /// Removes all revocations, and leaves what there was to be freed.
-    pub fn clear(&mut self, remains: &mut Remains) {
+    pub fn clear(&mut self, deferred_free: &mut DeferredFree) {
         let Self { entries, by_lock, due } = std::mem::replace(self, Self::new());
         if !entries.is_empty() {
-            remains.add(entries.into_entries());
-            remains.add(by_lock.into_entries());
-            remains.add(due.into_entries());
+            deferred_free.add(entries.into_entries());
+            deferred_free.add(by_lock.into_entries());
+            deferred_free.add(due.into_entries());
         }
     }
 }
@@ -181,17 +181,17 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(undelivered("b"));
-        let id = revocations.find(Seat::whole(0, b"k")).unwrap();
+        let id = revocations.find(HoldKey::whole(0, b"k")).unwrap();
         assert_eq!(&*revocations.get(id).unwrap().owner, b"b");
         // The other's turn is not b's.
         let alone = Revocation { grant: None, ..undelivered("b") };
         revocations.add(undelivered("c"));
         revocations.add(alone.clone());
-        let id = revocations.find(Seat::whole(0, b"k")).unwrap();
+        let id = revocations.find(HoldKey::whole(0, b"k")).unwrap();
         assert_eq!(revocations.get(id), Some(&alone));
         revocations.add(Revocation { kind: Kind::Mutex, ..undelivered("b") });
         revocations.add(alone.clone());
-        let id = revocations.find(Seat::whole(0, b"k")).unwrap();
+        let id = revocations.find(HoldKey::whole(0, b"k")).unwrap();
         assert_eq!(revocations.get(id), Some(&alone));
         assert!(revocations.remove(id).is_some());
         assert!(revocations.is_empty() && revocations.next_due().is_none());
@@ -202,32 +202,32 @@ mod tests {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
-        let both = revocations.find(Seat::whole(0, b"k")).and_then(|id| revocations.get(id)).unwrap();
+        let both = revocations.find(HoldKey::whole(0, b"k")).and_then(|id| revocations.get(id)).unwrap();
         assert!(both.grant.is_some() && both.matches(&holder("a", 3)));
     }
 
     #[test]
-    fn one_whose_lock_is_granted_anew_is_gone() {
+    fn revocation_is_cancelled_when_lock_is_granted() {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
-        revocations.cancel(Seat::whole(0, b"other"));
+        revocations.cancel(HoldKey::whole(0, b"other"));
         assert_eq!((revocations.next_due(), revocations.entry_count()), (Some(UnixMs::MIN), 3));
-        revocations.cancel(Seat::whole(0, b"k"));
+        revocations.cancel(HoldKey::whole(0, b"k"));
         assert_eq!(revocations.entry_count(), 0);
-        assert!(revocations.is_empty() && revocations.find(Seat::whole(0, b"k")).is_none());
+        assert!(revocations.is_empty() && revocations.find(HoldKey::whole(0, b"k")).is_none());
         assert_eq!((revocations.next_due(), revocations.first_due(UnixMs::MAX)), (None, None));
     }
 
     #[test]
-    fn of_all_that_are_given_up_each_leaves_its_parts_to_be_freed() {
-        let (mut revocations, mut remains) = (Revocations::new(), Remains::new());
-        revocations.clear(&mut remains);
-        assert!(remains.is_empty());
+    fn cleared_revocations_are_freed_later() {
+        let (mut revocations, mut deferred_free) = (Revocations::new(), DeferredFree::new());
+        revocations.clear(&mut deferred_free);
+        assert!(deferred_free.is_empty());
         revocations.add(undelivered("a"));
-        revocations.clear(&mut remains);
+        revocations.clear(&mut deferred_free);
         assert!(revocations.is_empty() && revocations.next_due().is_none());
         // An entry and the end, for each of three tables.
-        assert_eq!((0..10).take_while(|_| remains.drop_one()).count(), 6);
+        assert_eq!((0..10).take_while(|_| deferred_free.free_one()).count(), 6);
     }
 
     #[test]

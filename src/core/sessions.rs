@@ -11,22 +11,22 @@
 //! A connection may have very many sessions. So its close is only recorded, and the sessions are processed one by one.
 
 mod renewals;
+mod share_scan;
 mod shares;
 mod tasks;
-mod walk;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::rc::Rc;
 
-use super::lock_index::{LockIndex, Seat, TakenShares};
+use super::lock_index::{HoldKey, LockIndex, RemovedShares};
 use super::timer_queue::NEVER;
-use super::{Arena, ClientId, Connections, Holder, Id, Kind, Lease, Remains, Round, UnixMs};
+use super::{Arena, ClientId, Connections, DeferredFree, Holder, Id, Kind, Lease, Sweep, UnixMs};
 use renewals::{Class, Renewals};
-use walk::Walks;
+use share_scan::ShareScans;
 
+pub use share_scan::{MAX_SHARE_BATCH, ShareBatch};
 pub use tasks::SessionTask;
-pub use walk::{MOST_AT_ONCE as MOST_SHARES_AT_ONCE, Stretch as ShareStretch};
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
@@ -69,17 +69,17 @@ pub struct Sessions {
     pairs: usize,
     renewals: Renewals,
     /// A running check of all sessions.
-    checks: Round,
+    checks: Sweep,
     /// Which of the sources of tasks is asked first.
     next_source: usize,
     /// Locks of whose shares with sessions others may have removed some.
-    doubtful: Walks,
+    rechecks: ShareScans,
     /// Locks whose shares are being given back to their sessions.
-    returning: Walks,
+    returning: ShareScans,
     /// Those of them that are to go on with it, in this order.
     returns: VecDeque<(i32, Rc<[u8]>)>,
     /// Sessions of shares that have ended together, lock by lock, to be forgotten one by one. Some may be gone already.
-    ended: VecDeque<TakenShares<Session>>,
+    ended: VecDeque<RemovedShares<Session>>,
 }
 
 impl Session {
@@ -93,20 +93,20 @@ impl Session {
     ///
     /// A key mostly stays through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it a
     /// millisecond earlier.
-    pub fn has_lapsed(&self, now: UnixMs) -> bool {
+    pub fn has_expired(&self, now: UnixMs) -> bool {
         now >= self.lease_end
     }
 }
 
 impl SessionLock {
     /// Returns what the session holds.
-    pub fn seat(&self) -> Seat<'_> {
-        Seat::of(self.db, &self.key, self.kind, &self.owner)
+    pub fn hold_key(&self) -> HoldKey<'_> {
+        HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
 }
 
 /// Lengthens a lease to the shortest one that a session may have.
-fn at_least_the_shortest(lease: Lease) -> Lease {
+fn at_least_min_lease(lease: Lease) -> Lease {
     Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least))
 }
 
@@ -118,10 +118,10 @@ impl Sessions {
             connections: Connections::new(),
             pairs: 0,
             renewals: Renewals::new(),
-            checks: Round::END,
+            checks: Sweep::END,
             next_source: 0,
-            doubtful: Walks::new(),
-            returning: Walks::new(),
+            rechecks: ShareScans::new(),
+            returning: ShareScans::new(),
             returns: VecDeque::new(),
             ended: VecDeque::new(),
         }
@@ -142,11 +142,11 @@ impl Sessions {
     pub fn entry_count(&self) -> usize {
         let tables = [
             self.ended.iter().map(ExactSizeIterator::len).sum(),
-            self.doubtful.len(),
+            self.rechecks.len(),
             self.returning.len(),
             self.returns.len(),
             self.sessions.len(),
-            self.by_lock.seat_count(),
+            self.by_lock.handle_count(),
             self.connections.entries().count(),
         ];
         tables.into_iter().chain([self.pairs, self.renewals.entry_count()]).sum()
@@ -163,13 +163,13 @@ impl Sessions {
     }
 
     /// Returns the session of a lock or a share, if it has one.
-    pub fn find(&self, seat: Seat<'_>) -> Option<SessionId> {
-        if self.is_empty() { None } else { self.by_lock.get(seat) }
+    pub fn find(&self, hold_key: HoldKey<'_>) -> Option<SessionId> {
+        if self.is_empty() { None } else { self.by_lock.get(hold_key) }
     }
 
     /// Returns whether a session goes on, and is not one of those that have ended together.
     pub fn is_current(&self, id: SessionId) -> bool {
-        self.get(id).is_some_and(|session| self.by_lock.get(session.lock.seat()) == Some(id))
+        self.get(id).is_some_and(|session| self.by_lock.get(session.lock.hold_key()) == Some(id))
     }
 
     /// Returns the open connections of a session.
@@ -185,16 +185,16 @@ impl Sessions {
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
         let SessionLock { db, lease, .. } = lock;
         if lock.kind == Kind::Shared {
-            self.end(Seat::whole(db, &lock.key));
+            self.end(HoldKey::whole(db, &lock.key));
         } else {
             self.end_shares(db, &lock.key);
         }
-        let known = self.find(lock.seat());
+        let known = self.find(lock.hold_key());
         let same = |session: &Session| (session.lock.kind, &session.lock.owner) == (lock.kind, &lock.owner);
         let id = match known.filter(|&id| self.get(id).is_some_and(same)) {
             Some(id) => id,
             None => {
-                self.end(lock.seat());
+                self.end(lock.hold_key());
                 let session = Session {
                     lock,
                     clients: BTreeSet::new(),
@@ -204,7 +204,7 @@ impl Sessions {
                 };
                 let Some(id) = self.sessions.insert(session) else { return };
                 if let Some(Session { lock, .. }) = self.sessions.get(id) {
-                    self.by_lock.insert(db, Rc::clone(&lock.key), lock.seat().share, id);
+                    self.by_lock.insert(db, Rc::clone(&lock.key), lock.hold_key().share, id);
                 }
                 id
             }
@@ -214,7 +214,7 @@ impl Sessions {
         session.lock.lease = session.lock.lease.max(lease);
         if session.clients.insert(client) {
             self.pairs = self.pairs.saturating_add(1);
-            self.by_lock.count(session.lock.seat());
+            self.by_lock.count(session.lock.hold_key());
         }
         // A repeated request, which may not have lengthened the lease, does not put the renewal off.
         let renew_at = session.renew_at.min(session.lock.lease.renewal_after(now));
@@ -222,25 +222,25 @@ impl Sessions {
     }
 
     /// Ends the session of a lock or a share, if it has one.
-    pub fn end(&mut self, seat: Seat<'_>) {
-        if let Some(id) = self.find(seat) {
+    pub fn end(&mut self, hold_key: HoldKey<'_>) {
+        if let Some(id) = self.find(hold_key) {
             self.remove(id);
         }
     }
 
     /// Ends all sessions, and leaves what there was to be freed.
-    pub fn end_all(&mut self, remains: &mut Remains) {
-        let Self { sessions, by_lock, connections, renewals, doubtful, returning, returns, ended, .. } =
+    pub fn end_all(&mut self, deferred_free: &mut DeferredFree) {
+        let Self { sessions, by_lock, connections, renewals, rechecks, returning, returns, ended, .. } =
             mem::replace(self, Self::new());
         if !sessions.is_empty() {
-            remains.add(sessions.into_entries());
-            remains.add(by_lock.into_entries());
-            remains.add(connections.into_entries());
-            remains.add(renewals.into_entries());
-            remains.add(doubtful.into_entries());
-            remains.add(returning.into_entries());
-            remains.add(returns);
-            remains.add(ended.into_iter().flatten());
+            deferred_free.add(sessions.into_entries());
+            deferred_free.add(by_lock.into_entries());
+            deferred_free.add(connections.into_entries());
+            deferred_free.add(renewals.into_entries());
+            deferred_free.add(rechecks.into_entries());
+            deferred_free.add(returning.into_entries());
+            deferred_free.add(returns);
+            deferred_free.add(ended.into_iter().flatten());
         }
     }
 
@@ -260,38 +260,38 @@ impl Sessions {
     pub fn pop_orphan(&mut self) -> Option<Session> {
         let (client, id) = self.connections.next_of_closed()?;
         let is_current = self.is_current(id);
-        self.leave(id, client).filter(|_| is_current)
+        self.detach_client(id, client).filter(|_| is_current)
     }
 
     /// Detaches all closed connections from the session of a lock or a share. Returns the session if it had no others, like
     /// [`pop_orphan`](Self::pop_orphan).
-    pub fn take_orphan(&mut self, seat: Seat<'_>) -> Option<Session> {
-        let id = self.find(seat).filter(|_| self.has_closed_connections())?;
+    pub fn take_orphan(&mut self, hold_key: HoldKey<'_>) -> Option<Session> {
+        let id = self.find(hold_key).filter(|_| self.has_closed_connections())?;
         let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
         let closed: Vec<_> = self.get(id)?.clients.iter().filter(is_closed).copied().collect();
-        closed.into_iter().filter_map(|client| self.leave(id, client)).last()
+        closed.into_iter().filter_map(|client| self.detach_client(id, client)).last()
     }
 
     /// Detaches an open connection from the session of a lock or a share. The session ends with its last connection.
     ///
     /// A closed connection stays attached until [`pop_orphan`](Self::pop_orphan) processes it.
-    pub fn detach(&mut self, seat: Seat<'_>, client: ClientId) {
-        if let Some(id) = self.find(seat).filter(|_| !self.connections.is_closed(client)) {
-            self.leave(id, client);
+    pub fn detach(&mut self, hold_key: HoldKey<'_>, client: ClientId) {
+        if let Some(id) = self.find(hold_key).filter(|_| !self.connections.is_closed(client)) {
+            self.detach_client(id, client);
         }
     }
 
     /// Sets the number of holds of a session's lock.
-    pub fn set_holds(&mut self, seat: Seat<'_>, holds: i64) {
-        if let Some(session) = self.find(seat).and_then(|id| self.sessions.get_mut(id)) {
+    pub fn set_holds(&mut self, hold_key: HoldKey<'_>, holds: i64) {
+        if let Some(session) = self.find(hold_key).and_then(|id| self.sessions.get_mut(id)) {
             session.lock.holds = holds;
         }
     }
 
     /// Sets the length of the lease that is renewed from `now` on, at least [`MIN_SESSION_LEASE_MS`].
-    pub fn set_lease(&mut self, seat: Seat<'_>, lease: Lease, now: UnixMs) {
-        let Some(id) = self.find(seat) else { return };
-        let renewed = at_least_the_shortest(lease);
+    pub fn set_lease(&mut self, hold_key: HoldKey<'_>, lease: Lease, now: UnixMs) {
+        let Some(id) = self.find(hold_key) else { return };
+        let renewed = at_least_min_lease(lease);
         if let Some(session) = self.sessions.get_mut(id) {
             session.lock.lease = renewed;
         }
@@ -303,7 +303,7 @@ impl Sessions {
     pub fn fit_lease(&mut self, id: SessionId, longest: Option<Lease>) {
         self.raise_lease(id);
         if let (Some(longest), Some(session)) = (longest, self.sessions.get_mut(id)) {
-            session.lock.lease = at_least_the_shortest(session.lock.lease.min(longest));
+            session.lock.lease = at_least_min_lease(session.lock.lease.min(longest));
         }
     }
 
@@ -325,13 +325,13 @@ impl Sessions {
     }
 
     /// Detaches a connection from a session. Returns the session if that was its last connection.
-    fn leave(&mut self, id: SessionId, client: ClientId) -> Option<Session> {
+    fn detach_client(&mut self, id: SessionId, client: ClientId) -> Option<Session> {
         let is_current = self.is_current(id);
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {
             if is_current {
                 self.pairs = self.pairs.saturating_sub(1);
-                self.by_lock.count_off(session.lock.seat(), 1);
+                self.by_lock.count_removed(session.lock.hold_key(), 1);
             }
             self.connections.remove(client, id);
         }
@@ -341,11 +341,11 @@ impl Sessions {
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, (session.class, session.renew_at), (session.class, NEVER));
-        if self.by_lock.get(session.lock.seat()) == Some(id) {
-            self.by_lock.count_off(session.lock.seat(), session.clients.len());
-            self.by_lock.remove(session.lock.seat());
+        if self.by_lock.get(session.lock.hold_key()) == Some(id) {
+            self.by_lock.count_removed(session.lock.hold_key(), session.clients.len());
+            self.by_lock.remove(session.lock.hold_key());
             self.pairs = self.pairs.saturating_sub(session.clients.len());
-            self.go_on_without(&session.lock);
+            self.continue_return_without(&session.lock);
         }
         session.clients.iter().for_each(|&client| self.connections.remove(client, id));
         Some(session)

@@ -111,7 +111,7 @@ impl<T> Chunk<T> {
     }
 
     /// Frees the memory of a chunk without entries.
-    fn give_back_memory(&mut self) {
+    fn release_memory(&mut self) {
         (self.contents, self.free) = (Vec::new(), None);
     }
 }
@@ -156,7 +156,9 @@ impl<T> Slab<T> {
         steps::count();
         let chunk = self.chunks.get(number).filter(|chunk| chunk.taken > 0)?;
         let mut contents = chunk.contents.iter().enumerate().skip(skipped);
-        contents.find_map(|(place, content)| content.entry().and_then(|entry| Some((Slot::at(number, place)?, entry))))
+        contents.find_map(|(position, content)| {
+            content.entry().and_then(|entry| Some((Slot::at(number, position)?, entry)))
+        })
     }
 
     /// Adds an entry. Returns `None` if there are almost 2^32 entries already.
@@ -187,11 +189,11 @@ impl<T> Slab<T> {
             chunk.next_open = self.open.replace(number);
         }
         if chunk.taken == 0 && number > 0 {
-            chunk.give_back_memory();
+            chunk.release_memory();
         }
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
-            self.give_back_memory();
+            self.release_memory();
         }
         Some(removed)
     }
@@ -208,7 +210,7 @@ impl<T> Slab<T> {
     }
 
     /// Frees the memory of an empty slab. One chunk is kept, so that light contention does not allocate each time.
-    fn give_back_memory(&mut self) {
+    fn release_memory(&mut self) {
         if self.chunks.len() > 1 {
             *self = Self::new();
         }
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_stays_where_it_is_while_others_come_and_go() {
+    fn entry_keeps_slot_while_others_change() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..1_000).map(|n| slab.insert(n).unwrap()).collect();
         for &slot in slots.iter().step_by(2) {
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_came_free_is_taken_before_there_is_a_new_one() {
+    fn free_slot_is_reused_before_new_one() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..CHUNK).map(|n| slab.insert(n).unwrap()).collect();
         slots.iter().for_each(|&slot| _ = slab.remove(slot));
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_every_entry_once() {
+    fn scan_finds_every_entry_once() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..300).map(|n| slab.insert(n).unwrap()).collect();
         (0..300).filter(|n| n % 7 != 3).for_each(|n| _ = slab.remove(slots[n]));
@@ -259,7 +261,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "simulated")]
-    fn a_walk_passes_over_free_slots_many_at_a_time() {
+    fn scan_skips_chunks_of_free_slots() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..100 * CHUNK).map(|n| slab.insert(n).unwrap()).collect();
         let (&last, others) = slots.split_last().unwrap();

@@ -9,7 +9,7 @@ const STALL_MS: i64 = 1000;
 
 /// How long writes are held off after a stall at least, in milliseconds. The server checks its replicas and cluster once
 /// a second, which is every ten rounds of a cron that runs ten times a second, and may be 100 ms late.
-pub const HOLD_OFF_MS: i64 = 1200;
+pub const MIN_SUSPENSION_MS: i64 = 1200;
 
 /// The longest time between two calls of [`StallDetector::tick`], in milliseconds, while the detector is running.
 pub const TICK_MS: i64 = 100;
@@ -23,28 +23,28 @@ pub struct StallDetector {
     /// Whether the timer ticks.
     is_running: bool,
     /// The time when the loop was last seen to turn.
-    last_turn: Option<i64>,
+    last_iteration: Option<i64>,
     /// The time between two runs of the server's cron.
     cron_interval_ms: i64,
     /// When the loop turned again after the latest stall, or later by what does not count of the time since then.
-    turned_again_at: i64,
-    hold_off_ms: i64,
+    resumed_at: i64,
+    suspension_ms: i64,
 }
 
 impl StallDetector {
     pub const fn new() -> Self {
         Self {
             is_running: false,
-            last_turn: None,
+            last_iteration: None,
             cron_interval_ms: 0,
-            turned_again_at: i64::MIN,
-            hold_off_ms: HOLD_OFF_MS,
+            resumed_at: i64::MIN,
+            suspension_ms: MIN_SUSPENSION_MS,
         }
     }
 
     /// Sets how long writes are held off after a stall, in milliseconds.
-    pub fn set_hold_off(&mut self, ms: i64) {
-        self.hold_off_ms = ms;
+    pub fn set_suspension(&mut self, ms: i64) {
+        self.suspension_ms = ms;
     }
 
     /// Returns whether the timer is to tick.
@@ -70,21 +70,21 @@ impl StallDetector {
     }
 
     fn turn(&mut self, now_ms: i64) {
-        self.turned_again_at = self.turned_again_by(now_ms);
-        self.last_turn = Some(now_ms);
+        self.resumed_at = self.resumed_by(now_ms);
+        self.last_iteration = Some(now_ms);
     }
 
-    /// Returns what `turned_again_at` is when the loop turns at `now_ms`.
-    fn turned_again_by(&self, now_ms: i64) -> i64 {
-        let Some(last_turn) = self.last_turn else { return self.turned_again_at };
-        let gap = now_ms.saturating_sub(last_turn);
+    /// Returns what `resumed_at` is when the loop turns at `now_ms`.
+    fn resumed_by(&self, now_ms: i64) -> i64 {
+        let Some(last_iteration) = self.last_iteration else { return self.resumed_at };
+        let gap = now_ms.saturating_sub(last_iteration);
         if self.is_stall(gap) {
             return now_ms;
         }
         // The server's cron counts its rounds: a longer one counts no more.
-        let counts = !self.is_holding_off(last_turn);
+        let counts = !self.suspends_writes(last_iteration);
         let uncounted = if counts { 0 } else { gap.saturating_sub(TICK_MS).max(0) };
-        self.turned_again_at.saturating_add(uncounted)
+        self.resumed_at.saturating_add(uncounted)
     }
 
     /// Returns whether a gap between two rounds of the loop is a stall.
@@ -94,19 +94,19 @@ impl StallDetector {
     }
 
     /// Returns whether a stall has ended only just: what the server knows may be out of date.
-    pub fn is_holding_off(&self, now_ms: i64) -> bool {
-        self.end_after(self.turned_again_at) > now_ms
+    pub fn suspends_writes(&self, now_ms: i64) -> bool {
+        self.end_after(self.resumed_at) > now_ms
     }
 
     /// Returns for how long writes are held off from `now_ms` on, in milliseconds, or 0.
     ///
     /// The first command after a stall, or a shorter gap, may come before the first turn: then it is seen here.
-    pub fn held_off_ms(&self, now_ms: i64) -> i64 {
-        self.end_after(self.turned_again_by(now_ms)).saturating_sub(now_ms).max(0)
+    pub fn suspended_ms(&self, now_ms: i64) -> i64 {
+        self.end_after(self.resumed_by(now_ms)).saturating_sub(now_ms).max(0)
     }
 
-    fn end_after(&self, turned_again_at: i64) -> i64 {
-        turned_again_at.saturating_add(self.hold_off_ms)
+    fn end_after(&self, resumed_at: i64) -> i64 {
+        resumed_at.saturating_add(self.suspension_ms)
     }
 }
 
@@ -117,15 +117,15 @@ mod tests {
     const NOW: i64 = 50_000;
 
     #[test]
-    fn a_standstill_is_followed_by_a_time_to_settle() {
+    fn stall_suspends_writes_for_a_while() {
         let mut detector = StallDetector::new();
         detector.tick(NOW);
         detector.tick(NOW + STALL_MS);
         let thawed = NOW + STALL_MS;
-        assert!(detector.is_holding_off(thawed));
+        assert!(detector.suspends_writes(thawed));
         detector.tick(thawed + TICK_MS);
-        assert!(detector.is_holding_off(thawed + HOLD_OFF_MS - 1));
-        assert!(!detector.is_holding_off(thawed + HOLD_OFF_MS));
+        assert!(detector.suspends_writes(thawed + MIN_SUSPENSION_MS - 1));
+        assert!(!detector.suspends_writes(thawed + MIN_SUSPENSION_MS));
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let mut detector = StallDetector::new();
         for turn in 0..50 {
             detector.tick(NOW + turn * (STALL_MS - 1));
-            assert!(!detector.is_holding_off(NOW + turn * (STALL_MS - 1)));
+            assert!(!detector.suspends_writes(NOW + turn * (STALL_MS - 1)));
         }
     }
 
@@ -144,8 +144,8 @@ mod tests {
         let thawed = NOW + STALL_MS;
         detector.tick(thawed);
         detector.tick(thawed + TICK_MS + 500);
-        assert!(detector.is_holding_off(thawed + HOLD_OFF_MS + 499));
-        assert!(!detector.is_holding_off(thawed + HOLD_OFF_MS + 500));
+        assert!(detector.suspends_writes(thawed + MIN_SUSPENSION_MS + 499));
+        assert!(!detector.suspends_writes(thawed + MIN_SUSPENSION_MS + 500));
     }
 
     #[test]
@@ -154,54 +154,54 @@ mod tests {
         detector.cron(NOW, 100);
         detector.tick(NOW + STALL_MS);
         assert!(detector.is_running());
-        assert!(detector.is_holding_off(NOW + STALL_MS));
+        assert!(detector.suspends_writes(NOW + STALL_MS));
         detector.stop();
         assert!(!detector.is_running());
         detector.cron(NOW + 10 * STALL_MS, 100);
-        assert!(detector.is_holding_off(NOW + 10 * STALL_MS));
+        assert!(detector.suspends_writes(NOW + 10 * STALL_MS));
     }
 
     #[test]
-    fn the_first_command_after_a_stall_sees_it_before_the_first_turn() {
+    fn first_command_after_stall_detects_it() {
         let mut detector = StallDetector::new();
-        assert_eq!(detector.held_off_ms(NOW), 0);
+        assert_eq!(detector.suspended_ms(NOW), 0);
         detector.tick(NOW);
-        assert_eq!(detector.held_off_ms(NOW + STALL_MS - 1), 0);
-        detector.set_hold_off(5000);
-        assert_eq!(detector.held_off_ms(NOW + STALL_MS), 5000);
+        assert_eq!(detector.suspended_ms(NOW + STALL_MS - 1), 0);
+        detector.set_suspension(5000);
+        assert_eq!(detector.suspended_ms(NOW + STALL_MS), 5000);
         detector.tick(NOW + STALL_MS);
-        assert_eq!(detector.held_off_ms(NOW + STALL_MS + 100), 4900);
+        assert_eq!(detector.suspended_ms(NOW + STALL_MS + 100), 4900);
         detector.tick(NOW + STALL_MS + 100);
-        assert!(detector.is_holding_off(NOW + STALL_MS + 4999));
-        assert!(!detector.is_holding_off(NOW + STALL_MS + 5000));
-        detector.set_hold_off(HOLD_OFF_MS);
-        assert_eq!(detector.held_off_ms(NOW + STALL_MS + 200), HOLD_OFF_MS - 200);
+        assert!(detector.suspends_writes(NOW + STALL_MS + 4999));
+        assert!(!detector.suspends_writes(NOW + STALL_MS + 5000));
+        detector.set_suspension(MIN_SUSPENSION_MS);
+        assert_eq!(detector.suspended_ms(NOW + STALL_MS + 200), MIN_SUSPENSION_MS - 200);
     }
 
     #[test]
-    fn the_first_command_after_a_gap_sees_that_it_does_not_count() {
+    fn first_command_after_short_gap_sees_no_stall() {
         let mut detector = StallDetector::new();
         detector.tick(NOW);
         let thawed = NOW + STALL_MS;
         detector.tick(thawed);
-        let before_its_end = thawed + HOLD_OFF_MS - 100;
+        let before_its_end = thawed + MIN_SUSPENSION_MS - 100;
         detector.tick(before_its_end - TICK_MS);
-        let held_off_ms = detector.held_off_ms(before_its_end + 500);
-        assert!(held_off_ms > 0, "the time was to end in the gap");
+        let suspended_ms = detector.suspended_ms(before_its_end + 500);
+        assert!(suspended_ms > 0, "the time was to end in the gap");
         detector.tick(before_its_end + 500);
-        assert_eq!(detector.held_off_ms(before_its_end + 500), held_off_ms, "as the turn sees it");
+        assert_eq!(detector.suspended_ms(before_its_end + 500), suspended_ms, "as the turn sees it");
     }
 
     #[test]
-    fn a_time_to_settle_that_is_over_is_not_drawn_out_by_later_gaps() {
+    fn later_gaps_do_not_extend_ended_suspension() {
         let mut detector = StallDetector::new();
         detector.tick(NOW);
         let thawed = NOW + STALL_MS;
-        (0..=HOLD_OFF_MS / TICK_MS).for_each(|turn| detector.tick(thawed + turn * TICK_MS));
-        let settled = thawed + HOLD_OFF_MS;
+        (0..=MIN_SUSPENSION_MS / TICK_MS).for_each(|turn| detector.tick(thawed + turn * TICK_MS));
+        let settled = thawed + MIN_SUSPENSION_MS;
         (1..=10).for_each(|gap| detector.tick(settled + gap * 500));
-        detector.set_hold_off(4000);
-        assert!(!detector.is_holding_off(settled + 5000), "one of 4 s would be over, too");
+        detector.set_suspension(4000);
+        assert!(!detector.suspends_writes(settled + 5000), "one of 4 s would be over, too");
     }
 
     #[test]
@@ -209,16 +209,16 @@ mod tests {
         let mut detector = StallDetector::new();
         for run in 0..5 {
             detector.cron(NOW + run * STALL_MS, STALL_MS);
-            assert!(!detector.is_holding_off(NOW + run * STALL_MS));
+            assert!(!detector.suspends_writes(NOW + run * STALL_MS));
         }
         detector.tick(NOW + 6 * STALL_MS);
-        assert!(detector.is_holding_off(NOW + 6 * STALL_MS));
+        assert!(detector.suspends_writes(NOW + 6 * STALL_MS));
     }
 
     #[test]
     fn there_is_no_stall_before_the_first_turn() {
         let mut detector = StallDetector::new();
         detector.tick(NOW);
-        assert!(!detector.is_holding_off(NOW));
+        assert!(!detector.suspends_writes(NOW));
     }
 }

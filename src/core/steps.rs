@@ -25,14 +25,14 @@ pub fn take() -> usize {
 
 /// Notes how many tasks of the background work were done in a row.
 #[inline(always)]
-pub fn note_stretch(_tasks: usize) {
+pub fn note_batch(_tasks: usize) {
     #[cfg(feature = "simulated")]
     LONGEST.set(LONGEST.get().max(_tasks));
 }
 
 /// Returns the most tasks that were done in a row on this thread since it was last asked.
 #[cfg(feature = "simulated")]
-pub fn take_longest_stretch() -> usize {
+pub fn take_longest_batch() -> usize {
     LONGEST.take()
 }
 
@@ -41,16 +41,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_counted_since_the_last_look() {
+    fn entries_are_counted_since_last_take() {
         take();
         (0..3).for_each(|_| count());
         assert_eq!([take(), take()], [3, 0]);
     }
 
     #[test]
-    fn of_stretches_the_longest_counts() {
-        take_longest_stretch();
-        [2, 3, 1].into_iter().for_each(note_stretch);
-        assert_eq!([take_longest_stretch(), take_longest_stretch()], [3, 0]);
+    fn longest_batch_counts() {
+        take_longest_batch();
+        [2, 3, 1].into_iter().for_each(note_batch);
+        assert_eq!([take_longest_batch(), take_longest_batch()], [3, 0]);
     }
 }

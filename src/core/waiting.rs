@@ -12,9 +12,9 @@
 mod contention;
 mod deadlines;
 mod due;
-mod line;
+mod entries;
 mod names;
-mod places;
+mod queue_order;
 mod types;
 
 use std::cell::Cell;
@@ -24,45 +24,45 @@ use std::rc::Rc;
 use super::handle_table::HandleTable;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Cause, Kind, Round, UnixMs};
+use super::{Arena, Cause, Kind, Sweep, UnixMs};
 use deadlines::Deadlines;
-use line::Lines;
 use names::LockName;
+use queue_order::QueueOrder;
 pub use types::{
-    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, Join, Joined, Queue, QueueId, Request,
-    RequestId, Turn, Waiter, WaiterId,
+    Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, JoinOutcome, JoinRequest, Queue, QueueId,
+    Request, RequestId, Turn, Waiter, WaiterId,
 };
-use types::{Place, PlaceId};
+use types::{QueueEntry, QueueEntryId};
 
 /// All queues of the server.
 pub struct WaitQueues {
     by_lock: HandleTable<QueueId>,
     /// The queue that was looked up last: the steps of one command ask for the same again and again.
-    latest_found: Cell<Option<QueueId>>,
+    last_found: Cell<Option<QueueId>>,
     queues: Arena<Queue>,
-    places: Slab<Place>,
+    entries: Slab<QueueEntry>,
     /// The number of places for shares.
-    share_places: usize,
+    share_entries: usize,
     requests: Arena<Request>,
-    claims: HandleTable<PlaceId>,
-    lines: Lines,
+    claims: HandleTable<QueueEntryId>,
+    order: QueueOrder,
     next_turn: u64,
     reviews: TimerQueue<QueueId>,
     deadlines: Deadlines,
     /// Places that are away, by the time when they are dropped.
-    away: TimerQueue<PlaceId>,
+    detached: TimerQueue<QueueEntryId>,
     /// Queues whose review has stopped with waiters left that can be granted the lock, in the order in which their reviews go on.
     backlog: VecDeque<QueueId>,
     /// A running review of all queues.
-    review: Round,
+    review: Sweep,
     /// A running round over all queues.
-    round: Round,
+    sweep: Sweep,
     /// Queues of locks that are another server's, and from which turn on their places are to be returned.
-    lost: BTreeMap<QueueId, Turn>,
+    aborted: BTreeMap<QueueId, Turn>,
     /// Which of the sources of due work is asked first.
     next_source: usize,
     /// Whether all places that are away are to be dropped.
-    drops_away: bool,
+    drops_detached: bool,
 }
 
 /// The number of requests that share a place at most. All of them are answered in one step.
@@ -70,7 +70,7 @@ const MAX_COPIES: usize = 1000;
 
 /// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
 /// still exists at t.
-fn passed(time: UnixMs) -> UnixMs {
+fn first_expired_ms(time: UnixMs) -> UnixMs {
     time.saturating_add(1)
 }
 
@@ -78,23 +78,23 @@ impl WaitQueues {
     pub const fn new() -> Self {
         Self {
             by_lock: HandleTable::new(),
-            latest_found: Cell::new(None),
+            last_found: Cell::new(None),
             queues: Arena::new(),
-            places: Slab::new(),
-            share_places: 0,
+            entries: Slab::new(),
+            share_entries: 0,
             requests: Arena::new(),
             claims: HandleTable::new(),
-            lines: Lines::new(),
+            order: QueueOrder::new(),
             next_turn: 0,
             reviews: TimerQueue::new(),
             deadlines: Deadlines::new(),
-            away: TimerQueue::new(),
+            detached: TimerQueue::new(),
             backlog: VecDeque::new(),
-            review: Round::END,
-            round: Round::END,
-            lost: BTreeMap::new(),
+            review: Sweep::END,
+            sweep: Sweep::END,
+            aborted: BTreeMap::new(),
             next_source: 0,
-            drops_away: false,
+            drops_detached: false,
         }
     }
 
@@ -105,18 +105,19 @@ impl WaitQueues {
 
     /// Returns whether no queue has a place, present or away.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
     /// Returns the number of entries of all kinds, which is 0 when everybody has left.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
-        let tables = [self.by_lock.len(), self.queues.len(), self.places.len(), self.requests.len(), self.claims.len()];
+        let tables =
+            [self.by_lock.len(), self.queues.len(), self.entries.len(), self.requests.len(), self.claims.len()];
         let orders = [
-            self.lines.place_count(),
+            self.order.entry_count(),
             self.reviews.entry_count(),
             self.deadlines.entry_count(),
-            self.away.entry_count(),
+            self.detached.entry_count(),
         ];
         tables.into_iter().chain(orders).sum()
     }
@@ -128,8 +129,8 @@ impl WaitQueues {
         }
         let name = LockName { db, key };
         let has_name = |id| self.queues.get(id).is_some_and(|queue| queue.lock_name() == name);
-        let found = self.latest_found.get().filter(|&id| has_name(id)).or_else(|| self.by_lock.find(name, has_name))?;
-        self.latest_found.set(Some(found));
+        let found = self.last_found.get().filter(|&id| has_name(id)).or_else(|| self.by_lock.find(name, has_name))?;
+        self.last_found.set(Some(found));
         Some(found)
     }
 
@@ -149,65 +150,65 @@ impl WaitQueues {
     }
 
     /// Returns whether there are fewer than `limit` requests.
-    pub fn has_room(&self, limit: usize) -> bool {
+    pub fn has_capacity(&self, limit: usize) -> bool {
         self.waiter_count() < limit
     }
 
     /// Returns whether one more request with this claim may share its place, if it has one.
-    pub fn has_room_for_copy(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
-        let place = self.place_of(db, key, kind, owner).and_then(|place| self.places.get(place));
-        place.is_none_or(|place| self.requests_of(place).nth(MAX_COPIES.saturating_sub(1)).is_none())
+    pub fn has_capacity_for_copy(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
+        let entry = self.entry_of(db, key, kind, owner).and_then(|entry| self.entries.get(entry));
+        entry.is_none_or(|entry| self.requests_of(entry).nth(MAX_COPIES.saturating_sub(1)).is_none())
     }
 
     /// Returns what a request waits for, if it still does: the lock, and the claim of its place.
     pub fn origin_of(&self, request: RequestId) -> Option<(&Queue, &Claim)> {
-        let place = self.places.get(self.requests.get(request)?.place)?;
-        Some((self.queues.get(place.queue)?, &place.claim))
+        let entry = self.entries.get(self.requests.get(request)?.entry)?;
+        Some((self.queues.get(entry.queue)?, &entry.claim))
     }
 
     /// Returns the waiters that share the place of a claim, the latest first.
     pub fn waiters_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> impl Iterator<Item = WaiterId> {
-        let place = self.place_of(db, key, kind, owner).and_then(|place| self.places.get(place));
-        place.into_iter().flat_map(|place| self.requests_of(place)).map(|(_, request)| request.waiter)
+        let entry = self.entry_of(db, key, kind, owner).and_then(|entry| self.entries.get(entry));
+        entry.into_iter().flat_map(|entry| self.requests_of(entry)).map(|(_, request)| request.waiter)
     }
 
     /// Adds a request to the queue of a lock: at the place of its claim if it has one, else at the end of the line.
     ///
     /// Returns `None` if there are `limit` requests already. Places that are away count only as long as there is room:
     /// if all `limit` places are taken, the one that would be dropped next makes way.
-    pub fn join(&mut self, join: Join<'_>, limit: usize) -> Option<Joined> {
-        if !self.has_room(limit) {
+    pub fn join(&mut self, join: JoinRequest<'_>, limit: usize) -> Option<JoinOutcome> {
+        if !self.has_capacity(limit) {
             return None;
         }
-        let Join { db, key, claim, waiter, now, deadline } = join;
+        let JoinRequest { db, key, claim, waiter, now, deadline } = join;
         let (lease, share_limit, deadline) = (claim.lease, claim.limit, deadline.unwrap_or(NEVER));
-        let known = self.place_of(db, key, claim.kind, &claim.owner);
-        let place = match known {
-            Some(place) => place,
+        let known = self.entry_of(db, key, claim.kind, &claim.owner);
+        let entry = match known {
+            Some(entry) => entry,
             None => {
-                self.make_room(limit);
+                self.free_capacity(limit);
                 let queue = self.queue_of(db, key).or_else(|| self.add_queue(db, key))?;
-                self.add_place(queue, claim, now)?
+                self.add_entry(queue, claim, now)?
             }
         };
-        let request = Request { place, waiter, deadline, lease, limit: share_limit, earlier: None, later: None };
+        let request = Request { entry, waiter, deadline, lease, limit: share_limit, previous: None, next: None };
         let request = self.add_request(request)?;
-        Some(Joined { request, rejoined: known.is_some() })
+        Some(JoinOutcome { request, rejoined: known.is_some() })
     }
 
     /// Returns the first claim in line.
     pub fn first(&self, queue: QueueId) -> Option<&Claim> {
-        self.first_place(queue).and_then(|place| self.places.get(place)).map(|place| &place.claim)
+        self.first_entry(queue).and_then(|entry| self.entries.get(entry)).map(|entry| &entry.claim)
     }
 
     /// Removes and returns the first claim in line, to which the lock is now granted. Returns `None` if nobody is in
     /// line.
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
-        let place = self.first_place(queue)?;
+        let entry = self.first_entry(queue)?;
         let (db, key) = self.lock_of(queue)?;
         let granted = |request: Request| GrantedRequest { waiter: request.waiter, lease: request.lease };
-        let waiters = self.remove_requests(place, granted);
-        let Place { claim, turn, since, .. } = self.remove_place(place)?;
+        let waiters = self.remove_requests(entry, granted);
+        let QueueEntry { claim, turn, since, .. } = self.remove_entry(entry)?;
         let mut grant = Grant { db, key, claim, longest_lease: None, turn, since, waiters };
         grant.merge_leases();
         Some(grant)
@@ -217,15 +218,15 @@ impl WaitQueues {
     ///
     /// If it was the last of its place, the place is kept until `keep_until`, or dropped if that is `None`. Otherwise its
     /// lease and its limit count no more, and a review of the lock may be due. Returns `None` if the request does not wait any more.
-    pub fn leave(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
+    pub fn withdraw_request(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
-        if self.is_away(request.place) {
+        if self.is_detached(request.entry) {
             match keep_until {
-                Some(until) => self.mark_away(request.place, until),
-                None => _ = self.remove_place(request.place),
+                Some(until) => self.mark_detached(request.entry, until),
+                None => _ = self.remove_entry(request.entry),
             }
         } else {
-            self.merge_limits_again(request.place, request.limit);
+            self.recompute_limit(request.entry, request.limit);
         }
         Some(request.waiter)
     }
@@ -233,20 +234,20 @@ impl WaitQueues {
     /// Removes the places of an owner in the queue of a lock, of all kinds but `kept`.
     ///
     /// Returns the requests that waited there, or `None` if the owner had no such place.
-    pub fn withdraw(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
+    pub fn withdraw_owner(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
         let mut waiters = None;
-        while let Some(place) = self.any_place_of(db, key, owner, kept) {
-            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(place, |request| request.waiter));
-            self.remove_place(place);
+        while let Some(entry) = self.any_entry_of(db, key, owner, kept) {
+            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(entry, |request| request.waiter));
+            self.remove_entry(entry);
         }
         waiters
     }
 
     /// Drops the place of a claim, if it is away: the claim was granted without it.
-    pub fn drop_away_place(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
-        let place = self.place_of(db, key, kind, owner);
-        if let Some(place) = place.filter(|&place| self.is_away(place)) {
-            self.remove_place(place);
+    pub fn drop_detached_entry(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
+        let entry = self.entry_of(db, key, kind, owner);
+        if let Some(entry) = entry.filter(|&entry| self.is_detached(entry)) {
+            self.remove_entry(entry);
         }
     }
 
@@ -254,27 +255,27 @@ impl WaitQueues {
     /// already.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
         let Grant { db, key, claim, turn, since, .. } = grant;
-        let place = match self.place_of(db, &key, claim.kind, &claim.owner) {
-            Some(place) => Some(place),
+        let entry = match self.entry_of(db, &key, claim.kind, &claim.owner) {
+            Some(entry) => Some(entry),
             None => self.queue_of(db, &key).or_else(|| self.add_queue(db, &key)).and_then(|queue| {
-                let place = self.add_place(queue, claim, since)?;
-                self.mark_away(place, until);
-                Some(place)
+                let entry = self.add_entry(queue, claim, since)?;
+                self.mark_detached(entry, until);
+                Some(entry)
             }),
         };
-        if let Some(place) = place {
-            self.move_to_turn(place, turn);
+        if let Some(entry) = entry {
+            self.move_to_turn(entry, turn);
         }
     }
 
     /// Drops every place that is away, one after the other.
-    pub fn drop_away_places(&mut self) {
-        self.drops_away = self.away.first().is_some();
+    pub fn drop_detached_entries(&mut self) {
+        self.drops_detached = self.detached.first().is_some();
     }
 
     /// Schedules a review of the lock for the end of its lease, or none if `lease_end` is `None`.
     pub fn review_at_lease_end(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
-        self.set_review(queue, lease_end.map_or(NEVER, passed), Cause::Expiry);
+        self.set_review(queue, lease_end.map_or(NEVER, first_expired_ms), Cause::Expiry);
     }
 
     /// Schedules a review of the lock at `time`, and keeps the cause.
@@ -292,59 +293,60 @@ impl WaitQueues {
         self.review.begin();
     }
 
-    /// Begins a round over all queues, in which [`next_in_round`](Self::next_in_round) returns one after the other.
-    pub fn begin_round(&mut self) {
-        self.round.begin();
+    /// Begins a round over all queues, in which [`next_in_sweep`](Self::next_in_sweep) returns one after the other.
+    pub fn begin_sweep(&mut self) {
+        self.sweep.begin();
     }
 
     /// Returns whether a round is under way.
-    pub fn is_in_round(&self) -> bool {
-        self.round.has_more()
+    pub fn is_sweeping(&self) -> bool {
+        self.sweep.has_more()
     }
 
     /// Returns the next queue of the round, or `None` at its end.
-    pub fn next_in_round(&mut self) -> Option<QueueId> {
-        self.round.next(&self.queues)
+    pub fn next_in_sweep(&mut self) -> Option<QueueId> {
+        self.sweep.next(&self.queues)
     }
 
-    /// Begins a walk over those who wait for a lock that is another server's now. [`next_lost`](Self::next_lost) returns them.
-    pub fn lose(&mut self, queue: QueueId) {
-        self.lost.entry(queue).or_insert(Turn(u64::MIN));
+    /// Begins a walk over those who wait for a lock that is another server's now.
+    /// [`next_aborted`](Self::next_aborted) returns them.
+    pub fn abort(&mut self, queue: QueueId) {
+        self.aborted.entry(queue).or_insert(Turn(u64::MIN));
     }
 
     /// Returns whether such a walk is under way.
-    pub fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+    pub fn has_aborted(&self) -> bool {
+        !self.aborted.is_empty()
     }
 
     /// Returns those who share the next place in such a walk, or nobody at its end. Returns `None` if there is no walk.
-    pub fn next_lost(&mut self) -> Option<Vec<WaiterId>> {
-        let (&queue, &from) = self.lost.first_key_value()?;
+    pub fn next_aborted(&mut self) -> Option<Vec<WaiterId>> {
+        let (&queue, &from) = self.aborted.first_key_value()?;
         // The slot of a queue that is gone may be another one's.
-        let next = self.queues.get(queue).and_then(|_| self.lines.first_from(queue, from));
-        let Some((turn, place)) = next else {
-            self.lost.remove(&queue);
+        let next = self.queues.get(queue).and_then(|_| self.order.first_from(queue, from));
+        let Some((turn, entry)) = next else {
+            self.aborted.remove(&queue);
             return Some(Vec::new());
         };
-        self.lost.insert(queue, Turn(turn.0.saturating_add(1)));
-        let requests = self.places.get(place).into_iter().flat_map(|place| self.requests_of(place));
+        self.aborted.insert(queue, Turn(turn.0.saturating_add(1)));
+        let requests = self.entries.get(entry).into_iter().flat_map(|entry| self.requests_of(entry));
         Some(requests.map(|(_, request)| request.waiter).collect())
     }
 
     /// Returns the waiters of a lock, first in line first.
     pub fn waiters(&self, queue: QueueId) -> impl Iterator<Item = Waiter<'_>> {
-        self.lines.of(queue).filter_map(|place| self.places.get(place)).flat_map(|place| {
-            self.requests_of(place).map(|(_, request)| Waiter {
-                claim: &place.claim,
-                since: place.since,
+        self.order.of(queue).filter_map(|entry| self.entries.get(entry)).flat_map(|entry| {
+            self.requests_of(entry).map(|(_, request)| Waiter {
+                claim: &entry.claim,
+                since: entry.since,
                 deadline: (request.deadline != NEVER).then_some(request.deadline),
                 id: request.waiter,
             })
         })
     }
 
-    fn first_place(&self, queue: QueueId) -> Option<PlaceId> {
-        self.lines.of(queue).next()
+    fn first_entry(&self, queue: QueueId) -> Option<QueueEntryId> {
+        self.order.of(queue).next()
     }
 
     fn add_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {

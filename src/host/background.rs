@@ -23,18 +23,18 @@ use super::shares;
 use super::slots;
 use super::state::{self, Context, Locks, State};
 use super::timer;
-use super::waiters::entry_id;
+use super::waiters::pending_id;
 use crate::core::{Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
 /// The number of tasks that run in a row. Then the server serves its clients.
-const BATCH: usize = 1000;
+const MAX_TASKS: usize = 1000;
 
 /// The time after which no other task is begun, in milliseconds. Then the server serves its clients.
 const MAX_RUN_MS: i64 = 4;
 
 /// The number of tasks that run in any case, however much has ended with connections in the same round.
-const LEAST: usize = 100;
+const MIN_TASKS: usize = 100;
 
 /// The name of a run in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-background";
@@ -51,17 +51,17 @@ fn work(ctx: &mut Context<'_>) {
     if is_replica {
         state::with(State::clear_master_state);
     }
-    recovery::follow(ctx, is_replica);
-    if notify::publish_postponed(BATCH) {
+    recovery::update_suspension(ctx, is_replica);
+    if notify::publish_postponed(MAX_TASKS) {
         return timer::set();
     }
-    slots::look(ctx);
+    slots::check(ctx);
     // What ended with connections in this round was a part of this stretch.
     let ended = state::with(|state| {
         (state.spent, state.had_batch, state.run) = (0, false, state.run.wrapping_add(1));
         mem::take(&mut state.ended)
     });
-    let (most, mut tasks) = (BATCH.max(ended.saturating_add(LEAST)), ended);
+    let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most {
@@ -74,17 +74,17 @@ fn work(ctx: &mut Context<'_>) {
         };
         let now = server::now_ms();
         let written = if writable { process_writes(ctx, now) } else { 0 };
-        let looked = slots::look_at_next(ctx);
-        let others = [process_left(), !had_batch && process_doubtful(ctx, now), process_one(ctx, filter, now)];
+        let checked = slots::check_next(ctx);
+        let others = [process_disconnected(), !had_batch && process_rechecks(ctx, now), process_one(ctx, filter, now)];
         let others = others.into_iter().filter(|&done| done).count();
-        let done = written.saturating_add(looked).saturating_add(others);
+        let done = written.saturating_add(checked).saturating_add(others);
         let spent = state::with(|state| mem::take(&mut state.spent));
         tasks = tasks.saturating_add(done).saturating_add(spent);
         if done == 0 || server::monotonic_ms() > end_ms {
             break;
         }
     }
-    steps::note_stretch(tasks);
+    steps::note_batch(tasks);
     if writable && !state::with(|state| state.refused.is_refused()) {
         state::with(|state| state.refused.end());
         timer::set();
@@ -127,40 +127,40 @@ fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
 /// Ends the waits of connections that have closed, of those that are told by message: the first stretch of them, however
 /// many connections close in a round of the loop.
 pub fn end_closed() {
-    while state::with(|state| state.ended) < BATCH && end_one_closed() {
+    while state::with(|state| state.ended) < MAX_TASKS && end_one_closed() {
         state::with(|state| state.ended = state.ended.saturating_add(1));
     }
 }
 
 /// Ends the waits of requests that are told by message, whose connection has closed or which are lost: of one request, or
 /// of one place that all its copies share. Returns whether there may be more.
-fn process_left() -> bool {
-    if let Some(passed) = state::with(|state| state.waiters.next_lost()) {
-        if let Some(lost) = passed {
-            grants::lose(lost);
+fn process_disconnected() -> bool {
+    if let Some(next) = state::with(|state| state.pending.next_aborted()) {
+        if let Some(aborted) = next {
+            grants::abort(aborted);
         }
         return true;
     }
-    if let Some(waiters) = state::with(|state| state.waiting.next_lost()) {
+    if let Some(waiters) = state::with(|state| state.waiting.next_aborted()) {
         state::with(|state| state.spend(waiters.len()));
-        waiters.into_iter().for_each(|waiter| grants::lose(entry_id(waiter)));
+        waiters.into_iter().for_each(|waiter| grants::abort(pending_id(waiter)));
         return true;
     }
-    end_one_closed() || state::with(|state| state.remains.drop_one())
+    end_one_closed() || state::with(|state| state.deferred_free.free_one())
 }
 
 fn end_one_closed() -> bool {
-    let closed = state::with(|state| state.waiters.next_of_closed());
+    let closed = state::with(|state| state.pending.next_of_closed());
     if let Some(closed) = closed {
-        grants::leave(closed);
-        state::with(|state| state.waiters.remove(closed));
+        grants::withdraw_request(closed);
+        state::with(|state| state.pending.remove(closed));
     }
     closed.is_some()
 }
 
 /// Looks at one lock of which others may have removed shares with sessions. Returns whether there was one.
-fn process_doubtful(ctx: &mut Context<'_>, now: UnixMs) -> bool {
-    let Some((db, key)) = state::with(|state| state.sessions.first_doubtful()) else { return false };
+fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs) -> bool {
+    let Some((db, key)) = state::with(|state| state.sessions.first_to_recheck()) else { return false };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let key = ctx.open(name.as_ref(), Mode::Read);
@@ -177,7 +177,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     match state::with(|state| state.waiting.pop_due(now, filter)) {
         Some(Due::Review(queue)) => review(ctx, queue, now),
         Some(Due::TimedOut(request)) => grants::time_out(request, now),
-        Some(Due::Dropped | Due::PassedBy) => {}
+        Some(Due::Dropped | Due::Skipped) => {}
         None => return false,
     }
     true
@@ -188,43 +188,43 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
-    let later = now.saturating_add(RETRY_MS);
+    let retry_at = now.saturating_add(RETRY_MS);
     match permission::slot_of(ctx, name.as_ref()) {
         Slot::Ours => {}
         slot => {
             // The server tells blocked clients itself if the slot is gone for good.
             if slot == Slot::Elsewhere {
-                slots::lose_waiters(queue);
+                slots::abort_waiters(queue);
             }
-            let later = if slot == Slot::Elsewhere { now.saturating_add(MAX_RETRY_MS) } else { later };
-            return state::with(|state| state.waiting.review_at(queue, later));
+            let retry_at = if slot == Slot::Elsewhere { now.saturating_add(MAX_RETRY_MS) } else { retry_at };
+            return state::with(|state| state.waiting.review_at(queue, retry_at));
         }
     }
-    let looked = ctx.open(name.as_ref(), Mode::Write);
-    if looked.is_in_use() {
-        return state::with(|state| state.waiting.review_at(queue, later));
+    let checked = ctx.open(name.as_ref(), Mode::Write);
+    if checked.is_in_use() {
+        return state::with(|state| state.waiting.review_at(queue, retry_at));
     }
-    if looked.value_type() == ValueType::SortedSet {
+    if checked.value_type() == ValueType::SortedSet {
         // It may have come under those who wait.
         server::subscribe_to_sorted_sets::<Locks>();
     }
-    let held_as = if looked.is_empty() { Kind::Mutex } else { Kind::Shared };
-    if held_as == Kind::Shared && !shares::has_work(&looked, queue, now) {
-        return reviews::schedule(&looked, queue, now);
+    let held_as = if checked.is_empty() { Kind::Mutex } else { Kind::Shared };
+    if held_as == Kind::Shared && !shares::has_work(&checked, queue, now) {
+        return reviews::schedule(&checked, queue, now);
     }
-    drop(looked);
+    drop(checked);
     if !permission::accepts_write_to(ctx, name.as_ref(), held_as) {
-        return state::with(|state| state.waiting.review_at(queue, later));
+        return state::with(|state| state.waiting.review_at(queue, retry_at));
     }
     let has_ended = state::with(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     if key.is_in_use() {
-        return state::with(|state| state.waiting.review_at(queue, later));
+        return state::with(|state| state.waiting.review_at(queue, retry_at));
     }
     process_overdue(&mut key, None, now);
     if !key.is_empty() {
         reviews::schedule(&key, queue, now);
-    } else if has_ended && WAKE_FOREIGN.is_on() && !recovery::holds_back_grant() {
+    } else if has_ended && WAKE_FOREIGN.is_on() && !recovery::suspends_grant() {
         foreign::wake(&mut key); // Those who were in line have left.
     }
 }

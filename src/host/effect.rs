@@ -39,7 +39,7 @@ pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<
         None => key.replicate_zadd(b"inf", token),
     };
     check(key, replicated);
-    let expires = follow_last_share(key);
+    let expires = fit_expiry(key);
     signal_all(key, Event::ZADD, expires);
 }
 
@@ -48,8 +48,8 @@ pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     key.remove_member(token);
     let replicated = key.replicate_zrem(token);
     check(key, replicated);
-    if share_key::latest(key).is_some_and(|latest| !latest.has_passed(now)) {
-        let expires = follow_last_share(key);
+    if share_key::latest(key).is_some_and(|latest| !latest.has_expired(now)) {
+        let expires = fit_expiry(key);
         return signal_all(key, Event::ZREM, expires);
     }
     if !key.is_empty() {
@@ -62,18 +62,18 @@ pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
 
 /// Sets the end of a share's lease, if one is given, and in any case lets the key live as long as its last share.
 pub fn renew_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
-    if lease_end.is_some() { set_share(key, token, lease_end) } else { end_with_last_share(key) }
+    if lease_end.is_some() { set_share(key, token, lease_end) } else { fit_expiry_to_last_share(key) }
 }
 
 /// Lets a key live as long as its last share, after others have removed a later one or set its expiry time.
-pub fn end_with_last_share(key: &mut Key<'_, '_>) {
-    if let Some(event) = follow_last_share(key) {
+pub fn fit_expiry_to_last_share(key: &mut Key<'_, '_>) {
+    if let Some(event) = fit_expiry(key) {
         key.signal(&[event]);
     }
 }
 
 /// Lets the key live as long as its last share. Returns the event of the change, if there was one.
-fn follow_last_share(key: &mut Key<'_, '_>) -> Option<Event> {
+fn fit_expiry(key: &mut Key<'_, '_>) -> Option<Event> {
     let wanted = share_key::latest(key)?.time();
     if wanted == key.expiry() {
         return None;

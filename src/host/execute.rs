@@ -6,9 +6,9 @@
 use std::marker::PhantomData;
 
 use super::effect;
-use super::grants::{self, mark_holder_told};
+use super::grants::{self, mark_holder_notified};
 use super::handover;
-use super::lock_handles::{LockHandles, seat_of, share_seat};
+use super::lock_handles::{LockHandles, hold_key_of, share_hold_key};
 use super::lock_key;
 use super::notify::Subject;
 use super::overdue::process_overdue;
@@ -20,11 +20,11 @@ use super::share_key;
 use super::shares;
 use super::state::{self, Context, Key, Locks, State};
 use super::timer;
-use super::waiters::entry_id;
+use super::waiters::pending_id;
 use super::waiting::{self, Waits};
 use crate::command::{Request, WaitOptions, check_identity};
 use crate::core::{
-    Cause, Decision, Error, Kind, Lease, Lock, Seat, Session, SessionLock, UnixMs, WaiterId, Write, increment,
+    Cause, Decision, Error, HoldKey, Kind, Lease, Lock, Session, SessionLock, UnixMs, WaiterId, Write, increment,
 };
 use crate::server::{self, Arguments, ContextFlags, Mode, RunCommand, StringRef, ValueType};
 
@@ -39,7 +39,7 @@ impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
         match execute::<R>(ctx, arguments) {
             Ok(Outcome::Integer(value)) => ctx.reply_integer(value),
             Ok(Outcome::Nil) => ctx.reply_nil(),
-            Ok(Outcome::Noted) => ctx.reply_simple(c"WAITING"),
+            Ok(Outcome::WaitsForMessage) => ctx.reply_simple(c"WAITING"),
             Ok(Outcome::Waiting) => {}
             Err(error) => reply::error(ctx, R::NAME, error),
         }
@@ -53,7 +53,7 @@ enum Outcome {
     /// No reply now: the client waits in line.
     Waiting,
     /// The request waits in line, and its client does not.
-    Noted,
+    WaitsForMessage,
 }
 
 /// The number of the first argument behind the caller's identity.
@@ -86,7 +86,10 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
         Err(error) => (Err(error), false),
     };
     let waited_for = handles.is_some_and(|handles| handles.queue.is_some());
-    if waited_for && matches!(outcome, Ok(Decision::Done { write: Write::Take { .. }, .. })) && is_someones_turn(&key) {
+    if waited_for
+        && matches!(outcome, Ok(Decision::Done { write: Write::Take { .. }, .. }))
+        && has_waiter_to_grant(&key)
+    {
         outcome = Ok(Decision::Contended);
     }
     if is_restricted {
@@ -101,7 +104,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
         Ok(Decision::Done { write, reply }) => {
             if is_shared {
                 // Before a session begins, which is not one of a share by the same token whose time has passed.
-                shares::tidy(&mut key, now);
+                shares::purge_expired(&mut key, now);
             }
             let has_session = handles.is_some_and(|handles| handles.session.is_some() || handles.has_share_sessions);
             if has_session || request.session().is_some() {
@@ -111,8 +114,8 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
             Ok(Outcome::Integer(reply))
         }
         Ok(Decision::Contended) => {
-            if is_shared && share_key::is_crowded(&key) {
-                shares::tidy(&mut key, now); // Or nobody might, who does not wait.
+            if is_shared && share_key::has_too_many_expired(&key) {
+                shares::purge_expired(&mut key, now); // Or nobody might, who does not wait.
             }
             wait_or_nil(&mut key, caller, request.wait(), channel, now)
         }
@@ -120,7 +123,7 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
         Err(error) => Err(error),
     };
     // Only a request that waits, or begins a session, adds handles.
-    let adds = matches!(answer, Ok(Outcome::Waiting | Outcome::Noted)) || request.session().is_some();
+    let adds = matches!(answer, Ok(Outcome::Waiting | Outcome::WaitsForMessage)) || request.session().is_some();
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
         watch_lease(&key, identity, handles, now);
     }
@@ -180,13 +183,13 @@ fn restrict(decided: Result<Decision, Error>, now: UnixMs) -> Result<Decision, E
 
 /// Returns whether somebody waits for the lock, which is free, and could not be granted it just now.
 #[cold]
-fn is_someones_turn(key: &Key<'_, '_>) -> bool {
+fn has_waiter_to_grant(key: &Key<'_, '_>) -> bool {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|State { waiting, .. }| waiting.queue_of(db, name).is_some_and(|id| waiting.waiter_count_of(id) > 0))
 }
 
 /// The number of connections at most to which one lock, or one share, belongs. Its session ends in one step.
-const MOST_CONNECTIONS: usize = 1000;
+const MAX_CONNECTIONS: usize = 1000;
 
 /// Refuses a request that would exceed `lock.max-sessions`, or the connections of one session, before anything is changed.
 ///
@@ -205,16 +208,18 @@ fn check_session_limit(
     }
     let limit = settings::limit(&MAX_SESSIONS);
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
-    state::with(|State { sessions, waiting, waiters, .. }| {
+    state::with(|State { sessions, waiting, pending, .. }| {
         let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *caller;
-        let known = sessions.find(Seat::of(db, name, kind, caller)).filter(|&id| sessions.get(id).is_some_and(is_same));
-        let is_crowded = known.is_some_and(|id| sessions.clients(id).count() >= MOST_CONNECTIONS);
-        let has_room = sessions.pairs().saturating_add(waiters.session_waiters()) < limit && !is_crowded;
-        if has_room {
+        let known =
+            sessions.find(HoldKey::of(db, name, kind, caller)).filter(|&id| sessions.get(id).is_some_and(is_same));
+        let is_crowded = known.is_some_and(|id| sessions.clients(id).count() >= MAX_CONNECTIONS);
+        let has_capacity = sessions.pairs().saturating_add(pending.session_waiters()) < limit && !is_crowded;
+        if has_capacity {
             return Ok(decision);
         }
         let channel = channel.filter(|_| decision == Decision::Contended).map(StringRef::bytes);
-        let asked = |waiter| waiters.get(entry_id(waiter)).is_some_and(|entry| entry.asks_for_session(client, channel));
+        let asked =
+            |waiter| pending.get(pending_id(waiter)).is_some_and(|entry| entry.asks_for_session(client, channel));
         let is_repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client))
             || waiting.waiters_of(db, name, kind, caller).any(asked);
         if is_repeated { Ok(decision) } else { Err(Error::SessionFull) }
@@ -240,7 +245,7 @@ fn wait_or_nil(
     };
     waiting::wait(key, caller, wait, channel, now).map(|waits| match waits {
         Waits::Blocked => Outcome::Waiting,
-        Waits::Notified => Outcome::Noted,
+        Waits::ForMessage => Outcome::WaitsForMessage,
         Waits::Not => Outcome::Nil,
     })
 }
@@ -259,7 +264,7 @@ fn withdraw<R: Request>(
         _ => return None,
     };
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.waiting.withdraw(db, name, caller, granted))
+    state::with(|state| state.waiting.withdraw_owner(db, name, caller, granted))
 }
 
 /// Updates the lock's session with what is about to be written, and begins a session if `wanted`.
@@ -276,15 +281,15 @@ fn update_session(
         server::subscribe_to_sorted_sets::<Locks>();
     }
     let (db, name, client) = (key.ctx().db(), key.name().bytes(), key.ctx().client_id());
-    let seat = match write {
-        Write::Take { kind, .. } => Seat::of(db, name, kind, caller),
-        _ => seat_of(key, caller),
+    let hold_key = match write {
+        Write::Take { kind, .. } => HoldKey::of(db, name, kind, caller),
+        _ => hold_key_of(key, caller),
     };
     state::with(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {
-            (Write::Take { .. }, _) => sessions.end(seat),
-            (Write::SetHolds { holds, .. }, _) => sessions.set_holds(seat, holds),
-            (Write::SetLease(_), Some(remaining)) => sessions.set_lease(seat, remaining, now),
+            (Write::Take { .. }, _) => sessions.end(hold_key),
+            (Write::SetHolds { holds, .. }, _) => sessions.set_holds(hold_key, holds),
+            (Write::SetLease(_), Some(remaining)) => sessions.set_lease(hold_key, remaining, now),
             _ => {}
         }
         if let Some((kind, lease)) = wanted {
@@ -302,7 +307,7 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
             state::with(|state| increment(&mut state.stats.granted_at_once));
             if handles.is_some_and(|handles| handles.queue.is_some()) {
                 let (db, name) = (key.ctx().db(), key.name().bytes());
-                state::with(|state| state.waiting.drop_away_place(db, name, kind, caller.bytes()));
+                state::with(|state| state.waiting.drop_detached_entry(db, name, kind, caller.bytes()));
             }
         }
         Write::Confirm { lease_end } => {
@@ -314,10 +319,10 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
         Write::SetHolds { holds, lease_end } => effect::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => set_lease(key, caller, end),
         Write::Free => handover::release(key, handles, Cause::Release, now),
-        Write::Leave => handover::leave(key, caller, handles, Cause::Release, now),
+        Write::RemoveShare => handover::release_share(key, caller, handles, Cause::Release, now),
     }
-    if !matches!(write, Write::Free | Write::Leave) {
-        mark_holder_told(key, caller);
+    if !matches!(write, Write::Free | Write::RemoveShare) {
+        mark_holder_notified(key, caller);
     }
 }
 
@@ -341,9 +346,9 @@ fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, n
     }
     if handles.has_share_sessions {
         if let Some(end) = share_key::end_of(key, caller) {
-            let seat = share_seat(key, caller.bytes());
+            let hold_key = share_hold_key(key, caller.bytes());
             state::with(|state| {
-                if let Some(session) = state.sessions.find(seat) {
+                if let Some(session) = state.sessions.find(hold_key) {
                     state.sessions.set_lease_end(session, end.time());
                 }
             });

@@ -1,7 +1,7 @@
 //! Executes LOCK.FENCE.
 
 use super::effect;
-use super::grants::mark_holder_told;
+use super::grants::mark_holder_notified;
 use super::lock_key;
 use super::overdue::process_overdue;
 use super::reply;
@@ -34,7 +34,7 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     process_overdue(&mut lock, Some(caller), now);
     timer::set();
     request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
-    mark_holder_told(&lock, caller);
+    mark_holder_notified(&lock, caller);
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);
     let token = request.draw(lock_key::read_integer(&counter)?, server::now_us())?;

@@ -59,7 +59,7 @@ fn is_in_slot_of(key: &Key<'_, '_>, other: &[u8]) -> bool {
 }
 
 fn call(key: &mut Key<'_, '_>, command: &'static CStr, arguments: &[StringRef<'_>]) {
-    if !key.call_beside(command, arguments) {
+    if !key.call_alongside(command, arguments) {
         let line = state::with(|state| state.refusals.record_call(command, server::monotonic_ms()));
         if let Some(line) = line {
             key.ctx().warn(&line);

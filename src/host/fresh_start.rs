@@ -47,11 +47,11 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 fn begin(ctx: &Context<'_>) {
     ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
     let _forgotten = state::with(|state| {
-        let State { waiting, waiters, sessions, revocations, postponed, .. } = state;
-        for (channel, request) in waiters.fail_all() {
+        let State { waiting, pending, sessions, revocations, postponed, .. } = state;
+        for (channel, request) in pending.fail_all() {
             if let Some((queue, claim)) = waiting.origin_of(request) {
                 let subject = Subject { db: queue.db, key: &queue.key, owner: &claim.owner };
-                postponed.push_back((channel, notify::lost_message(subject)));
+                postponed.push_back((channel, notify::aborted_message(subject)));
             }
         }
         let waiting = mem::replace(waiting, WaitQueues::new());

@@ -4,30 +4,30 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use super::lock_handles::seat_of;
+use super::lock_handles::hold_key_of;
 use super::notify::{self, Event, Subject};
 use super::settings;
 use super::state::{self, Key, Locks, State};
 use super::timer;
-use super::waiters::{EntryId, WaitState, entry_id};
+use super::waiters::{PendingReplyId, WaitState, pending_id};
 use crate::core::{Grant, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
 use crate::server::{self, BlockedClientId, OwnedString, StringRef};
 
 /// Returns the server's number for a blocked client.
-pub fn server_id_of(id: EntryId) -> BlockedClientId {
+pub fn server_id_of(id: PendingReplyId) -> BlockedClientId {
     // A handle is never 0.
     BlockedClientId(NonZeroU64::new(id.to_bits()).unwrap_or(NonZeroU64::MIN))
 }
 
 /// Returns the blocked client for the server's number.
-pub fn entry_id_of(client: BlockedClientId) -> EntryId {
-    entry_id(WaiterId(client.0.get()))
+pub fn pending_id_of(client: BlockedClientId) -> PendingReplyId {
+    pending_id(WaiterId(client.0.get()))
 }
 
 /// Returns whether the grant needs a lease, because a copy of the request asked for a session or is told by message.
 pub fn needs_lease(grant: &Grant) -> bool {
-    state::with(|State { waiters, .. }| {
-        let mut entries = grant.waiters.iter().filter_map(|request| waiters.get(entry_id(request.waiter)));
+    state::with(|State { pending, .. }| {
+        let mut entries = grant.waiters.iter().filter_map(|request| pending.get(pending_id(request.waiter)));
         entries.any(|entry| entry.session.is_some() || entry.channel().is_some())
     })
 }
@@ -37,44 +37,44 @@ pub fn needs_lease(grant: &Grant) -> bool {
 ///
 /// It comes before the lock is written: a grant that no client hears of is not made, and need not be taken back.
 pub fn announce(grant: &mut Grant, lease_end_of: impl Fn(&Grant) -> Option<UnixMs>) -> bool {
-    if state::with(|state| state.waiters.has_messages()) {
+    if state::with(|state| state.pending.has_messages()) {
         if grant.waiters.len() > 1 {
             // First those without a subscriber: the lease that the messages tell is that of the requests that are left.
             let lease_end = lease_end_of(grant);
             let mut rest = grant.clone();
-            rest.retain(|waiter| has_subscriber(waiter) || is_heard(grant, waiter, lease_end));
+            rest.retain(|waiter| has_subscriber(waiter) || notify_waiter(grant, waiter, lease_end));
             *grant = rest;
         }
         let lease_end = lease_end_of(grant);
         let waiters = mem::take(&mut grant.waiters);
-        grant.waiters = waiters.into_iter().filter(|it| is_heard(grant, it.waiter, lease_end)).collect();
+        grant.waiters = waiters.into_iter().filter(|it| notify_waiter(grant, it.waiter, lease_end)).collect();
     }
     !grant.waiters.is_empty()
 }
 
 /// Returns whether a waiter needs no message, or its connection is open and its channel has a subscriber.
 fn has_subscriber(waiter: WaiterId) -> bool {
-    let found = state::with(|state| state.waiters.channel_of(entry_id(waiter)));
+    let found = state::with(|state| state.pending.channel_of(pending_id(waiter)));
     let Some((channel, is_closed)) = found else { return true };
     !is_closed && server::subscribers(OwnedString::new(&channel).as_ref()) > 0
 }
 
 /// Tells a waiter of its grant, if it is told by message. Returns whether it is still to be granted the lock.
-fn is_heard(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool {
-    let id = entry_id(waiter);
-    let Some((channel, is_closed)) = state::with(|state| state.waiters.channel_of(id)) else {
+fn notify_waiter(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool {
+    let id = pending_id(waiter);
+    let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
         return true;
     };
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let heard = !is_closed && notify::tell_granted(&channel, lease_end.unwrap_or_default(), subject);
-    if !heard {
+    let is_delivered = !is_closed && notify::publish_granted(&channel, lease_end.unwrap_or_default(), subject);
+    if !is_delivered {
         state::with(|state| {
-            state.waiters.remove(id);
+            state.pending.remove(id);
             state.spend(1);
             increment(&mut state.stats.cancelled);
         });
     }
-    heard
+    is_delivered
 }
 
 /// Answers the blocked clients of a grant, and begins a session with those that asked for one.
@@ -84,19 +84,21 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
     let (blocked, delivery) = state::with(|state| {
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
-        if let Some(session) = state.sessions.find(grant.seat()) {
+        if let Some(session) = state.sessions.find(grant.hold_key()) {
             state.sessions.set_lease_end(session, lease_end);
         }
-        let is_told = |waiter: &WaiterId| state.waiters.get(entry_id(*waiter)).is_some_and(|it| it.channel().is_some());
-        let (told, blocked): (Vec<_>, Vec<_>) = waiters.into_iter().partition(is_told);
-        let clients = told.iter().filter_map(|waiter| state.waiters.get(entry_id(*waiter))).map(|entry| entry.client);
-        let notified: Vec<_> = clients.collect();
-        told.iter().for_each(|waiter| state.waiters.remove(entry_id(*waiter)));
+        let is_via_pubsub =
+            |waiter: &WaiterId| state.pending.get(pending_id(*waiter)).is_some_and(|it| it.channel().is_some());
+        let (via_pubsub, blocked): (Vec<_>, Vec<_>) = waiters.into_iter().partition(is_via_pubsub);
+        let clients =
+            via_pubsub.iter().filter_map(|waiter| state.pending.get(pending_id(*waiter))).map(|entry| entry.client);
+        let pubsub_clients: Vec<_> = clients.collect();
+        via_pubsub.iter().for_each(|waiter| state.pending.remove(pending_id(*waiter)));
         if blocked.is_empty() {
-            state.waiters.supersede_delivery(grant.seat());
+            state.pending.supersede_delivery(grant.hold_key());
             return (blocked, None);
         }
-        let delivery = state.waiters.begin_delivery(grant, blocked.len(), notified);
+        let delivery = state.pending.begin_delivery(grant, blocked.len(), pubsub_clients);
         (blocked, delivery)
     });
     let Some(delivery) = delivery else { return };
@@ -106,7 +108,7 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
 }
 
 fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
-    let Some(entry) = state.waiters.get(entry_id(waiter)) else { return };
+    let Some(entry) = state.pending.get(pending_id(waiter)) else { return };
     if let Some(lease) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
@@ -131,14 +133,14 @@ pub fn time_out(request: RequestId, now: UnixMs) {
 
 /// Ends the wait of a request that is told by message, because the server cannot go on with it; or has a blocked client
 /// answered whose wait has ended with a panic.
-pub fn lose(id: EntryId) {
-    let found = state::with(|state| state.waiters.get(id).map(|entry| (entry.wait_state(), entry.channel().is_some())));
+pub fn abort(id: PendingReplyId) {
+    let found = state::with(|state| state.pending.get(id).map(|entry| (entry.wait_state(), entry.channel().is_some())));
     match found {
         Some((WaitState::Waiting(request), true)) => {
             state::with(|state| increment(&mut state.stats.cancelled));
             // Who asks again while the slot is still here, or back again, has lost no turn.
             let keep_until = settings::kept_until(server::now_ms());
-            end_request(request, Event::Lost, keep_until);
+            end_request(request, Event::Aborted, keep_until);
         }
         // The server itself sees to blocked clients, but for those that a panic has left behind.
         Some((WaitState::Waiting(_), false)) | Some((_, true)) | None => {}
@@ -152,7 +154,7 @@ fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
     let Some((waiter, db, key, owner)) = state::with(|State { waiting, .. }| {
         let (queue, claim) = waiting.origin_of(request)?;
         let origin = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
-        waiting.leave(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
+        waiting.withdraw_request(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
     }) else {
         return;
     };
@@ -161,13 +163,13 @@ fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
 
 /// Tells a waiter that is in no queue any more that it does not get the lock.
 fn end_without_lock(waiter: WaiterId, event: Event, subject: Subject<'_>) {
-    let id = entry_id(waiter);
-    let Some((channel, is_closed)) = state::with(|state| state.waiters.channel_of(id)) else {
-        return end_wait(waiter, WaitState::Over);
+    let id = pending_id(waiter);
+    let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
+        return end_wait(waiter, WaitState::Ended);
     };
-    state::with(|state| state.waiters.remove(id));
+    state::with(|state| state.pending.remove(id));
     if !is_closed {
-        notify::tell(&channel, event, subject);
+        notify::publish_end(&channel, event, subject);
     }
 }
 
@@ -176,32 +178,32 @@ fn end_without_lock(waiter: WaiterId, event: Event, subject: Subject<'_>) {
 ///
 /// It is called last, after all effects of the command, because the server may call back at once.
 pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
-    let id = entry_id(waiter);
-    state::with(|state| state.waiters.set_wait_state(id, wait_state));
+    let id = pending_id(waiter);
+    state::with(|state| state.pending.set_wait_state(id, wait_state));
     server::unblock::<Locks>(server_id_of(id));
 }
 
 /// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.
-pub fn mark_holder_told(key: &Key<'_, '_>, holder: StringRef<'_>) {
-    if state::with(|state| state.waiters.has_deliveries()) {
-        let seat = seat_of(key, holder.bytes());
-        state::with(|state| state.waiters.mark_holder_told(seat));
+pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
+    if state::with(|state| state.pending.has_deliveries()) {
+        let hold_key = hold_key_of(key, holder.bytes());
+        state::with(|state| state.pending.mark_holder_notified(hold_key));
     }
 }
 
 /// Removes a request from its queue, if it still waits. Its place is kept for the grace time.
-pub fn leave(id: EntryId) {
+pub fn withdraw_request(id: PendingReplyId) {
     let keep_until = settings::kept_until(server::now_ms());
-    let has_left = state::with(|state| {
-        let Some(WaitState::Waiting(request)) = state.waiters.get(id).map(|entry| entry.wait_state()) else {
+    let has_withdrawn = state::with(|state| {
+        let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else {
             return false;
         };
-        state.waiters.set_wait_state(id, WaitState::Over);
-        state.waiting.leave(request, keep_until);
+        state.pending.set_wait_state(id, WaitState::Ended);
+        state.waiting.withdraw_request(request, keep_until);
         increment(&mut state.stats.cancelled);
         true
     });
-    if has_left {
+    if has_withdrawn {
         timer::set(); // The next in line may have room beside the shares that are held.
     }
 }
@@ -209,16 +211,16 @@ pub fn leave(id: EntryId) {
 /// Finishes the delivery of a grant to a client, if it has one.
 ///
 /// If no client was told, the lock is revoked. If others were, the lock does not belong to this client's connection.
-pub fn finish_delivery(id: EntryId, told: bool) {
-    state::with(|State { waiters, sessions, revocations, .. }| {
-        let Some(entry) = waiters.get(id) else { return };
+pub fn finish_delivery(id: PendingReplyId, is_notified: bool) {
+    state::with(|State { pending, sessions, revocations, .. }| {
+        let Some(entry) = pending.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
-        waiters.set_wait_state(id, WaitState::Over);
-        if let Some(grant) = waiters.grant_unknown_to(client, delivery).filter(|_| !told) {
-            sessions.detach(grant.seat(), client);
+        pending.set_wait_state(id, WaitState::Ended);
+        if let Some(grant) = pending.grant_unknown_to(client, delivery).filter(|_| !is_notified) {
+            sessions.detach(grant.hold_key(), client);
         }
-        if let Some(untold) = waiters.finish_delivery(delivery, told) {
-            revocations.add(Revocation::of_grant(untold));
+        if let Some(unnotified) = pending.finish_delivery(delivery, is_notified) {
+            revocations.add(Revocation::of_grant(unnotified));
         }
     });
 }

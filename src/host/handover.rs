@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::effect;
 use super::foreign;
 use super::grants;
-use super::lock_handles::{LockHandles, share_seat};
+use super::lock_handles::{LockHandles, share_hold_key};
 use super::notify::Subject;
 use super::recovery;
 use super::reviews;
@@ -13,7 +13,7 @@ use super::settings;
 use super::shares;
 use super::state::{self, Key, MAX_BATCH, State};
 use crate::core::{
-    Cause, Grant, Kind, LATEST_SHARE_END, QueueId, Seat, Session, SessionId, SessionLock, UnixMs, WaiterId,
+    Cause, Grant, HoldKey, Kind, LATEST_SHARE_END, QueueId, Session, SessionId, SessionLock, UnixMs, WaiterId,
 };
 use crate::server::{self, OwnedString, Stopwatch, StringRef};
 
@@ -27,8 +27,8 @@ pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
 /// Like [`grant_free_lock`], with handles that were looked up before.
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs) {
     if let Some(session) = handles.session {
-        if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_lapsed(now))) {
-            if !recovery::holds_back_grant() {
+        if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(now))) {
+            if !recovery::suspends_grant() {
                 return_to_session(key, session, now);
             }
             return;
@@ -40,7 +40,7 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: Un
     }
     if let Some(queue) = handles.queue {
         let cause = state::with(|state| state.waiting.cause_of(queue));
-        serve(key, queue, cause, now);
+        grant_waiters(key, queue, cause, now);
     }
 }
 
@@ -51,7 +51,7 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
         if session.is_some() {
             end_session(key);
         }
-        queue.is_some_and(|queue| hand_on(key, queue, Room::All, cause, now))
+        queue.is_some_and(|queue| grant_next(key, queue, Capacity::All, cause, now))
     });
     if granted {
         return;
@@ -61,14 +61,20 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
 
 /// Removes a share, and serves those for whom that makes room. The lock is tidy: shares whose time has passed would go with the
 /// last that has not, and some may have an open session.
-pub fn leave(key: &mut Key<'_, '_>, token: StringRef<'_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
+pub fn release_share(
+    key: &mut Key<'_, '_>,
+    token: StringRef<'_>,
+    handles: Option<LockHandles>,
+    cause: Cause,
+    now: UnixMs,
+) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     effect::remove_share(key, token, now);
     let Some(handles) = handles else { return };
     let is_returning = state::with(|state| {
-        state.sessions.end(share_seat(key, token.bytes()));
+        state.sessions.end(share_hold_key(key, token.bytes()));
         let is_returning = state.sessions.is_returning(db, name);
-        if key.is_empty() && state.held_back_ms() == 0 && !is_returning {
+        if key.is_empty() && state.grants_suspended_ms() == 0 && !is_returning {
             // Those that are left were removed by others.
             state.sessions.end_shares(db, name);
         }
@@ -78,31 +84,31 @@ pub fn leave(key: &mut Key<'_, '_>, token: StringRef<'_>, handles: Option<LockHa
         shares::return_to_sessions(key, now);
     }
     if let Some(queue) = handles.queue {
-        serve(key, queue, cause, now);
+        grant_waiters(key, queue, cause, now);
     }
 }
 
 /// Ends the session of a lock that is held alone, if it has one.
 pub fn end_session(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.sessions.end(Seat::whole(db, name)));
+    state::with(|state| state.sessions.end(HoldKey::whole(db, name)));
 }
 
 /// Grants the lock to those at the head of the line for whom there is room now.
-pub fn serve(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) {
-    hand_on(key, queue, Room::AsTheKeyTells, cause, now);
+pub fn grant_waiters(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) {
+    grant_next(key, queue, Capacity::FromKey, cause, now);
 }
 
 /// For whom there is room in a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum Capacity {
     /// For anybody: its only holder is giving it up.
     All,
-    AsTheKeyTells,
+    FromKey,
 }
 
 /// The number of requests in a row that are told, after which no other place is served: each has a place for all its copies.
-const MOST_TOLD: usize = 1000;
+const MAX_NOTIFIED: usize = 1000;
 
 /// The name of a hand-over in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-handover";
@@ -112,27 +118,27 @@ const LATENCY_EVENT: &CStr = c"lock-handover";
 ///
 /// Returns `false`, and leaves the key as it is, if there is nobody, or grants are held back. If there is room for somebody
 /// in line all the same, the lock is reviewed again, behind other locks whose turn it is.
-fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, now: UnixMs) -> bool {
-    if recovery::holds_back_grant() {
+fn grant_next(key: &mut Key<'_, '_>, queue: QueueId, mut capacity: Capacity, cause: Cause, now: UnixMs) -> bool {
+    if recovery::suspends_grant() {
         return false;
     }
-    let (must_wait, batch) = state::with(|state| (state.waiting.must_wait_for_turn(queue, state.run), state.batch));
+    let (must_wait, batch) = state::with(|state| (state.waiting.has_used_batch(queue, state.run), state.batch));
     if must_wait {
         return false;
     }
     let may_publish = server::may_publish();
-    if state::with(|state| state.waiters.has_messages()) && !may_publish {
+    if state::with(|state| state.pending.has_messages()) && !may_publish {
         reviews::soon(key, cause);
         return false;
     }
     let mut granted = Vec::new();
-    let mut told = 0_usize;
+    let mut notified = 0_usize;
     let mut stopwatch = None;
     for tried in 0.. {
-        if room == Room::AsTheKeyTells && !reviews::has_room_for_first(key, queue, now) {
+        if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, now) {
             break;
         }
-        if granted.len() >= batch || tried >= MAX_BATCH || told >= MOST_TOLD {
+        if granted.len() >= batch || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
             reviews::in_turn(queue, cause);
             break;
         }
@@ -142,16 +148,16 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
             // Without those that nobody listens for, it may have none.
             let lease_end = lease_end_of(&grant, now);
             write_grant(key, &grant, lease_end, cause, now);
-            room = Room::AsTheKeyTells;
-            let withdrawn = give_up_other_places(&grant);
-            told = told.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
+            capacity = Capacity::FromKey;
+            let withdrawn = withdraw_other_entries(&grant);
+            notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
             granted.push((grant, lease_end, withdrawn));
         } else if let Some(until) = settings::kept_until(now) {
             state::with(|state| state.waiting.restore(grant, until));
         }
     }
     let is_granted = !granted.is_empty();
-    state::with(|state| state.spend(told));
+    state::with(|state| state.spend(notified));
     if is_granted {
         reviews::schedule(key, queue, now);
     }
@@ -167,9 +173,9 @@ fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, mut room: Room, cause: Cause, 
 }
 
 /// Gives up the places that the token of a grant has for other forms of the lock. Returns the requests that waited there.
-fn give_up_other_places(grant: &Grant) -> Vec<WaiterId> {
+fn withdraw_other_entries(grant: &Grant) -> Vec<WaiterId> {
     let Grant { db, key, claim, .. } = grant;
-    let withdrawn = state::with(|state| state.waiting.withdraw(*db, key, &claim.owner, Some(claim.kind)));
+    let withdrawn = state::with(|state| state.waiting.withdraw_owner(*db, key, &claim.owner, Some(claim.kind)));
     withdrawn.unwrap_or_default()
 }
 
@@ -185,8 +191,8 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
     state::with(|state| {
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
         // What is left of the previous grant is void, even if it was to the same token.
-        state.sessions.end(grant.seat());
-        state.revocations.cancel(grant.seat());
+        state.sessions.end(grant.hold_key());
+        state.revocations.cancel(grant.hold_key());
     });
 }
 

@@ -14,11 +14,11 @@ pub fn fields(state: &State) -> Vec<(String, u64)> {
     let longest_wait = since.map_or(0, |since| server::now_ms().saturating_sub(since));
     let mut fields = vec![
         ("waiters".to_owned(), waiters as u64),
-        ("waiters_notified".to_owned(), state.waiters.notified() as u64),
+        ("waiters_notified".to_owned(), state.pending.pubsub_count() as u64),
         ("contended_locks".to_owned(), locks as u64),
         ("longest_wait_ms".to_owned(), u64::try_from(longest_wait).unwrap_or(0)),
         ("sessions".to_owned(), state.sessions.len() as u64),
-        ("recovery_ms".to_owned(), u64::try_from(state.held_back_ms()).unwrap_or_default()),
+        ("recovery_ms".to_owned(), u64::try_from(state.grants_suspended_ms()).unwrap_or_default()),
         ("granted_at_once".to_owned(), stats.granted_at_once),
         ("granted_after_waiting".to_owned(), stats.granted_after_waiting()),
         ("timed_out".to_owned(), stats.timed_out),

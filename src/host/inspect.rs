@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use super::lock_key;
 use super::reply;
 use super::state::{self, Context, Locks, State};
-use super::waiters::entry_id;
-use crate::command::{Asker, Inspection, LockView, Reply};
-use crate::core::{Error, Lock, Seat, SessionId};
+use super::waiters::pending_id;
+use crate::command::{Inspection, LockView, Reply, Requester};
+use crate::core::{Error, HoldKey, Lock, SessionId};
 use crate::server::{self, Arguments, Mode, RunCommand};
 
 /// The command for inspections of type `I`.
@@ -32,14 +32,14 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     let (now, db) = (server::now_ms(), key.ctx().db());
     let lock = lock_key::read(&key, now)?;
     Ok(state::with(|state| {
-        let recovery_ms = state.held_back_ms();
-        let State { waiting, waiters: entries, sessions, .. } = state;
+        let recovery_ms = state.grants_suspended_ms();
+        let State { waiting, pending: entries, sessions, .. } = state;
         let queue = waiting.queue_of(db, name.bytes());
         let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
             (Lock::Held(holder), Some(session)) => session.matches(holder),
             _ => false,
         };
-        let session = sessions.find(Seat::whole(db, name.bytes())).filter(is_of);
+        let session = sessions.find(HoldKey::whole(db, name.bytes())).filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
         let view = LockView {
             lock: &lock,
@@ -48,12 +48,12 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             recovery_ms,
             waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {
-                let entry = entries.get(entry_id(waiter.id));
-                let asker = Asker {
+                let entry = entries.get(pending_id(waiter.id));
+                let requester = Requester {
                     client: entry.map_or(-1, |entry| entry.client),
                     channel: entry.and_then(|entry| entry.channel()).map(|channel| &**channel),
                 };
-                (waiter, asker)
+                (waiter, requester)
             }),
         };
         // The reply borrows from the state, and sending it may call back, so it is copied.

@@ -1,7 +1,7 @@
 //! Handles to what the module remembers of one lock.
 
 use super::state::{self, Key};
-use crate::core::{Kind, QueueId, Revocation, RevocationId, Seat, SessionId};
+use crate::core::{HoldKey, Kind, QueueId, Revocation, RevocationId, SessionId};
 use crate::server::ValueType;
 
 /// The queue, the session and the revocation of a lock, as far as there are any.
@@ -17,16 +17,16 @@ pub struct LockHandles {
 }
 
 /// Returns the seat of a token's share of a lock.
-pub fn share_seat<'n>(key: &Key<'n, '_>, token: &'n [u8]) -> Seat<'n> {
-    Seat::of(key.ctx().db(), key.name().bytes(), Kind::Shared, token)
+pub fn share_hold_key<'n>(key: &Key<'n, '_>, token: &'n [u8]) -> HoldKey<'n> {
+    HoldKey::of(key.ctx().db(), key.name().bytes(), Kind::Shared, token)
 }
 
 /// Returns the seat of a holder of the lock as it is, alone or of a share.
-pub fn seat_of<'n>(key: &Key<'n, '_>, holder: &'n [u8]) -> Seat<'n> {
+pub fn hold_key_of<'n>(key: &Key<'n, '_>, holder: &'n [u8]) -> HoldKey<'n> {
     if key.value_type() == ValueType::SortedSet {
-        share_seat(key, holder)
+        share_hold_key(key, holder)
     } else {
-        Seat::whole(key.ctx().db(), key.name().bytes())
+        HoldKey::whole(key.ctx().db(), key.name().bytes())
     }
 }
 
@@ -42,15 +42,15 @@ impl LockHandles {
 
     fn find(key: &Key<'_, '_>) -> Option<Self> {
         let (db, name) = (key.ctx().db(), key.name().bytes());
-        let seat = Seat::whole(db, name);
+        let hold_key = HoldKey::whole(db, name);
         let found = state::with(|state| {
-            if let Some(session) = state.sessions.take_orphan(seat) {
+            if let Some(session) = state.sessions.take_orphan(hold_key) {
                 state.revocations.add(Revocation::of_session(session));
             }
             Self {
                 queue: state.waiting.queue_of(db, name),
-                session: state.sessions.find(seat),
-                revocation: state.revocations.find(seat),
+                session: state.sessions.find(hold_key),
+                revocation: state.revocations.find(hold_key),
                 has_share_sessions: state.sessions.has_shares(db, name),
             }
         });

@@ -51,7 +51,7 @@ fn shared<'k, 's, 'c>(
     let own_end = caller.and_then(|caller| share_key::end_of(key, caller));
     let view = share_key::view(key, now)?;
     let own = caller.and_then(|caller| {
-        let end = own_end.filter(|end| !end.has_passed(view.now))?;
+        let end = own_end.filter(|end| !end.has_expired(view.now))?;
         let lease_end = End::Known([end.time(), view.expiry].into_iter().flatten().min());
         Some(Holder { kind: Kind::Shared, owner: Cow::Borrowed(caller.bytes()), holds: 1, lease_end })
     });

@@ -14,7 +14,7 @@ use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
 use super::timer;
 use super::waiters::WaitState;
-use crate::core::{Cause, ClientId, Seat, SessionId, Sessions, UnixMs};
+use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions, UnixMs};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, EventName, MainThread, Module, Replier, Setting, StringRef,
 };
@@ -52,7 +52,7 @@ impl Module for Locks {
     }
 
     fn blocked_client(state: &mut State, client: BlockedClientId) -> Option<&mut BlockedClient> {
-        state.waiters.get_mut(grants::entry_id_of(client))?.handle()
+        state.pending.get_mut(grants::pending_id_of(client))?.handle()
     }
 
     fn commands() -> Vec<Command> {
@@ -68,7 +68,7 @@ impl Module for Locks {
         if ctx.is_starting() {
             recovery::begin();
         }
-        recovery::follow_soon();
+        recovery::update_suspension_soon();
         loaded::log(ctx);
     }
 
@@ -76,7 +76,7 @@ impl Module for Locks {
         if state.has_owners() {
             return Err("locks belong to connections (lock_sessions in INFO lock)");
         }
-        if state.held_back_ms() > 0 {
+        if state.grants_suspended_ms() > 0 {
             return Err("nobody is granted a lock now, which the module would forget (lock_recovery_ms in INFO lock)");
         }
         if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
@@ -88,7 +88,7 @@ impl Module for Locks {
 
     /// What a setting held back may be due now.
     fn setting_changed() {
-        recovery::follow_soon();
+        recovery::update_suspension_soon();
     }
 
     fn timer(ctx: &mut Context<'_>) {
@@ -107,7 +107,7 @@ impl Module for Locks {
         }
         let (db, key) = (ctx.db(), key.bytes());
         let (queue, session, shares) = state::with(|State { waiting, sessions, .. }| {
-            (waiting.queue_of(db, key), sessions.find(Seat::whole(db, key)), sessions.has_shares(db, key))
+            (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)), sessions.has_shares(db, key))
         });
         if queue.is_none() && session.is_none() && !shares {
             return; // No lock with a queue or a session, like most keys.
@@ -138,7 +138,7 @@ impl Module for Locks {
         }
         state::with(|state| {
             state.clear_master_state();
-            state.waiters.lose_all();
+            state.pending.abort_all();
         });
         check_all_locks();
     }
@@ -146,16 +146,16 @@ impl Module for Locks {
     fn client_closed(client: ClientId) {
         state::with(|state| {
             state.sessions.connection_closed(client);
-            state.waiters.connection_closed(client);
+            state.pending.connection_closed(client);
         });
         background::end_closed();
         timer::set();
     }
 
     fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
-        let id = grants::entry_id_of(client);
-        grants::leave(id);
-        let wait_state = state::with(|state| state.waiters.get(id).map(|entry| entry.wait_state()));
+        let id = grants::pending_id_of(client);
+        grants::withdraw_request(id);
+        let wait_state = state::with(|state| state.pending.get(id).map(|entry| entry.wait_state()));
         match wait_state {
             // A waiter is granted its first hold.
             Some(WaitState::Granted(_)) => reply.integer(1),
@@ -164,19 +164,19 @@ impl Module for Locks {
         }
     }
 
-    fn left(_ctx: &Context<'_>, client: BlockedClientId, told: bool) {
-        let id = grants::entry_id_of(client);
-        grants::leave(id);
-        grants::finish_delivery(id, told);
+    fn disconnected(_ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
+        let id = grants::pending_id_of(client);
+        grants::withdraw_request(id);
+        grants::finish_delivery(id, replied);
         timer::set();
     }
 
-    fn freed(_ctx: &Context<'_>, client: BlockedClientId, told: bool) {
-        let id = grants::entry_id_of(client);
-        grants::leave(id);
-        grants::finish_delivery(id, told);
+    fn freed(_ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
+        let id = grants::pending_id_of(client);
+        grants::withdraw_request(id);
+        grants::finish_delivery(id, replied);
         let overdue = state::with(|state| {
-            state.waiters.remove(id);
+            state.pending.remove(id);
             !state.revocations.is_empty()
         });
         if overdue {
@@ -199,13 +199,13 @@ fn check_all_locks() {
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
     let Some(session) = sessions.get(id) else { return };
     // Valkey also calls it `expired` when a command has set the lease into the past.
-    if event == b"expired" && session.has_lapsed(now) {
+    if event == b"expired" && session.has_expired(now) {
         sessions.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
         sessions.lease_changed(id);
     } else if event == b"expired" || REPLACEMENTS.contains(&event) {
         let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
-        sessions.end(Seat::whole(db, &key));
+        sessions.end(HoldKey::whole(db, &key));
     }
 }
 
@@ -213,22 +213,22 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
 /// whose leases have ended by themselves. What else happens to shares is found when the key is looked at next.
 fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8], now: UnixMs) {
     if event != b"expired" {
-        let is_gone = REPLACEMENTS.contains(&event);
-        return if is_gone { sessions.end_shares(db, key) } else { sessions.doubt_shares(db, key) };
+        let is_replaced = REPLACEMENTS.contains(&event);
+        return if is_replaced { sessions.end_shares(db, key) } else { sessions.mark_for_recheck(db, key) };
     }
-    let is_lapsed = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_lapsed(now));
-    let lapsed = sessions.shares(db, key).take(MOST_ASKED).find(is_lapsed);
-    if let Some(one) = lapsed {
+    let is_expired = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_expired(now));
+    let expired = sessions.shares(db, key).take(MAX_ASKED).find(is_expired);
+    if let Some(one) = expired {
         sessions.lease_expired(one); // All of them are given back together.
-    } else if sessions.shares(db, key).nth(MOST_ASKED).is_none() {
+    } else if sessions.shares(db, key).nth(MAX_ASKED).is_none() {
         sessions.end_shares(db, key);
     } else {
-        sessions.doubt_shares(db, key); // They end in the next round.
+        sessions.mark_for_recheck(db, key); // They end in the next round.
     }
 }
 
 /// The number of shares of an expired lock of which it is asked whether their leases have ended by themselves.
-const MOST_ASKED: usize = 100;
+const MAX_ASKED: usize = 100;
 
 /// The events of foreign commands that set or remove a lease.
 const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];

@@ -20,7 +20,7 @@ pub enum Event {
     /// RELEASE has given the place up.
     Withdrawn,
     /// This server cannot go on with it.
-    Lost,
+    Aborted,
 }
 
 /// What a waiter waited for.
@@ -32,14 +32,14 @@ pub struct Subject<'s> {
 }
 
 /// Tells the subscribers of a channel that the lock is granted. Returns whether there is one who gets the message.
-pub fn tell_granted(channel: &[u8], lease_end: UnixMs, subject: Subject<'_>) -> bool {
+pub fn publish_granted(channel: &[u8], lease_end: UnixMs, subject: Subject<'_>) -> bool {
     let message = message(Event::Granted(lease_end), subject);
     publish(channel, &message) > 0
 }
 
 /// Tells the subscribers of a channel how a wait has ended, if there are any: now, or where a message might land inside
 /// a reply, in the next round of the loop.
-pub fn tell(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
+pub fn publish_end(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     let message = message(event, subject);
     if server::may_publish() {
         publish(channel, &message);
@@ -50,8 +50,8 @@ pub fn tell(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
 }
 
 /// Returns the message that says that a wait is lost.
-pub fn lost_message(subject: Subject<'_>) -> Vec<u8> {
-    message(Event::Lost, subject)
+pub fn aborted_message(subject: Subject<'_>) -> Vec<u8> {
+    message(Event::Aborted, subject)
 }
 
 /// Publishes what was postponed, up to `limit` messages. Returns whether there are more.
@@ -64,7 +64,7 @@ pub fn publish_postponed(limit: usize) -> bool {
 }
 
 /// Returns whether anybody on this server listens on a channel.
-pub fn has_listener(channel: StringRef<'_>) -> bool {
+pub fn has_subscriber(channel: StringRef<'_>) -> bool {
     server::has_subscriber(channel)
 }
 
@@ -77,7 +77,7 @@ fn message(event: Event, Subject { db, key, owner }: Subject<'_>) -> Vec<u8> {
         Event::Granted(lease_end) => (b"granted".as_slice(), lease_end),
         Event::TimedOut => (b"timeout".as_slice(), 0),
         Event::Withdrawn => (b"withdrawn".as_slice(), 0),
-        Event::Lost => (b"lost".as_slice(), 0),
+        Event::Aborted => (b"lost".as_slice(), 0),
     };
     format_integer(lease_end, |lease_end| format_integer(db.into(), |db| [name, lease_end, db, owner, key].join(&b' ')))
 }
@@ -87,11 +87,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_has_its_parts_in_order_and_ends_with_the_key() {
+    fn message_ends_with_key() {
         let subject = Subject { db: 3, key: b"my key\0", owner: b"token" };
         assert_eq!(message(Event::Granted(1_700_000_000_000), subject), b"granted 1700000000000 3 token my key\0");
         assert_eq!(message(Event::TimedOut, subject), b"timeout 0 3 token my key\0");
         assert_eq!(message(Event::Withdrawn, subject), b"withdrawn 0 3 token my key\0");
-        assert_eq!(message(Event::Lost, subject), b"lost 0 3 token my key\0");
+        assert_eq!(message(Event::Aborted, subject), b"lost 0 3 token my key\0");
     }
 }

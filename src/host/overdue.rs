@@ -23,10 +23,10 @@ pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now
         shares::return_early(key, caller, now);
     }
     let handles = LockHandles::of(key)?;
-    process_known(key, handles, now)
+    process_handles(key, handles, now)
 }
 
-fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
+fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
     if let Some(revocation) = handles.revocation {
         revocation::carry_out_on(key, revocation, now);
         handles = LockHandles::of(key)?;
@@ -42,12 +42,12 @@ fn process_known(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -
     match key.value_type() {
         ValueType::SortedSet => {
             shares::end_removed(key, now);
-            shares::tidy(key, now);
+            shares::purge_expired(key, now);
             if key.is_empty() {
                 handover::grant_free_lock(key, now);
             } else if let Some(queue) = handles.queue {
                 let cause = state::with(|state| state.waiting.cause_of(queue));
-                handover::serve(key, queue, cause, now);
+                handover::grant_waiters(key, queue, cause, now);
             }
             LockHandles::of(key)
         }

@@ -15,7 +15,7 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
         if state.stall.is_running() {
             state.stall.tick(now);
         }
-        state.stall.is_holding_off(now) || !may_ask
+        state.stall.suspends_writes(now) || !may_ask
     });
     !unsettled && ctx.accepts_writes()
 }

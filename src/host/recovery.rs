@@ -11,7 +11,7 @@
 use super::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use super::state::{self, Context, Locks};
 use super::timer;
-use crate::core::{DEFAULT_LAG_S, Decision, Error, HOLD_OFF_MS, RecoveryChange, Write};
+use crate::core::{DEFAULT_LAG_S, Decision, Error, MIN_SUSPENSION_MS, SuspensionChange, Write};
 use crate::server;
 
 /// How much longer than `min-replicas-max-lag` a server may take to see that its replicas are gone, in milliseconds. It
@@ -21,38 +21,38 @@ const LAG_MARGIN_MS: i64 = 3000;
 /// Begins a recovery period: the server has started, or has become a master.
 pub fn begin() {
     state::with(|state| state.recovery.begin(server::monotonic_ms()));
-    follow_soon();
+    update_suspension_soon();
 }
 
 /// Has the time in which grants are held back followed from now on, or to its end: it may have been set otherwise.
-pub fn follow_soon() {
+pub fn update_suspension_soon() {
     if RECOVERY_MS.get() > 0 {
         server::subscribe_to_roles::<Locks>();
     }
-    if RECOVERY_MS.get() > 0 || state::with(|state| state.watches_standstill || state.recovery.is_holding_back()) {
+    if RECOVERY_MS.get() > 0 || state::with(|state| state.watches_stalls || state.recovery.is_suspending()) {
         server::run_timer_soon::<Locks>();
     }
 }
 
 /// Returns whether the grant that is due now is held back. If so, the lock is looked at when that is over.
 #[inline(always)]
-pub fn holds_back_grant() -> bool {
-    RECOVERY_MS.get() > 0 && hold_back_grant()
+pub fn suspends_grant() -> bool {
+    RECOVERY_MS.get() > 0 && suspend_grant()
 }
 
 #[cold]
-fn hold_back_grant() -> bool {
-    let is_held_back = state::with(|state| {
-        let is_held_back = state.held_back_ms() > 0;
-        if is_held_back {
-            state.recovery.hold_back();
+fn suspend_grant() -> bool {
+    let is_suspended = state::with(|state| {
+        let is_suspended = state.grants_suspended_ms() > 0;
+        if is_suspended {
+            state.recovery.suspend();
         }
-        is_held_back
+        is_suspended
     });
-    if is_held_back {
+    if is_suspended {
         timer::set();
     }
-    is_held_back
+    is_suspended
 }
 
 /// Returns what is decided on a request while grants are held back: somebody may hold the lock of whom the server does not
@@ -66,7 +66,7 @@ fn hold_back_grant() -> bool {
 pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     match decided {
         decided if RECOVERY_MS.get() == 0 => decided,
-        Ok(Decision::Done { write: Write::Take { .. }, .. }) if hold_back_grant() => Ok(Decision::Contended),
+        Ok(Decision::Done { write: Write::Take { .. }, .. }) if suspend_grant() => Ok(Decision::Contended),
         Ok(Decision::Done { write, .. }) if sets_lease(write) && may_be_replaced() => Err(Error::MayBeReplaced),
         Ok(Decision::Done { write, .. }) if sets_lease(write) && other_may_grant() => Err(Error::JustBegun),
         decided => decided,
@@ -77,7 +77,7 @@ fn sets_lease(write: Write) -> bool {
     match write {
         Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end.is_some(),
         Write::SetLease(_) => true,
-        Write::Take { .. } | Write::Free | Write::Leave => false,
+        Write::Take { .. } | Write::Free | Write::RemoveShare => false,
     }
 }
 
@@ -96,29 +96,29 @@ fn other_may_grant() -> bool {
 
 /// Returns whether another server may have taken this one's place.
 fn may_be_replaced() -> bool {
-    state::with(|state| state.contact.is_lost() || state.stall.held_off_ms(server::monotonic_ms()) > 0)
+    state::with(|state| state.replica_watch.lacks_replicas() || state.stall.suspended_ms(server::monotonic_ms()) > 0)
 }
 
 /// Follows the time in which grants are held back, on a master or a replica. When it is over, all locks that are waited
 /// for are looked at.
-pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
+pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     let watches = RECOVERY_MS.get() > 0 && !is_replica;
     if watches {
-        look_at_replicas(ctx);
+        check_replicas(ctx);
     }
-    let (change, held_back_ms) = state::with(|state| {
-        state.watches_standstill = watches;
-        let until_seen_ms = state.contact.max_lag_ms().saturating_add(LAG_MARGIN_MS);
-        let hold_off_ms = if watches { until_seen_ms } else { HOLD_OFF_MS };
-        state.stall.set_hold_off(hold_off_ms);
-        let held_back_ms = if watches { state.held_back_ms() } else { 0 };
-        (state.recovery.follow(held_back_ms > 0), held_back_ms)
+    let (change, grants_suspended_ms) = state::with(|state| {
+        state.watches_stalls = watches;
+        let until_seen_ms = state.replica_watch.max_lag_ms().saturating_add(LAG_MARGIN_MS);
+        let suspension_ms = if watches { until_seen_ms } else { MIN_SUSPENSION_MS };
+        state.stall.set_suspension(suspension_ms);
+        let grants_suspended_ms = if watches { state.grants_suspended_ms() } else { 0 };
+        (state.recovery.update(grants_suspended_ms > 0), grants_suspended_ms)
     });
     match change {
-        Some(RecoveryChange::Began) => ctx.notice(&format!(
-            "nobody is granted a lock for {held_back_ms} ms: this server may not know of all that are held (lock.recovery-ms)"
+        Some(SuspensionChange::Began) => ctx.notice(&format!(
+            "nobody is granted a lock for {grants_suspended_ms} ms: this server may not know of all that are held (lock.recovery-ms)"
         )),
-        Some(RecoveryChange::Ended) => {
+        Some(SuspensionChange::Ended) => {
             if !is_replica {
                 ctx.notice("locks are granted again");
             }
@@ -132,12 +132,12 @@ pub fn follow(ctx: &mut Context<'_>, is_replica: bool) {
 ///
 /// The server does the same for `min-replicas-to-write`, but once in so many rounds of its cron: while commands hold up its
 /// loop, only every ten seconds, say. This is by the clock.
-fn look_at_replicas(ctx: &mut Context<'_>) {
+fn check_replicas(ctx: &mut Context<'_>) {
     let now = server::monotonic_ms();
-    if state::with(|state| state.contact.is_due(now)) {
+    if state::with(|state| state.replica_watch.is_due(now)) {
         let max_lag_s = server::server_setting(c"min-replicas-max-lag").unwrap_or(DEFAULT_LAG_S);
         let needed = server::server_setting(c"min-replicas-to-write").unwrap_or(0);
-        let heard = if needed > 0 { ctx.replicas_heard_within(max_lag_s) } else { 0 };
-        state::with(|state| state.contact.look(now, max_lag_s, needed, heard));
+        let responding = if needed > 0 { ctx.responding_replicas(max_lag_s) } else { 0 };
+        state::with(|state| state.replica_watch.record_check(now, max_lag_s, needed, responding));
     }
 }

@@ -4,19 +4,19 @@
 use std::ffi::CStr;
 
 use super::settings::{self, MAX_SESSIONS, MAX_WAITERS};
-use crate::core::{Episode, Error};
+use crate::core::{Burst, Error};
 
 /// When requests were refused last.
 pub struct Refusals {
-    queue_full: Episode,
-    session_full: Episode,
-    call: Episode,
-    replication: Episode,
+    queue_full: Burst,
+    session_full: Burst,
+    call: Burst,
+    replication: Burst,
 }
 
 impl Refusals {
     pub const fn new() -> Self {
-        let [queue_full, session_full, call, replication] = [const { Episode::new() }; 4];
+        let [queue_full, session_full, call, replication] = [const { Burst::new() }; 4];
         Self { queue_full, session_full, call, replication }
     }
 
@@ -50,7 +50,7 @@ impl Refusals {
     /// Records that the server has not taken a write for its replicas. Returns the line to log if this is the first in a
     /// minute.
     pub fn record_replication(&mut self, now_ms: i64) -> Option<&'static str> {
-        const LINE: &str = "the server did not replicate a write of this module: replicas and the AOF may differ";
-        self.replication.begins_at(now_ms).then_some(LINE)
+        const MESSAGE: &str = "the server did not replicate a write of this module: replicas and the AOF may differ";
+        self.replication.begins_at(now_ms).then_some(MESSAGE)
     }
 }

@@ -20,7 +20,7 @@ enum SessionLockState {
     /// The key is empty: the lease has ended although a connection is open, or the lock was taken away.
     Free,
     /// The time of the share has passed, and it is still there.
-    Passed,
+    Expired,
     /// The shares of the lock are being given back to their sessions, and it may be this one's turn.
     Returning,
     /// Somebody else holds the lock, or the key is not a lock.
@@ -54,14 +54,14 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
             // Its share is renewed when it is given back, behind other locks whose turn it is.
             return state::with(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
         }
-        SessionLockState::Free | SessionLockState::Passed | SessionLockState::Returning => {}
+        SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {}
     }
     let slot = permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
         return end(&session);
     }
     let is_held = matches!(found, SessionLockState::Held(_));
-    let must_wait = if is_held { recovery::forbids_longer_leases() } else { recovery::holds_back_grant() };
+    let must_wait = if is_held { recovery::forbids_longer_leases() } else { recovery::suspends_grant() };
     if slot != Slot::Ours || must_wait || !permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         return postpone(id, &session, &found, now);
     }
@@ -72,7 +72,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     match lock_state(&session, &key, now) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
         SessionLockState::Free => handover::grant_free_lock(&mut key, now),
-        SessionLockState::Passed => shares::tidy(&mut key, now),
+        SessionLockState::Expired => shares::purge_expired(&mut key, now),
         SessionLockState::Returning => shares::return_next(&mut key, now),
         SessionLockState::Lost => end(&session),
     }
@@ -92,11 +92,12 @@ fn postpone(id: SessionId, session: &Session, found: &SessionLockState, now: Uni
 }
 
 fn end(session: &Session) {
-    state::with(|state| state.sessions.end(session.lock.seat()));
+    state::with(|state| state.sessions.end(session.lock.hold_key()));
 }
 
 fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
-    if key.value_type() == ValueType::SortedSet && state::with(|state| state.sessions.is_to_return(session.lock.seat()))
+    if key.value_type() == ValueType::SortedSet
+        && state::with(|state| state.sessions.is_to_return(session.lock.hold_key()))
     {
         return SessionLockState::Returning;
     }
@@ -105,7 +106,7 @@ fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockS
     match (lock.held_by(&session.lock.owner), &lock) {
         (_, Lock::Free) => SessionLockState::Free,
         (Ok(holder), _) if session.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
-        (_, Lock::Shared(_)) if is_of_share(session, key) => SessionLockState::Passed,
+        (_, Lock::Shared(_)) if is_of_share(session, key) => SessionLockState::Expired,
         _ => SessionLockState::Lost,
     }
 }
@@ -123,7 +124,7 @@ fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Opt
     let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
     let mut lease_end = lease_end;
     if is_share {
-        shares::tidy(key, now);
+        shares::purge_expired(key, now);
         // The share may end later than its key, if others have set that one's expiry time.
         lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
     }

@@ -1,7 +1,7 @@
 //! Takes locks back from connections that are gone.
 
 use super::handover;
-use super::lock_handles::{LockHandles, share_seat};
+use super::lock_handles::{LockHandles, share_hold_key};
 use super::lock_key;
 use super::permission;
 use super::reviews;
@@ -16,7 +16,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     let Some(revocation) = state::with(|state| state.revocations.get(id).cloned()) else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
-    if !is_theirs(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
+    if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
         return state::with(|state| _ = state.revocations.remove(id));
     }
     let slot = permission::slot_of(ctx, name.as_ref());
@@ -38,7 +38,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     let Some(revocation) = state::with(|state| state.revocations.remove(id)) else { return };
-    if !is_theirs(&revocation, key, now) {
+    if !is_still_held(&revocation, key, now) {
         return;
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
@@ -47,10 +47,10 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     let handles = LockHandles::of(key);
     if revocation.kind == Kind::Shared {
         let token = OwnedString::new(&revocation.owner);
-        shares::tidy(key, now);
-        handover::leave(key, token.as_ref(), handles, Cause::Disconnect, now);
+        shares::purge_expired(key, now);
+        handover::release_share(key, token.as_ref(), handles, Cause::Disconnect, now);
         if !key.is_empty() {
-            reviews::follow(key, now); // It may have been the last of the shares that ends.
+            reviews::schedule_if_waiting(key, now); // It may have been the last of the shares that ends.
         }
     } else {
         handover::release(key, handles, Cause::Disconnect, now);
@@ -59,19 +59,19 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
 
 /// Carries out the revocation of this token's share, if there is one.
 pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    let seat = share_seat(key, token.bytes());
+    let hold_key = share_hold_key(key, token.bytes());
     let revocation = state::with(|state| {
-        if let Some(session) = state.sessions.take_orphan(seat) {
+        if let Some(session) = state.sessions.take_orphan(hold_key) {
             state.revocations.add(Revocation::of_session(session));
         }
-        state.revocations.find(seat)
+        state.revocations.find(hold_key)
     });
     if let Some(revocation) = revocation {
         carry_out_on(key, revocation, now);
     }
 }
 
-fn is_theirs(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
+fn is_still_held(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
     let owner = OwnedString::new(&revocation.owner);
     let lock = lock_key::read_for(key, Some(owner.as_ref()), now);
     lock.is_ok_and(|lock| lock.held_by(&revocation.owner).is_ok_and(|holder| revocation.matches(holder)))

@@ -6,11 +6,11 @@ use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The number of members whose time has passed that are told from those that hold: each look at the lock counts them. More are
 /// taken for such that hold, until they are removed.
-const MOST_PASSED: usize = 1000;
+const MAX_EXPIRED: usize = 1000;
 
 /// Returns whether there may be more members whose time has passed than are told from those that hold.
-pub fn is_crowded(key: &Key<'_, '_>) -> bool {
-    key.member_count() > MOST_PASSED
+pub fn has_too_many_expired(key: &Key<'_, '_>) -> bool {
+    key.member_count() > MAX_EXPIRED
 }
 
 /// The end of a share's lease, as its score tells.
@@ -43,8 +43,8 @@ impl ShareView {
     }
 
     /// Returns whether there are members whose time has passed, or the key would outlive its last share.
-    pub fn is_untidy(&self) -> bool {
-        self.earliest.has_passed(self.now) || ShareEnd::at(self.expiry) > self.latest
+    pub fn needs_purge(&self) -> bool {
+        self.earliest.has_expired(self.now) || ShareEnd::at(self.expiry) > self.latest
     }
 }
 
@@ -65,7 +65,7 @@ impl ShareEnd {
     }
 
     /// Returns whether the time of the share has passed. It holds through the millisecond in which it ends, as a key does.
-    pub fn has_passed(self, now: UnixMs) -> bool {
+    pub fn has_expired(self, now: UnixMs) -> bool {
         self < Self::at(Some(now))
     }
 
@@ -85,12 +85,12 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
     let (earliest, latest) = (ShareEnd(key.lowest_score()?), self::latest(key)?);
     let expiry = key.expiry_of_value();
     let now = expiry.map_or(now, |end| end.min(now));
-    let is_lock = earliest.is_ours() && latest.is_ours() && !latest.has_passed(now);
+    let is_lock = earliest.is_ours() && latest.is_ours() && !latest.has_expired(now);
     if !is_lock || latest.time().is_some() && expiry.is_none() {
         return None;
     }
-    let passed = if earliest.has_passed(now) { key.count_below(now as f64, MOST_PASSED) } else { 0 };
-    let held = key.member_count().saturating_sub(passed).saturating_add(to_return(key));
+    let expired = if earliest.has_expired(now) { key.count_below(now as f64, MAX_EXPIRED) } else { 0 };
+    let held = key.member_count().saturating_sub(expired).saturating_add(to_return(key));
     Some(ShareView { now, held, earliest, latest, expiry })
 }
 
@@ -109,8 +109,8 @@ pub fn latest(key: &Key<'_, '_>) -> Option<ShareEnd> {
 }
 
 /// Returns the token with the earliest end, if that has passed.
-pub fn first_passed(key: &Key<'_, '_>, now: UnixMs) -> Option<OwnedString> {
-    key.lowest().filter(|(_, score)| ShareEnd(*score).has_passed(now)).map(|(token, _)| token)
+pub fn first_expired(key: &Key<'_, '_>, now: UnixMs) -> Option<OwnedString> {
+    key.lowest().filter(|(_, score)| ShareEnd(*score).has_expired(now)).map(|(token, _)| token)
 }
 
 /// Returns the end of a token's share, even if it has passed, or `None` if it has none.
@@ -125,13 +125,13 @@ mod tests {
     const NOW: UnixMs = 1_000_000;
 
     #[test]
-    fn a_share_holds_through_the_millisecond_in_which_it_ends() {
+    fn share_holds_through_its_last_millisecond() {
         let end = ShareEnd::at(Some(NOW));
         assert_eq!((end.time(), end.score()), (Some(NOW), NOW as f64));
-        assert!(!end.has_passed(NOW) && end.has_passed(NOW + 1));
+        assert!(!end.has_expired(NOW) && end.has_expired(NOW + 1));
         let never = ShareEnd::at(None);
         assert_eq!((never.time(), never.score()), (None, f64::INFINITY));
-        assert!(!never.has_passed(UnixMs::MAX));
+        assert!(!never.has_expired(UnixMs::MAX));
         assert_eq!(ShareEnd::at(Some(UnixMs::MAX)).time(), Some(LATEST_SHARE_END));
     }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_lock_ends_with_its_last_share_or_with_its_key() {
-        for (earliest, expiry, ends_at, outlives_key, is_untidy) in [
+        for (earliest, expiry, ends_at, outlives_key, needs_purge) in [
             (NOW, Some(NOW + 5), NOW + 5, false, false),
             (NOW - 1, Some(NOW + 5), NOW + 5, false, true),
             (NOW, Some(NOW + 4), NOW + 4, true, false),
@@ -158,8 +158,8 @@ mod tests {
             let [earliest, latest] = [earliest, NOW + 5].map(|end| ShareEnd::at(Some(end)));
             let view = ShareView { now: NOW, held: 1, earliest, latest, expiry };
             assert_eq!(
-                (view.ends_at(), view.outlives_key(), view.is_untidy()),
-                (Some(ends_at), outlives_key, is_untidy)
+                (view.ends_at(), view.outlives_key(), view.needs_purge()),
+                (Some(ends_at), outlives_key, needs_purge)
             );
         }
     }

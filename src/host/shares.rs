@@ -2,13 +2,13 @@
 //! sessions.
 
 use super::effect;
-use super::lock_handles::share_seat;
+use super::lock_handles::share_hold_key;
 use super::recovery;
 use super::reviews;
 use super::settings;
 use super::share_key::{self, ShareView};
 use super::state::{self, Key, State};
-use crate::core::{Lease, QueueId, Seat, SessionId, ShareStretch as Stretch, UnixMs};
+use crate::core::{HoldKey, Lease, QueueId, SessionId, ShareBatch, UnixMs};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The number of expired members of a shared lock that are removed, or renewed by their sessions, in one step.
@@ -16,40 +16,40 @@ const MAX_REMOVED: usize = 1000;
 
 /// Returns whether there are members of a shared lock to remove, or somebody in line for whom it has room.
 pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
-    share_key::view(key, now).is_some_and(|view| view.is_untidy()) || reviews::has_room_for_first(key, queue, now)
+    share_key::view(key, now).is_some_and(|view| view.needs_purge()) || reviews::has_capacity_for_first(key, queue, now)
 }
 
 /// Removes the members of a shared lock whose time has passed, and lets the key end with its last share. Shares with an open
 /// session are renewed instead.
-pub fn tidy(key: &mut Key<'_, '_>, now: UnixMs) {
-    if recovery::holds_back_grant() {
+pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs) {
+    if recovery::suspends_grant() {
         return; // Those with a session keep their turn, and what has passed does not count.
     }
-    let Some(view) = share_key::view(key, now).filter(|view| view.is_untidy() || view.now != now) else { return };
+    let Some(view) = share_key::view(key, now).filter(|view| view.needs_purge() || view.now != now) else { return };
     if view.now != now && !lives_on(key, now) {
         return; // The key would expire if it were signalled. What has passed does not count, and goes later.
     }
-    if !view.earliest.has_passed(now) {
-        return effect::end_with_last_share(key);
+    if !view.earliest.has_expired(now) {
+        return effect::fit_expiry_to_last_share(key);
     }
     let mut seen = 0_usize;
-    while let Some(token) = share_key::first_passed(key, now) {
+    while let Some(token) = share_key::first_expired(key, now) {
         if seen == MAX_REMOVED {
             begin_return(key); // Nobody is let in before those with sessions.
             break;
         }
         seen = seen.saturating_add(1);
-        let seat = share_seat(key, token.as_ref().bytes());
-        let session = state::with(|state| lapsed_session(state, seat, now));
+        let hold_key = share_hold_key(key, token.as_ref().bytes());
+        let session = state::with(|state| expired_session(state, hold_key, now));
         if let Some((session, lease)) = session {
             renew(key, token.as_ref(), session, lease, now);
         } else {
-            state::with(|state| state.sessions.end(seat));
+            state::with(|state| state.sessions.end(hold_key));
             effect::remove_share(key, token.as_ref(), now);
         }
     }
     state::with(|state| state.spend(seen));
-    reviews::follow(key, now);
+    reviews::schedule_if_waiting(key, now);
 }
 
 /// Has the sessions of a lock's shares given back what they have lost by the end of their leases, if that is not under way.
@@ -75,10 +75,10 @@ fn lives_on(key: &mut Key<'_, '_>, now: UnixMs) -> bool {
 /// The other sessions end: their shares were taken away.
 pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    if state::with(|state| state.sessions.is_doubtful(db, name)) {
+    if state::with(|state| state.sessions.needs_recheck(db, name)) {
         return end_sessions(key); // Which of them were taken away cannot be known any more.
     }
-    if recovery::holds_back_grant() {
+    if recovery::suspends_grant() {
         return;
     }
     state::with(|state| state.sessions.begin_return(db, name));
@@ -89,7 +89,7 @@ pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
 /// for whom there is room are served.
 pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(Stretch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_return(db, name)) else {
+    let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_return(db, name)) else {
         return;
     };
     for token in &tokens {
@@ -104,7 +104,7 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
     if next.is_some() && key.is_empty() {
         return end_sessions(key); // It did not end with their leases: others have taken it away.
     }
-    reviews::follow(key, now);
+    reviews::schedule_if_waiting(key, now);
 }
 
 /// Gives the share of a token, which may not have been given back yet, back to its session.
@@ -112,8 +112,8 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     if !state::with(|state| state.sessions.is_returning_any()) || key.value_type() != ValueType::SortedSet {
         return;
     }
-    let is_due = state::with(|state| state.sessions.is_to_return(share_seat(key, token.bytes())));
-    if is_due && !recovery::holds_back_grant() {
+    let is_due = state::with(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
+    if is_due && !recovery::suspends_grant() {
         return_to(key, token.bytes(), now);
         let (db, name) = (key.ctx().db(), key.name().bytes());
         state::with(|state| state.sessions.return_in_turn(db, name));
@@ -122,11 +122,11 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
 
 /// Gives a share back to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
 fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
-    let lapsed = state::with(|state| lapsed_session(state, share_seat(key, token), now));
-    if let Some((session, lease)) = lapsed {
+    let expired = state::with(|state| expired_session(state, share_hold_key(key, token), now));
+    if let Some((session, lease)) = expired {
         renew(key, OwnedString::new(token).as_ref(), session, lease, now);
     }
-    lapsed.is_some()
+    expired.is_some()
 }
 
 /// Ends the sessions of those shares of a lock that others have removed, if others have changed it: of the next so many
@@ -136,7 +136,7 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
         return; // The doubt stays until its shares are given back, or not.
     }
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(Stretch { tokens, next, .. }) = state::with(|state| state.sessions.next_doubtful(db, name)) else {
+    let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_recheck(db, name)) else {
         return;
     };
     tokens.iter().for_each(|token| end_if_removed(key, token, now));
@@ -154,8 +154,8 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
     let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
     state::with(|State { sessions, .. }| {
-        let seat = share_seat(key, token);
-        if is_there { sessions.keep_renewal(seat, now) } else { sessions.end(seat) }
+        let hold_key = share_hold_key(key, token);
+        if is_there { sessions.keep_renewal(hold_key, now) } else { sessions.end(hold_key) }
     });
 }
 
@@ -166,11 +166,11 @@ pub fn end_sessions(key: &Key<'_, '_>) {
 }
 
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
-fn lapsed_session(state: &mut State, seat: Seat<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
-    let id = state.sessions.find(seat)?;
+fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
+    let id = state.sessions.find(hold_key)?;
     state.sessions.clients(id).next()?;
     state.sessions.fit_lease(id, settings::longest_lease());
-    state.sessions.get(id).filter(|session| session.has_lapsed(now)).map(|session| (id, session.lock.lease))
+    state.sessions.get(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lock.lease))
 }
 
 fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Lease, now: UnixMs) {

@@ -1,48 +1,48 @@
 //! What this node was last found to have of the cluster's slots.
 
-use crate::server::{ClusterSlots, Whereabouts};
+use crate::server::{ClusterSlots, SlotState};
 
 /// How often the server is asked for its slots, in milliseconds. Those who wait are to know within a second.
-const LOOK_MS: i64 = 300;
+const SLOT_CHECK_MS: i64 = 300;
 
 /// The slots that this node had when it was last asked.
 pub struct SlotWatch {
-    known: ClusterSlots,
+    last_seen: ClusterSlots,
     /// Whether somebody waits in a slot that was not known to be here.
     is_outdated: bool,
     /// The monotonic time of the next look, in milliseconds.
-    next_look: i64,
+    next_check: i64,
 }
 
 impl SlotWatch {
     pub const fn new() -> Self {
-        Self { known: ClusterSlots::none(), is_outdated: false, next_look: i64::MIN }
+        Self { last_seen: ClusterSlots::none(), is_outdated: false, next_check: i64::MIN }
     }
 
     /// Returns whether the server is to be asked now. The next time is a while later.
-    pub fn take_look(&mut self, now_ms: i64) -> bool {
-        let is_due = self.next_look <= now_ms;
+    pub fn begin_check(&mut self, now_ms: i64) -> bool {
+        let is_due = self.next_check <= now_ms;
         if is_due {
-            self.next_look = now_ms.saturating_add(LOOK_MS);
+            self.next_check = now_ms.saturating_add(SLOT_CHECK_MS);
         }
         is_due
     }
 
     /// Returns where the keys of a slot were.
-    pub fn whereabouts(&self, slot: u16) -> Whereabouts {
-        self.known.whereabouts(slot)
+    pub fn slot_state(&self, slot: u16) -> SlotState {
+        self.last_seen.slot_state(slot)
     }
 
     /// Records that somebody waits in a slot, which must be here. If it had left and has come back since the last look, it
     /// may leave before the next, which would find nothing new.
     pub fn add_waiter(&mut self, slot: u16) {
-        self.is_outdated |= self.whereabouts(slot) == Whereabouts::Elsewhere;
+        self.is_outdated |= self.slot_state(slot) == SlotState::Elsewhere;
     }
 
     /// Records the slots that this node has now. Returns whether a lock that is waited for may be elsewhere.
     pub fn update(&mut self, found: ClusterSlots) -> bool {
-        let has_changed = std::mem::take(&mut self.is_outdated) || found.any_leaves() || found != self.known;
-        self.known = found;
+        let has_changed = std::mem::take(&mut self.is_outdated) || found.any_leaves() || found != self.last_seen;
+        self.last_seen = found;
         has_changed
     }
 }
@@ -58,13 +58,13 @@ mod tests {
     #[test]
     fn the_server_is_asked_every_now_and_then() {
         let mut watch = SlotWatch::new();
-        assert!(watch.take_look(5000));
-        assert!(!watch.take_look(5000 + LOOK_MS - 1));
-        assert!(watch.take_look(5000 + LOOK_MS));
+        assert!(watch.begin_check(5000));
+        assert!(!watch.begin_check(5000 + SLOT_CHECK_MS - 1));
+        assert!(watch.begin_check(5000 + SLOT_CHECK_MS));
     }
 
     #[test]
-    fn locks_are_looked_at_when_slots_have_changed_or_leave() {
+    fn changed_or_leaving_slots_cause_check() {
         let mut watch = SlotWatch::new();
         assert!(watch.update(slots("1-9")));
         assert!(!watch.update(slots("1-9")));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_back_between_two_looks_is_not_missed() {
+    fn slot_back_between_checks_is_noticed() {
         let mut watch = SlotWatch::new();
         watch.update(slots("1-9"));
         watch.add_waiter(5);

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use super::refusals::Refusals;
 use super::settings::RECOVERY_MS;
 use super::slot_watch::SlotWatch;
-use super::waiters::Waiters;
+use super::waiters::PendingReplies;
 use crate::core::{
-    BackOff, Contact, LOOK_MS, Recovery, Remains, Revocations, Sessions, StallDetector, Stats, WaitQueues,
+    BackOff, DeferredFree, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocations, Sessions, StallDetector, Stats,
+    WaitQueues,
 };
 use crate::server;
 
@@ -24,18 +25,18 @@ pub type Key<'k, 'c> = server::Key<'k, 'c, Locks>;
 /// The module's state. It has no entry for a lock without waiters and without a session.
 pub struct State {
     pub waiting: WaitQueues,
-    pub waiters: Waiters,
+    pub pending: PendingReplies,
     pub sessions: Sessions,
     /// Locks to be taken back from connections that are gone.
     pub revocations: Revocations,
     /// What is left of sessions and revocations that were given up together.
-    pub remains: Remains,
+    pub deferred_free: DeferredFree,
     /// Runs while there may be something to write.
     pub stall: StallDetector,
     pub recovery: Recovery,
     /// Whether a standstill matters although there is nothing to do: grants are held back after it.
-    pub watches_standstill: bool,
-    pub contact: Contact,
+    pub watches_stalls: bool,
+    pub replica_watch: ReplicaWatch,
     pub slots: SlotWatch,
     /// Messages that are published in the next run of the background work, in this order.
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
@@ -75,8 +76,8 @@ pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
 /// Returns how much the module remembers of clients and locks, which is nothing when everybody has left.
 #[cfg(feature = "simulated")]
 pub fn entry_count() -> usize {
-    with(|State { waiting, waiters, sessions, revocations, .. }| {
-        [waiting.entry_count(), waiters.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
+    with(|State { waiting, pending, sessions, revocations, .. }| {
+        [waiting.entry_count(), pending.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
     })
 }
 
@@ -90,14 +91,14 @@ impl State {
     pub const fn new() -> Self {
         Self {
             waiting: WaitQueues::new(),
-            waiters: Waiters::new(),
+            pending: PendingReplies::new(),
             sessions: Sessions::new(),
             revocations: Revocations::new(),
-            remains: Remains::new(),
+            deferred_free: DeferredFree::new(),
             stall: StallDetector::new(),
             recovery: Recovery::new(),
-            watches_standstill: false,
-            contact: Contact::new(),
+            watches_stalls: false,
+            replica_watch: ReplicaWatch::new(),
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
             spent: 0,
@@ -113,9 +114,9 @@ impl State {
 
     /// Forgets what only a master may act on, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
-        self.revocations.clear(&mut self.remains);
-        self.sessions.end_all(&mut self.remains);
-        self.waiting.drop_away_places();
+        self.revocations.clear(&mut self.deferred_free);
+        self.sessions.end_all(&mut self.deferred_free);
+        self.waiting.drop_detached_entries();
     }
 
     /// Returns whether a connection owns a lock, or has owned one that is not taken back yet.
@@ -126,26 +127,26 @@ impl State {
     /// Returns whether there may be something to write in the background: a client waits, a grant is on its way to one, or a
     /// connection owns a lock.
     pub fn has_work(&self) -> bool {
-        self.waiting.waiter_count() > 0 || self.waiters.has_deliveries() || self.has_owners()
+        self.waiting.waiter_count() > 0 || self.pending.has_deliveries() || self.has_owners()
     }
 
     /// Returns whether stalls of the event loop matter: there is work, or one stall has ended only just and another may follow
     /// before there is work again.
     pub fn must_tick(&self) -> bool {
         self.has_work()
-            || self.watches_standstill
-            || self.stall.is_running() && self.stall.is_holding_off(server::monotonic_ms())
+            || self.watches_stalls
+            || self.stall.is_running() && self.stall.suspends_writes(server::monotonic_ms())
     }
 
     /// Returns for how long nobody is granted a lock that he does not hold already, in milliseconds, or 0.
-    pub fn held_back_ms(&self) -> i64 {
+    pub fn grants_suspended_ms(&self) -> i64 {
         let length_ms = RECOVERY_MS.get();
         if length_ms == 0 {
             return 0;
         }
         let now = server::monotonic_ms();
-        let until_next_look_ms = if self.contact.is_lost() { LOOK_MS } else { 0 };
-        self.recovery.remaining_ms(length_ms, now).max(self.stall.held_off_ms(now)).max(until_next_look_ms)
+        let until_next_check_ms = if self.replica_watch.lacks_replicas() { REPLICA_CHECK_MS } else { 0 };
+        self.recovery.remaining_ms(length_ms, now).max(self.stall.suspended_ms(now)).max(until_next_check_ms)
     }
 
     /// Records that entries were worked off within a task.
@@ -156,11 +157,11 @@ impl State {
     /// Returns whether there is something to do at once that writes nothing: to tell those who are lost, to look at locks in a
     /// round, or to free what is left.
     pub fn must_run_soon(&self) -> bool {
-        self.waiters.has_left()
-            || self.waiting.has_lost()
-            || self.waiting.is_in_round()
+        self.pending.has_ended()
+            || self.waiting.has_aborted()
+            || self.waiting.is_sweeping()
             || !self.postponed.is_empty()
-            || !self.remains.is_empty()
+            || !self.deferred_free.is_empty()
     }
 
     /// Returns whether there is no queue, no session and no revocation.

@@ -17,9 +17,9 @@ pub fn set() {
             state.stall.tick(server::monotonic_ms());
         }
         let at_once = state.must_run_soon().then_some(UnixMs::MIN);
-        let held_back = state.recovery.is_holding_back().then(|| now.saturating_add(state.held_back_ms()));
+        let suspended = state.recovery.is_suspending().then(|| now.saturating_add(state.grants_suspended_ms()));
         let waiting = state.waiting.next_due(DueFilter::All);
-        let due = [pulse, at_once, held_back, state.revocations.next_due(), waiting, state.sessions.next_due()];
+        let due = [pulse, at_once, suspended, state.revocations.next_due(), waiting, state.sessions.next_due()];
         due.into_iter().flatten().min()
     }));
 }

@@ -36,7 +36,7 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
 /// Whether the server makes the reply of a blocked client through a stand-in client.
-static STAND_IN: AtomicBool = AtomicBool::new(false);
+static FAKE_CLIENT: AtomicBool = AtomicBool::new(false);
 
 impl<M: Module> Key<'_, '_, M> {
     /// Blocks the client that sent this command, until [`unblock`]. The command must not reply then.
@@ -92,8 +92,8 @@ pub fn unblock<M: Module>(id: BlockedClientId) {
 }
 
 /// Sets whether the server replies through a stand-in client. Called when the module is loaded.
-pub(super) fn set_replies_by_stand_in(stand_in: bool) {
-    STAND_IN.store(stand_in, Ordering::Relaxed);
+pub(super) fn set_replies_by_fake_client(fake_client: bool) {
+    FAKE_CLIENT.store(fake_client, Ordering::Relaxed);
 }
 
 fn with_client<M: Module, R>(id: BlockedClientId, body: impl FnOnce(&mut BlockedClient) -> R) -> Option<R> {
@@ -144,8 +144,8 @@ unsafe extern "C" fn on_disconnect<M: Module>(
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(&ctx);
-        let told = with_client::<M, _>(id, |client| client.answered).unwrap_or(false);
-        M::left(&ctx, id, told);
+        let replied = with_client::<M, _>(id, |client| client.answered).unwrap_or(false);
+        M::disconnected(&ctx, id, replied);
     });
 }
 
@@ -165,7 +165,7 @@ unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private:
     catch_panic("free", (), || {
         // SAFETY: the server's own context for this callback.
         let is_gone = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
-        let kept_back = is_gone && STAND_IN.load(Ordering::Relaxed);
+        let kept_back = is_gone && FAKE_CLIENT.load(Ordering::Relaxed);
         // SAFETY: as above.
         M::freed(&unsafe { Context::new(ctx) }, id, answered.unwrap_or(false) && !kept_back);
     });

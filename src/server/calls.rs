@@ -17,7 +17,7 @@ impl<M> Key<'_, '_, M> {
     /// this node does not serve the slot.
     ///
     /// It belongs where the module may write at all.
-    pub fn call_beside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
+    pub fn call_alongside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
         if arguments.first().is_some_and(|concerned| concerned.bytes() == self.name().bytes()) {
             return false; // What is known of the open key would not be so any more.
         }

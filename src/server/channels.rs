@@ -10,8 +10,8 @@ use redis_module::raw;
 
 use super::context::{Context, ContextFlags};
 use super::events;
-use super::heard;
 use super::string::StringRef;
+use super::subscriber_cache;
 use super::timer;
 
 /// Whether a command of the module runs inside another command.
@@ -76,12 +76,12 @@ pub(super) fn command_ends() {
 /// One that leaves the channel in the same round of the loop may still count: nobody has been told of that yet. To ask
 /// the server for each of many commands would take a third of its time.
 pub fn has_subscriber(channel: StringRef<'_>) -> bool {
-    if heard::is_heard(channel.bytes()) {
+    if subscriber_cache::has_subscriber(channel.bytes()) {
         return true;
     }
     let is_heard = subscribers(channel) > 0;
     if is_heard && events::subscribe_to_rounds() {
-        heard::remember(channel.bytes());
+        subscriber_cache::remember(channel.bytes());
     }
     is_heard
 }

@@ -13,7 +13,7 @@ pub struct ClusterSlots {
 
 /// Where the keys of a slot are, as a node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum SlotState {
     Here,
     /// Here, or already at the node that the slot moves to.
     Leaving,
@@ -55,15 +55,15 @@ impl ClusterSlots {
     }
 
     /// Returns where the keys of a slot are.
-    pub fn whereabouts(&self, slot: u16) -> Whereabouts {
+    pub fn slot_state(&self, slot: u16) -> SlotState {
         if self.leaving.contains(&slot) {
-            Whereabouts::Leaving
+            SlotState::Leaving
         } else if self.arriving.contains(&slot) {
-            Whereabouts::Arriving
+            SlotState::Arriving
         } else if self.is_own(slot) {
-            Whereabouts::Here
+            SlotState::Here
         } else {
-            Whereabouts::Elsewhere
+            SlotState::Elsewhere
         }
     }
 
@@ -91,12 +91,12 @@ mod tests {
     fn the_slots_of_the_node_are_those_of_its_own_line() {
         let slots = ClusterSlots::parse(NODES.as_bytes()).unwrap();
         for here in [0, 3, 5, 16383] {
-            assert_eq!(slots.whereabouts(here), Whereabouts::Here, "{here}");
+            assert_eq!(slots.slot_state(here), SlotState::Here, "{here}");
         }
-        assert_eq!(slots.whereabouts(7), Whereabouts::Leaving);
-        assert_eq!(slots.whereabouts(9), Whereabouts::Arriving);
+        assert_eq!(slots.slot_state(7), SlotState::Leaving);
+        assert_eq!(slots.slot_state(9), SlotState::Arriving);
         for elsewhere in [6, 8, 10, 16382] {
-            assert_eq!(slots.whereabouts(elsewhere), Whereabouts::Elsewhere, "{elsewhere}");
+            assert_eq!(slots.slot_state(elsewhere), SlotState::Elsewhere, "{elsewhere}");
         }
         assert!(slots.any_leaves());
     }

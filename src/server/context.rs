@@ -145,7 +145,7 @@ impl<M> Context<'_, M> {
 
     /// Returns how many replicas are online and were heard of within the last `lag_s` seconds, which the server counts in whole
     /// ones.
-    pub fn replicas_heard_within(&mut self, lag_s: i64) -> i64 {
+    pub fn responding_replicas(&mut self, lag_s: i64) -> i64 {
         // SAFETY: the context is valid (see `new`).
         let info = unsafe { ServerInfo::of(self.raw, c"replication") };
         let replica = |number| info.field(&CString::new(format!("slave{number}")).ok()?);

@@ -7,18 +7,18 @@ use redis_module::raw;
 
 use super::context::{Context, ContextFlags};
 use super::event::EventName;
-use super::heard;
 use super::listeners;
 use super::module::Module;
 use super::panics::catch_panic;
 use super::string::StringRef;
+use super::subscriber_cache;
 use super::timer;
 
 /// Whether the module has subscribed to events.
 static LISTENS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the module has subscribed to changes of the server's role.
-static HEARS_ROLES: AtomicBool = AtomicBool::new(false);
+static SUBSCRIBES_ROLES: AtomicBool = AtomicBool::new(false);
 
 /// Whether the module is told of the rounds of the server's loop.
 static SEES_ROUNDS: AtomicBool = AtomicBool::new(false);
@@ -27,10 +27,10 @@ static SEES_ROUNDS: AtomicBool = AtomicBool::new(false);
 /// refuses.
 pub(super) fn subscribe_from_the_start<M: Module>(ctx: &Context<'_, M>) -> bool {
     LISTENS.store(false, Ordering::Relaxed);
-    listeners::HEARS_SORTED_SETS.store(false, Ordering::Relaxed);
-    HEARS_ROLES.store(false, Ordering::Relaxed);
+    listeners::SUBSCRIBES_SORTED_SETS.store(false, Ordering::Relaxed);
+    SUBSCRIBES_ROLES.store(false, Ordering::Relaxed);
     SEES_ROUNDS.store(false, Ordering::Relaxed);
-    heard::forget();
+    subscriber_cache::forget();
     let events: [(u64, ServerEventHandler); 2] = [
         (raw::REDISMODULE_EVENT_CRON_LOOP, on_cron::<M>),
         (raw::REDISMODULE_EVENT_MODULE_CHANGE, listeners::on_module_change::<M>),
@@ -63,21 +63,21 @@ pub fn subscribe<M: Module>() {
 /// Subscribes to changes of the server's role, unless the module has done so. A replica is subscribed in any case, as of the
 /// first run of its cron.
 pub fn subscribe_to_roles<M: Module>() {
-    if HEARS_ROLES.load(Ordering::Relaxed) {
+    if SUBSCRIBES_ROLES.load(Ordering::Relaxed) {
         return;
     }
     let Some(ctx) = timer::own_context() else { return };
     let is_told = subscribe_to(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change::<M>);
-    HEARS_ROLES.store(is_told, Ordering::Relaxed);
+    SUBSCRIBES_ROLES.store(is_told, Ordering::Relaxed);
 }
 
 /// Subscribes to the events of Sorted Sets, unless the module has done so: they are costly where they are frequent.
 pub fn subscribe_to_sorted_sets<M: Module>() {
-    if listeners::HEARS_SORTED_SETS.load(Ordering::Relaxed) {
+    if listeners::SUBSCRIBES_SORTED_SETS.load(Ordering::Relaxed) {
         return;
     }
     let Some(ctx) = timer::own_context() else { return };
-    listeners::HEARS_SORTED_SETS.store(true, Ordering::Relaxed);
+    listeners::SUBSCRIBES_SORTED_SETS.store(true, Ordering::Relaxed);
     // SAFETY: as in `subscribe`.
     unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, listeners::SORTED_SETS, Some(on_key_event::<M>))) };
 }
@@ -165,7 +165,7 @@ unsafe extern "C" fn on_round(
     _step: u64,
     _data: *mut c_void,
 ) {
-    catch_panic("round", (), heard::forget);
+    catch_panic("round", (), subscriber_cache::forget);
 }
 
 unsafe extern "C" fn on_cron<M: Module>(

@@ -27,7 +27,7 @@ pub(super) const SUBSCRIBED: c_int =
 pub(super) const SORTED_SETS: c_int = raw::REDISMODULE_NOTIFY_ZSET as c_int;
 
 /// Whether the module has subscribed to it.
-pub(super) static HEARS_SORTED_SETS: AtomicBool = AtomicBool::new(false);
+pub(super) static SUBSCRIBES_SORTED_SETS: AtomicBool = AtomicBool::new(false);
 
 /// Modules that are part of a server (Redis 8, Valkey 9) and do not listen to keys.
 const BUNDLED: [&[u8]; 2] = [b"vectorset", b"lua"];
@@ -53,9 +53,9 @@ impl<M> Key<'_, '_, M> {
     pub fn signal(&mut self, events: &[Event]) {
         // SAFETY: context and name are valid while the key is open.
         unsafe { api!(RedisModule_SignalModifiedKey(self.ctx().raw(), self.name().raw())) };
-        let heard = observed_classes();
-        if heard != 0 {
-            events.iter().filter(|Event(class, _)| class & heard != 0).for_each(|event| self.notify(*event));
+        let subscriber_cache = observed_classes();
+        if subscriber_cache != 0 {
+            events.iter().filter(|Event(class, _)| class & subscriber_cache != 0).for_each(|event| self.notify(*event));
         }
     }
 
@@ -64,7 +64,7 @@ impl<M> Key<'_, '_, M> {
         // The event also reaches the module's own handler, if it subscribes to the class, and would pass for a foreign
         // one.
         let comes_back =
-            class & SUBSCRIBED != 0 || class & SORTED_SETS != 0 && HEARS_SORTED_SETS.load(Ordering::Relaxed);
+            class & SUBSCRIBED != 0 || class & SORTED_SETS != 0 && SUBSCRIBES_SORTED_SETS.load(Ordering::Relaxed);
         LISTENERS.with(|listeners| listeners.own_event = if comes_back { key } else { ptr::null_mut() });
         // SAFETY: as in `signal`; the name of the event is a static C string.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.ctx().raw(), class, name.as_ptr(), key)) };

@@ -11,7 +11,8 @@ use super::failpoints;
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
 use super::{
-    acl_selectors, blocked, channels, commands, events, heard, info, listeners, replication, settings, timer, unloading,
+    acl_selectors, blocked, channels, commands, events, info, listeners, replication, settings, subscriber_cache,
+    timer, unloading,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -108,7 +109,7 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     // One by one, because there is no way back from the first.
     catch_panic("end", (), timer::uninstall);
     catch_panic("end", (), replication::clear);
-    catch_panic("end", (), heard::clear);
+    catch_panic("end", (), subscriber_cache::clear);
     catch_panic("end", (), acl_selectors::clear);
     catch_panic("end", (), || M::state().replace(M::new_state()));
     #[cfg(feature = "failpoints")]
@@ -168,7 +169,7 @@ fn set_options<M>(ctx: &mut Context<'_, M>) {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }
     let is_redict = ctx.server_info(c"server", c"redict_version").is_some();
-    blocked::set_replies_by_stand_in(is_valkey || is_redict);
+    blocked::set_replies_by_fake_client(is_valkey || is_redict);
     channels::set_in_cluster(ctx.flags().contains(ContextFlags::CLUSTER));
     // SAFETY: called while loading.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };

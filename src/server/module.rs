@@ -148,10 +148,10 @@ pub trait Module: Sized + 'static {
     /// connection has closed, or the server has answered by itself.
     ///
     /// `told` is `false` if the reply of [`answer`](Self::answer) was certainly not sent.
-    fn left(_ctx: &Context<'_, Self>, _id: BlockedClientId, _told: bool) {}
+    fn disconnected(_ctx: &Context<'_, Self>, _id: BlockedClientId, _replied: bool) {}
 
     /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] is of no use any more.
     ///
     /// `told` is as in [`left`](Self::left). Valkey also says `false` of one who was answered after CLIENT UNBLOCK.
-    fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, told: bool);
+    fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, replied: bool);
 }

@@ -4,27 +4,26 @@ use std::ffi::CStr;
 
 use super::cluster::slot_of;
 use super::crash::crash;
-use super::journal::Note;
+use super::event_log::LoggedEvent;
 use super::key::Key;
 use super::native;
+use super::node_state::{self, NodeState};
 use super::string::StringRef;
-use super::world::{self, World};
 
 impl<M> Key<'_, '_, M> {
     /// Has the server carry out a command that concerns another key, or none, while this one is open. Returns whether it has.
-    pub fn call_beside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
+    pub fn call_alongside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
         let (db, own) = (self.ctx().db(), self.name().bytes());
         let Some(about) = arguments.first() else { return false };
-        let objection = world::with(|world| {
-            let in_cluster = world.cluster.is_some();
-            let own_accord = world.running.command.is_none();
-            world
-                .obstacles
-                .objection(world.now_ms())
+        let objection = node_state::with(|node| {
+            let in_cluster = node.cluster.is_some();
+            let own_accord = node.running.command.is_none();
+            node.blockers
+                .objection(node.now_ms())
                 .filter(|_| own_accord)
                 .or((about.bytes() == own).then_some("a command about a key that is open"))
                 .or((in_cluster && slot_of(about.bytes()) != slot_of(own)).then_some("a command about another slot"))
-                .or(world.running.callback.then_some("a command in an event"))
+                .or(node.running.callback.then_some("a command in an event"))
         });
         if let Some(objection) = objection {
             crash(objection);
@@ -34,15 +33,15 @@ impl<M> Key<'_, '_, M> {
             // Nobody subscribes to these channels here, and replicas of a node do not tell of them.
             let command = if command == c"PUBLISH" { "PUBLISH" } else { "SPUBLISH" };
             let (channel, message) = (about.bytes().into(), message.into());
-            world::with(|world| world.note(Note::Announced { command, channel, message }));
+            node_state::with(|node| node.note(LoggedEvent::Announced { command, channel, message }));
             return true;
         }
-        let is_leaving = |world: &World| {
-            let is_there = world.keyspace.get(db, about.bytes()).is_some();
+        let is_leaving = |node: &NodeState| {
+            let is_there = node.keyspace.get(db, about.bytes()).is_some();
             !is_there
-                && world.cluster.as_ref().is_some_and(|cluster| cluster.migrating.contains(&slot_of(about.bytes())))
+                && node.cluster.as_ref().is_some_and(|cluster| cluster.migrating.contains(&slot_of(about.bytes())))
         };
-        if world::with(|world| is_leaving(world)) {
+        if node_state::with(|node| is_leaving(node)) {
             return false; // It may be at the other node.
         }
         let words = [command.to_bytes()].into_iter().chain(arguments.iter().map(|argument| argument.bytes()));

@@ -4,27 +4,27 @@ use super::ClientId;
 use super::client::{Output, Sent};
 use super::cluster::slot_of;
 use super::crash::crash;
-use super::journal::Note;
+use super::event_log::LoggedEvent;
 use super::kind::ServerKind;
+use super::node_state::{self, NodeState};
 use super::process;
 use super::reply::Reply;
 use super::string::StringRef;
-use super::world::{self, World};
 
 /// Publishes a message on a shard channel. Returns how many subscribers it was given to: also those that have closed, until
 /// the server notices.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let (channel, message) = (channel.bytes(), message.bytes());
-    world::with(|world| {
-        let reached = subscribers_of(world, channel).len();
-        world.note(Note::Published { channel: channel.into(), message: message.into(), reached });
-        give_to_subscribers(world, channel, message)
+    node_state::with(|node| {
+        let reached = subscribers_of(node, channel).len();
+        node.note(LoggedEvent::Published { channel: channel.into(), message: message.into(), reached });
+        give_to_subscribers(node, channel, message)
     })
 }
 
 /// Whether a message that is published now stays out of replies.
 pub fn may_publish() -> bool {
-    world::with(|world| world.kind != ServerKind::Redis70 || !world.running.transaction)
+    node_state::with(|node| node.kind != ServerKind::Redis70 || !node.running.transaction)
 }
 
 /// Returns whether a client has subscribed to a channel.
@@ -34,7 +34,7 @@ pub fn has_subscriber(channel: StringRef<'_>) -> bool {
 
 /// Returns how many clients have subscribed to a channel.
 pub fn subscribers(channel: StringRef<'_>) -> usize {
-    world::with(|world| subscribers_of(world, channel.bytes()).len())
+    node_state::with(|node| subscribers_of(node, channel.bytes()).len())
 }
 
 /// Runs a command about channels. `None`: it is none of those.
@@ -48,7 +48,7 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"SUNSUBSCRIBE", _) => process::refusal(words).unwrap_or_else(|| unsubscribe(client, channel)),
         (b"SPUBLISH", _) => process::refusal(words).unwrap_or_else(|| {
             let message = words.get(2).map_or(&[][..], Vec::as_slice);
-            number(world::with(|world| give_to_subscribers(world, channel, message)))
+            number(node_state::with(|node| give_to_subscribers(node, channel, message)))
         }),
         _ => return None,
     })
@@ -62,38 +62,38 @@ pub(super) fn names_channel(name: &[u8]) -> bool {
 /// Whether a client may send this: a subscriber with RESP2 has to leave its channels first.
 pub(super) fn is_allowed(client: ClientId, name: &[u8]) -> bool {
     const ALLOWED: [&[u8]; 4] = [b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"PING", b"QUIT"];
-    let listens = world::with(|world| world.clients.get(&client).is_some_and(|client| client.listens_only()));
+    let listens = node_state::with(|node| node.clients.get(&client).is_some_and(|client| client.listens_only()));
     !listens || ALLOWED.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
 /// Subscribers to the channels of a slot that leaves are told.
-pub(super) fn leave(world: &mut World, slot: u8) {
-    let left: Vec<(ClientId, Vec<u8>)> = world
+pub(super) fn drop_slot(node: &mut NodeState, slot: u8) {
+    let left: Vec<(ClientId, Vec<u8>)> = node
         .clients
         .iter()
         .flat_map(|(&client, entry)| entry.channels.iter().map(move |channel| (client, channel.clone())))
         .filter(|(_, channel)| slot_of(channel) == slot)
         .collect();
     for (client, channel) in left {
-        if let Some(message) = drop_channel(world, client, &channel) {
-            push(world, client, message);
+        if let Some(message) = drop_channel(node, client, &channel) {
+            push(node, client, message);
         }
     }
 }
 
 /// Puts what was kept back for the client whose command has ended into its buffer.
-pub(super) fn push_deferred(world: &mut World, client: ClientId) {
-    for message in std::mem::take(&mut world.running.deferred) {
-        push(world, client, message);
+pub(super) fn push_deferred(node: &mut NodeState, client: ClientId) {
+    for message in std::mem::take(&mut node.running.deferred) {
+        push(node, client, message);
     }
 }
 
 fn subscribe(client: ClientId, channel: &[u8]) -> Reply {
-    world::with(|world| {
-        if world.running.transaction {
+    node_state::with(|node| {
+        if node.running.transaction {
             return Reply::error("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client");
         }
-        let Some(entry) = world.clients.get_mut(&client) else { return Reply::Nil };
+        let Some(entry) = node.clients.get_mut(&client) else { return Reply::Nil };
         entry.channels.insert(channel.to_vec());
         let left = entry.channels.len();
         entry.message([Reply::bytes(b"ssubscribe"), Reply::bytes(channel), number(left)])
@@ -101,12 +101,12 @@ fn subscribe(client: ClientId, channel: &[u8]) -> Reply {
 }
 
 fn unsubscribe(client: ClientId, channel: &[u8]) -> Reply {
-    world::with(|world| drop_channel(world, client, channel)).unwrap_or(Reply::Nil)
+    node_state::with(|node| drop_channel(node, client, channel)).unwrap_or(Reply::Nil)
 }
 
 /// A client has subscribed to this channel no more. Returns what it is told.
-fn drop_channel(world: &mut World, client: ClientId, channel: &[u8]) -> Option<Reply> {
-    let entry = world.clients.get_mut(&client)?;
+fn drop_channel(node: &mut NodeState, client: ClientId, channel: &[u8]) -> Option<Reply> {
+    let entry = node.clients.get_mut(&client)?;
     entry.channels.remove(channel);
     let left = entry.channels.len();
     Some(entry.message([Reply::bytes(b"sunsubscribe"), Reply::bytes(channel), number(left)]))
@@ -114,39 +114,39 @@ fn drop_channel(world: &mut World, client: ClientId, channel: &[u8]) -> Option<R
 
 /// The reply to PUBSUB SHARDNUMSUB.
 fn count(channel: &[u8]) -> Reply {
-    let count = world::with(|world| subscribers_of(world, channel).len());
+    let count = node_state::with(|node| subscribers_of(node, channel).len());
     Reply::Array(vec![Reply::bytes(channel), number(count)])
 }
 
-fn subscribers_of(world: &World, channel: &[u8]) -> Vec<ClientId> {
-    let subscribed = world.clients.iter().filter(|(_, entry)| entry.channels.contains(channel));
+fn subscribers_of(node: &NodeState, channel: &[u8]) -> Vec<ClientId> {
+    let subscribed = node.clients.iter().filter(|(_, entry)| entry.channels.contains(channel));
     subscribed.map(|(&client, _)| client).collect()
 }
 
 /// Returns how many there are.
-fn give_to_subscribers(world: &mut World, channel: &[u8], message: &[u8]) -> usize {
-    let subscribers = subscribers_of(world, channel);
+fn give_to_subscribers(node: &mut NodeState, channel: &[u8], message: &[u8]) -> usize {
+    let subscribers = subscribers_of(node, channel);
     for &client in &subscribers {
-        let Some(entry) = world.clients.get(&client) else { continue };
+        let Some(entry) = node.clients.get(&client) else { continue };
         let message = entry.message([Reply::bytes(b"smessage"), Reply::bytes(channel), Reply::bytes(message)]);
-        if world.running.client != Some(client) {
-            push(world, client, message);
-        } else if world.kind != ServerKind::Redis70 {
-            world.running.deferred.push(message);
-        } else if world.running.transaction || world.running.callback || Reply::is_begun(&world.pieces) {
+        if node.running.client != Some(client) {
+            push(node, client, message);
+        } else if node.kind != ServerKind::Redis70 {
+            node.running.deferred.push(message);
+        } else if node.running.transaction || node.running.callback || Reply::is_begun(&node.pieces) {
             crash("a message in the middle of a reply, or perhaps");
         } else {
-            push(world, client, message);
+            push(node, client, message);
         }
     }
     subscribers.len()
 }
 
 /// Puts a message into the buffer of a client, unless the client is closing.
-fn push(world: &mut World, client: ClientId, message: Reply) {
-    if let Some(entry) = world.clients.get_mut(&client).filter(|entry| !entry.closing) {
+fn push(node: &mut NodeState, client: ClientId, message: Reply) {
+    if let Some(entry) = node.clients.get_mut(&client).filter(|entry| !entry.closing) {
         entry.output.push(Output::Message);
-        world.note(Note::Pushed { client, message });
+        node.note(LoggedEvent::Pushed { client, message });
     }
 }
 

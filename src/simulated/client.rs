@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::blocked_client::BlockedClientId;
-use super::journal::Tag;
+use super::event_log::Tag;
 use super::reply::Reply;
 
 /// A command that was sent.

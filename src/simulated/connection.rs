@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::blocked;
 use super::channels;
 use super::client::{Client, Sent};
-use super::journal::Note;
+use super::event_log::LoggedEvent;
+use super::node_state;
 use super::process;
 use super::reply::Reply;
-use super::world;
-use super::{ClientId, doors};
+use super::{ClientId, module_hooks};
 
 /// Runs a command that is not about keys. `None`: it is none of those.
 pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
@@ -19,14 +19,14 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"PING", _) => ping(client),
         (b"HELLO", version) => hello(client, number(version)),
         (b"QUIT", _) => {
-            world::with(|world| world.clients.get_mut(&client).map(|client| client.closing = true));
+            node_state::with(|node| node.clients.get_mut(&client).map(|client| client.closing = true));
             Reply::OK
         }
         (b"SELECT", db) => select(client, number(db)),
         (b"MULTI", _) => multi(client),
         (b"DISCARD", _) => {
-            world::with(|world| {
-                world.clients.get_mut(&client).map(|client| (client.transaction, client.is_spoiled) = (None, false))
+            node_state::with(|node| {
+                node.clients.get_mut(&client).map(|client| (client.transaction, client.is_spoiled) = (None, false))
             });
             Reply::OK
         }
@@ -36,12 +36,12 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"CLIENT", b"UNBLOCK") => unblock(number(&word(2)), word(3) == b"ERROR"),
         (b"CLIENT", b"PAUSE") => pause(number(&word(2))),
         (b"CLIENT", b"UNPAUSE") => pause(Some(0)),
-        (b"DEBUG", b"SLEEP") => stand_still(&word(2)),
+        (b"DEBUG", b"SLEEP") => stall(&word(2)),
         (b"DEBUG", b"RELOAD") => {
-            world::with(|world| world.note_keyspace());
+            node_state::with(|node| node.note_keyspace());
             // The keys of before are flushed, then loaded again.
-            doors::tell(|doors| (doors.keyspace_changed)());
-            doors::tell(|doors| (doors.keyspace_changed)());
+            module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+            module_hooks::notify(|hooks| (hooks.keyspace_changed)());
             Reply::OK
         }
         _ => return channels::run(client, sent),
@@ -49,7 +49,7 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
 }
 
 fn ping(client: ClientId) -> Reply {
-    let listens_only = world::with(|world| world.clients.get(&client).is_some_and(Client::listens_only));
+    let listens_only = node_state::with(|node| node.clients.get(&client).is_some_and(Client::listens_only));
     if listens_only { Reply::Array(vec![Reply::bytes(b"pong"), Reply::bytes(b"")]) } else { Reply::Status("PONG") }
 }
 
@@ -57,16 +57,16 @@ fn hello(client: ClientId, version: Option<i64>) -> Reply {
     let Some(version) = version.filter(|version| [2, 3].contains(version)) else {
         return Reply::error("NOPROTO unsupported protocol version");
     };
-    world::with(|world| world.clients.get_mut(&client).map(|client| client.resp3 = version == 3));
+    node_state::with(|node| node.clients.get_mut(&client).map(|client| client.resp3 = version == 3));
     Reply::Map(vec![(Reply::bytes(b"proto"), Reply::Integer(version))])
 }
 
 /// Time passes while the command runs, in seconds.
-fn stand_still(seconds: &[u8]) -> Reply {
+fn stall(seconds: &[u8]) -> Reply {
     let seconds = std::str::from_utf8(seconds).ok().and_then(|word| word.parse().ok());
     match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
         Some(length) => {
-            world::pass_us(i64::try_from(length.as_micros()).unwrap_or(i64::MAX));
+            node_state::pass_us(i64::try_from(length.as_micros()).unwrap_or(i64::MAX));
             Reply::OK
         }
         None => Reply::error("ERR value is not a valid float"),
@@ -79,9 +79,9 @@ fn number(word: &[u8]) -> Option<i64> {
 
 fn select(client: ClientId, db: Option<i64>) -> Reply {
     let db = db.and_then(|db| i32::try_from(db).ok());
-    world::with(|world| match db.filter(|&db| world.keyspace.has_db(db)) {
+    node_state::with(|node| match db.filter(|&db| node.keyspace.has_db(db)) {
         Some(db) => {
-            if let Some(client) = world.clients.get_mut(&client) {
+            if let Some(client) = node.clients.get_mut(&client) {
                 client.db = db;
             }
             Reply::OK
@@ -91,7 +91,7 @@ fn select(client: ClientId, db: Option<i64>) -> Reply {
 }
 
 fn multi(client: ClientId) -> Reply {
-    world::with(|world| match world.clients.get_mut(&client) {
+    node_state::with(|node| match node.clients.get_mut(&client) {
         Some(client) if client.transaction.is_none() => {
             client.transaction = Some(Vec::new());
             Reply::OK
@@ -102,7 +102,7 @@ fn multi(client: ClientId) -> Reply {
 
 /// `CLIENT KILL ID id`, which leaves out who sends it.
 fn kill(client: ClientId, killed: Option<i64>) -> Reply {
-    match killed.filter(|&killed| killed != client && world::with(|world| world.clients.contains_key(&killed))) {
+    match killed.filter(|&killed| killed != client && node_state::with(|node| node.clients.contains_key(&killed))) {
         None => Reply::Integer(0),
         Some(killed) => {
             blocked::close(killed);
@@ -112,9 +112,9 @@ fn kill(client: ClientId, killed: Option<i64>) -> Reply {
 }
 
 fn unblock(client: Option<i64>, with_error: bool) -> Reply {
-    let id = client.and_then(|client| world::with(|world| world.clients.get(&client)?.blocked.zip(Some(client))));
+    let id = client.and_then(|client| node_state::with(|node| node.clients.get(&client)?.blocked.zip(Some(client))));
     let Some((id, client)) = id.filter(|&(id, _)| blocked::dismiss(id)) else { return Reply::Integer(0) };
-    world::with(|world| world.note(Note::Unblocked { client }));
+    node_state::with(|node| node.note(LoggedEvent::ClientUnblocked { client }));
     if with_error {
         blocked::refuse(id, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
     } else {
@@ -125,6 +125,6 @@ fn unblock(client: Option<i64>, with_error: bool) -> Reply {
 
 fn pause(ms: Option<i64>) -> Reply {
     let Some(ms) = ms else { return Reply::error("ERR timeout is not an integer or out of range") };
-    world::with(|world| world.obstacles.paused_until = Some(world.now_ms().saturating_add(ms)));
+    node_state::with(|node| node.blockers.paused_until = Some(node.now_ms().saturating_add(ms)));
     Reply::OK
 }

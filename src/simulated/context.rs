@@ -12,10 +12,10 @@ use super::expiry;
 use super::keyspace::Value;
 use super::kinds::{Probe, Slot};
 use super::module::Module;
+use super::node_state;
 use super::reply::{Piece, Reply};
 use super::setting::{self, Setting};
 use super::string::{Arguments, StringRef};
-use super::world;
 
 /// Whose context it is outside a command.
 const NOBODY: ClientId = 0;
@@ -47,13 +47,13 @@ impl<M> Context<'_, M> {
     }
 
     pub fn flags(&self) -> ContextFlags {
-        world::with(|world| {
-            let running = &world.running;
+        node_state::with(|node| {
+            let running = &node.running;
             let mut flags = ContextFlags::empty();
-            flags.set(ContextFlags::REPLICA, world.obstacles.is_seen_as_replica());
+            flags.set(ContextFlags::REPLICA, node.blockers.is_seen_as_replica());
             flags.set(ContextFlags::SCRIPT, running.script);
             flags.set(ContextFlags::TRANSACTION, running.transaction);
-            flags.set(ContextFlags::CLUSTER, world.cluster.is_some());
+            flags.set(ContextFlags::CLUSTER, node.cluster.is_some());
             flags.set(ContextFlags::DENY_BLOCKING, running.script || running.transaction);
             flags
         })
@@ -76,11 +76,11 @@ impl<M> Context<'_, M> {
 
     /// Selects a database.
     pub fn select_db(&mut self, db: i32) {
-        let (in_command, in_event) = world::with(|world| (world.running.command.is_some(), world.running.callback));
+        let (in_command, in_event) = node_state::with(|node| (node.running.command.is_some(), node.running.callback));
         if in_command {
             crash(if in_event { "work is done in an event" } else { "a command selects another database" });
         }
-        if world::with(|world| world.keyspace.has_db(db)) {
+        if node_state::with(|node| node.keyspace.has_db(db)) {
             self.db = db;
         }
     }
@@ -101,13 +101,13 @@ impl<M> Context<'_, M> {
     }
 
     /// How many replicas were heard of within so many seconds: those of a node here are never silent.
-    pub fn replicas_heard_within(&mut self, _lag_s: i64) -> i64 {
+    pub fn responding_replicas(&mut self, _lag_s: i64) -> i64 {
         i64::MAX
     }
 
     /// Whether the server is starting, and nobody is connected.
     pub fn is_starting(&mut self) -> bool {
-        world::with(|world| world.clients.is_empty())
+        node_state::with(|node| node.clients.is_empty())
     }
 
     /// Writes a warning into the server's log, which nobody reads.
@@ -123,17 +123,17 @@ impl<M> Context<'_, M> {
 
     /// Whether anything may be written: not while paused, and not by a replica.
     pub fn accepts_writes(&self) -> bool {
-        world::with(|world| !world.obstacles.is_seen_as_replica() && !world.obstacles.is_paused(world.now_ms()))
+        node_state::with(|node| !node.blockers.is_seen_as_replica() && !node.blockers.is_paused(node.now_ms()))
     }
 
     /// Whether the key is this node's to read. It can expire the key.
     /// The slots of this node.
     pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
-        world::with(|world| ClusterSlots::parse(world.cluster.as_ref()?.own_line().as_bytes()))
+        node_state::with(|node| ClusterSlots::parse(node.cluster.as_ref()?.own_line().as_bytes()))
     }
 
     pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
-        let (served, owned, migrating) = world::with(|world| match &world.cluster {
+        let (served, owned, migrating) = node_state::with(|node| match &node.cluster {
             None => (true, true, false),
             Some(cluster) => {
                 let slot = super::cluster::slot_of(key.0);
@@ -143,11 +143,11 @@ impl<M> Context<'_, M> {
         if !served {
             return Slot::Unserved;
         }
-        let is_there = || world::with(|world| world.has_key(self.db, key.0));
+        let is_there = || node_state::with(|node| node.has_key(self.db, key.0));
         if !owned || (migrating && !is_there()) {
             return Slot::Elsewhere;
         }
-        if world::with(|world| world.cluster.is_some()) {
+        if node_state::with(|node| node.cluster.is_some()) {
             expiry::expire(self.db, key.0);
         }
         Slot::Ours
@@ -155,14 +155,14 @@ impl<M> Context<'_, M> {
 
     /// Whether the server would take a client's write to this key now. It can expire the key.
     pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
-        if world::with(|world| world.obstacles.is_seen_as_replica() || world.obstacles.fence.is_some()) {
+        if node_state::with(|node| node.blockers.is_seen_as_replica() || node.blockers.fence.is_some()) {
             return false;
         }
         if self.slot_of(key) != Slot::Ours {
             return false;
         }
         expiry::expire(self.db, key.0);
-        world::with(|world| match world.keyspace.get(self.db, key.0).map(|entry| &entry.value) {
+        node_state::with(|node| match node.keyspace.get(self.db, key.0).map(|entry| &entry.value) {
             None => true,
             Some(Value::String(_)) => probe == Probe::String,
             Some(Value::Hash(_)) => probe == Probe::Hash,
@@ -201,7 +201,7 @@ impl<M> Context<'_, M> {
 }
 
 fn reply(piece: Piece) {
-    world::with(|world| world.pieces.push(piece));
+    node_state::with(|node| node.pieces.push(piece));
 }
 
 /// Makes the reply for a blocked client, and nothing else.
@@ -239,10 +239,10 @@ pub fn has_own_acl_categories() -> bool {
 
 /// Begins to hear of events of Sorted Sets.
 pub fn subscribe_to_sorted_sets<M: Module>() {
-    world::with(|world| world.hears_sorted_sets = true);
+    node_state::with(|node| node.subscribes_sorted_sets = true);
 }
 
 /// Begins to hear of events.
 pub fn subscribe<M: Module>() {
-    world::with(|world| world.listens = true);
+    node_state::with(|node| node.listens = true);
 }

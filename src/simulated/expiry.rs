@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-use super::doors;
-use super::journal::{Note, Writer};
+use super::event_log::{LoggedEvent, Writer};
+use super::module_hooks;
+use super::node_state;
 use super::stream::Effect;
-use super::world;
 
 /// Deletes a key that has expired, on a master that is not paused. Returns whether there is a key to be seen.
 pub(super) fn expire(db: i32, key: &[u8]) -> bool {
-    let (is_visible, is_deletable) = world::with(|world| {
-        let now = world.now_ms();
-        let entry = world.keyspace.get(db, key);
-        let is_over = entry.is_some_and(|entry| entry.is_over(world.time_of_keys())) && !world.running.replay;
-        (entry.is_some() && !is_over, is_over && !world.obstacles.replica && !world.obstacles.is_paused(now))
+    let (is_visible, is_deletable) = node_state::with(|node| {
+        let now = node.now_ms();
+        let entry = node.keyspace.get(db, key);
+        let is_over = entry.is_some_and(|entry| entry.is_over(node.time_of_keys())) && !node.running.replay;
+        (entry.is_some() && !is_over, is_over && !node.blockers.replica && !node.blockers.is_paused(now))
     });
     if is_deletable {
         delete(db, key);
@@ -24,28 +24,28 @@ pub(super) fn expire(db: i32, key: &[u8]) -> bool {
 /// The server's cycle: looks at the keys that expire, as many as it gets to. It goes on through a table of its own while it
 /// tells of each key that it deletes.
 pub(super) fn cycle(limit: usize) {
-    let due: Vec<(i32, Rc<[u8]>)> = world::with(|world| {
-        let now = world.now_ms();
-        if world.obstacles.replica || world.obstacles.is_paused(now) {
+    let due: Vec<(i32, Rc<[u8]>)> = node_state::with(|node| {
+        let now = node.now_ms();
+        if node.blockers.replica || node.blockers.is_paused(now) {
             return Vec::new();
         }
-        let now = if world.kind.cycle_is_early() { now.saturating_add(1) } else { now };
-        let due = world.keyspace.all().filter(|(_, _, entry)| entry.is_over(now));
+        let now = if node.kind.cycle_is_early() { now.saturating_add(1) } else { now };
+        let due = node.keyspace.all().filter(|(_, _, entry)| entry.is_over(now));
         due.take(limit).map(|(db, key, _)| (db, Rc::clone(key))).collect()
     });
-    world::with(|world| world.running.scan = true);
+    node_state::with(|node| node.running.scan = true);
     for (db, key) in due {
         delete(db, &key);
-        world::with(|world| world.propagate());
+        node_state::with(|node| node.propagate());
     }
-    world::with(|world| world.running.scan = false);
+    node_state::with(|node| node.running.scan = false);
 }
 
 fn delete(db: i32, key: &[u8]) {
-    world::with(|world| {
-        world.keyspace.set(db, key, None);
-        world.unit.push(Effect::new(db, [b"DEL".as_slice(), key]));
-        world.note(Note::Wrote { db, key: key.into(), entry: None, writer: Writer::Expiry });
+    node_state::with(|node| {
+        node.keyspace.set(db, key, None);
+        node.unit.push(Effect::new(db, [b"DEL".as_slice(), key]));
+        node.note(LoggedEvent::Wrote { db, key: key.into(), entry: None, writer: Writer::Expiry });
     });
-    doors::tell(|doors| (doors.key_event)(db, "expired", key));
+    module_hooks::notify(|hooks| (hooks.key_event)(db, "expired", key));
 }

@@ -10,14 +10,14 @@ use super::cluster::slot_of;
 use super::context::{Context, ContextFlags};
 use super::crash::crash;
 use super::event::Event;
+use super::event_log::{LoggedEvent, Writer};
 use super::expiry;
-use super::journal::{Note, Writer};
 use super::keyspace::{Entry, Value};
 use super::kinds::{Mode, ValueType};
 use super::module::Module;
+use super::node_state;
 use super::stream::Effect;
 use super::string::StringRef;
-use super::world;
 
 /// An open key. What was read from it ends before the next write to it.
 pub struct Key<'k, 'c, M> {
@@ -35,16 +35,16 @@ pub struct Key<'k, 'c, M> {
 impl<'c, M> Context<'c, M> {
     /// Opens a key of the selected database. An expired one is deleted, which calls back with an event.
     pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
-        if world::with(|world| world.running.callback || world.running.scan) {
+        if node_state::with(|node| node.running.callback || node.running.scan) {
             crash("a key is opened in an event, perhaps in the middle of a scan");
         }
         let is_visible = expiry::expire(self.db(), name.0);
-        let read = |db| world::with(|world| world.keyspace.get(db, name.0).cloned());
+        let read = |db| node_state::with(|node| node.keyspace.get(db, name.0).cloned());
         let entry = if is_visible { read(self.db()) } else { None };
         // The server keeps a command whose key is in use from running.
         let is_in_use = matches!(mode, Mode::Write)
             && entry.is_some()
-            && world::with(|world| world.obstacles.saves_without_fork && world.running.command.is_none());
+            && node_state::with(|node| node.blockers.saves_without_fork && node.running.command.is_none());
         let entry = entry.filter(|_| !is_in_use);
         let was_missing = entry.is_none();
         Key { ctx: self, name, mode, entry, was_missing, is_in_use }
@@ -142,26 +142,26 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
             return;
         }
         let (db, name) = (self.ctx.db(), self.name.0);
-        world::with(|world| {
-            let now = world.now_ms();
-            let own_accord = world.running.command.is_none();
-            let gone =
+        node_state::with(|node| {
+            let now = node.now_ms();
+            let own_accord = node.running.command.is_none();
+            let is_elsewhere =
                 |cluster: &super::cluster::Cluster| cluster.is_down || cluster.elsewhere.contains(&slot_of(name));
-            if own_accord && world.cluster.as_ref().is_some_and(gone) {
+            if own_accord && node.cluster.as_ref().is_some_and(is_elsewhere) {
                 crash("a write to a key of another node");
             }
             let is_leaving = |cluster: &super::cluster::Cluster| cluster.migrating.contains(&slot_of(name));
-            if own_accord && self.was_missing && world.cluster.as_ref().is_some_and(is_leaving) {
+            if own_accord && self.was_missing && node.cluster.as_ref().is_some_and(is_leaving) {
                 crash("a write to a key that may be at another node already");
             }
-            if let Some(objection) = world.obstacles.objection(now).filter(|_| own_accord) {
+            if let Some(objection) = node.blockers.objection(now).filter(|_| own_accord) {
                 crash(objection);
             }
-            if self.entry.is_none() && world.keyspace.get(db, name).is_some() {
+            if self.entry.is_none() && node.keyspace.get(db, name).is_some() {
                 crash("a key is added that has expired and is still there");
             }
-            world.keyspace.set(db, name, entry.clone());
-            world.note(Note::Wrote { db, key: Rc::from(name), entry: entry.clone(), writer: Writer::Module });
+            node.keyspace.set(db, name, entry.clone());
+            node.note(LoggedEvent::Wrote { db, key: Rc::from(name), entry: entry.clone(), writer: Writer::Module });
         });
         self.entry = entry;
     }
@@ -181,11 +181,11 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     /// Tells WATCH and client-side caches that the key has changed, and listeners how: there are none.
     pub fn signal(&mut self, _events: &[Event]) {
         let (db, key) = (self.ctx.db(), Rc::from(self.name.0));
-        world::with(|world| {
-            if self.entry.as_ref().is_some_and(|entry| entry.is_over(world.now_ms())) {
+        node_state::with(|node| {
+            if self.entry.as_ref().is_some_and(|entry| entry.is_over(node.now_ms())) {
                 crash("an event of a key that has expired, which would delete it while it is open");
             }
-            world.note(Note::Signalled { db, key });
+            node.note(LoggedEvent::Signalled { db, key });
         });
     }
 
@@ -239,10 +239,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
         let mut effect = Effect::new(self.ctx.db(), [command.as_bytes(), self.name.0]);
         effect.words.extend(words.map(<[u8]>::to_vec));
-        world::with(|world| {
-            let is_refused = world.obstacles.replicates_nothing && world.running.command.is_none();
+        node_state::with(|node| {
+            let is_refused = node.blockers.replicates_nothing && node.running.command.is_none();
             if !is_refused {
-                world.unit.push(effect);
+                node.unit.push(effect);
             }
             !is_refused
         })
@@ -257,12 +257,12 @@ impl<M: Module> Key<'_, '_, M> {
             return None;
         }
         let (client, key) = (self.ctx.client_id(), (self.ctx.db(), self.name.0.to_vec()));
-        let tag = world::with(|world| {
-            if world.kind.blocks_no_subscriber() && world.clients.get(&client)?.is_subscribed() {
+        let tag = node_state::with(|node| {
+            if node.kind.blocks_no_subscriber() && node.clients.get(&client)?.is_subscribed() {
                 return None;
             }
-            let tag = world.running.command.filter(|_| !world.running.blocked);
-            world.running.blocked |= tag.is_some();
+            let tag = node.running.command.filter(|_| !node.running.blocked);
+            node.running.blocked |= tag.is_some();
             tag
         })?;
         blocked::add(id, Blocked::new(client, tag, key));

@@ -19,7 +19,7 @@ pub(super) enum Answering {
     /// At the end of the loop round.
     AtEndOfRound,
     /// Inside the call, by way of a stand-in whose reply is handed on at the end of the loop round.
-    StandIn,
+    FakeClient,
 }
 
 impl ServerKind {
@@ -29,7 +29,7 @@ impl ServerKind {
         match self {
             Self::Redis70 | Self::Redis72 => Answering::Inside,
             Self::Redis8 => Answering::AtEndOfRound,
-            Self::Valkey8 | Self::Valkey9 => Answering::StandIn,
+            Self::Valkey8 | Self::Valkey9 => Answering::FakeClient,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 
-use super::world;
+use super::node_state;
 
 thread_local! {
     static STATES: RefCell<Vec<Option<Box<dyn Any>>>> = const { RefCell::new(Vec::new()) };
@@ -30,7 +30,7 @@ impl<T: 'static> MainThread<T> {
     /// # Panics
     /// If the value is lent already.
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        let node = world::current();
+        let node = node_state::current();
         let taken = STATES.with_borrow_mut(|states| {
             if states.len() <= node {
                 states.resize_with(node.saturating_add(1), || None);

@@ -19,14 +19,13 @@ mod command;
 mod connection;
 mod context;
 mod crash;
-mod doors;
 mod event;
+mod event_log;
 mod expiry;
 mod handler;
 #[cfg(test)]
 #[path = "../server/hash_slot.rs"]
 mod hash_slot;
-mod journal;
 mod key;
 mod keyspace;
 mod kind;
@@ -36,30 +35,31 @@ mod latency;
 mod main_thread;
 #[path = "../server/module.rs"]
 mod module;
+mod module_hooks;
 mod native;
 mod node;
-mod obstacle;
+mod node_state;
 mod process;
 mod reply;
 mod setting;
 mod sorted_set;
 mod stream;
 mod string;
-mod world;
+mod write_blockers;
 
 pub use blocked::unblock;
 pub use blocked_client::{BlockedClient, BlockedClientId};
 pub use channels::{has_subscriber, may_publish, publish, subscribers};
 pub use cluster::{hash_slot, is_in_cluster, slot_of};
-pub use cluster_slots::{ClusterSlots, Whereabouts};
+pub use cluster_slots::{ClusterSlots, SlotState};
 pub use command::{Access, Argument, Command, Keys, Shape};
 pub use context::{
     Context, ContextFlags, Replier, has_own_acl_categories, server_setting, subscribe, subscribe_to_roles,
     subscribe_to_sorted_sets,
 };
 pub use event::{Event, EventName};
+pub use event_log::{LoggedEvent, Tag, Writer};
 pub use handler::{CommandHandler, RunCommand, handler};
-pub use journal::{Note, Tag, Writer};
 pub use key::Key;
 pub use keyspace::{Entry, Keyspace, Value};
 pub use kind::ServerKind;
@@ -68,13 +68,13 @@ pub use latency::Stopwatch;
 pub use main_thread::MainThread;
 pub use module::Module;
 pub use node::Node;
-pub use obstacle::{Unnoticed, WriteFence};
+pub use node_state::{monotonic_ms, now_ms, now_us, run_timer_soon, set_timer};
 pub use reply::Reply;
 pub use setting::Setting;
 pub use sorted_set::{Members, Score};
 pub use stream::{Effect, Unit};
 pub use string::{Arguments, OwnedString, StringRef};
-pub use world::{monotonic_ms, now_ms, now_us, run_timer_soon, set_timer};
+pub use write_blockers::{Unnoticed, WriteFence};
 
 pub use crate::module_state;
 

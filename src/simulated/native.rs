@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::UnixMs;
-use super::doors;
+use super::event_log::{LoggedEvent, Writer};
 use super::expiry;
-use super::journal::{Note, Writer};
 use super::keyspace::{Entry, Value};
+use super::module_hooks;
+use super::node_state;
 use super::reply::Reply;
 use super::stream::Effect;
-use super::world;
 
 /// Runs a command on keys, as a client of a master does. `None`: there is no such command.
 pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
@@ -48,7 +48,7 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
         b"RESTORE" => restore(db, key, integer(value), word(3)),
         b"MOVE" => move_to(db, key, integer(value)),
         b"DBSIZE" => {
-            Reply::Integer(world::with(|world| i64::try_from(world.keyspace.of(db).count()).unwrap_or(i64::MAX)))
+            Reply::Integer(node_state::with(|node| i64::try_from(node.keyspace.of(db).count()).unwrap_or(i64::MAX)))
         }
         b"FLUSHDB" => flush(db, Some(db)),
         b"FLUSHALL" => flush(db, None),
@@ -100,17 +100,17 @@ pub(super) fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
 
 /// Runs what a master or an AOF says.
 pub(super) fn replay(effect: &Effect) {
-    world::with(|world| world.running.replay = true);
+    node_state::with(|node| node.running.replay = true);
     run(effect.db, &effect.words);
-    world::with(|world| {
-        world.running.replay = false;
+    node_state::with(|node| {
+        node.running.replay = false;
         // Replicas pass on what they are told as it is; this one's own effects are of no account.
-        world.unit.clear();
+        node.unit.clear();
     });
 }
 
 fn now() -> UnixMs {
-    world::now_ms()
+    node_state::now_ms()
 }
 
 fn integer(word: &[u8]) -> Option<i64> {
@@ -118,7 +118,7 @@ fn integer(word: &[u8]) -> Option<i64> {
 }
 
 fn read(db: i32, key: &[u8]) -> Option<Entry> {
-    if expiry::expire(db, key) { world::with(|world| world.keyspace.get(db, key).cloned()) } else { None }
+    if expiry::expire(db, key) { node_state::with(|node| node.keyspace.get(db, key).cloned()) } else { None }
 }
 
 fn not_an_integer() -> Reply {
@@ -132,26 +132,28 @@ fn wrong_type() -> Reply {
 /// Changes a key, and tells the module by these events.
 fn write(db: i32, key: &[u8], entry: Option<Entry>, events: &[&'static str]) {
     put(db, key, entry, Writer::Command);
-    tell(db, key, events);
+    notify(db, key, events);
 }
 
 fn put(db: i32, key: &[u8], entry: Option<Entry>, writer: Writer) {
-    world::with(|world| {
-        world.keyspace.set(db, key, entry.clone());
-        world.note(Note::Wrote { db, key: Rc::from(key), entry, writer });
+    node_state::with(|node| {
+        node.keyspace.set(db, key, entry.clone());
+        node.note(LoggedEvent::Wrote { db, key: Rc::from(key), entry, writer });
     });
 }
 
-fn tell(db: i32, key: &[u8], events: &[&'static str]) {
-    let hears_sorted_sets = world::with(|world| world.hears_sorted_sets);
-    let is_heard = |event: &&&str| HEARD.contains(*event) || hears_sorted_sets && OF_SORTED_SETS.contains(*event);
-    for event in events.iter().filter(is_heard) {
-        doors::tell(|doors| (doors.key_event)(db, event, key));
+fn notify(db: i32, key: &[u8], events: &[&'static str]) {
+    let subscribes_sorted_sets = node_state::with(|node| node.subscribes_sorted_sets);
+    let is_notified = |event: &&&str| {
+        NOTIFIED_EVENTS.contains(*event) || subscribes_sorted_sets && SORTED_SET_EVENTS.contains(*event)
+    };
+    for event in events.iter().filter(is_notified) {
+        module_hooks::notify(|hooks| (hooks.key_event)(db, event, key));
     }
 }
 
 /// The events of the classes that modules hear: those by which a key goes, or its expiry moves.
-const HEARD: [&str; 11] = [
+const NOTIFIED_EVENTS: [&str; 11] = [
     "del",
     "expired",
     "expire",
@@ -166,11 +168,11 @@ const HEARD: [&str; 11] = [
 ];
 
 /// The events of Sorted Sets, which modules hear if they have asked for that.
-const OF_SORTED_SETS: [&str; 3] = ["zadd", "zrem", "zpopmin"];
+const SORTED_SET_EVENTS: [&str; 3] = ["zadd", "zrem", "zpopmin"];
 
 fn propagate<'w>(db: i32, words: impl IntoIterator<Item = &'w [u8]>) {
     let effect = Effect::new(db, words);
-    world::with(|world| world.unit.push(effect));
+    node_state::with(|node| node.unit.push(effect));
 }
 
 fn get(db: i32, key: &[u8]) -> Reply {
@@ -234,7 +236,7 @@ fn lpush(db: i32, key: &[u8], value: &[u8]) -> Reply {
         Some(Entry { value: Value::Other(len), .. }) => len.saturating_add(1),
         Some(_) => return wrong_type(),
     };
-    let expiry = world::with(|world| world.keyspace.get(db, key).and_then(|entry| entry.expiry));
+    let expiry = node_state::with(|node| node.keyspace.get(db, key).and_then(|entry| entry.expiry));
     propagate(db, [b"LPUSH".as_slice(), key, value]);
     write(db, key, Some(Entry { value: Value::Other(len), expiry }), &["lpush"]);
     Reply::Integer(i64::try_from(len).unwrap_or(i64::MAX))
@@ -252,8 +254,8 @@ fn delete(db: i32, key: &[u8]) -> bool {
 fn expire_at(db: i32, key: &[u8], at: Option<UnixMs>) -> Reply {
     let Some(at) = at else { return not_an_integer() };
     let Some(entry) = read(db, key) else { return Reply::Integer(0) };
-    if at <= now() && !world::with(|world| world.running.replay) {
-        let event = world::with(|world| world.kind.event_of_past_expiry());
+    if at <= now() && !node_state::with(|node| node.running.replay) {
+        let event = node_state::with(|node| node.kind.event_of_past_expiry());
         propagate(db, [b"DEL".as_slice(), key]);
         write(db, key, None, &[event]);
     } else {
@@ -280,8 +282,8 @@ fn rename(db: i32, from: &[u8], to: &[u8]) -> Reply {
     // The server tells of both when both are done.
     put(db, from, None, Writer::Command);
     put(db, to, Some(entry), Writer::Arrival);
-    tell(db, from, &["rename_from"]);
-    tell(db, to, &["rename_to"]);
+    notify(db, from, &["rename_from"]);
+    notify(db, to, &["rename_to"]);
     Reply::OK
 }
 
@@ -294,7 +296,7 @@ fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
     expiry::expire(db, to);
     propagate(db, [b"COPY".as_slice(), from, to, b"REPLACE"]);
     put(db, to, Some(entry), Writer::Arrival);
-    tell(db, to, &["copy_to"]);
+    notify(db, to, &["copy_to"]);
     Reply::Integer(1)
 }
 
@@ -305,7 +307,7 @@ fn restore(db: i32, key: &[u8], ms: Option<i64>, value: &[u8]) -> Reply {
     let expiry = (ms > 0).then(|| now().saturating_add(ms));
     propagate(db, set_words(key, value, expiry).iter().map(Vec::as_slice));
     put(db, key, Some(Entry { value: Value::String(Rc::from(value)), expiry }), Writer::Arrival);
-    tell(db, key, &["restore"]);
+    notify(db, key, &["restore"]);
     Reply::OK
 }
 
@@ -316,7 +318,7 @@ pub(super) fn evict(db: i32, key: &[u8]) {
 }
 
 fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {
-    let to = to.and_then(|to| i32::try_from(to).ok()).filter(|&to| world::with(|world| world.keyspace.has_db(to)));
+    let to = to.and_then(|to| i32::try_from(to).ok()).filter(|&to| node_state::with(|node| node.keyspace.has_db(to)));
     let Some(to) = to else { return Reply::error("ERR DB index is out of range") };
     if to == db {
         return Reply::error("ERR source and destination objects are the same");
@@ -328,32 +330,32 @@ fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {
     propagate(db, [b"MOVE".as_slice(), key, to.to_string().as_bytes()]);
     put(to, key, Some(entry), Writer::Arrival);
     put(db, key, None, Writer::Command);
-    tell(db, key, &["move_from"]);
-    tell(to, key, &["move_to"]);
+    notify(db, key, &["move_from"]);
+    notify(to, key, &["move_to"]);
     Reply::Integer(1)
 }
 
 fn flush(db: i32, of: Option<i32>) -> Reply {
-    world::with(|world| {
-        world.keyspace.clear(of);
-        world.note_keyspace();
+    node_state::with(|node| {
+        node.keyspace.clear(of);
+        node.note_keyspace();
     });
     propagate(db, [if of.is_some() { b"FLUSHDB".as_slice() } else { b"FLUSHALL" }]);
-    doors::tell(|doors| (doors.keyspace_changed)());
+    module_hooks::notify(|hooks| (hooks.keyspace_changed)());
     Reply::OK
 }
 
 fn swap(db: i32, one: Option<i64>, other: Option<i64>) -> Reply {
     let number = |db: Option<i64>| db.and_then(|db| i32::try_from(db).ok());
-    let has = |db: &i32| world::with(|world| world.keyspace.has_db(*db));
+    let has = |db: &i32| node_state::with(|node| node.keyspace.has_db(*db));
     let (Some(one), Some(other)) = (number(one).filter(has), number(other).filter(has)) else {
         return Reply::error("ERR DB index is out of range");
     };
-    world::with(|world| {
-        world.keyspace.swap(one, other);
-        world.note_keyspace();
+    node_state::with(|node| {
+        node.keyspace.swap(one, other);
+        node.note_keyspace();
     });
     propagate(db, [b"SWAPDB".as_slice(), one.to_string().as_bytes(), other.to_string().as_bytes()]);
-    doors::tell(|doors| (doors.keyspace_changed)());
+    module_hooks::notify(|hooks| (hooks.keyspace_changed)());
     Reply::OK
 }

@@ -4,20 +4,20 @@ use super::blocked;
 use super::channels;
 use super::client::{Client, Output, Sent};
 use super::connection;
-use super::journal::{Note, Tag};
+use super::event_log::{LoggedEvent, Tag};
 use super::native;
+use super::node_state;
 use super::reply::Reply;
 use super::setting::{self, Setting};
-use super::world;
-use super::{ClientId, cluster, doors};
+use super::{ClientId, cluster, module_hooks};
 
 /// The client that the server makes up for a script.
-const STAND_IN: ClientId = ClientId::MAX;
+const FAKE_CLIENT: ClientId = ClientId::MAX;
 
 /// Runs the commands of a client, until it is blocked or there is none.
 pub(super) fn run_all(client: ClientId) {
-    while let Some(sent) = world::with(|world| {
-        world.clients.get_mut(&client).filter(|client| client.is_free()).and_then(|client| client.input.pop_front())
+    while let Some(sent) = node_state::with(|node| {
+        node.clients.get_mut(&client).filter(|client| client.is_free()).and_then(|client| client.input.pop_front())
     }) {
         if is_postponed(client, &sent) {
             return blocked::put_back(client, sent);
@@ -28,18 +28,18 @@ pub(super) fn run_all(client: ClientId) {
 
 /// Keeps back a command that writes, or may, while the server is paused.
 fn is_postponed(client: ClientId, sent: &Sent) -> bool {
-    world::with(|world| {
-        let now = world.now_ms();
-        let queued = world.clients.get(&client).and_then(|client| client.transaction.as_ref());
-        let writes = |words: &[Vec<u8>]| words.first().is_some_and(|name| is_write(&world.commands, name));
+    node_state::with(|node| {
+        let now = node.now_ms();
+        let queued = node.clients.get(&client).and_then(|client| client.transaction.as_ref());
+        let writes = |words: &[Vec<u8>]| words.first().is_some_and(|name| is_write(&node.commands, name));
         let is_exec = sent.words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
         let would_write = match queued {
             Some(queued) if is_exec => queued.iter().any(|sent| writes(&sent.words)),
             _ => writes(&sent.words),
         };
-        let postponed = would_write && world.obstacles.is_paused(now);
-        if postponed && !world.postponed.contains(&client) {
-            world.postponed.push(client);
+        let postponed = would_write && node.blockers.is_paused(now);
+        if postponed && !node.postponed.contains(&client) {
+            node.postponed.push(client);
         }
         postponed
     })
@@ -71,7 +71,7 @@ fn run(client: ClientId, sent: Sent) {
     let name = sent.words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     let is_queued = !matches!(name.as_slice(), b"EXEC" | b"DISCARD" | b"MULTI" | b"QUIT");
     let queued = if is_queued { queue(client, &sent) } else { None };
-    world::with(|world| (world.running.client, world.running.since) = (Some(client), Some(world.now_ms())));
+    node_state::with(|node| (node.running.client, node.running.since) = (Some(client), Some(node.now_ms())));
     let reply = match (queued, name.as_slice()) {
         _ if !channels::is_allowed(client, &name) => Some(Reply::error("ERR Can't execute this in this context")),
         (Some(reply), _) => Some(reply),
@@ -79,21 +79,21 @@ fn run(client: ClientId, sent: Sent) {
         (None, b"EVAL") => Some(one(client, &sent, true)),
         (None, _) => connection::run(client, &sent).or_else(|| outcome(client, &sent, false)),
     };
-    world::with(|world| {
-        world.propagate();
+    node_state::with(|node| {
+        node.propagate();
         if let Some(reply) = reply {
-            world.reply(client, tag, reply);
+            node.reply(client, tag, reply);
         }
-        (world.running.client, world.running.since) = (None, None);
-        channels::push_deferred(world, client);
+        (node.running.client, node.running.since) = (None, None);
+        channels::push_deferred(node, client);
     });
 }
 
 /// Queues a command, if its client has begun a transaction. What is refused then spoils the whole of it.
 fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
     let refusal = refusal(&sent.words);
-    world::with(|world| {
-        let entry = world.clients.get_mut(&client)?;
+    node_state::with(|node| {
+        let entry = node.clients.get_mut(&client)?;
         let queue = entry.transaction.as_mut()?;
         entry.is_spoiled |= refusal.is_some();
         Some(refusal.unwrap_or_else(|| {
@@ -106,47 +106,47 @@ fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
 /// Runs one command on keys. `None`: it has blocked its client.
 fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
     // A transaction was looked at as a whole, before its first command.
-    let is_looked_at = world::with(|world| world.running.transaction && !world.running.script);
+    let is_looked_at = node_state::with(|node| node.running.transaction && !node.running.script);
     if let Some(refusal) = if is_looked_at { None } else { refusal(&sent.words) } {
         return Some(refusal);
     }
-    let db = world::with(|world| world.clients.get(&client).map_or(0, |client| client.db));
+    let db = node_state::with(|node| node.clients.get(&client).map_or(0, |client| client.db));
     let name = sent.words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
-    let command = std::str::from_utf8(&name)
-        .ok()
-        .and_then(|name| world::with(|world| world.commands.get(name).map(|command| (command.handler, command.arity))));
+    let command = std::str::from_utf8(&name).ok().and_then(|name| {
+        node_state::with(|node| node.commands.get(name).map(|command| (command.handler, command.arity)))
+    });
     match command {
         Some((_, arity)) if !fits(arity, sent.words.len()) => Some(Reply::error("ERR wrong number of arguments")),
         Some((handler, _)) => {
-            let doors = world::with(|world| {
-                let listens = world.clients.get(&client).is_some_and(Client::is_subscribed);
-                let refuses = listens && world.kind.blocks_no_subscriber();
-                let denies_blocking = world.running.transaction || world.running.script || refuses;
-                world.running.command = Some(sent.tag);
-                world.running.blocked = false;
-                world.note(Note::Began { client, tag: sent.tag, db, denies_blocking });
-                world.doors
+            let hooks = node_state::with(|node| {
+                let listens = node.clients.get(&client).is_some_and(Client::is_subscribed);
+                let refuses = listens && node.kind.blocks_no_subscriber();
+                let denies_blocking = node.running.transaction || node.running.script || refuses;
+                node.running.command = Some(sent.tag);
+                node.running.blocked = false;
+                node.note(LoggedEvent::Began { client, tag: sent.tag, db, denies_blocking });
+                node.hooks
             });
-            let stand_in = world::with(|world| world.running.script);
-            (doors.run)(handler, if stand_in { STAND_IN } else { client }, db, &sent.words);
-            world::with(|world| {
-                world.running.command = None;
-                let replies = Reply::all_of(std::mem::take(&mut world.pieces));
-                let blocked = world.running.blocked;
-                world.note(Note::Ended { tag: sent.tag, blocked });
+            let stand_in = node_state::with(|node| node.running.script);
+            (hooks.run)(handler, if stand_in { FAKE_CLIENT } else { client }, db, &sent.words);
+            node_state::with(|node| {
+                node.running.command = None;
+                let replies = Reply::all_of(std::mem::take(&mut node.pieces));
+                let blocked = node.running.blocked;
+                node.note(LoggedEvent::Ended { tag: sent.tag, blocked });
                 only_one(replies, blocked)
             })
         }
         None => {
-            world::with(|world| world.running.command = Some(sent.tag));
+            node_state::with(|node| node.running.command = Some(sent.tag));
             let reply = native::run(db, &sent.words);
-            world::with(|world| world.running.command = None);
+            node_state::with(|node| node.running.command = None);
             Some(reply.unwrap_or_else(|| Reply::error("ERR unknown command")))
         }
     }
     .inspect(|reply| {
         if inner {
-            world::with(|world| world.note(Note::Inner { tag: sent.tag, reply: reply.clone() }));
+            node_state::with(|node| node.note(LoggedEvent::Inner { tag: sent.tag, reply: reply.clone() }));
         }
     })
 }
@@ -166,9 +166,9 @@ fn fits(arity: i32, len: usize) -> bool {
 
 /// Why the server does not run this command, if it does not.
 pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
-    world::with(|world| {
-        let keys = keys_of(&world.commands, words);
-        if let Some(cluster) = world.cluster.as_ref().filter(|_| !keys.is_empty()) {
+    node_state::with(|node| {
+        let keys = keys_of(&node.commands, words);
+        if let Some(cluster) = node.cluster.as_ref().filter(|_| !keys.is_empty()) {
             // Shard channels work on, as the servers have it by default.
             let are_channels = words.first().is_some_and(|name| channels::names_channel(name));
             if cluster.is_down && !are_channels {
@@ -178,20 +178,20 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
             if slots.iter().any(|slot| cluster.elsewhere.contains(slot)) {
                 return Some(Reply::error("MOVED 0 127.0.0.1:1"));
             }
-            let is_missing = |key: &Vec<u8>| !world.has_key(0, key);
+            let is_missing = |key: &Vec<u8>| !node.has_key(0, key);
             if !are_channels && slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing)
             {
                 return Some(Reply::error("ASK 0 127.0.0.1:1"));
             }
         }
         let name = words.first()?;
-        if !is_write(&world.commands, name) {
+        if !is_write(&node.commands, name) {
             return None;
         }
-        if world.obstacles.replica {
+        if node.blockers.replica {
             return Some(Reply::error("READONLY You can't write against a read only replica."));
         }
-        world.obstacles.fence.map(|fence| fence.refusal())
+        node.blockers.fence.map(|fence| fence.refusal())
     })
 }
 
@@ -203,9 +203,9 @@ fn one(client: ClientId, sent: &Sent, script: bool) -> Reply {
     }
     let mut reply = Reply::Nil;
     for words in calls_of(sent.words.get(1).map_or(&[][..], Vec::as_slice)) {
-        world::with(|world| world.running.script = true);
+        node_state::with(|node| node.running.script = true);
         let inner = outcome(client, &Sent { tag: sent.tag, words }, true);
-        world::with(|world| world.running.script = false);
+        node_state::with(|node| node.running.script = false);
         reply = inner.unwrap_or_else(|| super::crash::crash("a client is blocked in a script"));
         if matches!(reply, Reply::Error(_)) {
             break;
@@ -227,25 +227,25 @@ fn calls_of(script: &[u8]) -> Vec<Vec<Vec<u8>>> {
 }
 
 fn exec(client: ClientId) -> Reply {
-    let (queued, is_spoiled) = world::with(|world| {
-        let entry = world.clients.get_mut(&client);
+    let (queued, is_spoiled) = node_state::with(|node| {
+        let entry = node.clients.get_mut(&client);
         entry.map(|entry| (entry.transaction.take(), std::mem::take(&mut entry.is_spoiled))).unwrap_or_default()
     });
     let Some(queued) = queued else { return Reply::error("ERR EXEC without MULTI") };
     if is_spoiled || queued.iter().any(|sent| refusal(&sent.words).is_some()) {
         let refused = Reply::error("EXECABORT Transaction discarded because of previous errors.");
-        let none_runs = queued.iter().map(|sent| Note::Inner { tag: sent.tag, reply: refused.clone() });
-        world::with(|world| none_runs.for_each(|note| world.note(note)));
+        let none_runs = queued.iter().map(|sent| LoggedEvent::Inner { tag: sent.tag, reply: refused.clone() });
+        node_state::with(|node| none_runs.for_each(|note| node.note(note)));
         return refused;
     }
     let mut replies = Vec::new();
     for sent in &queued {
-        world::with(|world| world.running.transaction = true);
+        node_state::with(|node| node.running.transaction = true);
         let is_script = sent.words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EVAL"));
         replies.push(connection::run(client, sent).unwrap_or_else(|| one(client, sent, is_script)));
-        world::with(|world| {
-            world.running.transaction = false;
-            if let Some(client) = world.clients.get_mut(&client) {
+        node_state::with(|node| {
+            node.running.transaction = false;
+            if let Some(client) = node.clients.get_mut(&client) {
                 client.output.push(Output::Reply(sent.tag));
             }
         });
@@ -256,7 +256,7 @@ fn exec(client: ClientId) -> Reply {
 /// `CONFIG SET name value`, as an operator sends it to each node. The modules are told of their own settings.
 pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
     let [_, _, name, value] = words else { return Reply::error("ERR wrong number of arguments") };
-    let (own_name, settings) = world::with(|world| ([world.doors.name, b"."].concat(), world.doors.settings));
+    let (own_name, settings) = node_state::with(|node| ([node.hooks.name, b"."].concat(), node.hooks.settings));
     let is_named = |setting: &&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
     let of_module = settings.iter().copied().find(is_named);
     let value = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
@@ -264,7 +264,7 @@ pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
         Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
             setting.set(value);
             if of_module.is_some() {
-                world::on_each(|| doors::tell_always(|doors| (doors.setting_changed)()));
+                node_state::on_each(|| module_hooks::notify_always(|hooks| (hooks.setting_changed)()));
             }
             Reply::OK
         }
@@ -273,12 +273,12 @@ pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
 }
 
 /// Runs a command by itself, as if a client of the database had sent it and nothing stood in its way: for faults.
-pub(super) fn foreign(db: i32, words: &[Vec<u8>]) {
+pub(super) fn external_command(db: i32, words: &[Vec<u8>]) {
     const NOBODY: Tag = Tag::MAX;
-    world::with(|world| world.running.command = Some(NOBODY));
+    node_state::with(|node| node.running.command = Some(NOBODY));
     native::run(db, words);
-    world::with(|world| {
-        world.running.command = None;
-        world.propagate();
+    node_state::with(|node| {
+        node.running.command = None;
+        node.propagate();
     });
 }

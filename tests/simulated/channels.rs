@@ -1,6 +1,6 @@
 //! What becomes of messages in the simulated server, note by note.
 
-use redis_lock::server::{ClientId, Node, Note, Reply, ServerKind};
+use redis_lock::server::{ClientId, LoggedEvent, Node, Reply, ServerKind};
 
 use super::witness::Witness;
 
@@ -11,7 +11,7 @@ fn with_subscriber(kind: ServerKind) -> (Node, ClientId) {
     let client = node.connect();
     send(node, client, &["HELLO 3", "SSUBSCRIBE news"]);
     node.turn();
-    node.journal();
+    node.event_log();
     (node, client)
 }
 
@@ -22,24 +22,30 @@ fn send(node: Node, client: ClientId, lines: &[&str]) {
 }
 
 /// The notes of what is published, told and sent.
-fn notes(node: Node) -> Vec<Note> {
-    let is_wanted = |note: &Note| {
-        matches!(note, Note::Published { .. } | Note::Pushed { .. } | Note::PushSent { .. } | Note::Replied { .. })
+fn notes(node: Node) -> Vec<LoggedEvent> {
+    let is_wanted = |note: &LoggedEvent| {
+        matches!(
+            note,
+            LoggedEvent::Published { .. }
+                | LoggedEvent::Pushed { .. }
+                | LoggedEvent::PushSent { .. }
+                | LoggedEvent::Replied { .. }
+        )
     };
-    node.journal().into_iter().filter(is_wanted).collect()
+    node.event_log().into_iter().filter(is_wanted).collect()
 }
 
-fn published(reached: usize) -> Note {
-    Note::Published { channel: b"news".as_slice().into(), message: b"hello".as_slice().into(), reached }
+fn published(reached: usize) -> LoggedEvent {
+    LoggedEvent::Published { channel: b"news".as_slice().into(), message: b"hello".as_slice().into(), reached }
 }
 
-fn pushed(client: ClientId) -> Note {
+fn pushed(client: ClientId) -> LoggedEvent {
     let words = ["smessage", "news", "hello"].map(|word| Reply::Bytes(word.as_bytes().to_vec()));
-    Note::Pushed { client, message: Reply::Push(words.to_vec()) }
+    LoggedEvent::Pushed { client, message: Reply::Push(words.to_vec()) }
 }
 
-fn replied(client: ClientId, reply: &str) -> Note {
-    Note::Replied { client, tag: 0, reply: Reply::Bytes(reply.as_bytes().to_vec()) }
+fn replied(client: ClientId, reply: &str) -> LoggedEvent {
+    LoggedEvent::Replied { client, tag: 0, reply: Reply::Bytes(reply.as_bytes().to_vec()) }
 }
 
 #[test]
@@ -49,7 +55,7 @@ fn a_message_is_noted_where_it_is_published_put_into_a_buffer_and_sent() {
         let other = node.connect();
         send(node, other, &["WITNESS.PUBLISH news hello"]);
         node.turn();
-        assert_eq!(notes(node), [published(1), pushed(client), replied(other, "1"), Note::PushSent { client }]);
+        assert_eq!(notes(node), [published(1), pushed(client), replied(other, "1"), LoggedEvent::PushSent { client }]);
     }
 }
 
@@ -61,7 +67,7 @@ fn who_publishes_is_told_behind_the_reply_but_on_redis_7_0() {
         node.turn();
         let (message, reply) = (pushed(client), replied(client, "1"));
         let [first, second] = if kind == ServerKind::Redis70 { [message, reply] } else { [reply, message] };
-        assert_eq!(notes(node), [published(1), first, second, Note::PushSent { client }]);
+        assert_eq!(notes(node), [published(1), first, second, LoggedEvent::PushSent { client }]);
     }
 }
 
@@ -101,5 +107,5 @@ fn on_redis_7_0_a_message_to_others_can_be_published_in_a_transaction() {
     send(node, other, &["MULTI", "WITNESS.PUBLISH news hello", "EXEC"]);
     node.turn();
     let notes = notes(node);
-    assert!(notes.contains(&pushed(client)) && notes.contains(&Note::PushSent { client }), "{notes:?}");
+    assert!(notes.contains(&pushed(client)) && notes.contains(&LoggedEvent::PushSent { client }), "{notes:?}");
 }

@@ -1,7 +1,7 @@
 //! The module in a simulated server, as its clients see it.
 
 use redis_lock::host::{Locks, entry_count};
-use redis_lock::server::{Effect, Node, Note, Reply, ServerKind};
+use redis_lock::server::{Effect, LoggedEvent, Node, Reply, ServerKind};
 
 /// One server, whose clients are told what the module replies.
 pub struct Stage(pub Node);
@@ -35,10 +35,10 @@ impl Stage {
     pub fn turn(&self) -> Vec<(i64, Reply)> {
         self.settle();
         let replied = |note| match note {
-            Note::Replied { client, reply, .. } => Some((client, reply)),
+            LoggedEvent::Replied { client, reply, .. } => Some((client, reply)),
             _ => None,
         };
-        self.0.journal().into_iter().filter_map(replied).collect()
+        self.0.event_log().into_iter().filter_map(replied).collect()
     }
 
     /// Lets time pass, millisecond by millisecond.
@@ -51,12 +51,12 @@ impl Stage {
     }
 
     /// Lets time pass, and returns all that happens meanwhile.
-    pub fn notes(&self, ms: i64) -> Vec<Note> {
+    pub fn notes(&self, ms: i64) -> Vec<LoggedEvent> {
         (0..ms).for_each(|_| {
             Node::pass_us(1000);
             self.settle();
         });
-        self.0.journal()
+        self.0.event_log()
     }
 
     /// How much the module remembers.
@@ -77,7 +77,7 @@ impl Stage {
 }
 
 /// One client is answered with an integer.
-pub fn told(client: i64, value: i64) -> Vec<(i64, Reply)> {
+pub fn received(client: i64, value: i64) -> Vec<(i64, Reply)> {
     vec![(client, Reply::Integer(value))]
 }
 

@@ -1,8 +1,8 @@
 //! Copies of one request that differ: a copy that waits no longer counts no longer.
 
-use redis_lock::server::{Note, Reply};
+use redis_lock::server::{LoggedEvent, Reply};
 
-use super::clients::{Stage, on_every_kind, told};
+use super::clients::{Stage, on_every_kind, received};
 
 /// Has a new client subscribe to a channel.
 fn listen(stage: &Stage, channel: &str) -> i64 {
@@ -27,7 +27,7 @@ fn limit_of_a_copy_that_left_counts_no_more() {
         on_every_kind(|stage, holder, small| {
             let large = stage.0.connect();
             for name in ["one", "two"] {
-                assert_eq!(stage.run(holder, &format!("LOCK.SHARE door {name}")), told(holder, 1));
+                assert_eq!(stage.run(holder, &format!("LOCK.SHARE door {name}")), received(holder, 1));
             }
             assert_eq!(stage.run(small, "LOCK.SHARE door token LIMIT 1 BLOCK 200"), []);
             assert_eq!(stage.run(large, "LOCK.SHARE door token LIMIT 5 BLOCK 1500"), []);
@@ -51,7 +51,7 @@ fn lease_of_a_copy_that_left_counts_no_more() {
     {
         on_every_kind(|stage, alice, bob| {
             let carol = stage.0.connect();
-            assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+            assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
             assert_eq!(stage.run(bob, &format!("LOCK.ACQUIRE door token {gone} BLOCK 50")), []);
             assert_eq!(stage.run(carol, &format!("LOCK.ACQUIRE door token {stays} BLOCK 0")), []);
             assert_eq!(stage.pass(51), [(bob, Reply::Nil)]);
@@ -66,13 +66,13 @@ fn repeat_by_message_brings_its_own_limit() {
     on_every_kind(|stage, holder, bob| {
         let listener = listen(&stage, "news");
         for name in ["one", "two"] {
-            assert_eq!(stage.run(holder, &format!("LOCK.SHARE door {name}")), told(holder, 1));
+            assert_eq!(stage.run(holder, &format!("LOCK.SHARE door {name}")), received(holder, 1));
         }
         let ask = |limit| format!("LOCK.SHARE door token PX 1000 LIMIT {limit} BLOCK 500 NOTIFY news");
         assert_eq!(stage.run(bob, &ask(1)), [(bob, Reply::Status("WAITING"))]);
         stage.send(bob, &ask(5));
-        let is_message = |note: Note| match note {
-            Note::Published { message, .. } => Some(String::from_utf8_lossy(&message).into_owned()),
+        let is_message = |note: LoggedEvent| match note {
+            LoggedEvent::Published { message, .. } => Some(String::from_utf8_lossy(&message).into_owned()),
             _ => None,
         };
         let messages: Vec<_> = stage.notes(1).into_iter().filter_map(is_message).collect();
@@ -87,7 +87,7 @@ fn unheard_copy_adds_nothing_to_the_lease() {
     for (gone, stays) in [("first", "second"), ("second", "first")] {
         on_every_kind(|stage, alice, bob| {
             let listeners = [stays, gone].map(|channel| listen(&stage, channel));
-            assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+            assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
             for channel in ["first", "second"] {
                 let ms = if channel == gone { 9000 } else { 1000 };
                 let ask = format!("LOCK.ACQUIRE door token PX {ms} BLOCK 0 NOTIFY {channel}");
@@ -96,9 +96,11 @@ fn unheard_copy_adds_nothing_to_the_lease() {
             stage.0.hang_up(listeners[1]);
             stage.turn();
             stage.send(alice, "LOCK.RELEASE door alice");
-            let told_end = format!("granted {} 0 token door", stage.0.now_ms() + 1001);
-            let is_told = |note: &Note| match note {
-                Note::Published { message, reached, .. } => *reached == 1 && **message == *told_end.as_bytes(),
+            let granted_end = format!("granted {} 0 token door", stage.0.now_ms() + 1001);
+            let is_told = |note: &LoggedEvent| match note {
+                LoggedEvent::Published { message, reached, .. } => {
+                    *reached == 1 && **message == *granted_end.as_bytes()
+                }
                 _ => false,
             };
             let notes = stage.notes(1);
@@ -113,7 +115,7 @@ fn unheard_copy_adds_nothing_to_the_lease() {
 fn repeat_without_session_keeps_its_lease() {
     on_every_kind(|stage, alice, bob| {
         let listener = listen(&stage, "news");
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         for options in ["PX 600 SESSION", "PX 30"] {
             let ask = format!("LOCK.ACQUIRE door token {options} BLOCK 0 NOTIFY news");
             assert_eq!(stage.run(bob, &ask), [(bob, Reply::Status("WAITING"))]);

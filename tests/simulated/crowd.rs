@@ -2,7 +2,7 @@
 
 use redis_lock::core::steps;
 use redis_lock::host::Locks;
-use redis_lock::server::{ClientId, Node, Note, Reply, ServerKind, Value};
+use redis_lock::server::{ClientId, LoggedEvent, Node, Reply, ServerKind, Value};
 
 /// A server with clients, of which one has most of the requests.
 pub struct Stage {
@@ -35,14 +35,14 @@ impl Stage {
 
     /// Sends a line, and turns the loop once. Returns the reply.
     pub fn ask(&self, client: ClientId, line: &str) -> Reply {
-        self.node.journal();
+        self.node.event_log();
         self.send(client, line);
         self.node.turn();
         let replied = |note| match note {
-            Note::Replied { client: to, reply, .. } if to == client => Some(reply),
+            LoggedEvent::Replied { client: to, reply, .. } if to == client => Some(reply),
             _ => None,
         };
-        self.node.journal().into_iter().find_map(replied).expect("a reply")
+        self.node.event_log().into_iter().find_map(replied).expect("a reply")
     }
 
     /// Sends a line for each number.
@@ -58,7 +58,7 @@ impl Stage {
             steps::take();
             self.node.turn();
             longest = longest.max(steps::take());
-            self.node.journal();
+            self.node.event_log();
             self.node.stream();
             if self.node.next_wake().is_none_or(|wake| wake > self.node.now_ms()) {
                 return longest;

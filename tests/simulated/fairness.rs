@@ -22,7 +22,7 @@ fn has_holder(stage: &Stage, key: &str, token: &str) -> bool {
 fn turns_until(stage: &Stage, is_done: impl Fn() -> bool) -> usize {
     for turns in 1..=MANY {
         stage.node.turn();
-        stage.node.journal();
+        stage.node.event_log();
         if is_done() {
             return turns;
         }
@@ -168,7 +168,7 @@ fn cluster_that_is_down_is_asked_once_for_all_locks() {
         for _ in 0..200 {
             Node::pass_us(5_000);
             stage.node.turn();
-            stage.node.journal();
+            stage.node.event_log();
             all += steps::take();
         }
         stage.node.set_cluster_down(false);

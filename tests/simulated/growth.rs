@@ -15,9 +15,9 @@ const IN_A_ROW: usize = 1100;
 /// What is measured does not grow with the number of entries.
 #[track_caller]
 fn does_not_grow(what: &str, longest: impl Fn(&Stage, usize) -> usize) {
-    steps::take_longest_stretch();
+    steps::take_longest_batch();
     let [few, many] = [FEW, MANY].map(|count| longest(&Stage::start(), count));
-    let tasks = steps::take_longest_stretch();
+    let tasks = steps::take_longest_batch();
     println!("{what}: {few} steps with {FEW}, {many} with {MANY}; {tasks} tasks in a row");
     assert!(few > 0, "{what}");
     assert!(tasks <= IN_A_ROW, "{what}: {tasks} tasks in a row");
@@ -58,7 +58,7 @@ fn a_look_at_a_long_line() {
 }
 
 /// What LOCK.QUEUES touches, and what INFO does.
-fn look_at_all(stage: &Stage) -> [usize; 2] {
+fn review_all(stage: &Stage) -> [usize; 2] {
     stage.send(stage.alice, "LOCK.QUEUES COUNT 1000");
     let queues = stage.settle();
     stage.node.info();
@@ -70,7 +70,7 @@ fn a_look_at_all_locks_of_which_one_has_a_long_line() {
     for (number, what) in ["LOCK.QUEUES", "INFO"].into_iter().enumerate() {
         does_not_grow(what, |stage, count| {
             wait_for_one(stage, count, 0);
-            look_at_all(stage)[number]
+            review_all(stage)[number]
         });
     }
 }
@@ -81,7 +81,7 @@ fn a_look_at_all_locks_of_which_many_are_waited_for() {
     let [few, many] = [FEW, MANY].map(|count| {
         let stage = Stage::start();
         wait_for_each(&stage, count, 600_000);
-        look_at_all(&stage)
+        review_all(&stage)
     });
     for (what, (few, many)) in ["LOCK.QUEUES", "INFO"].into_iter().zip(few.into_iter().zip(many)) {
         println!("{what}: {few} steps with {FEW} locks, {many} with {MANY}");
@@ -379,10 +379,10 @@ fn places_for_other_forms_that_are_given_up_with_a_grant() {
         assert_eq!(stage.waiters(), 100 + count as u64);
         stage.send(stage.alice, "LOCK.RELEASE door alice");
         stage.node.turn();
-        let told = 100 + count as u64 - stage.waiters();
+        let received = 100 + count as u64 - stage.waiters();
         stage.settle();
         assert_eq!(stage.waiters(), 0);
-        told as usize
+        received as usize
     });
 }
 

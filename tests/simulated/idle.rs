@@ -17,7 +17,7 @@ fn busy_iterations(command: &str) -> usize {
     stage.send(stage.asker, command);
     let is_busy = || {
         stage.node.turn();
-        stage.node.journal();
+        stage.node.event_log();
         stage.node.next_wake().is_some_and(|wake| wake <= stage.node.now_ms())
     };
     (0..50).filter(|_| is_busy()).count()

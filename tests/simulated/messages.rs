@@ -1,8 +1,8 @@
 //! What those are told who wait for a message.
 
-use redis_lock::server::{ClientId, Note, Reply};
+use redis_lock::server::{ClientId, LoggedEvent, Reply};
 
-use super::clients::{Stage, on_every_kind, told};
+use super::clients::{Stage, on_every_kind, received};
 
 /// Has a client listen to these channels.
 fn listen(stage: &Stage, client: ClientId, channels: &[&str]) {
@@ -14,7 +14,7 @@ fn listen(stage: &Stage, client: ClientId, channels: &[&str]) {
 /// Lets time pass, and returns the messages that are published meanwhile.
 fn published(stage: &Stage, ms: i64) -> Vec<String> {
     let message = |note| match note {
-        Note::Published { message, .. } => Some(String::from_utf8_lossy(&message).into_owned()),
+        LoggedEvent::Published { message, .. } => Some(String::from_utf8_lossy(&message).into_owned()),
         _ => None,
     };
     stage.notes(ms).into_iter().filter_map(message).collect()
@@ -34,7 +34,7 @@ fn assert_full(replies: &[(ClientId, Reply)]) {
 #[track_caller]
 fn wait_for_the_only_session(stage: &Stage, holder: ClientId, waiter: ClientId, ask: &str) {
     listen(stage, waiter, &["news", "olds"]);
-    assert_eq!(stage.run(holder, "LOCK.ACQUIRE door alice"), told(holder, 1));
+    assert_eq!(stage.run(holder, "LOCK.ACQUIRE door alice"), received(holder, 1));
     assert_eq!(stage.run(holder, "CONFIG SET lock.max-sessions 1"), [(holder, Reply::OK)]);
     assert_eq!(stage.run(waiter, &format!("{ask} NOTIFY news SESSION")), waiting(waiter));
 }
@@ -70,7 +70,7 @@ fn nobody_is_lost_while_the_cluster_is_down() {
     on_every_kind(|stage, alice, bob| {
         stage.0.join_cluster();
         listen(&stage, bob, &["news"]);
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 5000 BLOCK 0 NOTIFY news"), waiting(bob));
         stage.0.set_cluster_down(true);
         assert_eq!(published(&stage, 1000), [""; 0]);
@@ -87,15 +87,15 @@ fn where_nobody_hears_of_the_end_of_a_lease_those_who_wait_by_other_means_are_wo
             let listener = stage.0.connect();
             listen(&stage, listener, &["news"]);
             assert_eq!(stage.run(alice, &format!("CONFIG SET lock.wake-foreign {wakes}")), [(alice, Reply::OK)]);
-            assert_eq!(stage.run(alice, "LOCK.ACQUIRE lock:door alice PX 100"), told(alice, 1));
+            assert_eq!(stage.run(alice, "LOCK.ACQUIRE lock:door alice PX 100"), received(alice, 1));
             assert_eq!(stage.run(bob, "LOCK.ACQUIRE lock:door bob PX 500 BLOCK 0 NOTIFY news"), waiting(bob));
             stage.0.hang_up(listener);
             if is_deleted {
-                assert_eq!(stage.run(alice, "DEL lock:door"), told(alice, 1));
+                assert_eq!(stage.run(alice, "DEL lock:door"), received(alice, 1));
             }
             stage.pass(101);
-            assert_eq!(stage.run(alice, "EXISTS lock:door"), told(alice, 0), "nobody has heard");
-            assert_eq!(stage.run(alice, "EXISTS lock-signal:door"), told(alice, is_woken), "{wakes} {is_deleted}");
+            assert_eq!(stage.run(alice, "EXISTS lock:door"), received(alice, 0), "nobody has heard");
+            assert_eq!(stage.run(alice, "EXISTS lock-signal:door"), received(alice, is_woken), "{wakes} {is_deleted}");
         }
     });
 }
@@ -104,7 +104,7 @@ fn where_nobody_hears_of_the_end_of_a_lease_those_who_wait_by_other_means_are_wo
 fn who_waits_on_a_master_that_becomes_a_replica_is_lost() {
     on_every_kind(|stage, alice, bob| {
         listen(&stage, bob, &["news"]);
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 500 BLOCK 0 NOTIFY news"), waiting(bob));
         stage.0.become_replica();
         assert_eq!(published(&stage, 1000), ["lost 0 0 bob door"]);
@@ -117,7 +117,7 @@ fn who_waits_on_a_master_that_becomes_a_replica_is_lost() {
 fn what_a_transaction_frees_is_granted_behind_it() {
     on_every_kind(|stage, alice, bob| {
         listen(&stage, bob, &["news"]);
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 500 BLOCK 0 NOTIFY news"), waiting(bob));
         ["MULTI", "LOCK.RELEASE door alice", "EXEC"].into_iter().for_each(|line| stage.send(alice, line));
         assert_eq!(published(&stage, 1).len(), 1);

@@ -2,7 +2,7 @@
 
 use redis_lock::server::Reply;
 
-use super::clients::{Stage, on_every_kind, told};
+use super::clients::{Stage, on_every_kind, received};
 
 /// Who holds the lock, as its key says.
 fn holder(stage: &Stage) -> Option<String> {
@@ -16,7 +16,7 @@ fn holder(stage: &Stage) -> Option<String> {
 fn lock_in_use_goes_to_the_next_waiter_after_the_save() {
     for take in ["ACQUIRE", "REENTER", "SHARE"] {
         on_every_kind(|stage, alice, bob| {
-            assert_eq!(stage.run(alice, &format!("LOCK.{take} door alice PX 60000 SESSION")), told(alice, 1));
+            assert_eq!(stage.run(alice, &format!("LOCK.{take} door alice PX 60000 SESSION")), received(alice, 1));
             assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
             let held = holder(&stage);
             stage.stream();
@@ -25,7 +25,7 @@ fn lock_in_use_goes_to_the_next_waiter_after_the_save() {
             assert_eq!(stage.pass(500), [], "{take}");
             assert_eq!((holder(&stage), stage.stream()), (held, Vec::new()), "{take}: nothing is written");
             stage.0.save_without_fork(false);
-            assert_eq!(stage.pass(25), told(bob, 1), "{take}");
+            assert_eq!(stage.pass(25), received(bob, 1), "{take}");
             assert!(stage.stream().concat().contains("bob"), "{take}");
         });
     }
@@ -35,24 +35,24 @@ fn lock_in_use_goes_to_the_next_waiter_after_the_save() {
 #[test]
 fn review_of_a_lock_in_use_grants_nothing() {
     on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 60000"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 60000"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
         stage.0.save_without_fork(true);
-        assert_eq!(stage.run(alice, "PEXPIRE door 500"), told(alice, 1));
+        assert_eq!(stage.run(alice, "PEXPIRE door 500"), received(alice, 1));
         stage.stream();
         let held = holder(&stage);
         assert_eq!(stage.pass(300), []);
         assert_eq!((holder(&stage), stage.stream()), (held, Vec::new()), "nothing is written");
         stage.0.save_without_fork(false);
         assert_eq!(stage.pass(200), []);
-        assert_eq!(stage.pass(1), told(bob, 1), "the lease has ended");
+        assert_eq!(stage.pass(1), received(bob, 1), "the lease has ended");
     });
 }
 
 #[test]
 fn session_of_a_lock_in_use_is_renewed_after_the_save() {
     on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 600 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 600 SESSION"), received(alice, 1));
         stage.stream();
         stage.0.save_without_fork(true);
         assert_eq!(stage.pass(400), []);
@@ -69,15 +69,15 @@ fn session_of_a_lock_in_use_is_renewed_after_the_save() {
 #[test]
 fn refused_replication_is_counted() {
     on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
         stage.stream();
         stage.0.refuse_replication(true);
-        assert_eq!(stage.pass(101), told(bob, 1));
+        assert_eq!(stage.pass(101), received(bob, 1));
         assert_eq!(stage.stream().iter().filter(|line| line.contains("bob")).count(), 0);
         assert_eq!(stage.info("replication_errors"), 1);
         stage.0.refuse_replication(false);
-        assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), told(bob, 0));
+        assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), received(bob, 0));
         assert_eq!(stage.info("replication_errors"), 1);
     });
 }

@@ -61,7 +61,7 @@ fn expired_members_lose_no_renewal() {
     stage.send(stage.alice, "LOCK.SHARE door q PX 600000");
     for _ in 0..600 {
         stage.node.turn();
-        stage.node.journal();
+        stage.node.event_log();
         stage.node.stream();
         assert!(remaining_ms(&stage, "z") > 1900, "{} ms", remaining_ms(&stage, "z"));
         Node::pass_us(5000);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use redis_lock::server::{ClientId, Node, Note, Reply, ServerKind, Tag};
+use redis_lock::server::{ClientId, LoggedEvent, Node, Reply, ServerKind, Tag};
 
 use super::witness::Witness;
 
@@ -67,19 +67,21 @@ impl Served {
         while self.node.next_wake().is_some_and(|wake| wake <= self.node.now_ms()) {
             self.node.turn();
         }
-        for note in self.node.journal() {
+        for note in self.node.event_log() {
             match note {
-                Note::Replied { client, tag, reply } => self.buffers.entry((client, tag)).or_default().push_back(reply),
-                Note::Sent { client, tag } => {
+                LoggedEvent::Replied { client, tag, reply } => {
+                    self.buffers.entry((client, tag)).or_default().push_back(reply)
+                }
+                LoggedEvent::Sent { client, tag } => {
                     let reply = self.buffers.get_mut(&(client, tag)).and_then(VecDeque::pop_front);
                     self.inboxes.entry(client).or_default().extend(reply.as_ref().map(in_words));
                 }
-                Note::Pushed { client, message } => self.messages.entry(client).or_default().push_back(message),
-                Note::PushSent { client } => {
+                LoggedEvent::Pushed { client, message } => self.messages.entry(client).or_default().push_back(message),
+                LoggedEvent::PushSent { client } => {
                     let message = self.messages.get_mut(&client).and_then(VecDeque::pop_front);
                     self.inboxes.entry(client).or_default().extend(message.as_ref().map(in_words));
                 }
-                Note::Closed { client } => self.tell(client, "(closed)"),
+                LoggedEvent::Closed { client } => self.tell(client, "(closed)"),
                 _ => {}
             }
         }

@@ -2,14 +2,14 @@
 
 use redis_lock::server::{Node, Reply, Value};
 
-use super::clients::{Stage, on_every_kind, told};
+use super::clients::{Stage, on_every_kind, received};
 
 /// Also behind others of its locks, which belong to another connection as well.
 #[test]
 fn all_locks_of_a_connection_go_in_one_round() {
     on_every_kind(|stage, alice, bob| {
         for (client, door) in [(alice, "a"), (bob, "a"), (alice, "b"), (bob, "b"), (alice, "c")] {
-            assert_eq!(stage.run(client, &format!("LOCK.ACQUIRE {door} ours PX 3000 SESSION")), told(client, 1));
+            assert_eq!(stage.run(client, &format!("LOCK.ACQUIRE {door} ours PX 3000 SESSION")), received(client, 1));
         }
         stage.stream();
         stage.0.hang_up(alice);
@@ -22,7 +22,7 @@ fn all_locks_of_a_connection_go_in_one_round() {
 #[test]
 fn no_session_is_renewed_while_the_master_before_may_grant_its_lock() {
     on_every_kind(|stage, alice, _| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 300 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 300 SESSION"), received(alice, 1));
         stage.pass(101);
         assert_eq!(stage.stream().len(), 2, "taken and renewed");
         stage.run(alice, "CONFIG SET lock.max-lease-ms 1000");
@@ -46,7 +46,7 @@ fn a_session_whose_lock_others_have_taken_is_over() {
             ("SHARE", "ZADD door inf bob"),
             ("SHARE", "SET door alice"),
         ] {
-            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 300 SESSION")), told(alice, 1));
+            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 300 SESSION")), received(alice, 1));
             assert_eq!(stage.info("sessions"), 1);
             ["SELECT 1", write, "SELECT 0", "SWAPDB 0 1"].into_iter().for_each(|line| stage.send(bob, line));
             stage.pass(101);
@@ -60,11 +60,11 @@ fn a_session_whose_lock_others_have_taken_is_over() {
 fn what_is_taken_back_from_who_has_gone_is_no_lock_of_others() {
     on_every_kind(|stage, mut alice, bob| {
         for command in ["ACQUIRE", "REENTER", "SHARE"] {
-            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), told(alice, 1));
+            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), received(alice, 1));
             stage.0.hang_up(alice);
             assert_eq!(stage.run(bob, "SET door bob"), [(bob, Reply::OK)]);
             assert_eq!(stage.run(bob, "GET door"), [(bob, Reply::Bytes(b"bob".to_vec()))], "{command}");
-            assert_eq!(stage.run(bob, "DEL door"), told(bob, 1));
+            assert_eq!(stage.run(bob, "DEL door"), received(bob, 1));
             alice = stage.0.connect();
         }
     });
@@ -74,12 +74,12 @@ fn what_is_taken_back_from_who_has_gone_is_no_lock_of_others() {
 fn a_request_ends_the_session_of_a_lock_that_others_have_overwritten() {
     on_every_kind(|stage, alice, bob| {
         for command in ["ACQUIRE", "REENTER", "SHARE"] {
-            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), told(alice, 1));
+            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), received(alice, 1));
             assert_eq!(stage.run(bob, "SET door bob"), [(bob, Reply::OK)]);
             assert_eq!(stage.run(bob, "LOCK.ACQUIRE door carol"), [(bob, Reply::Nil)]);
             stage.pass(100); // It is forgotten long before the lease is to be renewed.
             assert_eq!(stage.info("sessions"), 0, "{command}");
-            assert_eq!(stage.run(bob, "DEL door"), told(bob, 1));
+            assert_eq!(stage.run(bob, "DEL door"), received(bob, 1));
         }
     });
 }
@@ -87,9 +87,9 @@ fn a_request_ends_the_session_of_a_lock_that_others_have_overwritten() {
 #[test]
 fn nobody_lengthens_a_lease_while_the_master_before_may_grant_its_lock() {
     on_every_kind(|stage, alice, _| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 500"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 500"), received(alice, 1));
         for hold in 1..=2 {
-            assert_eq!(stage.run(alice, "LOCK.REENTER gate alice PX 500"), told(alice, hold));
+            assert_eq!(stage.run(alice, "LOCK.REENTER gate alice PX 500"), received(alice, hold));
         }
         stage.run(alice, "CONFIG SET lock.max-lease-ms 1000");
         stage.run(alice, "CONFIG SET lock.recovery-ms 60000");
@@ -97,7 +97,7 @@ fn nobody_lengthens_a_lease_while_the_master_before_may_grant_its_lock() {
             let replies = stage.run(alice, &format!("LOCK.{line}"));
             assert!(matches!(replies[..], [(_, Reply::Error(_))]), "{line}: {replies:?}");
         }
-        assert_eq!(stage.run(alice, "LOCK.RELEASE gate alice"), told(alice, 1), "that lengthens none");
+        assert_eq!(stage.run(alice, "LOCK.RELEASE gate alice"), received(alice, 1), "that lengthens none");
     });
 }
 

@@ -18,7 +18,7 @@ fn no_command_touches_many(what: &str, stage: &Stage, line: impl Fn(usize) -> St
         steps::take();
         stage.send(stage.asker, &line(number));
         stage.node.turn();
-        stage.node.journal();
+        stage.node.event_log();
         stage.node.stream();
         steps::take()
     };

@@ -32,15 +32,15 @@ pub struct Simulated {
     /// The server looks for keys that have expired.
     expires: bool,
     /// What replicas were told since it was last asked.
-    told: Vec<Unit>,
+    received: Vec<Unit>,
 }
 
 impl Simulated {
     pub fn start(kind: ServerKind, scenario: &Scenario) -> Self {
         Node::forget_all();
         let (server, replica) = (Served::start(kind), scenario.replica.then(|| Served::start(kind)));
-        let (missed, clients, told) = (None, BTreeMap::new(), Vec::new());
-        let mut stage = Self { kind, server, replica, missed, clients, expires: true, told };
+        let (missed, clients, received) = (None, BTreeMap::new(), Vec::new());
+        let mut stage = Self { kind, server, replica, missed, clients, expires: true, received };
         if scenario.cluster {
             stage.server.node.join_cluster();
         }
@@ -88,16 +88,16 @@ impl Simulated {
     /// Has all loops turn until there is nothing to do now, and the replica follow.
     fn settle(&mut self) {
         self.server.settle();
-        let told = self.server.node.stream();
+        let received = self.server.node.stream();
         match (&mut self.missed, &mut self.replica) {
-            (Some(missed), _) => missed.extend(told.iter().cloned()),
+            (Some(missed), _) => missed.extend(received.iter().cloned()),
             (None, Some(replica)) => {
-                told.iter().for_each(|unit| replica.node.replay(unit));
+                received.iter().for_each(|unit| replica.node.replay(unit));
                 replica.settle();
             }
             (None, None) => {}
         }
-        self.told.extend(told);
+        self.received.extend(received);
     }
 }
 
@@ -165,7 +165,7 @@ impl Stage for Simulated {
 
     fn stream(&mut self) -> Vec<String> {
         self.settle();
-        std::mem::take(&mut self.told).iter().flat_map(as_told).collect()
+        std::mem::take(&mut self.received).iter().flat_map(as_lines).collect()
     }
 
     fn now_ms(&self) -> i64 {
@@ -217,7 +217,7 @@ impl Stage for Simulated {
 }
 
 /// Several effects go out as a transaction.
-fn as_told(unit: &Unit) -> Vec<String> {
+fn as_lines(unit: &Unit) -> Vec<String> {
     let lines = unit.iter().map(Effect::line);
     if unit.len() < 2 {
         return lines.collect();

@@ -2,7 +2,7 @@
 
 use redis_lock::server::Reply;
 
-use super::clients::{Stage, on_every_kind, told};
+use super::clients::{Stage, on_every_kind, received};
 
 /// Runs a transaction that has lasted for 200 ms before the first of these lines. Returns what they are replied.
 fn transact<const N: usize>(stage: &Stage, client: i64, lines: [&str; N]) -> Vec<Reply> {
@@ -28,24 +28,24 @@ fn members(replied: &Reply) -> Vec<String> {
 #[test]
 fn who_has_a_session_keeps_the_share() {
     on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.SHARE door alice LIMIT 2 PX 100 SESSION"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.SHARE door alice LIMIT 2 PX 100 SESSION"), received(alice, 1));
         let lines = ["LOCK.SHARE door bob LIMIT 2 PX 1000", "LOCK.SHARE door carol LIMIT 2 PX 1000"];
         assert_eq!(transact(&stage, bob, lines), [Reply::Integer(1), Reply::Nil]);
         stage.pass(500);
-        assert_eq!(stage.run(alice, "LOCK.RELEASE door alice"), told(alice, 0));
+        assert_eq!(stage.run(alice, "LOCK.RELEASE door alice"), received(alice, 0));
     });
 }
 
 #[test]
 fn who_has_a_session_keeps_the_share_when_one_without_gives_up_its_own() {
     on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 100 SESSION"), told(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 100"), told(bob, 1));
+        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 100 SESSION"), received(alice, 1));
+        assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 100"), received(bob, 1));
         // Its lease has ended, and this shows now that the key lives on.
         let refused = Reply::Error("NOTOWNER Somebody else holds this lock".to_owned());
         assert_eq!(transact(&stage, bob, ["LOCK.RELEASE door bob"]), [refused]);
         stage.pass(500);
-        assert_eq!(stage.run(alice, "LOCK.RELEASE door alice"), told(alice, 0));
+        assert_eq!(stage.run(alice, "LOCK.RELEASE door alice"), received(alice, 0));
     });
 }
 
@@ -57,7 +57,7 @@ fn what_has_ended_goes_later() {
         let replies = transact(&stage, bob, ["LOCK.SHARE door bob PX 1000", "ZRANGE door 0 -1"]);
         assert_eq!(replies[0], Reply::Integer(1));
         assert_eq!(members(&replies[1]), ["one", "other", "bob"]);
-        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 2000"), told(alice, 1));
+        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 2000"), received(alice, 1));
         let (_, left) = stage.run(bob, "ZRANGE door 0 -1").remove(0);
         assert_eq!(members(&left), ["bob", "alice"]);
     });

@@ -2,9 +2,9 @@
 //!
 //! An iteration of a simulated event loop takes no time, so delays are counted in iterations.
 
-use super::door::Door;
+use super::lock_model::LockModel;
 use super::spec::Ms;
-use super::{Verdict, Weather};
+use super::{Conditions, Verdict};
 
 /// The number of iterations in which a lock may be granted, or a request answered, and is not. In each of them one of the other
 /// locks may have a batch of grants.
@@ -17,20 +17,20 @@ pub struct Delays {
     time_out: u32,
 }
 
-impl Door {
+impl LockModel {
     /// Counts an iteration of the event loop.
     ///
     /// # Errors
     ///
     /// If a waiter could be granted the lock, or should have timed out, for too many iterations.
-    pub(super) fn count_iteration(&mut self, weather: &Weather, is_here: bool) -> Verdict {
-        let now = weather.now;
-        let may_grant = is_here && weather.is_settled() && weather.granting_since.is_some();
+    pub(super) fn count_iteration(&mut self, conditions: &Conditions, is_here: bool) -> Verdict {
+        let now = conditions.now;
+        let may_grant = is_here && conditions.is_settled() && conditions.granting_since.is_some();
         let is_free = self.free_since(now).is_some() && self.first(now).is_some();
-        let is_due = may_grant && (is_free || self.room_since(now).is_some());
-        let requests = self.line.iter().flat_map(|place| &place.requests);
+        let is_due = may_grant && (is_free || self.capacity_since(now).is_some());
+        let requests = self.queue.iter().flat_map(|queue_entry| &queue_entry.requests);
         let is_over = |deadline: Ms| deadline + 1 < now;
-        let times_out = requests.filter_map(|request| request.deadline).any(is_over) && weather.is_steady();
+        let times_out = requests.filter_map(|request| request.deadline).any(is_over) && conditions.is_steady();
         let count = |before: u32, is_due: bool| if is_due { before + 1 } else { 0 };
         self.delays =
             Delays { grant: count(self.delays.grant, is_due), time_out: count(self.delays.time_out, times_out) };

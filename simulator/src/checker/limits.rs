@@ -2,8 +2,8 @@
 
 use redis_lock::server::ClientId;
 
-use super::door::{Door, Place, Session, Trust};
-use super::recovery::HeldBack;
+use super::lock_model::{LockModel, QueueEntry, Session, Trust};
+use super::recovery::GrantSuspension;
 use super::spec::{Held, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Request, Verb, channel_of, token_of};
@@ -49,8 +49,8 @@ impl Limits {
     }
 
     /// The lease that a place gets. None is the longest.
-    pub fn lease_for(&self, place: &Place) -> Option<i64> {
-        place.lease().map(|lease| self.cut(lease)).or(self.lease_ms)
+    pub fn lease_for(&self, queue_entry: &QueueEntry) -> Option<i64> {
+        queue_entry.lease().map(|lease| self.cut(lease)).or(self.lease_ms)
     }
 
     /// Whether a session may have been given this lease now.
@@ -82,25 +82,27 @@ impl Checker {
         self.pairs(|session| if session.is_open() { session.clients.len() } else { 0 }, false)
     }
 
-    fn pairs(&self, of_session: impl Fn(&Session) -> usize, with_let_go: bool) -> usize {
-        let waiting = |door: &Door| {
-            let requests = door.line.iter().flat_map(|place| &place.requests);
-            requests.filter(|request| request.session.is_some() && (with_let_go || !request.let_go)).count()
+    fn pairs(&self, of_session: impl Fn(&Session) -> usize, with_unblocked: bool) -> usize {
+        let waiting = |model: &LockModel| {
+            let requests = model.queue.iter().flat_map(|queue_entry| &queue_entry.requests);
+            requests.filter(|request| request.session.is_some() && (with_unblocked || !request.is_unblocked)).count()
         };
-        self.doors.values().map(|door| door.sessions.iter().map(&of_session).sum::<usize>() + waiting(door)).sum()
+        self.models.values().map(|model| model.sessions.iter().map(&of_session).sum::<usize>() + waiting(model)).sum()
     }
 
     /// Whether a connection is in the session already that it asks for, and how sure that is.
     pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> Option<Trust> {
         let Verb::Take(take) = request.verb else { return None };
         let who = Who { form: take.form, name: token_of(request.identity) };
-        let session = self.doors.get(name).and_then(|door| door.session_of(&who));
+        let session = self.models.get(name).and_then(|model| model.session_of(&who));
         let session = session.filter(|session| session.clients.contains(&client));
         // A request that waits for the same session is a pair of it already.
-        let door = self.doors.get(name);
-        let places = door.into_iter().flat_map(|door| &door.line).filter(|place| place.who == who);
+        let model = self.models.get(name);
+        let queue_entries =
+            model.into_iter().flat_map(|model| &model.queue).filter(|queue_entry| queue_entry.who == who);
         let channel = take.notify.map(channel_of);
-        let waits = places.flat_map(|place| &place.requests).filter(|request| request.session.is_some());
+        let waits =
+            queue_entries.flat_map(|queue_entry| &queue_entry.requests).filter(|request| request.session.is_some());
         let waits = waits.filter_map(|request| match request.channel.is_some() && request.channel == channel {
             _ if request.client == client => Some(Trust::Sure),
             // If it waits, it takes that one's place.
@@ -112,7 +114,7 @@ impl Checker {
 
     /// How many requests wait.
     pub(super) fn waiting_count(&self) -> usize {
-        self.doors.values().map(Door::waiting).sum()
+        self.models.values().map(LockModel::waiting).sum()
     }
 
     /// One more pair was counted, or should have been refused.
@@ -128,17 +130,17 @@ impl Checker {
     ///
     /// # Errors
     /// A number that is not right.
-    pub fn check_counts(&self, held_back: &HeldBack, shown: impl Fn(&str) -> usize) -> Verdict {
+    pub fn check_counts(&self, suspension: &GrantSuspension, shown: impl Fn(&str) -> usize) -> Verdict {
         let recovery_ms = shown("recovery_ms") as Ms;
-        if !held_back.may_show(recovery_ms) {
-            return Err(format!("INFO says that nobody is granted a lock for {recovery_ms} ms: {held_back:?}"));
+        if !suspension.may_show(recovery_ms) {
+            return Err(format!("INFO says that nobody is granted a lock for {recovery_ms} ms: {suspension:?}"));
         }
-        let waiting = |door: &Door| door.requests().filter(|request| !request.let_go).count();
-        let notified = |door: &Door| door.requests().filter(|request| request.channel.is_some()).count();
+        let waiting = |model: &LockModel| model.requests().filter(|request| !request.is_unblocked).count();
+        let notified = |model: &LockModel| model.requests().filter(|request| request.channel.is_some()).count();
         let counts = [
-            ("waiters", self.doors.values().map(waiting).sum::<usize>()),
-            ("waiters_notified", self.doors.values().map(notified).sum()),
-            ("contended_locks", self.doors.values().filter(|door| waiting(door) > 0).count()),
+            ("waiters", self.models.values().map(waiting).sum::<usize>()),
+            ("waiters_notified", self.models.values().map(notified).sum()),
+            ("contended_locks", self.models.values().filter(|model| waiting(model) > 0).count()),
         ];
         for (name, expected) in counts {
             let count = shown(name);
@@ -147,7 +149,7 @@ impl Checker {
             }
         }
         let sessions = shown("sessions");
-        let open = self.doors.values().flat_map(|door| &door.sessions).filter(|session| session.is_open()).count();
+        let open = self.models.values().flat_map(|model| &model.sessions).filter(|session| session.is_open()).count();
         if sessions < open {
             return Err(format!("INFO counts {sessions} sessions, and there are {open}"));
         }

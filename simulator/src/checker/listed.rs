@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use redis_lock::server::Reply;
 
 use super::Name;
-use super::door::{Door, Waiting};
+use super::lock_model::{LockModel, Waiting};
 use super::shown::map;
 use super::spec::Ms;
 use crate::request::Verb;
@@ -25,9 +25,9 @@ struct Queue {
 }
 
 impl Listed {
-    pub fn of(doors: &BTreeMap<Name, Door>, db: i32, verb: &Verb, now: Ms) -> Self {
-        let queues = doors.iter().filter(|((own_db, _), _)| *own_db == db);
-        let locks = queues.filter_map(|((_, key), door)| Queue::of(key, door, now)).collect();
+    pub fn of(models: &BTreeMap<Name, LockModel>, db: i32, verb: &Verb, now: Ms) -> Self {
+        let queues = models.iter().filter(|((own_db, _), _)| *own_db == db);
+        let locks = queues.filter_map(|((_, key), model)| Queue::of(key, model, now)).collect();
         let count = if let Verb::Queues { count: Some(count) } = verb { usize::from(*count) } else { 10 };
         Self { locks, count }
     }
@@ -50,13 +50,14 @@ impl Listed {
 
 impl Queue {
     /// `None`: nobody waits.
-    fn of(key: &[u8], door: &Door, now: Ms) -> Option<Self> {
-        let waits = |request: &&Waiting| !request.let_go;
-        let first = door.line.iter().find(|place| place.requests.iter().any(|request| waits(&request)))?;
-        let is_vague = door.line.iter().any(|place| place.vague);
+    fn of(key: &[u8], model: &LockModel, now: Ms) -> Option<Self> {
+        let waits = |request: &&Waiting| !request.is_unblocked;
+        let first =
+            model.queue.iter().find(|queue_entry| queue_entry.requests.iter().any(|request| waits(&request)))?;
+        let is_vague = model.queue.iter().any(|queue_entry| queue_entry.vague);
         Some(Self {
             key: key.to_vec(),
-            waiters: door.requests().filter(waits).count() as i64,
+            waiters: model.requests().filter(waits).count() as i64,
             longest: Some((now - first.since).max(0)).filter(|_| !is_vague),
         })
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis_lock::server::{ClientId, Reply, ServerKind, slot_of};
 
-use super::door::{Door, Waiting};
+use super::lock_model::{LockModel, Waiting};
 use super::spec::{Held, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
 use crate::request::{Verb, token_of};
@@ -40,8 +40,8 @@ struct Message<'m> {
 
 impl Listeners {
     /// A client is told something, which may be about its subscriptions.
-    pub fn hear(&mut self, client: ClientId, told: &Reply) {
-        let (Reply::Array(parts) | Reply::Push(parts)) = told else { return };
+    pub fn record(&mut self, client: ClientId, received: &Reply) {
+        let (Reply::Array(parts) | Reply::Push(parts)) = received else { return };
         let [Reply::Bytes(kind), Reply::Bytes(channel), _] = parts.as_slice() else { return };
         let subscribers = self.0.entry(channel.clone()).or_default();
         match kind.as_slice() {
@@ -52,7 +52,7 @@ impl Listeners {
     }
 
     /// A connection is closed.
-    pub fn leave(&mut self, client: ClientId) {
+    pub fn remove(&mut self, client: ClientId) {
         self.0.values_mut().for_each(|subscribers| _ = subscribers.remove(&client));
     }
 
@@ -99,27 +99,31 @@ impl Checker {
             return Err(format!("a lease that ends at {lease_end} without a grant"));
         }
         let is_moving = self.lost_slots.contains(&slot_of(&name.1));
-        let door = self.doors.entry(name.clone()).or_default();
+        let model = self.models.entry(name.clone()).or_default();
         let waits = |request: &&Waiting| request.channel.as_deref() == Some(channel);
-        let places = door.line.iter().filter(|place| place.who.name == token);
-        let heard = places.flat_map(|place| place.requests.iter().filter(waits).map(move |request| (place, request)));
+        let queue_entries = model.queue.iter().filter(|queue_entry| queue_entry.who.name == token);
+        let requests = queue_entries.flat_map(|queue_entry| {
+            queue_entry.requests.iter().filter(waits).map(move |request| (queue_entry, request))
+        });
         let kept_until = self.limits.kept_until(now);
         let gives_up =
             |running: &&mut Running| matches!(running.request.verb, Verb::Release { .. }) && running.name == *name;
         let releasing = self.running.as_mut().filter(gives_up);
         let released = releasing.as_ref().map(|running| token_of(running.request.identity));
-        let find = |is: &dyn Fn(&Waiting) -> bool| heard.clone().find(|(_, request)| is(request)).map(|(_, it)| it.tag);
+        let find =
+            |is: &dyn Fn(&Waiting) -> bool| requests.clone().find(|(_, request)| is(request)).map(|(_, it)| it.tag);
         let (tag, kept_until) = match event {
             b"granted" => {
                 // Who releases the lock does not wait for it any more.
                 // Nor does a holder from whom it is taken, because nobody can know, hold up others of his name.
-                let forfeited = match door.lock(now).holder() {
-                    Some(held) if door.is_forfeit(&held.who) => Some(door.without(&held.who, kept_until)),
+                let forfeited = match model.lock(now).holder() {
+                    Some(held) if model.is_forfeit(&held.who) => Some(model.without(&held.who, kept_until)),
                     _ => None,
                 };
-                let door = forfeited.as_ref().unwrap_or(door);
-                let is_next = |who: &Who| door.may_be_next_but_for(released.as_deref(), who, now);
-                let next = heard.clone().find(|(place, _)| is_next(&place.who)).map(|(_, request)| request.tag);
+                let model = forfeited.as_ref().unwrap_or(model);
+                let is_next = |who: &Who| model.may_be_next_but_for(released.as_deref(), who, now);
+                let next =
+                    requests.clone().find(|(queue_entry, _)| is_next(&queue_entry.who)).map(|(_, request)| request.tag);
                 if reached > 0 && next.is_some() {
                     let (name, token, channel) = (name.clone(), token.to_vec(), channel.to_vec());
                     self.announced.push(Announced { name, token, channel, lease_end });
@@ -138,7 +142,7 @@ impl Checker {
                 (running.and_then(|running| find(&|_| true).inspect(|_| running.withdrew = true)), kept_until)
             }
             b"lost" => {
-                let is_lost = |request: &Waiting| request.may_be_lost || is_moving;
+                let is_lost = |request: &Waiting| request.may_be_aborted || is_moving;
                 // Of two forms by one name, the other one's time may be up.
                 let in_time = find(&|request| is_lost(request) && !request.is_over(now));
                 (in_time.or_else(|| find(&is_lost)), kept_until)
@@ -146,7 +150,7 @@ impl Checker {
             _ => (None, None),
         };
         let Some(tag) = tag else { return Err(Self::unfounded(event, name)) };
-        door.leave(tag, kept_until);
+        model.withdraw_request(tag, kept_until);
         Ok(())
     }
 
@@ -156,19 +160,23 @@ impl Checker {
     }
 
     /// A lock goes to somebody, of whom some are told by message. Returns whether there are such.
-    pub(super) fn told_before(&mut self, name: &Name, held: &Held) -> Result<bool, String> {
+    pub(super) fn notified_before(&mut self, name: &Name, held: &Held) -> Result<bool, String> {
         let announced = std::mem::take(&mut self.announced);
         let (of_lock, others): (Vec<_>, Vec<_>) = announced.into_iter().partition(|it| it.is_of(name, &held.who));
         self.announced = others;
         if let Some(wrong) = of_lock.iter().find(|it| Some(it.lease_end) != held.until) {
             return Err(format!("told of a lease to {}, and it is to {:?}", wrong.lease_end, held.until));
         }
-        let place = self.doors.get(name).and_then(|door| door.line.iter().find(|place| place.who == held.who));
-        let waiting = place.into_iter().flat_map(|place| &place.requests).filter(|request| request.channel.is_some());
+        let queue_entry =
+            self.models.get(name).and_then(|model| model.queue.iter().find(|queue_entry| queue_entry.who == held.who));
+        let waiting = queue_entry
+            .into_iter()
+            .flat_map(|queue_entry| &queue_entry.requests)
+            .filter(|request| request.channel.is_some());
         for request in waiting {
-            let told = of_lock.iter().filter(|it| request.channel.as_ref() == Some(&it.channel)).count();
-            if told != 1 {
-                return Err(format!("request {} is granted the lock, and told of it {told} times", request.tag));
+            let received = of_lock.iter().filter(|it| request.channel.as_ref() == Some(&it.channel)).count();
+            if received != 1 {
+                return Err(format!("request {} is granted the lock, and told of it {received} times", request.tag));
             }
         }
         Ok(!of_lock.is_empty())
@@ -189,17 +197,17 @@ impl Checker {
 
     /// A request waits for a message from now on, in the place of the same request with the same channel.
     pub(super) fn wait_for_message(&mut self, name: &Name, who: Who, mut request: Waiting, now: Ms) {
-        self.make_room();
-        let door = self.door(name);
-        let earlier = door.same_request(&who, &request.channel).cloned();
+        self.free_capacity();
+        let model = self.model(name);
+        let previous = model.same_request(&who, &request.channel).cloned();
         // A repeat without SESSION does not take the session away.
-        let wished = earlier.as_ref().filter(|earlier| earlier.client == request.client);
-        request.session = request.session.or(wished.and_then(|earlier| earlier.session));
+        let wished = previous.as_ref().filter(|previous| previous.client == request.client);
+        request.session = request.session.or(wished.and_then(|previous| previous.session));
         // Nor does it shorten the lease of that session.
         request.lease = request.lease.max(request.session);
-        door.join(who, request, now);
-        if let Some(earlier) = earlier {
-            door.leave(earlier.tag, None);
+        model.join(who, request, now);
+        if let Some(previous) = previous {
+            model.withdraw_request(previous.tag, None);
         }
     }
 
@@ -207,21 +215,22 @@ impl Checker {
     pub(super) fn replaces(&self, running: &Running) -> bool {
         let Verb::Take(take) = running.request.verb else { return false };
         let channel = take.notify.map(crate::request::channel_of);
-        let door = self.doors.get(&running.name);
-        channel.is_some() && door.is_some_and(|door| door.same_request(&running.who(), &channel).is_some())
+        let model = self.models.get(&running.name);
+        channel.is_some() && model.is_some_and(|model| model.same_request(&running.who(), &channel).is_some())
     }
 
     /// The requests that wait for a message leave with the connection that asked.
     pub(super) fn asker_closed(&mut self, client: ClientId, now: Ms) {
         let kept_until = self.limits.kept_until(now);
-        for door in self.doors.values_mut() {
-            let tags: Vec<_> = door.notified().filter(|request| request.client == client).map(|it| it.tag).collect();
-            tags.into_iter().for_each(|tag| _ = door.leave(tag, kept_until));
+        for model in self.models.values_mut() {
+            let tags: Vec<_> =
+                model.pubsub_waiters().filter(|request| request.client == client).map(|it| it.tag).collect();
+            tags.into_iter().for_each(|tag| _ = model.withdraw_request(tag, kept_until));
         }
     }
 
     /// A place was given up, and the message about that is due.
-    pub(super) fn must_hear(&mut self, name: &Name, token: &[u8], request: Waiting) {
+    pub(super) fn expect_message(&mut self, name: &Name, token: &[u8], request: Waiting) {
         let channel = request.channel.unwrap_or_default();
         self.withdrawn.push(Withdrawn { name: name.clone(), token: token.to_vec(), channel, is_old: false });
     }
@@ -243,32 +252,35 @@ impl Checker {
 
     pub(super) fn must_not_publish_in(&self, running: &Running) -> bool {
         let in_transaction = running.denies_blocking && !self.scripts.contains(&running.tag);
-        self.kind == ServerKind::Redis70 && in_transaction && self.doors.values().any(Door::has_notified)
+        self.kind == ServerKind::Redis70 && in_transaction && self.models.values().any(LockModel::has_pubsub_waiters)
     }
 }
 
-impl Door {
+impl LockModel {
     /// Those who wait for a message.
-    pub fn notified(&mut self) -> impl Iterator<Item = &mut Waiting> {
-        self.line.iter_mut().flat_map(|place| &mut place.requests).filter(|request| request.channel.is_some())
+    pub fn pubsub_waiters(&mut self) -> impl Iterator<Item = &mut Waiting> {
+        self.queue
+            .iter_mut()
+            .flat_map(|queue_entry| &mut queue_entry.requests)
+            .filter(|request| request.channel.is_some())
     }
 
     /// Whether anybody waits for a message.
-    pub fn has_notified(&self) -> bool {
-        self.line.iter().flat_map(|place| &place.requests).any(|request| request.channel.is_some())
+    pub fn has_pubsub_waiters(&self) -> bool {
+        self.queue.iter().flat_map(|queue_entry| &queue_entry.requests).any(|request| request.channel.is_some())
     }
 
     /// The request with this claim that waits for a message on the same channel.
     fn same_request(&self, who: &Who, channel: &Option<Vec<u8>>) -> Option<&Waiting> {
-        let place = self.line.iter().find(|place| place.who == *who)?;
-        place.requests.iter().find(|request| request.channel == *channel)
+        let queue_entry = self.queue.iter().find(|queue_entry| queue_entry.who == *who)?;
+        queue_entry.requests.iter().find(|request| request.channel == *channel)
     }
 }
 
 impl Waiting {
     /// The server cannot go on with it, and says so.
-    pub fn lose(&mut self, now: Ms) {
-        self.may_be_lost = true;
-        self.lost_since.get_or_insert(now);
+    pub fn abort(&mut self, now: Ms) {
+        self.may_be_aborted = true;
+        self.aborted_since.get_or_insert(now);
     }
 }

@@ -3,12 +3,12 @@
 //! The checker has a model of its own for each lock: a naive one, that searches lists from the front. It follows the journal
 //! of the node and says what is wrong the moment that it is seen.
 
-mod door;
+mod compat;
 mod fairness;
-mod foreign;
 mod limits;
 mod listed;
 mod liveness;
+mod lock_model;
 mod messages;
 mod others;
 mod recovery;
@@ -21,15 +21,15 @@ mod spec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use redis_lock::server::{ClientId, Entry, Keyspace, Note, Reply, ServerKind, Tag, Value, Writer, slot_of};
+use redis_lock::server::{ClientId, Entry, Keyspace, LoggedEvent, Reply, ServerKind, Tag, Value, Writer, slot_of};
 
 use crate::request::{Request, Take, Verb, counter_of, key_of, token_of};
 use crate::step::{Knob, SlotFate};
-use door::{Door, Session, Trust};
-use foreign::Foreign;
+use compat::Compat;
 use limits::Limits;
+use lock_model::{LockModel, Session, Trust};
 use messages::{Announced, Listeners, Withdrawn};
-pub use recovery::HeldBack;
+pub use recovery::GrantSuspension;
 use recovery::Ledger;
 use replies::Expected;
 use settle::Undecided;
@@ -37,7 +37,7 @@ use spec::Ms;
 
 /// What stands in the module's way, as far as the contract cares.
 #[derive(Clone, Copy, Debug)]
-pub struct Weather {
+pub struct Conditions {
     /// Now, by the node's clock.
     pub now: Ms,
     /// Since when the node may write of its own accord, and its clock runs evenly; `None`: it may not.
@@ -45,7 +45,7 @@ pub struct Weather {
     /// Since when its loop turns, and its clock runs evenly.
     pub turning_since: Ms,
     /// For how long grants are held back.
-    pub held_back: HeldBack,
+    pub suspension: GrantSuspension,
     /// Since when they are not; `None`: they may be.
     pub granting_since: Option<Ms>,
     /// Now, by a clock that is never set.
@@ -64,7 +64,7 @@ type Name = (i32, Rc<[u8]>);
 /// What follows one node, as long as it is a master.
 pub struct Checker {
     kind: ServerKind,
-    doors: BTreeMap<Name, Door>,
+    models: BTreeMap<Name, LockModel>,
     /// LOCK commands that were sent and not answered yet.
     asked: HashMap<Tag, Request>,
     /// The connections that sent them.
@@ -80,7 +80,7 @@ pub struct Checker {
     /// Those that RELEASE, or CLIENT UNBLOCK, has taken out of the line: nil is due.
     released: HashSet<Tag>,
     /// Those that were to be answered at the end of the last round, and were not.
-    owed: HashSet<Tag>,
+    overdue: HashSet<Tag>,
     unblocked: HashSet<ClientId>,
     running: Option<Running>,
     /// Those who listen on each channel.
@@ -92,9 +92,9 @@ pub struct Checker {
     /// Locks that go to their session or to a waiter by the same name.
     undecided: Vec<Undecided>,
     in_timer: bool,
-    foreign: Foreign,
+    compat: Compat,
     limits: Limits,
-    held_back: HeldBack,
+    suspension: GrantSuspension,
     /// Those whom the servers that are gone had granted a lock.
     ledger: Ledger,
     now: Ms,
@@ -136,7 +136,7 @@ impl Checker {
     pub fn new(kind: ServerKind, keyspace: &Keyspace, grace_ms: Ms) -> Self {
         let mut checker = Self {
             kind,
-            doors: BTreeMap::new(),
+            models: BTreeMap::new(),
             asked: HashMap::new(),
             senders: HashMap::new(),
             scripts: HashSet::new(),
@@ -144,7 +144,7 @@ impl Checker {
             replies: HashMap::new(),
             waiting: HashMap::new(),
             released: HashSet::new(),
-            owed: HashSet::new(),
+            overdue: HashSet::new(),
             unblocked: HashSet::new(),
             running: None,
             listeners: Listeners::default(),
@@ -152,9 +152,9 @@ impl Checker {
             withdrawn: Vec::new(),
             undecided: Vec::new(),
             in_timer: false,
-            foreign: Foreign::default(),
+            compat: Compat::default(),
             limits: Limits::new(grace_ms),
-            held_back: HeldBack::default(),
+            suspension: GrantSuspension::default(),
             ledger: Ledger::default(),
             now: 0,
             wall_offset: 0,
@@ -164,16 +164,16 @@ impl Checker {
             trace: false,
             has_short_batches: false,
         };
-        checker.begin_anew(keyspace);
+        checker.start_over(keyspace);
         checker
     }
 
     /// Another process is the master, with these keys: nobody waits, and no connection is open.
-    pub fn begin_anew(&mut self, keyspace: &Keyspace) {
+    pub fn start_over(&mut self, keyspace: &Keyspace) {
         let entry = |(db, key, entry): (i32, &Rc<[u8]>, &Entry)| {
-            ((db, Rc::clone(key)), Door { entry: Some(entry.clone()), ..Door::default() })
+            ((db, Rc::clone(key)), LockModel { entry: Some(entry.clone()), ..LockModel::default() })
         };
-        self.doors = keyspace.all().map(entry).collect();
+        self.models = keyspace.all().map(entry).collect();
         self.asked.clear();
         self.senders.clear();
         self.scripts.clear();
@@ -181,14 +181,14 @@ impl Checker {
         self.replies.clear();
         self.waiting.clear();
         self.released.clear();
-        self.owed.clear();
+        self.overdue.clear();
         self.unblocked.clear();
         self.running = None;
         self.listeners.clear();
         self.announced.clear();
         self.withdrawn.clear();
         self.undecided.clear();
-        self.foreign.begin_anew();
+        self.compat.start_over();
         self.in_timer = false;
     }
 
@@ -196,7 +196,7 @@ impl Checker {
     pub fn configure(&mut self, knob: Knob, value: u32) {
         self.follow_conditions(knob, value.into());
         if knob == Knob::WakeForeign {
-            self.foreign.is_on = value > 0;
+            self.compat.is_on = value > 0;
         }
         self.limits.set(knob, value);
     }
@@ -231,25 +231,25 @@ impl Checker {
 
     /// How many requests wait for a lock.
     pub fn waiting_for(&self, db: i32, key: &[u8]) -> usize {
-        self.doors.get(&(db, Rc::from(key))).map_or(0, Door::waiting)
+        self.models.get(&(db, Rc::from(key))).map_or(0, LockModel::waiting)
     }
 
     /// Who has asked for a lock, and is the first in its line.
-    pub fn first_in_line(&self, db: i32, key: &[u8]) -> Option<ClientId> {
-        let door = self.doors.get(&(db, Rc::from(key)))?;
-        door.line.iter().flat_map(|place| &place.requests).next().map(|request| request.client)
+    pub fn first_waiter(&self, db: i32, key: &[u8]) -> Option<ClientId> {
+        let model = self.models.get(&(db, Rc::from(key)))?;
+        model.queue.iter().flat_map(|queue_entry| &queue_entry.requests).next().map(|request| request.client)
     }
 
     /// The clock was set: a place whose time was up by the other time may be gone, or not; and a lease that had ended may not
     /// have ended, so that its session takes the lock for lost.
     pub fn clock_was_set(&mut self) {
-        for door in self.doors.values_mut() {
-            door.is_counted = false;
-            door.make_room();
+        for model in self.models.values_mut() {
+            model.is_counted = false;
+            model.free_capacity();
             // Whatever the time: a key that is still there is held, or has expired once more.
-            let lock = door.lock(Ms::MIN);
+            let lock = model.lock(Ms::MIN);
             let is_lost = |session: &&mut Session| !lock.is_held_by(&session.who);
-            door.sessions.iter_mut().filter(is_lost).for_each(Session::doubt);
+            model.sessions.iter_mut().filter(is_lost).for_each(Session::mark_uncertain);
         }
     }
 
@@ -267,11 +267,11 @@ impl Checker {
         if !was_lost && fate == SlotFate::Returns {
             return; // It was here all the time.
         }
-        for (_, door) in self.doors.iter_mut().filter(|((_, key), _)| slot_of(key) == slot) {
-            door.doubt_sessions();
-            for request in door.notified() {
-                request.may_be_lost |= fate != SlotFate::Returns;
-                request.lost_since = None;
+        for (_, model) in self.models.iter_mut().filter(|((_, key), _)| slot_of(key) == slot) {
+            model.mark_sessions_uncertain();
+            for request in model.pubsub_waiters() {
+                request.may_be_aborted |= fate != SlotFate::Returns;
+                request.aborted_since = None;
             }
         }
     }
@@ -280,23 +280,23 @@ impl Checker {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn follow(&mut self, note: &Note, weather: &Weather) -> Verdict {
+    pub fn follow(&mut self, note: &LoggedEvent, conditions: &Conditions) -> Verdict {
         if self.trace {
-            println!("{} {note:?}", weather.now);
+            println!("{} {note:?}", conditions.now);
         }
-        let now = weather.now;
-        self.look_at(weather);
+        let now = conditions.now;
+        self.update_suspension(conditions);
         self.decide(note, now)?;
-        self.follow_foreign(note, now)?;
+        self.check_compat(note, now)?;
         match note {
-            Note::Began { client, tag, db, denies_blocking } => {
+            LoggedEvent::Began { client, tag, db, denies_blocking } => {
                 let Some(request) = self.asked.get(tag).cloned() else { return Ok(()) };
-                let name = (*db, Rc::from(key_of(request.door)));
+                let name = (*db, Rc::from(key_of(request.lock)));
                 let (client, denies_blocking) = (*client, *denies_blocking);
-                self.door(&name).drop_expired(Ms::MIN, now);
+                self.model(&name).drop_expired(Ms::MIN, now);
                 let pairs_before = self.most_pairs();
                 let had_session = self.has_session(&name, client, &request);
-                let expiry = self.door(&name).entry.as_ref().and_then(|entry| entry.expiry);
+                let expiry = self.model(&name).entry.as_ref().and_then(|entry| entry.expiry);
                 self.running = Some(Running {
                     tag: *tag,
                     client,
@@ -311,32 +311,32 @@ impl Checker {
                     expiry,
                 });
             }
-            Note::Ended { tag, blocked } => {
+            LoggedEvent::Ended { tag, blocked } => {
                 self.check_announced()?;
                 self.check_shared(now)?;
                 if let Some(running) = self.running.take().filter(|running| running.tag == *tag) {
                     self.end(running, *blocked, now)?;
                 }
             }
-            Note::TimerBegan => self.in_timer = true,
-            Note::TimerEnded => {
+            LoggedEvent::TimerBegan => self.in_timer = true,
+            LoggedEvent::TimerEnded => {
                 self.in_timer = false;
-                self.doors.values_mut().for_each(|door| door.is_touched = false);
+                self.models.values_mut().for_each(|model| model.is_touched = false);
                 self.check_shared(now)?;
                 return self.check_announced();
             }
-            Note::Wrote { db, key, entry, writer: Writer::Module } => {
-                self.door(&(*db, Rc::clone(key))).draft = Some(entry.clone());
+            LoggedEvent::Wrote { db, key, entry, writer: Writer::Module } => {
+                self.model(&(*db, Rc::clone(key))).draft = Some(entry.clone());
             }
-            Note::Signalled { db, key } => return self.changed(&(*db, Rc::clone(key)), now),
-            Note::Wrote { db, key, entry, writer } => {
-                return self.changed_by_others(&(*db, Rc::clone(key)), entry.as_ref(), *writer, now);
+            LoggedEvent::Signalled { db, key } => return self.changed(&(*db, Rc::clone(key)), now),
+            LoggedEvent::Wrote { db, key, entry, writer } => {
+                return self.changed_externally(&(*db, Rc::clone(key)), entry.as_ref(), *writer, now);
             }
-            Note::KeyspaceChanged { keyspace } => self.reload(keyspace, now),
-            Note::Unblocked { client } => self.unblocked(*client),
-            Note::Inner { tag, reply } => return self.replied(*tag, reply, now),
-            Note::Replied { client, tag, reply } => {
-                self.listeners.hear(*client, reply);
+            LoggedEvent::KeyspaceChanged { keyspace } => self.reload(keyspace, now),
+            LoggedEvent::ClientUnblocked { client } => self.unblocked(*client),
+            LoggedEvent::Inner { tag, reply } => return self.replied(*tag, reply, now),
+            LoggedEvent::Replied { client, tag, reply } => {
+                self.listeners.record(*client, reply);
                 let is_whole = *reply != Reply::Status("QUEUED") && self.senders.contains_key(tag);
                 // A server that becomes a replica tells all who are blocked, even those who were just let go.
                 let may_be_second = matches!(reply, Reply::Error(_));
@@ -345,31 +345,33 @@ impl Checker {
                 }
                 return self.replied(*tag, reply, now);
             }
-            Note::LetGo { tag } => self.let_go(|request| request.tag == *tag),
-            Note::Sent { .. } => {}
-            Note::Published { channel, message, reached } => return self.published(channel, message, *reached, now),
-            Note::Pushed { client, message } => self.listeners.hear(*client, message),
-            Note::PushSent { .. } | Note::Announced { .. } => {}
-            Note::Freed { tag } => self.freed(*tag, now),
-            Note::Closed { client } => {
-                self.listeners.leave(*client);
+            LoggedEvent::ModuleUnblocked { tag } => self.mark_unblocked(|request| request.tag == *tag),
+            LoggedEvent::Sent { .. } => {}
+            LoggedEvent::Published { channel, message, reached } => {
+                return self.published(channel, message, *reached, now);
+            }
+            LoggedEvent::Pushed { client, message } => self.listeners.record(*client, message),
+            LoggedEvent::PushSent { .. } | LoggedEvent::Announced { .. } => {}
+            LoggedEvent::Freed { tag } => self.freed(*tag, now),
+            LoggedEvent::Closed { client } => {
+                self.listeners.remove(*client);
                 self.closed(*client, now);
             }
-            Note::RoleChanged => self.retire(now),
-            Note::Restarted => {}
-            Note::Round => return self.check_time(weather),
+            LoggedEvent::RoleChanged => self.retire(now),
+            LoggedEvent::Restarted => {}
+            LoggedEvent::IterationEnded => return self.check_time(conditions),
         }
         Ok(())
     }
 
-    fn door(&mut self, name: &Name) -> &mut Door {
-        self.doors.entry(name.clone()).or_default()
+    fn model(&mut self, name: &Name) -> &mut LockModel {
+        self.models.entry(name.clone()).or_default()
     }
 }
 
 /// Whether a key is a counter of fencing tokens.
 fn is_counter(key: &[u8], request: &Request) -> bool {
-    matches!(request.verb, Verb::Fence) && *key == *counter_of(request.door)
+    matches!(request.verb, Verb::Fence) && *key == *counter_of(request.lock)
 }
 
 /// The number that a key holds.

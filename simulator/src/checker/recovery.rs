@@ -3,25 +3,25 @@
 use redis_lock::server::Reply;
 
 use super::spec::{Held, Lock, Ms, Outcome, outcome};
-use super::{Checker, Name, Running, Verdict, Weather};
+use super::{Checker, Conditions, Name, Running, Verdict};
 use crate::request::{Request, Verb, token_of};
 use crate::step::Knob;
 
 /// For how long grants are held back. Of a standstill nobody can know from outside when exactly the module has seen it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HeldBack {
+pub struct GrantSuspension {
     /// What remains of the recovery period.
     pub period_ms: Ms,
     /// What remains of its first part, in which no lease is lengthened: all of it but the longest lease.
     pub first_part_ms: Ms,
     /// What remains of the time after a standstill, at least and at most.
-    pub standstill_ms: (Ms, Ms),
+    pub stall_ms: (Ms, Ms),
 }
 
-impl HeldBack {
+impl GrantSuspension {
     /// Whether grants are surely held back.
     pub fn is_sure(&self) -> bool {
-        self.period_ms.max(self.standstill_ms.0) > 0
+        self.period_ms.max(self.stall_ms.0) > 0
     }
 
     /// Whether they may be.
@@ -31,32 +31,32 @@ impl HeldBack {
 
     /// How long they are at most.
     pub fn most_ms(&self) -> Ms {
-        self.period_ms.max(self.standstill_ms.1)
+        self.period_ms.max(self.stall_ms.1)
     }
 
     /// Whether the server may show that so much remains.
     pub fn may_show(&self, ms: Ms) -> bool {
-        (self.period_ms.max(self.standstill_ms.0)..=self.most_ms()).contains(&ms)
+        (self.period_ms.max(self.stall_ms.0)..=self.most_ms()).contains(&ms)
     }
 
     /// Whether a lease is surely not lengthened.
     pub fn refuses_leases(&self) -> bool {
-        self.first_part_ms.max(self.standstill_ms.0) > 0
+        self.first_part_ms.max(self.stall_ms.0) > 0
     }
 
     /// Whether it may not be.
     pub fn may_refuse_leases(&self) -> bool {
-        self.first_part_ms.max(self.standstill_ms.1) > 0
+        self.first_part_ms.max(self.stall_ms.1) > 0
     }
 }
 
 /// What LOCK.INFO shows, with 0 in the place of what remains of the recovery period if that may be shown.
-pub(super) fn without_recovery(reply: &Reply, held_back: &HeldBack) -> Reply {
+pub(super) fn without_recovery(reply: &Reply, suspension: &GrantSuspension) -> Reply {
     let Reply::Map(pairs) = reply else { return reply.clone() };
     let mut pairs = pairs.clone();
     for (name, value) in &mut pairs {
         if matches!(name, Reply::Bytes(text) if text == b"recovery-ms") {
-            let is_right = matches!(value, Reply::Integer(ms) if held_back.may_show(*ms));
+            let is_right = matches!(value, Reply::Integer(ms) if suspension.may_show(*ms));
             *value = if is_right { Reply::Integer(0) } else { Reply::Nil };
         }
     }
@@ -73,8 +73,8 @@ impl Checker {
             return LEASE_LIMIT;
         }
         match outcome(request, &token_of(request.identity), lock, now) {
-            due if self.held_back.is_sure() && due.takes(lock) => due.behind_others(),
-            Outcome::Done { sets_lease: true, .. } if self.held_back.refuses_leases() => Outcome::Refused("TRYAGAIN"),
+            due if self.suspension.is_sure() && due.takes(lock) => due.behind_others(),
+            Outcome::Done { sets_lease: true, .. } if self.suspension.refuses_leases() => Outcome::Refused("TRYAGAIN"),
             Outcome::Done { reply, .. } if is_beyond(&request.verb, reply, longest) => LEASE_LIMIT,
             due => due,
         }
@@ -84,8 +84,8 @@ impl Checker {
     pub(super) fn outcome_in(&self, running: &Running, lock: &Lock, now: Ms) -> Outcome {
         match self.outcome(&running.request, lock, now) {
             due if running.reply.is_some() => due,
-            due if self.held_back.may_be() && due.takes(lock) => due.behind_others(),
-            Outcome::Done { sets_lease: true, .. } if self.held_back.may_refuse_leases() => {
+            due if self.suspension.may_be() && due.takes(lock) => due.behind_others(),
+            Outcome::Done { sets_lease: true, .. } if self.suspension.may_refuse_leases() => {
                 Outcome::Refused("TRYAGAIN")
             }
             due => due,
@@ -94,13 +94,13 @@ impl Checker {
 
     /// The module has changed a lock. Somebody may have come to hold it.
     pub(super) fn check_grant(&self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Verdict {
-        if !self.held_back.is_sure() && self.ledger.is_empty() {
+        if !self.suspension.is_sure() && self.ledger.is_empty() {
             return Ok(());
         }
         let holders = after.holders();
         let Some(new) = holders.iter().find(|held| !before.is_held_by(&held.who)) else { return Ok(()) };
-        if self.held_back.is_sure() {
-            return Err(format!("{:?} is granted the lock, and nobody is: {:?}", new.who, self.held_back));
+        if self.suspension.is_sure() {
+            return Err(format!("{:?} is granted the lock, and nobody is: {:?}", new.who, self.suspension));
         }
         self.ledger.check(name, new, now + self.wall_offset)
     }
@@ -108,12 +108,12 @@ impl Checker {
     /// The server ends. Those who hold a lock may believe so until their leases end, and if the period is no shorter than the
     /// longest lease, nobody else is granted it before.
     pub fn fails(&mut self) {
-        let Self { doors, ledger, limits, wall_offset, now, .. } = self;
+        let Self { models, ledger, limits, wall_offset, now, .. } = self;
         if limits.lease_ms.is_none_or(|longest| longest > limits.recovery_ms) {
             return ledger.clear();
         }
-        for (name, door) in doors.iter().filter(|(_, door)| door.is_counted) {
-            for held in door.lock(*now).holders() {
+        for (name, model) in models.iter().filter(|(_, model)| model.is_counted) {
+            for held in model.lock(*now).holders() {
                 let until = held.until.unwrap_or(Ms::MAX / 2);
                 ledger.note(name, held, until + *wall_offset);
             }
@@ -124,9 +124,9 @@ impl Checker {
     pub(super) fn follow_conditions(&mut self, knob: Knob, value: Ms) {
         match knob {
             Knob::MaxLeaseMs => {
-                for door in self.doors.values_mut() {
-                    door.is_counted = false;
-                    let sessions = door.sessions.iter_mut().filter(|_| value > 0);
+                for model in self.models.values_mut() {
+                    model.is_counted = false;
+                    let sessions = model.sessions.iter_mut().filter(|_| value > 0);
                     sessions.for_each(|session| session.lowest = session.lowest.min(value));
                 }
             }
@@ -136,9 +136,9 @@ impl Checker {
     }
 
     /// Follows the time in which grants are held back.
-    pub(super) fn look_at(&mut self, weather: &Weather) {
-        self.held_back = weather.held_back;
-        (self.now, self.wall_offset) = (weather.now, weather.steady - weather.now);
+    pub(super) fn update_suspension(&mut self, conditions: &Conditions) {
+        self.suspension = conditions.suspension;
+        (self.now, self.wall_offset) = (conditions.now, conditions.steady - conditions.now);
     }
 }
 
@@ -191,7 +191,7 @@ impl Ledger {
     /// Nobody is granted a lock that somebody else may believe to hold.
     fn check(&self, name: &Name, new: &Held, steady: Ms) -> Verdict {
         let excludes = |entry: &&Entry| entry.until >= steady && entry.name == *name;
-        let is_other = |entry: &&Entry| entry.held.who != new.who && !entry.held.who.is_beside(&new.who);
+        let is_other = |entry: &&Entry| entry.held.who != new.who && !entry.held.who.can_hold_with(&new.who);
         match self.0.iter().filter(excludes).find(is_other) {
             Some(Entry { held, .. }) => {
                 Err(format!("{:?} is granted the lock that {:?} may believe to hold", new.who, held.who))

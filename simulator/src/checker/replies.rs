@@ -2,9 +2,9 @@
 
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
-use super::door::{Door, Grant, Waiting};
 use super::limits::Limits;
 use super::listed::Listed;
+use super::lock_model::{Grant, LockModel, Waiting};
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
@@ -44,16 +44,17 @@ pub(super) enum Expected {
 impl Checker {
     /// A command has come to its end.
     pub(super) fn end(&mut self, running: Running, blocked: bool, now: Ms) -> Verdict {
-        let door = self.door(&running.name);
-        if let Some(Some(draft)) = &door.draft {
+        let model = self.model(&running.name);
+        if let Some(Some(draft)) = &model.draft {
             return Err(format!("a change that nobody is told of: {draft:?}"));
         }
-        let lock = door.lock(now);
+        let lock = model.lock(now);
         // The module may not have got to those whose time is up.
-        let someone_waits = door.line.iter().flat_map(|place| &place.requests).any(|request| !request.let_go);
-        let is_tidy = !door.has_passed(now);
+        let someone_waits =
+            model.queue.iter().flat_map(|queue_entry| &queue_entry.requests).any(|request| !request.is_unblocked);
+        let is_purged = !model.has_expired(now);
         let mut come = self.outcome_in(&running, &lock, now);
-        if running.reply.is_some() && !is_tidy && !self.held_back.may_be() && running.request.verb != Verb::Fence {
+        if running.reply.is_some() && !is_purged && !self.suspension.may_be() && running.request.verb != Verb::Fence {
             return Err(format!("{} leaves shares whose time has passed", running.request));
         }
         if running.reply.is_none() && matches!(lock, Lock::Shared(_)) && someone_waits && come.takes(&lock) {
@@ -110,12 +111,13 @@ impl Checker {
                 Expected::OneOf { codes: vec!["TRYAGAIN", "SESSIONFULL"], or_nil: false }
             }
             Outcome::Refused(code) => Expected::Error(code),
-            Outcome::Looked if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
-            Outcome::Looked if matches!(request.verb, Verb::Queues { .. }) => {
-                Expected::Listed(Listed::of(&self.doors, name.0, &request.verb, now))
+            Outcome::Inspected if matches!(request.verb, Verb::Fence) => self.undrawn(running, now)?,
+            Outcome::Inspected if matches!(request.verb, Verb::Queues { .. }) => {
+                Expected::Listed(Listed::of(&self.models, name.0, &request.verb, now))
             }
-            Outcome::Looked => {
-                let shown = self.doors.get(name).and_then(|door| Shown::of(door, &request.verb, self.held_back, now));
+            Outcome::Inspected => {
+                let shown =
+                    self.models.get(name).and_then(|model| Shown::of(model, &request.verb, self.suspension, now));
                 shown.map_or(Expected::Anything, Expected::Shown)
             }
         })
@@ -123,7 +125,7 @@ impl Checker {
 
     /// Whether the batch of a lock may have ended before it was granted to a waiter, or none was left: then a request for it waits.
     fn may_be_passed_over(&self, running: &Running) -> bool {
-        let has_queue = || self.doors.get(&running.name).is_some_and(|door| !door.line.is_empty());
+        let has_queue = || self.models.get(&running.name).is_some_and(|model| !model.queue.is_empty());
         self.has_short_batches && matches!(running.request.verb, Verb::Take(_)) && has_queue()
     }
 
@@ -131,14 +133,14 @@ impl Checker {
     fn contended(&self, running: &Running, may_be_full: bool, lock: &Lock, now: Ms) -> Result<Expected, String> {
         let waiting = running.waiting(&self.limits, now);
         let channel = waiting.as_ref().and_then(|waiting| waiting.channel.as_ref());
-        let is_heard = channel.is_none_or(|channel| self.listeners.are_there(channel));
+        let has_subscriber = channel.is_none_or(|channel| self.listeners.are_there(channel));
         let is_full = self.waiting_count() >= self.limits.waiters && !self.replaces(running);
-        let limits = [(may_be_full, "SESSIONFULL"), (is_full, "QUEUEFULL"), (!is_heard, "NOSUBSCRIBER")];
+        let limits = [(may_be_full, "SESSIONFULL"), (is_full, "QUEUEFULL"), (!has_subscriber, "NOSUBSCRIBER")];
         let codes: Vec<_> = limits.into_iter().filter_map(|(is_met, code)| is_met.then_some(code)).collect();
         // The server may say only at last that it does not block this client.
         let or_nil = !running.may_wait();
         let refused = (!codes.is_empty() || or_nil).then_some(Expected::OneOf { codes, or_nil });
-        match (waiting.filter(|waiting| waiting.channel.is_some() && is_heard && !is_full), refused) {
+        match (waiting.filter(|waiting| waiting.channel.is_some() && has_subscriber && !is_full), refused) {
             (Some(request), refused) => {
                 let (name, who) = (running.name.clone(), running.who());
                 Ok(Expected::Waits { name, request: Box::new(request), who, refused: refused.map(Box::new) })
@@ -151,14 +153,18 @@ impl Checker {
     /// A holder draws no fencing token: there is none where the counter is no number, or at its end.
     fn undrawn(&mut self, running: &Running, now: Ms) -> Result<Expected, String> {
         let Running { name, request, .. } = running;
-        let counter = (name.0, counter_of(request.door).into());
-        let entry = self.door(&counter).entry.clone().filter(|entry| !entry.is_over(now));
+        let counter = (name.0, counter_of(request.lock).into());
+        let entry = self.model(&counter).entry.clone().filter(|entry| !entry.is_over(now));
         if entry.is_none() || number(entry.as_ref()).is_some_and(|last| last < LAST_TOKEN) {
             return Err(format!("{request} draws nothing"));
         }
         // Who draws takes itself for the holder.
         let identity = token_of(request.identity);
-        self.door(name).grants.iter_mut().filter(|grant| grant.place.who.name == identity).for_each(Grant::tell);
+        self.model(name)
+            .grants
+            .iter_mut()
+            .filter(|grant| grant.queue_entry.who.name == identity)
+            .for_each(Grant::mark_notified);
         Ok(Expected::Error("ERR"))
     }
 
@@ -170,8 +176,8 @@ impl Checker {
         let Some(waiting) = waiting.filter(|_| running.may_wait() && self.waiting_count() < limit) else {
             return Err(format!("{request} waits, and must not: {limit} may wait"));
         };
-        self.make_room();
-        self.door(name).join(running.who(), waiting, now);
+        self.free_capacity();
+        self.model(name).join(running.who(), waiting, now);
         self.waiting.insert(*tag, name.clone());
         self.check_pairs(&running)
     }
@@ -187,23 +193,23 @@ impl Checker {
             other => return other,
         };
         let token = token_of(request.identity);
-        let (withdrawn, had_place) = self.door(name).withdraw(&token, None);
+        let (withdrawn, had_queue_entry) = self.model(name).withdraw(&token, None);
         let waited = withdrew || !withdrawn.is_empty();
         self.release(name, &token, withdrawn);
         match code {
             None => expected,
             Some(_) if waited => Expected::Nil,
             // A place that is away may have made room for another.
-            Some(code) if had_place => Expected::OneOf { codes: vec![code], or_nil: true },
+            Some(code) if had_queue_entry => Expected::OneOf { codes: vec![code], or_nil: true },
             Some(code) => Expected::Error(code),
         }
     }
 
     /// Where there are as many places as there may be, any that is away may go.
-    pub(super) fn make_room(&mut self) {
-        let places: usize = self.doors.values().map(|door| door.line.len()).sum();
-        if places >= self.limits.waiters {
-            self.doors.values_mut().for_each(Door::make_room);
+    pub(super) fn free_capacity(&mut self) {
+        let queue_entries: usize = self.models.values().map(|model| model.queue.len()).sum();
+        if queue_entries >= self.limits.waiters {
+            self.models.values_mut().for_each(LockModel::free_capacity);
         }
     }
 
@@ -211,7 +217,7 @@ impl Checker {
     pub(super) fn release(&mut self, name: &Name, token: &[u8], withdrawn: Vec<Waiting>) {
         for request in withdrawn {
             if request.channel.is_some() {
-                self.must_hear(name, token, request);
+                self.expect_message(name, token, request);
             } else {
                 self.waiting.remove(&request.tag);
                 self.released.insert(request.tag);
@@ -222,16 +228,16 @@ impl Checker {
     /// The holder was told again that it is the holder; the key is as it was.
     pub(super) fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, reply: i64, now: Ms) {
         let identity = token_of(request.identity);
-        let door = self.door(name);
-        door.grants.iter_mut().filter(|grant| grant.place.who.name == identity).for_each(Grant::tell);
+        let model = self.model(name);
+        model.grants.iter_mut().filter(|grant| grant.queue_entry.who.name == identity).for_each(Grant::mark_notified);
         match &request.verb {
             Verb::Take(take) => {
                 if let Some(lease) = take.lease.filter(|_| take.session) {
-                    door.begin_session(Who { form: take.form, name: identity }, reply, lease, client, now);
+                    model.begin_session(Who { form: take.form, name: identity }, reply, lease, client, now);
                 }
             }
             Verb::Extend { .. } => {
-                if let Some(session) = door.sessions.iter_mut().find(|session| session.who.name == identity) {
+                if let Some(session) = model.sessions.iter_mut().find(|session| session.who.name == identity) {
                     session.extend(reply, now);
                 }
             }
@@ -286,10 +292,10 @@ impl Checker {
             .running
             .as_mut()
             .filter(|running| matches!(running.request.verb, Verb::Release { .. }) && running.name == *name);
-        let door = self.doors.entry(name.clone()).or_default();
-        let grant = door.grants.iter_mut().find(|grant| grant.open.iter().any(|request| request.tag == tag));
+        let model = self.models.entry(name.clone()).or_default();
+        let grant = model.grants.iter_mut().find(|grant| grant.open.iter().any(|request| request.tag == tag));
         match (grant, reply) {
-            (Some(grant), Reply::Integer(1)) => grant.told = true,
+            (Some(grant), Reply::Integer(1)) => grant.is_notified = true,
             // Its time was up just before another one's turn came at the same place.
             (Some(grant), Reply::Nil) if grant.is_over_for(tag) => {
                 grant.open.retain(|request| request.tag != tag);
@@ -303,8 +309,8 @@ impl Checker {
                 return Ok(());
             }
             (None, Reply::Nil) => {
-                let who = door.place_of(tag).map(|place| place.who.name.clone());
-                let Some(request) = door.leave(tag, kept_until) else {
+                let who = model.queue_entry_of(tag).map(|queue_entry| queue_entry.who.name.clone());
+                let Some(request) = model.withdraw_request(tag, kept_until) else {
                     return Err("nil for a request that does not wait".to_owned());
                 };
                 let releasing = releasing.filter(|running| Some(token_of(running.request.identity)) == who);
@@ -317,7 +323,7 @@ impl Checker {
                 self.waiting.remove(&tag);
             }
             (None, Reply::Error(_)) => {
-                door.leave(tag, kept_until);
+                model.withdraw_request(tag, kept_until);
                 self.waiting.remove(&tag);
             }
             (grant, reply) => {
@@ -354,10 +360,10 @@ impl Running {
             lease,
             limit,
             session: lease.filter(|_| session),
-            let_go: false,
+            is_unblocked: false,
             channel: notify.map(channel_of),
-            may_be_lost: false,
-            lost_since: None,
+            may_be_aborted: false,
+            aborted_since: None,
         })
     }
 

@@ -1,8 +1,8 @@
 //! Every change that the module makes to a lock must be one that the contract knows.
 
-use redis_lock::server::{Entry, Note};
+use redis_lock::server::{Entry, LoggedEvent};
 
-use super::door::{Grant, Place, Session, Trust};
+use super::lock_model::{Grant, QueueEntry, Session, Trust};
 use super::messages::tells_of_withdrawal;
 use super::spec::{Held, Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, is_counter, number};
@@ -18,20 +18,20 @@ pub(super) struct Undecided {
 impl Checker {
     /// The module has changed a key.
     pub(super) fn changed(&mut self, name: &Name, now: Ms) -> Verdict {
-        let door = self.door(name);
-        let Some(draft) = door.draft.take() else { return Ok(()) };
-        let before = door.lock(now);
-        let earlier = std::mem::replace(&mut door.entry, draft);
-        door.changed_at = now;
-        door.end_delay();
-        door.is_counted |= before == Lock::Free;
-        self.note_left(name, earlier.as_ref());
+        let model = self.model(name);
+        let Some(draft) = model.draft.take() else { return Ok(()) };
+        let before = model.lock(now);
+        let previous = std::mem::replace(&mut model.entry, draft);
+        model.changed_at = now;
+        model.end_delay();
+        model.is_counted |= before == Lock::Free;
+        self.note_freed(name, previous.as_ref());
         if self.running.as_ref().is_some_and(|running| is_counter(&name.1, &running.request)) {
-            return self.drawn(name, earlier.as_ref(), now);
+            return self.drawn(name, previous.as_ref(), now);
         }
-        let after = self.door(name).lock(now);
+        let after = self.model(name).lock(now);
         if matches!(after, Lock::Shared(_)) || matches!(before, Lock::Shared(_)) {
-            self.check_members(name, earlier.as_ref(), now)?;
+            self.check_members(name, previous.as_ref(), now)?;
         }
         self.check_grant(name, &before, &after, now)?;
         if before.may_be_shared() && after.may_be_shared() {
@@ -57,8 +57,8 @@ impl Checker {
                 self.forfeited(name, &was.who, now)?;
                 match &holder {
                     Some(held) => self.handed_over(name, held, &Lock::Free, now),
-                    None if self.must_not_publish() || self.held_back.may_be() => Ok(()),
-                    None => match self.door(name).first(now) {
+                    None if self.must_not_publish() || self.suspension.may_be() => Ok(()),
+                    None => match self.model(name).first(now) {
                         Some(first) => Err(format!("{:?} waits, and the lock goes to nobody", first.who)),
                         None => Ok(()),
                     },
@@ -71,25 +71,29 @@ impl Checker {
     /// Whether the lock is taken from this holder, and a waiter by the same name is the next.
     fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
         let kept_until = self.limits.kept_until(now);
-        let door = self.door(name);
-        door.is_forfeit(&held.who) && door.without(&held.who, kept_until).may_be_next(&held.who, now)
+        let model = self.model(name);
+        model.is_forfeit(&held.who) && model.without(&held.who, kept_until).may_be_next(&held.who, now)
     }
 
     /// A fencing token was drawn.
-    fn drawn(&mut self, name: &Name, earlier: Option<&Entry>, now: Ms) -> Verdict {
-        let earlier = earlier.filter(|entry| !entry.is_over(now));
-        let entry = self.door(name).entry.as_ref();
-        if earlier.and_then(|entry| entry.expiry) != entry.and_then(|entry| entry.expiry) {
-            return Err(format!("a counter does not keep its expiry: {earlier:?}, then {entry:?}"));
+    fn drawn(&mut self, name: &Name, previous: Option<&Entry>, now: Ms) -> Verdict {
+        let previous = previous.filter(|entry| !entry.is_over(now));
+        let entry = self.model(name).entry.as_ref();
+        if previous.and_then(|entry| entry.expiry) != entry.and_then(|entry| entry.expiry) {
+            return Err(format!("a counter does not keep its expiry: {previous:?}, then {entry:?}"));
         }
-        let (was, is) = (number(earlier), number(entry));
-        if earlier.is_some() && was.is_none() {
-            return Err(format!("a token is drawn from {earlier:?}"));
+        let (was, is) = (number(previous), number(entry));
+        if previous.is_some() && was.is_none() {
+            return Err(format!("a token is drawn from {previous:?}"));
         }
         let Some(running) = &mut self.running else { return Ok(()) };
         running.reply = is;
         let (lock, holder) = (running.name.clone(), token_of(running.request.identity));
-        self.door(&lock).grants.iter_mut().filter(|grant| grant.place.who.name == holder).for_each(Grant::tell);
+        self.model(&lock)
+            .grants
+            .iter_mut()
+            .filter(|grant| grant.queue_entry.who.name == holder)
+            .for_each(Grant::mark_notified);
         // Simulated clocks have no parts of milliseconds.
         let due = was.map_or(now * 1000, |was| was.saturating_add(1).max(now * 1000));
         if due > LAST_TOKEN {
@@ -106,35 +110,36 @@ impl Checker {
         };
         let (client, request) = (running.client, running.request.clone());
         let identity = token_of(request.identity);
-        let silent = self.must_not_publish() || self.held_back.may_be();
+        let silent = self.must_not_publish() || self.suspension.may_be();
         let Outcome::Done { after: due, reply, .. } = self.outcome(&request, before, now) else { return false };
-        let door = self.door(name);
-        let someone_is_first = door.first(now).is_some();
-        let session_is_first = door.has_session_without(before);
+        let model = self.model(name);
+        let someone_is_first = model.first(now).is_some();
+        let session_is_first = model.has_session_without(before);
         let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
         let own = of_caller(&due);
         // A request by the same name, whose time is up, may be in line until the module gets to it.
-        let same_is_first = own.as_ref().is_some_and(|own| door.may_be_next(&own.who, now) && door.waits(&own.who));
+        let same_is_first = own.as_ref().is_some_and(|own| model.may_be_next(&own.who, now) && model.waits(&own.who));
         let is_new = own.as_ref().is_some_and(|own| !before.is_held_by(&own.who));
         if is_new && (someone_is_first || session_is_first || same_is_first) {
             return false; // It is someone else's turn.
         }
         let was_own = of_caller(before);
-        if was_own.as_ref().is_some_and(|held| door.must_forfeit(&held.who)) {
+        if was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who)) {
             return false; // It is taken from its holder first.
         }
-        let forfeit = was_own.is_some_and(|held| door.is_forfeit(&held.who));
+        let forfeit = was_own.is_some_and(|held| model.is_forfeit(&held.who));
         // Its last hold: it waits no more in the other form, and who does gets the lock in the same step.
-        let next_waits = door.line.iter().any(|place| place.is_present(now) && place.who.name != identity);
+        let next_waits =
+            model.queue.iter().any(|queue_entry| queue_entry.is_attached(now) && queue_entry.who.name != identity);
         let is_handed_on = before.holder().is_some() && due == Lock::Free;
         if is_handed_on && (next_waits && !silent || *after != Lock::Free) {
             let Some(held) = after.holders().pop() else { return false };
             if held.who.name == identity {
                 return false; // It was taken from its holder before, and is another grant.
             }
-            let (withdrawn, _) = door.withdraw(&identity, None);
+            let (withdrawn, _) = model.withdraw(&identity, None);
             self.release(name, &identity, withdrawn);
-            self.door(name).end_sessions();
+            self.model(name).end_sessions();
             if self.handed_over(name, &held, &Lock::Free, now).is_err() {
                 return false;
             }
@@ -156,30 +161,30 @@ impl Checker {
         let identity = token_of(request.identity);
         let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
         let limits = self.limits;
-        let door = self.door(name);
+        let model = self.model(name);
         let Some(held) = of_caller(after) else {
-            of_caller(before).iter().for_each(|was| door.begin_anew(&was.who));
-            door.is_being_shared = before.holder().is_none();
+            of_caller(before).iter().for_each(|was| model.start_over(&was.who));
+            model.is_being_shared = before.holder().is_none();
             // After its last RELEASE a token does not wait either.
-            let (withdrawn, _) = door.withdraw(&identity, None);
+            let (withdrawn, _) = model.withdraw(&identity, None);
             return self.release(name, &identity, withdrawn);
         };
         if !before.is_held_by(&held.who) {
             // A session of the same name may have taken the lock back, so that this is a repeat; but not with NX.
             let is_strict = matches!(&request.verb, Verb::Take(take) if take.strict);
-            match door.session_of_mut(&held.who) {
-                Some(session) if !is_strict && session.may_have_taken(&held, &limits, now) => session.doubt(),
-                _ => door.begin_anew(&held.who),
+            match model.session_of_mut(&held.who) {
+                Some(session) if !is_strict && session.may_have_taken(&held, &limits, now) => session.mark_uncertain(),
+                _ => model.start_over(&held.who),
             }
-            door.void_grants(&held.who);
-            door.take_place(&held.who);
-            self.give_up_other_places(name, &held.who);
+            model.void_grants(&held.who);
+            model.take_queue_entry(&held.who);
+            self.withdraw_other_entries(name, &held.who);
         }
-        let door = self.door(name);
-        let are_told = |grant: &&mut Grant| !grant.place.who.is_beside(&held.who);
-        door.grants.iter_mut().filter(are_told).for_each(Grant::tell);
+        let model = self.model(name);
+        let are_notified = |grant: &&mut Grant| !grant.queue_entry.who.can_hold_with(&held.who);
+        model.grants.iter_mut().filter(are_notified).for_each(Grant::mark_notified);
         let remaining = held.until.map(|until| until - now);
-        if let Some(session) = door.session_of_mut(&held.who) {
+        if let Some(session) = model.session_of_mut(&held.who) {
             session.holds = held.holds;
             if let (Verb::Extend { .. }, Some(remaining)) = (&request.verb, remaining) {
                 session.extend(remaining, now);
@@ -187,7 +192,7 @@ impl Checker {
         }
         if let Verb::Take(take) = &request.verb {
             if let Some(lease) = take.lease.filter(|_| take.session) {
-                door.begin_session(held.who.clone(), held.holds, lease, client, now);
+                model.begin_session(held.who.clone(), held.holds, lease, client, now);
             }
         }
     }
@@ -195,12 +200,12 @@ impl Checker {
     /// Whether a session takes its lock back.
     pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Result<bool, String> {
         let (is_announced, limits) = (self.is_announced(name, &held.who), self.limits);
-        let door = self.door(name);
-        let is_next = door.may_be_next(&held.who, now);
+        let model = self.model(name);
+        let is_next = model.may_be_next(&held.who, now);
         if is_announced {
             return Ok(false);
         }
-        let Some(session) = door.session_of_mut(&held.who) else { return Ok(false) };
+        let Some(session) = model.session_of_mut(&held.who) else { return Ok(false) };
         if session.clients.is_empty() {
             return Ok(false);
         }
@@ -208,7 +213,7 @@ impl Checker {
         if session.trust != Trust::Sure && is_next {
             return Ok(self.may_be_given_back(name, held, before, now));
         }
-        if session.is_doubtful() {
+        if session.is_uncertain() {
             // It may be a later session, with another lease.
             return Ok(held.until.is_some_and(|until| until <= now + session.lease));
         }
@@ -227,17 +232,19 @@ impl Checker {
     /// be either, that is decided later.
     fn may_be_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> bool {
         let limits = self.limits;
-        let door = self.door(name);
-        let may_be_by_session = door.session_of(&held.who).is_some_and(|session| limits.may_renew(session, held, now));
-        let Some(place) = door.line.iter_mut().find(|place| place.who == held.who) else { return true };
-        let is_lease_of_place = held.until == limits.lease_for(place).map(|lease| now + lease);
+        let model = self.model(name);
+        let may_be_by_session = model.session_of(&held.who).is_some_and(|session| limits.may_renew(session, held, now));
+        let Some(queue_entry) = model.queue.iter_mut().find(|queue_entry| queue_entry.who == held.who) else {
+            return true;
+        };
+        let is_lease_of_entry = held.until == limits.lease_for(queue_entry).map(|lease| now + lease);
         let is_share = held.who.form == Form::Share;
-        if is_share && is_lease_of_place && !may_be_by_session {
+        if is_share && is_lease_of_entry && !may_be_by_session {
             return false;
         }
-        if is_lease_of_place {
+        if is_lease_of_entry {
             // Of shares others may be granted before that is decided.
-            place.vague |= is_share;
+            queue_entry.vague |= is_share;
             self.undecided.push(Undecided { name: name.clone(), held: held.clone(), before: before.clone() });
         }
         true
@@ -245,17 +252,19 @@ impl Checker {
 
     /// Decides whether locks went to a waiter or to the session of the same name, by what comes next. It is the waiter's if
     /// that is let go, or given up for another form. A share's waiter is let go when all have been granted.
-    pub(super) fn decide(&mut self, next: &Note, now: Ms) -> Verdict {
+    pub(super) fn decide(&mut self, next: &LoggedEvent, now: Ms) -> Verdict {
         for undecided in std::mem::take(&mut self.undecided) {
             let Undecided { name, held, before } = &undecided;
-            let places = self.door(name).line.iter().filter(|place| place.who.name == held.who.name);
-            let mut tags = places.flat_map(|place| &place.requests).map(|request| request.tag);
+            let queue_entries =
+                self.model(name).queue.iter().filter(|queue_entry| queue_entry.who.name == held.who.name);
+            let mut tags = queue_entries.flat_map(|queue_entry| &queue_entry.requests).map(|request| request.tag);
             let is_theirs = match next {
-                Note::LetGo { tag } => tags.any(|other| other == *tag),
-                Note::Published { message, .. } => tells_of_withdrawal(message, name, &held.who.name),
+                LoggedEvent::ModuleUnblocked { tag } => tags.any(|other| other == *tag),
+                LoggedEvent::Published { message, .. } => tells_of_withdrawal(message, name, &held.who.name),
                 _ => false,
             };
-            let is_over = held.who.form != Form::Share || matches!(next, Note::Ended { .. } | Note::TimerEnded);
+            let is_over =
+                held.who.form != Form::Share || matches!(next, LoggedEvent::Ended { .. } | LoggedEvent::TimerEnded);
             if is_theirs {
                 self.handed_over(name, held, before, now)?;
             } else if !is_over {
@@ -267,21 +276,21 @@ impl Checker {
 
     /// The lock, which was so before, goes to the first in line.
     pub(super) fn handed_over(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Verdict {
-        let (told, limits) = (self.told_before(name, held)?, self.limits);
-        let door = self.doors.get_mut(name).ok_or("a lock without a door")?;
+        let (is_notified, limits) = (self.notified_before(name, held)?, self.limits);
+        let model = self.models.get_mut(name).ok_or("a lock without a door")?;
         // The lease ended by itself, and a connection is open.
         let is_passed_over = |session: &&Session| session.is_open() && !before.is_held_by(&session.who);
-        if let Some(session) = door.sessions.iter().find(is_passed_over) {
+        if let Some(session) = model.sessions.iter().find(is_passed_over) {
             return Err(format!("{:?} gets the lock of an open session of {:?}", held.who, session.who));
         }
-        if !door.may_be_next(&held.who, now) {
-            return Err(match door.first(now) {
+        if !model.may_be_next(&held.who, now) {
+            return Err(match model.first(now) {
                 Some(first) => format!("{:?} overtakes {:?}", held.who, first.who),
                 None => format!("{:?} gets the lock, and nobody waits", held.who),
             });
         }
         let who = held.who.clone();
-        let first = door.line.iter().find(|place| place.who == who).ok_or("a place that is not there")?;
+        let first = model.queue.iter().find(|queue_entry| queue_entry.who == who).ok_or("a place that is not there")?;
         let lease_end = limits.lease_for(first).map(|lease| now + lease);
         if held.holds != 1 || held.until != lease_end {
             return Err(format!("{held:?} is granted, with a lease to {lease_end:?}"));
@@ -289,38 +298,45 @@ impl Checker {
         if !first.fits(before) {
             return Err(format!("{held:?} is granted beside {before:?}, up to {:?}", first.limit()));
         }
-        door.begin_anew(&who);
-        door.is_being_shared |= who.form == Form::Share;
-        if let Some(place) = door.take_place(&who) {
-            for request in place.requests.iter().filter(|request| !request.let_go) {
+        model.start_over(&who);
+        model.is_being_shared |= who.form == Form::Share;
+        if let Some(queue_entry) = model.take_queue_entry(&who) {
+            for request in queue_entry.requests.iter().filter(|request| !request.is_unblocked) {
                 if let Some(lease) = request.session {
-                    door.begin_session(who.clone(), 1, limits.cut(lease), request.client, now);
+                    model.begin_session(who.clone(), 1, limits.cut(lease), request.client, now);
                 }
             }
-            let (open, notified): (Vec<_>, Vec<_>) =
-                place.requests.into_iter().partition(|request| request.channel.is_none());
-            let notified = notified.into_iter().map(|request| request.client).collect();
-            let place = Place { requests: Vec::new(), ..place };
+            let (open, pubsub_clients): (Vec<_>, Vec<_>) =
+                queue_entry.requests.into_iter().partition(|request| request.channel.is_none());
+            let pubsub_clients = pubsub_clients.into_iter().map(|request| request.client).collect();
+            let queue_entry = QueueEntry { requests: Vec::new(), ..queue_entry };
             if !open.is_empty() {
-                door.grants.push(Grant { place, open, told, notified, untold_at: None, is_overwritten: false });
+                model.grants.push(Grant {
+                    queue_entry,
+                    open,
+                    is_notified,
+                    pubsub_clients,
+                    unnotified_since: None,
+                    is_overwritten: false,
+                });
             }
         }
         self.grants += 1;
-        self.give_up_other_places(name, &held.who);
+        self.withdraw_other_entries(name, &held.who);
         Ok(())
     }
 
     /// The server lengthens the lease of a session.
     pub(super) fn renewed(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Verdict {
-        if self.held_back.refuses_leases() {
-            return Err(format!("{was:?} becomes {is:?}, and no lease is lengthened: {:?}", self.held_back));
+        if self.suspension.refuses_leases() {
+            return Err(format!("{was:?} becomes {is:?}, and no lease is lengthened: {:?}", self.suspension));
         }
         let (in_timer, limits) = (self.in_timer, self.limits);
         let is_open = |session: &&mut Session| in_timer && !session.clients.is_empty();
-        let Some(session) = self.door(name).session_of_mut(&is.who).filter(is_open) else {
+        let Some(session) = self.model(name).session_of_mut(&is.who).filter(is_open) else {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
         };
-        if session.is_doubtful() {
+        if session.is_uncertain() {
             // It may be a later session, with another lease, which shows now.
             session.lease = is.until.map_or(session.lease, |until| until - now).min(session.lease);
             session.lowest = session.lowest.min(session.lease);
@@ -342,11 +358,11 @@ impl Checker {
     /// A lock is taken from its holder.
     pub(super) fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
         let kept_until = self.limits.kept_until(now);
-        let door = self.door(name);
-        if !door.may_be_forfeit(who) {
+        let model = self.model(name);
+        if !model.may_be_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));
         }
-        door.forfeit(who, kept_until);
+        model.forfeit(who, kept_until);
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use redis_lock::server::{Entry, Value, Writer};
 
-use super::door::{Door, Place, Session};
+use super::lock_model::{LockModel, QueueEntry, Session};
 use super::settle::Undecided;
 use super::spec::{Held, Lock, Ms, Who, end_of, latest_end};
 use super::{Checker, Name, Verdict};
@@ -12,12 +12,12 @@ impl Checker {
     /// The module has changed a lock that is free or shared, and is so still: one share at a time.
     pub(super) fn shares_changed(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Verdict {
         let (was, is) = (before.holders(), after.holders());
-        let left: Vec<&Held> = was.iter().filter(|held| !after.is_held_by(&held.who)).collect();
+        let removed: Vec<&Held> = was.iter().filter(|held| !after.is_held_by(&held.who)).collect();
         let joined: Vec<&Held> = is.iter().filter(|held| !before.is_held_by(&held.who)).collect();
         let altered: Vec<_> =
             was.iter().filter_map(|was| Some((was, is.iter().find(|is| is.who == was.who)?))).collect();
         let altered: Vec<_> = altered.into_iter().filter(|(was, is)| was != is).collect();
-        if left.len() + joined.len() + altered.len() > 1 {
+        if removed.len() + joined.len() + altered.len() > 1 {
             return Err(format!("{before:?} becomes {after:?}"));
         }
         // The lease that the command has found may have been cut short, by an expiry that the module has put right since.
@@ -33,9 +33,9 @@ impl Checker {
         if let Some((held, _)) = regranted {
             self.undecided.push(Undecided { name: name.clone(), held, before: before.clone() });
         }
-        match (left.first(), joined.first(), altered.first()) {
+        match (removed.first(), joined.first(), altered.first()) {
             (Some(held), ..) => {
-                self.door(name).is_being_shared = true;
+                self.model(name).is_being_shared = true;
                 self.forfeited(name, &held.who, now)
             }
             (_, Some(held), _) if self.is_given_back(name, held, before, now)? => Ok(()),
@@ -52,48 +52,50 @@ impl Checker {
     /// on by this grant; and whether its session may have renewed it instead.
     fn regranted(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Option<(Held, bool)> {
         let (in_timer, limits) = (self.in_timer, self.limits);
-        let door = self.door(name);
-        let is_next =
-            |place: &&Place| door.may_be_next(&place.who, now) && door.waits(&place.who) && place.fits(before);
-        let place = door.line.iter().find(is_next)?;
-        let held = after.held_by(&place.who).filter(|_| before.is_held_by(&place.who))?;
+        let model = self.model(name);
+        let is_next = |queue_entry: &&QueueEntry| {
+            model.may_be_next(&queue_entry.who, now) && model.waits(&queue_entry.who) && queue_entry.fits(before)
+        };
+        let queue_entry = model.queue.iter().find(is_next)?;
+        let held = after.held_by(&queue_entry.who).filter(|_| before.is_held_by(&queue_entry.who))?;
         let is_no_longer = |session: &Session| held.until.is_some_and(|until| until - now <= session.lease);
-        let may_renew =
-            |session: &Session| session.is_doubtful() && is_no_longer(session) || limits.may_renew(session, &held, now);
+        let may_renew = |session: &Session| {
+            session.is_uncertain() && is_no_longer(session) || limits.may_renew(session, &held, now)
+        };
         // A session is never renewed to an earlier end than its share has.
-        let was = before.held_by(&place.who).and_then(|was| was.until);
+        let was = before.held_by(&queue_entry.who).and_then(|was| was.until);
         let is_longer = held.until.zip(was).is_some_and(|(is, was)| is > was);
-        let may_be_renewed = in_timer && is_longer && door.session_of(&place.who).is_some_and(may_renew);
-        let is_granted = held.until == limits.lease_for(place).map(|lease| now + lease);
+        let may_be_renewed = in_timer && is_longer && model.session_of(&queue_entry.who).is_some_and(may_renew);
+        let is_granted = held.until == limits.lease_for(queue_entry).map(|lease| now + lease);
         is_granted.then_some((held, may_be_renewed))
     }
 
     /// What the module has written of shares: the key lives as long as the last of them, and no share of an open session was
     /// removed because its time had passed.
-    pub(super) fn check_members(&mut self, name: &Name, earlier: Option<&Entry>, now: Ms) -> Verdict {
-        let may_be_held_back = self.held_back.may_be();
-        let door = self.door(name);
-        if let Some((entry, latest)) = door.entry.as_ref().and_then(|entry| Some((entry, latest_end(entry)?))) {
+    pub(super) fn check_members(&mut self, name: &Name, previous: Option<&Entry>, now: Ms) -> Verdict {
+        let may_be_suspended = self.suspension.may_be();
+        let model = self.model(name);
+        if let Some((entry, latest)) = model.entry.as_ref().and_then(|entry| Some((entry, latest_end(entry)?))) {
             if entry.expiry != latest {
                 return Err(format!("the key lives until {:?}, and its last share until {latest:?}", entry.expiry));
             }
         }
-        if may_be_held_back {
+        if may_be_suspended {
             return Ok(()); // Those with a session get them back later, whether they are there or not.
         }
-        let Some(Value::SortedSet(members)) = earlier.map(|entry| &entry.value) else { return Ok(()) };
-        let passed = members.iter().filter(|(_, score)| end_of(**score).is_some_and(|end| end < now));
-        let mut whose = passed.map(|(name, _)| Who { form: Form::Share, name: name.clone() });
-        let is_open = |who: &Who| door.session_of(who).is_some_and(Session::is_open);
-        match whose.find(|who| is_open(who) && !door.has_member(&who.name)) {
+        let Some(Value::SortedSet(members)) = previous.map(|entry| &entry.value) else { return Ok(()) };
+        let expired = members.iter().filter(|(_, score)| end_of(**score).is_some_and(|end| end < now));
+        let mut whose = expired.map(|(name, _)| Who { form: Form::Share, name: name.clone() });
+        let is_open = |who: &Who| model.session_of(who).is_some_and(Session::is_open);
+        match whose.find(|who| is_open(who) && !model.has_member(&who.name)) {
             Some(who) => Err(format!("the share of an open session is removed: {who:?}")),
             None => Ok(()),
         }
     }
 
     /// Who is granted one form of a lock does not wait for another any more.
-    pub(super) fn give_up_other_places(&mut self, name: &Name, who: &Who) {
-        let (withdrawn, _) = self.door(name).withdraw(&who.name, Some(who.form));
+    pub(super) fn withdraw_other_entries(&mut self, name: &Name, who: &Who) {
+        let (withdrawn, _) = self.model(name).withdraw(&who.name, Some(who.form));
         self.release(name, &who.name, withdrawn);
     }
 
@@ -103,15 +105,15 @@ impl Checker {
         if self.has_short_batches {
             return Ok(());
         }
-        let is_silent = self.must_not_publish() || self.held_back.may_be();
-        for door in self.doors.values_mut() {
-            let is_due = std::mem::take(&mut door.is_being_shared) && !std::mem::take(&mut door.lags) && !is_silent;
-            let lock = door.lock(now);
-            if let Some(first) = door.first(now).filter(|first| is_due && first.fits(&lock)) {
+        let is_silent = self.must_not_publish() || self.suspension.may_be();
+        for model in self.models.values_mut() {
+            let is_due = std::mem::take(&mut model.is_being_shared) && !std::mem::take(&mut model.lags) && !is_silent;
+            let lock = model.lock(now);
+            if let Some(first) = model.first(now).filter(|first| is_due && first.fits(&lock)) {
                 // Where the order of the line is not sure, nor is who is due. One whose time is up may not know yet.
-                let ahead = |place: &&Place| place.turn != first.turn;
-                let is_held_up = door.line.iter().take_while(ahead).any(|place| door.waits(&place.who));
-                if !is_held_up && door.line.iter().all(|place| !place.vague) {
+                let ahead = |queue_entry: &&QueueEntry| queue_entry.turn != first.turn;
+                let is_held_up = model.queue.iter().take_while(ahead).any(|queue_entry| model.waits(&queue_entry.who));
+                if !is_held_up && model.queue.iter().all(|queue_entry| !queue_entry.vague) {
                     return Err(format!("{:?} waits, and there is room beside {lock:?}", first.who));
                 }
             }
@@ -120,19 +122,19 @@ impl Checker {
     }
 }
 
-impl Door {
+impl LockModel {
     /// Somebody else has changed the key, and the sessions of shares go on, or not. The module hears of some changes, and finds
     /// others when it renews, one session after the other: where it may be either, both are allowed.
     pub fn share_sessions_after(&mut self, before: Option<&Entry>, was: &Lock, is: &Lock, writer: Writer, now: Ms) {
         let expiry_is_same = before.map(|entry| entry.expiry) == self.entry.as_ref().map(|entry| entry.expiry);
         let is_share = |session: &Session| session.who.form == Form::Share;
-        let has_lapsed = |session: &Session| {
+        let lease_has_ended = |session: &Session| {
             let held = was.held_by(&session.who);
             is_share(session) && held.is_none_or(|held| held.until.is_some_and(|until| until <= now))
         };
         let all_end = match writer {
             Writer::Arrival => true,
-            Writer::Command => *is == Lock::Free && !self.sessions.iter().any(has_lapsed),
+            Writer::Command => *is == Lock::Free && !self.sessions.iter().any(lease_has_ended),
             _ => false,
         };
         if all_end {
@@ -144,7 +146,10 @@ impl Door {
         let is_whole = self.entry.as_ref().is_none_or(|entry| latest_end(entry).is_none_or(|end| entry.expiry == end));
         let untouched =
             |session: &Session| expiry_is_same && is_whole && is.is_held_by(&session.who) && goes_on(session);
-        self.sessions.iter_mut().filter(|session| is_share(session) && !untouched(session)).for_each(Session::doubt);
+        self.sessions
+            .iter_mut()
+            .filter(|session| is_share(session) && !untouched(session))
+            .for_each(Session::mark_uncertain);
     }
 
     /// The key has expired. Shares whose leases would have ended later were taken away by whoever set the expiry; and of those
@@ -154,7 +159,7 @@ impl Door {
         let is_later =
             |held: &Held| held.who.form == Form::Share && (is_touched || held.until.is_none_or(|until| until > now));
         let is_early = |session: &&mut Session| before.held_by(&session.who).as_ref().is_some_and(is_later);
-        self.sessions.iter_mut().filter(is_early).for_each(Session::doubt);
+        self.sessions.iter_mut().filter(is_early).for_each(Session::mark_uncertain);
     }
 
     /// Whether there is a session that goes on for sure, and holds nothing of a lock that is so: its lease has ended.

@@ -2,8 +2,8 @@
 
 use redis_lock::server::Reply;
 
-use super::door::{Door, Place, Trust, Waiting};
-use super::recovery::{HeldBack, without_recovery};
+use super::lock_model::{LockModel, QueueEntry, Trust, Waiting};
+use super::recovery::{GrantSuspension, without_recovery};
 use super::spec::{Lock, Ms};
 use crate::request::{Form, Verb};
 
@@ -12,40 +12,44 @@ pub(super) struct Shown {
     pub reply: Reply,
     /// It is not sure which connections belong to the session: any may be shown, or none.
     pub any_session: bool,
-    pub held_back: HeldBack,
+    pub suspension: GrantSuspension,
 }
 
 impl Shown {
     /// What a request to look at a lock must be answered. `None`: the order of the line is not sure.
-    pub fn of(door: &Door, verb: &Verb, held_back: HeldBack, now: Ms) -> Option<Self> {
-        let waits = |request: &&Waiting| !request.let_go;
+    pub fn of(model: &LockModel, verb: &Verb, suspension: GrantSuspension, now: Ms) -> Option<Self> {
+        let waits = |request: &&Waiting| !request.is_unblocked;
         // Of copies of a request the latest comes first.
-        let of_place = |place| move |request| (place, request);
-        let line: Vec<(&Place, &Waiting)> =
-            door.line.iter().flat_map(|place| place.requests.iter().rev().filter(waits).map(of_place(place))).collect();
+        let of_queue_entry = |queue_entry| move |request| (queue_entry, request);
+        let queue: Vec<(&QueueEntry, &Waiting)> = model
+            .queue
+            .iter()
+            .flat_map(|queue_entry| queue_entry.requests.iter().rev().filter(waits).map(of_queue_entry(queue_entry)))
+            .collect();
         match verb {
             Verb::Waiters { count } => {
-                if door.line.iter().any(|place| place.vague) {
+                if model.queue.iter().any(|queue_entry| queue_entry.vague) {
                     return None;
                 }
                 let count = count.map_or(100, usize::from);
-                let waiters = line.iter().take(count).map(|(place, request)| waiter(place, request, now)).collect();
-                Some(Self { reply: Reply::Array(waiters), any_session: false, held_back })
+                let waiters =
+                    queue.iter().take(count).map(|(queue_entry, request)| waiter(queue_entry, request, now)).collect();
+                Some(Self { reply: Reply::Array(waiters), any_session: false, suspension })
             }
-            _ => Some(info(door, line.len(), held_back, now)),
+            _ => Some(info(model, queue.len(), suspension, now)),
         }
     }
 
     /// Whether this is what was shown.
     pub fn is(&self, reply: &Reply) -> bool {
-        let reply = &without_recovery(reply, &self.held_back);
+        let reply = &without_recovery(reply, &self.suspension);
         *reply == self.reply || self.any_session && without_session(reply) == without_session(&self.reply)
     }
 }
 
-fn info(door: &Door, waiters: usize, held_back: HeldBack, now: Ms) -> Shown {
-    let lock = door.lock(now);
-    let session = lock.holder().and_then(|held| door.session_of(&held.who));
+fn info(model: &LockModel, waiters: usize, suspension: GrantSuspension, now: Ms) -> Shown {
+    let lock = model.lock(now);
+    let session = lock.holder().and_then(|held| model.session_of(&held.who));
     let clients = session.into_iter().flat_map(|session| &session.clients).map(|&client| Reply::Integer(client));
     let (state, owner, holds, lease) = match &lock {
         Lock::Held(held) => {
@@ -56,7 +60,7 @@ fn info(door: &Door, waiters: usize, held_back: HeldBack, now: Ms) -> Shown {
             // Somebody else may have had the key expire earlier.
             let ends: Option<Vec<_>> = shares.held.values().copied().collect();
             let last = ends.and_then(|ends| ends.into_iter().max());
-            let last = last.into_iter().chain(door.entry.as_ref().and_then(|entry| entry.expiry)).min();
+            let last = last.into_iter().chain(model.entry.as_ref().and_then(|entry| entry.expiry)).min();
             (name_of(Form::Share), Reply::Nil, shares.held.len() as i64, last.map_or(-1, |until| until - now))
         }
         _ => ("free", Reply::Nil, 0, -1),
@@ -73,16 +77,16 @@ fn info(door: &Door, waiters: usize, held_back: HeldBack, now: Ms) -> Shown {
     Shown {
         reply: map(pairs),
         any_session: session.is_some_and(|session| session.trust != Trust::Sure || session.may_be_later),
-        held_back,
+        suspension,
     }
 }
 
-fn waiter(place: &Place, request: &Waiting, now: Ms) -> Reply {
+fn waiter(queue_entry: &QueueEntry, request: &Waiting, now: Ms) -> Reply {
     map([
-        ("token", Reply::Bytes(place.who.name.clone())),
-        ("kind", text(name_of(place.who.form))),
-        ("limit", Reply::Integer(place.limit().unwrap_or_default())),
-        ("waited-ms", Reply::Integer((now - place.since).max(0))),
+        ("token", Reply::Bytes(queue_entry.who.name.clone())),
+        ("kind", text(name_of(queue_entry.who.form))),
+        ("limit", Reply::Integer(queue_entry.limit().unwrap_or_default())),
+        ("waited-ms", Reply::Integer((now - queue_entry.since).max(0))),
         ("remaining-ms", Reply::Integer(request.deadline.map_or(-1, |deadline| (deadline - now).max(0)))),
         ("client-id", Reply::Integer(request.client)),
         ("channel", request.channel.clone().map_or(Reply::Nil, Reply::Bytes)),

@@ -63,7 +63,7 @@ pub enum Outcome {
     /// An error with this code; nothing changes.
     Refused(&'static str),
     /// Nothing changes, whatever the reply.
-    Looked,
+    Inspected,
 }
 
 impl Lock {
@@ -146,10 +146,10 @@ impl Lock {
     }
 
     /// Whether somebody in line who asks for this would get it.
-    pub fn has_room(&self, form: Form, limit: Option<i64>) -> bool {
+    pub fn has_capacity(&self, form: Form, limit: Option<i64>) -> bool {
         match self {
             Self::Free => true,
-            Self::Shared(shares) => form == Form::Share && shares.have_room(limit),
+            Self::Shared(shares) => form == Form::Share && shares.have_capacity(limit),
             Self::Held(_) | Self::Other => false,
         }
     }
@@ -171,7 +171,7 @@ impl Shares {
     }
 
     /// Whether one more may be held.
-    pub fn have_room(&self, limit: Option<i64>) -> bool {
+    pub fn have_capacity(&self, limit: Option<i64>) -> bool {
         limit.is_none_or(|limit| (self.held.len() as i64) < limit)
     }
 
@@ -203,7 +203,7 @@ pub fn latest_end(entry: &Entry) -> Option<Option<Ms>> {
 
 impl Who {
     /// Whether another one may hold the lock, too: both have shares.
-    pub fn is_beside(&self, who: &Self) -> bool {
+    pub fn can_hold_with(&self, who: &Self) -> bool {
         self.form == Form::Share && who.form == Form::Share && self.name != who.name
     }
 }
@@ -277,13 +277,13 @@ pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome 
         },
         Verb::Fence => match own(lock, name) {
             Err(code) => Outcome::Refused(code),
-            Ok(_) => Outcome::Looked,
+            Ok(_) => Outcome::Inspected,
         },
         Verb::Info | Verb::Waiters { .. } => match lock {
             Lock::Other => Outcome::Refused("WRONGTYPE"),
-            _ => Outcome::Looked,
+            _ => Outcome::Inspected,
         },
-        Verb::Queues { .. } => Outcome::Looked,
+        Verb::Queues { .. } => Outcome::Inspected,
         Verb::Nonsense(_) => Outcome::Refused("ERR"),
     }
 }
@@ -307,7 +307,7 @@ fn taken(take: &Take, name: &[u8], lock: &Lock, now: Ms) -> Outcome {
         (Lock::Other, _) => Outcome::Refused("WRONGTYPE"),
         (_, Ok(held)) if is_share != (held.who.form == Form::Share) => Outcome::Refused("OTHERFORM"),
         (_, Ok(held)) if held.who == who && !take.strict => again(take, &held, lock, now),
-        _ if is_first && lock.has_room(take.form, take.limit) => {
+        _ if is_first && lock.has_capacity(take.form, take.limit) => {
             let held = Held { who, holds: 1, until: take.lease.map(|lease| now + lease) };
             Outcome::Done { after: held.on(lock), reply: 1, sets_lease: true }
         }

@@ -4,7 +4,7 @@ use redis_lock::server::{ClientId, Tag};
 
 use super::{Client, Play};
 use crate::checker::Verdict;
-use crate::request::{Door, Form, Identity, Request, Take, Verb, key_of};
+use crate::request::{Form, Identity, LockNumber, Request, Take, Verb, key_of};
 use crate::step::{Knob, Slot, Victim, Way};
 
 /// The first token of a crowd.
@@ -34,12 +34,12 @@ impl Play {
     }
 
     /// Sends requests for shares that wait for messages, each by a token of its own.
-    pub(super) fn crowd(&mut self, client: Slot, door: Door, count: u8, lease: i64) {
+    pub(super) fn crowd(&mut self, client: Slot, lock: LockNumber, count: u8, lease: i64) {
         let (lease, block, notify) = (Some(lease), Some(0), Some(0));
         let take =
             Take { form: Form::Share, lease, block, strict: false, hold: None, limit: None, session: false, notify };
         for number in 0..Identity::from(count) {
-            self.send(client, &Request { door, identity: CROWD + number, verb: Verb::Take(take) }, false);
+            self.send(client, &Request { lock, identity: CROWD + number, verb: Verb::Take(take) }, false);
         }
     }
 
@@ -55,7 +55,7 @@ impl Play {
         let connection = self.connection(client);
         self.tally.requests += 1;
         let db = i32::from(self.clients[usize::from(client)].db);
-        self.tally.queued += self.checker.waiting_for(db, &key_of(request.door)) as u64;
+        self.tally.queued += self.checker.waiting_for(db, &key_of(request.lock)) as u64;
         let tag = self.next_tag();
         match in_script {
             false => self.master.send(connection, tag, request.words()),
@@ -73,14 +73,14 @@ impl Play {
     pub(super) fn configure(&mut self, knob: Knob, value: u32) -> Verdict {
         self.pass(0)?;
         self.checker.configure(knob, value);
-        self.standstills.configure(knob, i64::from(value), self.time);
+        self.stalls.configure(knob, i64::from(value), self.time);
         self.operate(&format!("CONFIG SET {} {value}", knob.name()));
         self.turn()
     }
 
     /// CONFIG gets another name, by which the module cannot ask for settings.
     pub(super) fn hide_settings(&mut self) -> Verdict {
-        self.standstills.hide_lag(self.time);
+        self.stalls.hide_lag(self.time);
         self.master.hide_settings();
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Play {
         let own = self.clients[usize::from(client)].id;
         let victim = match victim {
             Victim::Client(victim) => self.clients[usize::from(victim)].id,
-            Victim::First => self.checker.first_in_line(0, &key_of(0)),
+            Victim::First => self.checker.first_waiter(0, &key_of(0)),
         };
         victim.filter(|_| victim != own).inspect(|&id| self.say(client, &line(id))).is_some()
     }

@@ -3,7 +3,7 @@
 use redis_lock::host::set_batch;
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
 
-use super::{CLIENTS, CRON_MS, Client, ELECTION_MS, NOTICED_MS, Play, SETTLED_MS, SLOT_LOOK_MS, STANDSTILL_MS};
+use super::{CLIENTS, CRON_MS, Client, ELECTION_MS, NOTICED_MS, Play, SETTLED_MS, SLOT_CHECK_MS, STALL_MS};
 use crate::checker::Verdict;
 use crate::request::key_of;
 use crate::step::{Change, Setting, SlotFate};
@@ -27,14 +27,14 @@ impl Play {
             _ => {}
         }
         self.advance(ms);
-        if ms >= STANDSTILL_MS {
+        if ms >= STALL_MS {
             self.unsettled_until = self.time + SETTLED_MS;
         } else if self.unsettled_until > self.time - ms {
             self.unsettled_until += ms;
         }
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
-        self.standstills.stall(ms, self.time);
+        self.stalls.stall(ms, self.time);
         // What clients send now is the first that the server sees.
         self.is_thawing = true;
         Ok(())
@@ -53,7 +53,7 @@ impl Play {
 
     pub(super) fn note_role(&mut self) {
         if self.master.is_replica() {
-            self.standstills.demote();
+            self.stalls.demote();
         }
     }
 
@@ -65,7 +65,7 @@ impl Play {
             }
         }
         replica.turn();
-        replica.journal();
+        replica.event_log();
     }
 
     /// The replica becomes the master; clients have to connect there.
@@ -81,13 +81,13 @@ impl Play {
         let old = self.master;
         old.restart(Keyspace::default());
         old.become_replica();
-        old.journal();
+        old.event_log();
         replica.become_master();
-        replica.journal();
-        self.begin_anew(replica, replica.keyspace());
+        replica.event_log();
+        self.start_over(replica, replica.keyspace());
         self.replica = Some(old);
         old.load(self.master.keyspace());
-        old.journal();
+        old.event_log();
         Ok(())
     }
 
@@ -102,12 +102,12 @@ impl Play {
             self.backlog.clear();
             self.replica.iter().for_each(|replica| {
                 replica.load(Keyspace::default()); // It synchronizes with what there is.
-                replica.journal();
+                replica.event_log();
             });
             Keyspace::default()
         };
         self.master.restart(keyspace.clone());
-        self.begin_anew(self.master, keyspace);
+        self.start_over(self.master, keyspace);
         if self.master.is_replica() {
             // A replica stays one until it is promoted.
             self.note_role();
@@ -117,31 +117,31 @@ impl Play {
     }
 
     /// Another process is the master.
-    pub(super) fn begin_anew(&mut self, master: Node, keyspace: Keyspace) {
+    pub(super) fn start_over(&mut self, master: Node, keyspace: Keyspace) {
         self.checker.fails();
         self.master = master;
         self.master.with_module(|| set_batch(self.history.batch));
-        self.master.journal();
+        self.master.event_log();
         self.master.cron(CRON_MS);
         self.clients = vec![Client::default(); usize::from(CLIENTS)];
-        self.checker.begin_anew(&keyspace);
+        self.checker.start_over(&keyspace);
         self.shadow.load(keyspace);
         self.master.set_fence(None);
         (self.fenced, self.noticed_at, self.replica_until) = (false, None, None);
         (self.paused_until, self.unsettled_until, self.is_thawing) = (0, 0, false);
-        self.standstills.begin(self.time);
+        self.stalls.begin(self.time);
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
     }
 
-    pub(super) fn move_slot(&mut self, door: u8, fate: SlotFate) -> Verdict {
+    pub(super) fn move_slot(&mut self, lock: u8, fate: SlotFate) -> Verdict {
         if self.history.setting != Setting::Cluster {
             return Ok(());
         }
         self.tally.faults.slots += 1;
         self.observe()?;
         self.check_copy(self.shadow, "the AOF")?;
-        let slot = slot_of(&key_of(door));
+        let slot = slot_of(&key_of(lock));
         match fate {
             SlotFate::Leaves => self.master.lose_slot(slot),
             SlotFate::Migrates => self.master.begin_migration(slot),
@@ -149,7 +149,7 @@ impl Play {
             SlotFate::Returns => {
                 // A slot does not come back before those who waited there were told.
                 self.master.redirect();
-                self.pass(SLOT_LOOK_MS)?;
+                self.pass(SLOT_CHECK_MS)?;
                 self.master.gain_slot(slot);
             }
         }

@@ -5,7 +5,7 @@ use redis_lock::server::{Keyspace, Node};
 
 use super::{CLIENTS, CRON_MS, NOTICED_MS, Play, SETTLED_MS};
 use crate::checker::Verdict;
-use crate::step::{DOORS, Knob, SlotFate, Step};
+use crate::step::{Knob, LOCKS, SlotFate, Step};
 
 impl Play {
     /// Everybody leaves. Then nothing is left.
@@ -13,14 +13,14 @@ impl Play {
         self.turn()?;
         self.master.set_cluster_down(false);
         self.cluster_is_down = false;
-        for door in 0..DOORS {
-            self.move_slot(door, SlotFate::Returns)?;
+        for lock in 0..LOCKS {
+            self.move_slot(lock, SlotFate::Returns)?;
         }
         self.step(&Step::Fence(None))?;
         self.operate("CLIENT UNPAUSE");
         self.paused_until = 0;
-        let held_back = self.standstills.held_back(self.time);
-        self.pass((NOTICED_MS + SETTLED_MS + 100).max(held_back.most_ms() + SETTLED_MS))?;
+        let suspension = self.stalls.suspension(self.time);
+        self.pass((NOTICED_MS + SETTLED_MS + 100).max(suspension.most_ms() + SETTLED_MS))?;
         self.check_copy(self.shadow, "the AOF")?;
         self.checker.check_answered()?;
         for client in 0..CLIENTS {

@@ -25,7 +25,7 @@ fn a_lease_is_positive_and_within_the_calendar() {
 }
 
 #[test]
-fn a_lease_is_renewed_after_a_third_and_again_soon_when_that_failed() {
+fn renewal_comes_after_third_of_lease() {
     for (ms, after, again) in [(1, 1, 20), (300, 100, 25), (60_000, 20_000, 1000)] {
         let lease = lease(ms).unwrap();
         assert_eq!(lease.renewal_after(NOW), NOW + after);
@@ -45,14 +45,14 @@ fn a_free_lock_is_taken_with_a_lease_from_now() {
 }
 
 #[test]
-fn a_lock_has_the_lease_of_its_holder_or_of_the_last_of_its_shares() {
+fn lock_lease_is_that_of_last_share() {
     let shares = Lock::Shared(Shares { own: None, held: 2, lease_end: Some(NOW + 7) });
     let ends = [FREE, held(Kind::Mutex, 1, Some(NOW + 5)), held(Kind::Mutex, 1, None), shares].map(|it| it.lease_end());
     assert_eq!(ends, [None, Some(NOW + 5), None, Some(NOW + 7)]);
 }
 
 #[test]
-fn the_same_token_is_the_same_caller_unless_it_asks_for_a_fresh_grant() {
+fn same_token_confirms_lock_unless_strict() {
     let lock = held(Kind::Mutex, 1, None);
     assert_eq!(acquire(&lock, b"me", None, false, NOW), done(Write::Confirm { lease_end: None }, 1));
     assert_eq!(acquire(&lock, b"me", None, true, NOW), Ok(Decision::Contended));
@@ -60,7 +60,7 @@ fn the_same_token_is_the_same_caller_unless_it_asks_for_a_fresh_grant() {
 }
 
 #[test]
-fn the_two_kinds_exclude_each_other_even_for_one_identity() {
+fn kinds_exclude_each_other_for_one_identity() {
     assert_eq!(acquire(&held(Kind::Reentrant, 1, None), b"me", None, false, NOW), Ok(Decision::Contended));
     assert_eq!(reenter(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), Ok(Decision::Contended));
 }
@@ -97,7 +97,7 @@ fn holds_that_would_overflow_are_refused() {
 }
 
 #[test]
-fn the_last_release_frees_and_an_earlier_one_counts_down() {
+fn only_last_release_frees_reentrant_lock() {
     assert_eq!(release(&held(Kind::Mutex, 1, None), b"me", None, None, NOW), done(Write::Free, 0));
     assert_eq!(release(&held(Kind::Reentrant, 1, None), b"me", lease(9), None, NOW), done(Write::Free, 0));
     let write = Write::SetHolds { holds: 1, lease_end: None };
@@ -116,20 +116,20 @@ fn only_the_holder_releases_and_extends() {
 }
 
 #[test]
-fn extend_sets_the_lease_exactly_and_add_lengthens_what_remains() {
+fn extend_sets_lease_and_add_lengthens_it() {
     let lock = held(Kind::Mutex, 1, Some(NOW + 100));
     assert_eq!(extend(&lock, b"me", lease(30).unwrap(), false, NOW), done(Write::SetLease(NOW + 30), 30));
     assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), done(Write::SetLease(NOW + 130), 130));
 }
 
 #[test]
-fn what_remains_of_a_lease_that_has_ended_is_nothing_and_add_begins_there() {
+fn add_to_ended_lease_starts_from_now() {
     let lock = held(Kind::Mutex, 1, Some(NOW - 40));
     assert_eq!(extend(&lock, b"me", lease(30).unwrap(), true, NOW), done(Write::SetLease(NOW + 30), 30));
 }
 
 #[test]
-fn a_lease_beyond_the_calendar_is_refused_and_not_wrapped() {
+fn lease_end_overflow_is_refused() {
     let lock = held(Kind::Mutex, 1, Some(i64::MAX - 5));
     assert_eq!(extend(&lock, b"me", lease(6).unwrap(), true, NOW), Err(Error::InvalidExpire));
 }
@@ -146,7 +146,7 @@ fn a_hold_is_counted_from_one() {
 }
 
 #[test]
-fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
+fn repeated_numbered_reentry_counts_once() {
     let lock = held(Kind::Reentrant, 2, Some(NOW + 100));
     let next = Write::SetHolds { holds: 3, lease_end: None };
     assert_eq!(reenter(&lock, b"me", None, hold(3), NOW), done(next, 3));
@@ -158,7 +158,7 @@ fn a_numbered_reentry_counts_once_however_often_it_is_sent() {
 }
 
 #[test]
-fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() {
+fn only_first_hold_number_takes_free_lock() {
     let taken = Write::Take { kind: Kind::Reentrant, lease_end: None };
     assert_eq!(reenter(&FREE, b"me", None, hold(1), NOW), done(taken, 1));
     assert_eq!(reenter(&FREE, b"me", None, hold(2), NOW), Err(Error::NotHeld));
@@ -169,7 +169,7 @@ fn a_first_hold_may_be_taken_or_waited_for_and_a_later_one_is_lost_without_it() 
 }
 
 #[test]
-fn a_numbered_release_counts_once_however_often_it_is_sent() {
+fn repeated_numbered_release_counts_once() {
     let lock = held(Kind::Reentrant, 2, None);
     let next = Write::SetHolds { holds: 1, lease_end: None };
     assert_eq!(release(&lock, b"me", None, hold(2), NOW), done(next, 1));
@@ -207,7 +207,7 @@ fn a_share_is_taken_while_the_limit_has_room() {
 }
 
 #[test]
-fn a_share_that_is_asked_for_again_is_confirmed_beyond_any_limit() {
+fn repeated_share_is_confirmed_beyond_limit() {
     let own = shares(Some(Some(NOW + 100)), 3);
     assert_eq!(share(&own, b"me", lease(50), limit(1), NOW), done(Write::Confirm { lease_end: None }, 1));
     let longer = Write::Confirm { lease_end: Some(NOW + 101) };
@@ -215,7 +215,7 @@ fn a_share_that_is_asked_for_again_is_confirmed_beyond_any_limit() {
 }
 
 #[test]
-fn shares_exclude_the_other_forms_and_the_other_way_round() {
+fn shares_and_other_kinds_exclude_each_other() {
     assert_eq!(acquire(&shares(None, 1), b"me", None, false, NOW), Ok(Decision::Contended));
     assert_eq!(reenter(&shares(None, 1), b"me", None, hold(1), NOW), Ok(Decision::Contended));
     assert_eq!(reenter(&shares(None, 1), b"me", None, hold(2), NOW), Err(Error::NotOwner));
@@ -238,8 +238,8 @@ fn a_token_has_one_form_at_a_time() {
 #[test]
 fn a_share_is_released_and_extended_by_its_own_token() {
     let own = shares(Some(Some(NOW + 100)), 3);
-    assert_eq!(release(&own, b"me", None, None, NOW), done(Write::Leave, 0));
-    assert_eq!(release(&own, b"me", None, hold(1), NOW), done(Write::Leave, 0));
+    assert_eq!(release(&own, b"me", None, None, NOW), done(Write::RemoveShare, 0));
+    assert_eq!(release(&own, b"me", None, hold(1), NOW), done(Write::RemoveShare, 0));
     assert_eq!(release(&own, b"me", None, hold(3), NOW), Err(Error::HoldMismatch));
     assert_eq!(release(&shares(None, 3), b"me", None, None, NOW), Err(Error::NotOwner));
     let extend = |lock: &Lock<'_>, ms, add| extend(lock, b"me", lease(ms).unwrap(), add, NOW);

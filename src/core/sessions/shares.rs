@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::walk::Stretch;
+use super::share_scan::ShareBatch;
 use super::{SessionId, SessionLock, SessionTask, Sessions};
-use crate::core::{Kind, Lease, Seat, UnixMs};
+use crate::core::{HoldKey, Kind, Lease, UnixMs};
 
 /// The number of shares of one lock with sessions for which their leases have one millisecond at least.
 const SHARES_IN_A_MS: usize = 5;
@@ -22,7 +22,7 @@ impl Sessions {
 
     /// Ends the sessions of all shares of a lock. [`forget_ended`](Self::forget_ended) works them off.
     pub fn end_shares(&mut self, db: i32, key: &[u8]) {
-        self.doubtful.end(db, key);
+        self.rechecks.end(db, key);
         self.returning.end(db, key);
         if self.is_empty() {
             return;
@@ -34,26 +34,29 @@ impl Sessions {
     }
 
     /// Records that others may have removed shares of a lock, or set its expiry time.
-    pub fn doubt_shares(&mut self, db: i32, key: &[u8]) {
-        if self.has_shares(db, key) && !self.returning.doubt(db, key) && !self.doubtful.doubt(db, key) {
-            self.doubtful.begin(db, key);
+    pub fn mark_for_recheck(&mut self, db: i32, key: &[u8]) {
+        if self.has_shares(db, key)
+            && !self.returning.mark_for_recheck(db, key)
+            && !self.rechecks.mark_for_recheck(db, key)
+        {
+            self.rechecks.begin(db, key);
         }
     }
 
     /// Returns whether others may have removed shares of a lock.
-    pub fn is_doubtful(&self, db: i32, key: &[u8]) -> bool {
-        self.doubtful.position(db, key).is_some() || self.returning.is_doubtful(db, key)
+    pub fn needs_recheck(&self, db: i32, key: &[u8]) -> bool {
+        self.rechecks.position(db, key).is_some() || self.returning.needs_recheck(db, key)
     }
 
     /// Returns a lock of which others may have removed shares.
-    pub fn first_doubtful(&self) -> Option<(i32, Rc<[u8]>)> {
-        self.doubtful.first()
+    pub fn first_to_recheck(&self) -> Option<(i32, Rc<[u8]>)> {
+        self.rechecks.first()
     }
 
     /// Returns the next shares of a lock of which others may have removed some, or `None` if they have not.
-    pub fn next_doubtful(&mut self, db: i32, key: &[u8]) -> Option<Stretch> {
-        let stretch = if self.doubtful.is_empty() { None } else { self.doubtful.advance(&self.by_lock, db, key) };
-        stretch.inspect(|stretch| self.look_again(db, key, stretch))
+    pub fn next_to_recheck(&mut self, db: i32, key: &[u8]) -> Option<ShareBatch> {
+        let batch = if self.rechecks.is_empty() { None } else { self.rechecks.advance(&self.by_lock, db, key) };
+        batch.inspect(|batch| self.scan_again(db, key, batch))
     }
 
     /// Begins to give the shares of a lock back to their sessions. Until [`next_to_return`](Self::next_to_return) has
@@ -65,7 +68,7 @@ impl Sessions {
 
     /// Schedules the renewal with which a lock goes on to give its shares back, if that is not scheduled.
     pub fn return_in_turn(&mut self, db: i32, key: &[u8]) {
-        if let Some(lock) = self.returning.queue_up(db, key) {
+        if let Some(lock) = self.returning.mark_queued(db, key) {
             self.returns.push_back(lock);
         }
     }
@@ -73,11 +76,11 @@ impl Sessions {
     /// Returns the renewal with which the next lock goes on to give its shares back.
     pub(super) fn pop_return(&mut self) -> Option<SessionTask> {
         while let Some((db, key)) = self.returns.pop_front() {
-            if !self.returning.leave_queue(db, &key) {
+            if !self.returning.mark_dequeued(db, &key) {
                 continue; // All its shares have gone meanwhile.
             }
             let token = self.next_token_to_return(db, &key);
-            let next = token.and_then(|token| self.find(Seat { db, key: &key, share: Some(&token) }));
+            let next = token.and_then(|token| self.find(HoldKey { db, key: &key, share: Some(&token) }));
             if let Some(id) = next {
                 return Some(SessionTask::Renew(id));
             }
@@ -101,9 +104,9 @@ impl Sessions {
     }
 
     /// Returns whether a session may not have its share back yet.
-    pub fn is_to_return(&self, seat: Seat<'_>) -> bool {
-        let position = self.returning.position(seat.db, seat.key);
-        position.is_some_and(|from| seat.share.is_some_and(|token| token >= from))
+    pub fn is_to_return(&self, hold_key: HoldKey<'_>) -> bool {
+        let position = self.returning.position(hold_key.db, hold_key.key);
+        position.is_some_and(|from| hold_key.share.is_some_and(|token| token >= from))
     }
 
     /// Returns the number of shares of a lock that may not have been given back yet, or more.
@@ -112,24 +115,24 @@ impl Sessions {
     }
 
     /// Returns the next shares of a lock that are given back to their sessions, or `None` if they are not.
-    pub fn next_to_return(&mut self, db: i32, key: &[u8]) -> Option<Stretch> {
-        let stretch = if self.returning.is_empty() { None } else { self.returning.advance(&self.by_lock, db, key) }?;
-        self.look_again(db, key, &stretch);
-        if stretch.next.is_some() {
+    pub fn next_to_return(&mut self, db: i32, key: &[u8]) -> Option<ShareBatch> {
+        let batch = if self.returning.is_empty() { None } else { self.returning.advance(&self.by_lock, db, key) }?;
+        self.scan_again(db, key, &batch);
+        if batch.next.is_some() {
             self.return_in_turn(db, key);
         }
-        Some(stretch)
+        Some(batch)
     }
 
     /// Begins another look at a lock that others have changed during the last one.
-    fn look_again(&mut self, db: i32, key: &[u8], last: &Stretch) {
-        if last.is_doubtful {
-            self.doubtful.begin(db, key);
+    fn scan_again(&mut self, db: i32, key: &[u8], last: &ShareBatch) {
+        if last.needs_recheck {
+            self.rechecks.begin(db, key);
         }
     }
 
     /// Sees to it that shares are given back also when the session with which that was to go on has ended.
-    pub(super) fn go_on_without(&mut self, ended: &SessionLock) {
+    pub(super) fn continue_return_without(&mut self, ended: &SessionLock) {
         let SessionLock { db, ref key, .. } = *ended;
         if self.returning.position(db, key).is_none() {
             return;
@@ -137,10 +140,10 @@ impl Sessions {
         if self.next_token_to_return(db, key).is_some() {
             return self.return_in_turn(db, key);
         }
-        let is_doubtful = self.returning.is_doubtful(db, key);
+        let needs_recheck = self.returning.needs_recheck(db, key);
         self.returning.end(db, key);
-        if is_doubtful {
-            self.doubtful.begin(db, key);
+        if needs_recheck {
+            self.rechecks.begin(db, key);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::renewals::Class;
 use super::{SessionId, Sessions};
 use crate::core::timer_queue::NEVER;
-use crate::core::{Seat, UnixMs};
+use crate::core::{HoldKey, UnixMs};
 
 /// A task that is due for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Sessions {
         if self.checks.has_more()
             || self.has_closed_connections()
             || !self.ended.is_empty()
-            || !self.doubtful.is_empty()
+            || !self.rechecks.is_empty()
             || !self.returns.is_empty()
         {
             Some(UnixMs::MIN)
@@ -91,8 +91,8 @@ impl Sessions {
     }
 
     /// Schedules the next renewal of a session that has none: a task that was popped has not renewed it.
-    pub fn keep_renewal(&mut self, seat: Seat<'_>, now: UnixMs) {
-        let without = self.find(seat).filter(|&id| self.get(id).is_some_and(|session| session.renew_at == NEVER));
+    pub fn keep_renewal(&mut self, hold_key: HoldKey<'_>, now: UnixMs) {
+        let without = self.find(hold_key).filter(|&id| self.get(id).is_some_and(|session| session.renew_at == NEVER));
         let Some((id, session)) = without.and_then(|id| self.get(id).map(|session| (id, session))) else { return };
         let lease = session.lock.lease;
         self.schedule_renewal_at(id, lease.renewal_before(session.lease_end).min(lease.renewal_after(now)));

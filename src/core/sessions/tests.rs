@@ -62,17 +62,17 @@ fn a_new_grant_ends_the_session_of_the_earlier_one() {
 }
 
 #[test]
-fn a_lock_whose_connections_are_all_closed_can_be_asked_for_by_name() {
+fn orphan_is_found_by_hold_key() {
     let mut sessions = Sessions::new();
     for (key, client) in [("k", 1), ("k", 2), ("l", 1)] {
         attach(&mut sessions, key, "a", client);
     }
     sessions.connection_closed(1);
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
-    assert_eq!(sessions.take_orphan(Seat::whole(0, b"k")), None, "the other connection is open");
-    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
+    assert_eq!(sessions.take_orphan(HoldKey::whole(0, b"k")), None, "the other connection is open");
+    let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
     assert_eq!(sessions.clients(id).collect::<Vec<_>>(), [2]);
-    assert!(sessions.take_orphan(Seat::whole(0, b"l")).is_some());
+    assert!(sessions.take_orphan(HoldKey::whole(0, b"l")).is_some());
     assert!(!sessions.has_closed_connections(), "nothing is left of connection 1");
     assert_eq!(sessions.pairs(), 1);
 }
@@ -81,7 +81,7 @@ fn a_lock_whose_connections_are_all_closed_can_be_asked_for_by_name() {
 fn a_session_is_of_one_holder_and_one_form() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let session = sessions.find(Seat::whole(0, b"k")).and_then(|id| sessions.get(id)).unwrap();
+    let session = sessions.find(HoldKey::whole(0, b"k")).and_then(|id| sessions.get(id)).unwrap();
     let holder = |kind, owner: &'static str| Holder {
         kind,
         owner: owner.as_bytes().into(),
@@ -94,11 +94,11 @@ fn a_session_is_of_one_holder_and_one_form() {
 }
 
 #[test]
-fn a_session_remembers_holds_and_renews_for_no_longer_than_is_allowed() {
+fn session_keeps_holds_and_fits_lease_to_limit() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    sessions.set_holds(Seat::whole(0, b"k"), 3);
-    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
+    sessions.set_holds(HoldKey::whole(0, b"k"), 3);
+    let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
     for (longest, cut) in [(0, 300), (400, 300), (200, 200), (250, 200), (1, MIN_SESSION_LEASE_MS)] {
         sessions.fit_lease(id, Lease::from_ms(longest));
         let SessionLock { holds, lease, .. } = sessions.get(id).unwrap().lock;
@@ -107,26 +107,26 @@ fn a_session_remembers_holds_and_renews_for_no_longer_than_is_allowed() {
 }
 
 #[test]
-fn a_lock_that_goes_before_its_lease_ends_was_taken_away() {
+fn lock_missing_before_lease_end_was_taken_away() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
-    let lapsed = |sessions: &Sessions, now| sessions.get(id).unwrap().has_lapsed(now);
+    let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
+    let expired = |sessions: &Sessions, now| sessions.get(id).unwrap().has_expired(now);
     sessions.set_lease_end(id, Some(NOW + 300));
-    assert!(!lapsed(&sessions, NOW + 299));
-    assert!(lapsed(&sessions, NOW + 300));
+    assert!(!expired(&sessions, NOW + 299));
+    assert!(expired(&sessions, NOW + 300));
     sessions.set_lease_end(id, None);
-    assert!(!lapsed(&sessions, NOW + 301));
+    assert!(!expired(&sessions, NOW + 301));
     sessions.lease_changed(id);
-    assert!(!lapsed(&sessions, NOW + 301), "nobody knows");
+    assert!(!expired(&sessions, NOW + 301), "nobody knows");
     assert_eq!(sessions.pop_due(NOW, true), Some(SessionTask::Renew(id)));
     sessions.lease_expired(id);
-    assert!(lapsed(&sessions, NOW));
+    assert!(expired(&sessions, NOW));
     assert_eq!(sessions.pop_due(NOW, true), Some(SessionTask::Renew(id)));
 }
 
 #[test]
-fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
+fn check_of_all_finds_each_session_once() {
     let mut sessions = Sessions::new();
     for key in ["k", "l", "m"] {
         attach(&mut sessions, key, "a", 1);
@@ -134,7 +134,7 @@ fn a_look_at_all_finds_each_once_and_leaves_the_renewals_alone() {
     sessions.check_all();
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
     for key in ["k", "l", "m"] {
-        let id = sessions.find(Seat::whole(0, key.as_bytes())).unwrap();
+        let id = sessions.find(HoldKey::whole(0, key.as_bytes())).unwrap();
         assert_eq!(sessions.pop_due(NOW, true), Some(SessionTask::Check(id)));
     }
     assert_eq!(sessions.pop_due(NOW, true), None);
@@ -149,19 +149,19 @@ fn checks_and_renewals_take_turns() {
     }
     sessions.check_all();
     let tasks: Vec<_> = std::iter::from_fn(|| sessions.pop_due(NOW + 100, true)).collect();
-    let [k, l] = [b"k", b"l"].map(|key| sessions.find(Seat::whole(0, key)).unwrap());
+    let [k, l] = [b"k", b"l"].map(|key| sessions.find(HoldKey::whole(0, key)).unwrap());
     assert_eq!(tasks, [SessionTask::Check(k), SessionTask::Renew(k), SessionTask::Check(l), SessionTask::Renew(l)]);
     sessions.renewed(k, Some(NOW + 400), NOW + 100);
     assert_eq!(sessions.next_due(), Some(NOW + 200));
-    let lapsed = [NOW + 399, NOW + 400].map(|now| sessions.get(k).unwrap().has_lapsed(now));
-    assert_eq!(lapsed, [false, true]);
+    let expired = [NOW + 399, NOW + 400].map(|now| sessions.get(k).unwrap().has_expired(now));
+    assert_eq!(expired, [false, true]);
 }
 
 #[test]
-fn a_check_that_finds_a_shorter_lease_brings_the_renewal_forward() {
+fn shorter_lease_found_advances_renewal() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
+    let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
     for (end, due) in
         [(Some(NOW + 1000), 100), (None, 100), (Some(NOW + 300), 100), (Some(NOW + 290), 90), (Some(NOW), -200)]
     {
@@ -171,10 +171,10 @@ fn a_check_that_finds_a_shorter_lease_brings_the_renewal_forward() {
 }
 
 #[test]
-fn no_renewal_is_more_frequent_than_a_third_of_the_least_lease() {
+fn renewals_are_at_least_third_of_min_lease_apart() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    sessions.set_lease(Seat::whole(0, b"k"), Lease::from_ms(3).unwrap(), NOW);
+    sessions.set_lease(HoldKey::whole(0, b"k"), Lease::from_ms(3).unwrap(), NOW);
     let id = first_due(&mut sessions, NOW);
     assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(MIN_SESSION_LEASE_MS).unwrap());
     sessions.schedule_renewal(id, NOW);
@@ -187,20 +187,20 @@ fn what_has_ended_is_neither_renewed_nor_released() {
     attach(&mut sessions, "k", "a", 1);
     // The session, its lock, its connection, the two as a pair, and its renewal.
     assert_eq!(sessions.entry_count(), 5);
-    sessions.end(Seat::whole(0, b"k"));
+    sessions.end(HoldKey::whole(0, b"k"));
     assert_eq!((sessions.next_due(), sessions.entry_count()), (None, 0));
     assert!(close(&mut sessions, 1).is_empty());
     attach(&mut sessions, "k", "a", 1);
-    sessions.detach(Seat::whole(0, b"k"), 1);
+    sessions.detach(HoldKey::whole(0, b"k"), 1);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
-    let mut remains = Remains::new();
-    sessions.end_all(&mut remains);
-    assert!(remains.is_empty(), "there was nothing");
+    let mut deferred_free = DeferredFree::new();
+    sessions.end_all(&mut deferred_free);
+    assert!(deferred_free.is_empty(), "there was nothing");
     attach(&mut sessions, "k", "a", 1);
-    sessions.end_all(&mut remains);
+    sessions.end_all(&mut deferred_free);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
     // An entry and the end, for each of four tables, and the end of four that were empty.
-    assert_eq!(std::iter::repeat_with(|| remains.drop_one()).take_while(|&left| left).count(), 12);
+    assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 12);
 }
 
 #[test]
@@ -213,15 +213,15 @@ fn a_lease_is_renewed_every_third_of_it() {
     assert_eq!(sessions.pop_due(NOW + 100, true), None);
     sessions.schedule_renewal(id, NOW + 100);
     assert_eq!(sessions.next_due(), Some(NOW + 200));
-    sessions.set_lease(Seat::whole(0, b"k"), Lease::from_ms(600).unwrap(), NOW + 150);
+    sessions.set_lease(HoldKey::whole(0, b"k"), Lease::from_ms(600).unwrap(), NOW + 150);
     assert_eq!(sessions.next_due(), Some(NOW + 350));
 }
 
 #[test]
-fn a_repeat_lengthens_what_is_renewed_and_never_shortens_it() {
+fn repeated_request_only_lengthens_lease() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
-    let id = sessions.find(Seat::whole(0, b"k")).unwrap();
+    let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
     for (ms, expected) in [(900, 900), (30, 900)] {
         let lease = Lease::from_ms(ms).unwrap();
         let (key, owner) = (b"k"[..].into(), b"a"[..].into());
@@ -265,11 +265,11 @@ fn shares_that_have_ended_together_do_not_count() {
 }
 
 #[test]
-fn of_a_lock_whose_sessions_have_all_ended_no_doubt_is_left() {
+fn ended_share_sessions_need_no_recheck() {
     let mut sessions = Sessions::new();
     let (key, owner, lease) = (b"k"[..].into(), b"a"[..].into(), Lease::from_ms(300).unwrap());
     sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, 1, NOW);
-    sessions.doubt_shares(0, b"k");
+    sessions.mark_for_recheck(0, b"k");
     assert_eq!(close(&mut sessions, 1), ["a"]);
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
     sessions.end_shares(0, b"k");
@@ -277,7 +277,7 @@ fn of_a_lock_whose_sessions_have_all_ended_no_doubt_is_left() {
 }
 
 #[test]
-fn the_leases_of_very_many_shares_are_long_enough_to_be_renewed() {
+fn leases_of_many_shares_last_until_renewal() {
     let mut sessions = Sessions::new();
     let lease = Lease::from_ms(100).unwrap();
     for number in 0..2000 {
@@ -285,8 +285,8 @@ fn the_leases_of_very_many_shares_are_long_enough_to_be_renewed() {
         sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, 1, NOW);
     }
     attach(&mut sessions, "alone", "a", 1);
-    let leases = [Seat { db: 0, key: b"k", share: Some(b"7") }, Seat::whole(0, b"alone")].map(|seat| {
-        let id = sessions.find(seat).unwrap();
+    let leases = [HoldKey { db: 0, key: b"k", share: Some(b"7") }, HoldKey::whole(0, b"alone")].map(|hold_key| {
+        let id = sessions.find(hold_key).unwrap();
         sessions.fit_lease(id, None);
         sessions.get(id).unwrap().lock.lease
     });

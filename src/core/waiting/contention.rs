@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::WaitQueues;
-use super::line::Position;
+use super::queue_order::Position;
 use super::types::{Contended, Contention};
 
 impl WaitQueues {
@@ -15,9 +15,9 @@ impl WaitQueues {
     /// O(N) in the number of locks that are waited for, however many wait for each.
     pub fn contention(&self) -> Contention {
         let mut locks = 0_usize;
-        let heads = self.lines.heads().inspect(|_| locks = locks.saturating_add(1));
+        let heads = self.order.heads().inspect(|_| locks = locks.saturating_add(1));
         let first = heads.min_by_key(|head| head.turn);
-        Contention { locks, since: first.and_then(|first| self.places.get(first.place)).map(|place| place.since) }
+        Contention { locks, since: first.and_then(|first| self.entries.get(first.entry)).map(|entry| entry.since) }
     }
 
     /// Returns the locks of a database that most requests wait for, most first: `count` of them, or all if there are
@@ -26,7 +26,7 @@ impl WaitQueues {
     /// O(N log `count`) in the number of locks that are waited for, with memory for `count` of them.
     pub fn most_contended(&self, db: i32, count: usize) -> Vec<Contended<'_>> {
         let mut most = BinaryHeap::new();
-        for head in self.lines.heads() {
+        for head in self.order.heads() {
             let Some(queue) = self.queues.at(head.queue).filter(|queue| queue.db == db) else { continue };
             // Turns differ, so the order is the same each time.
             let rank = Reverse((queue.requests, Reverse(head.turn), head));
@@ -37,8 +37,8 @@ impl WaitQueues {
             }
         }
         let shown = |Reverse((requests, _, head)): Reverse<(u32, _, Position)>| {
-            let (queue, place) = (self.queues.at(head.queue)?, self.places.get(head.place)?);
-            Some(Contended { key: &queue.key, requests: requests as usize, since: place.since })
+            let (queue, entry) = (self.queues.at(head.queue)?, self.entries.get(head.entry)?);
+            Some(Contended { key: &queue.key, requests: requests as usize, since: entry.since })
         };
         most.into_sorted_vec().into_iter().filter_map(shown).collect()
     }
@@ -47,14 +47,14 @@ impl WaitQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Claim, Join, Kind, RequestId, UnixMs, WaiterId};
+    use crate::core::{Claim, JoinRequest, Kind, RequestId, UnixMs, WaiterId};
 
     const NOW: UnixMs = 1_000;
 
     /// Lets somebody wait for a lock from this time on.
     fn join(waiting: &mut WaitQueues, db: i32, key: &str, who: u64, now: UnixMs) -> RequestId {
         let claim = Claim { kind: Kind::Mutex, owner: who.to_string().as_bytes().into(), lease: None, limit: None };
-        let join = Join { db, key: key.as_bytes(), claim, waiter: WaiterId(who), now, deadline: None };
+        let join = JoinRequest { db, key: key.as_bytes(), claim, waiter: WaiterId(who), now, deadline: None };
         waiting.join(join, usize::MAX).unwrap().request
     }
 
@@ -64,13 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn the_most_contended_come_first_and_of_equals_the_one_that_was_waited_for_first() {
+    fn most_contended_locks_come_first() {
         let mut waiting = WaitQueues::new();
         for (number, key) in (0..).zip(["b", "a", "crowd", "crowd", "c", "crowd"]) {
             join(&mut waiting, 0, key, number, NOW + number as UnixMs);
         }
-        let line = |key: &str, requests, since| (key.to_owned(), requests, since);
-        let all = [line("crowd", 3, 1_002), line("b", 1, 1_000), line("a", 1, 1_001), line("c", 1, 1_004)];
+        let contended = |key: &str, requests, since| (key.to_owned(), requests, since);
+        let all = [
+            contended("crowd", 3, 1_002),
+            contended("b", 1, 1_000),
+            contended("a", 1, 1_001),
+            contended("c", 1, 1_004),
+        ];
         for count in 1..6 {
             assert_eq!(shown(&waiting, 0, count), all[..count.min(4)], "{count}");
         }
@@ -89,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_away_do_not_count() {
+    fn detached_entries_do_not_count() {
         let mut waiting = WaitQueues::new();
         let [first, second] = [1, 2].map(|who| join(&mut waiting, 0, "k", who, NOW + who as UnixMs));
-        waiting.leave(first, Some(NOW + 99));
+        waiting.withdraw_request(first, Some(NOW + 99));
         assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 2)]);
-        waiting.leave(second, Some(NOW + 99));
+        waiting.withdraw_request(second, Some(NOW + 99));
         assert!(waiting.queue_of(0, b"k").is_some(), "their places are kept");
         assert_eq!(shown(&waiting, 0, 9), []);
         assert_eq!(waiting.contention(), Contention { locks: 0, since: None });

@@ -26,15 +26,15 @@ impl WaitQueues {
             _ if self.review.has_more() || has_backlog => Some(UnixMs::MIN),
             _ => self.reviews.earliest(),
         };
-        let away = if self.drops_away { Some(UnixMs::MIN) } else { self.away.earliest() };
-        [reviews, self.deadlines.earliest(), away].into_iter().flatten().min()
+        let detached = if self.drops_detached { Some(UnixMs::MIN) } else { self.detached.earliest() };
+        [reviews, self.deadlines.earliest(), detached].into_iter().flatten().min()
     }
 
     /// Removes and returns something that is due at `now`.
     ///
     /// Of each kind the earliest comes first. A lock that is due for review is reviewed before a request for it times out, so a
     /// lock that came free before a deadline is still granted, unless its review has stopped after a batch. A request that timed
-    /// out is returned again and again, until it [leaves](Self::leave).
+    /// out is returned again and again, until it [leaves](Self::withdraw_request).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
         for (number, source) in turns {
@@ -60,16 +60,16 @@ impl WaitQueues {
     /// Records that a lock has had a whole batch of grants, after the background work began to run for the time with this number.
     pub fn end_batch(&mut self, id: QueueId, run: u32) {
         if let Some(queue) = self.queues.get_mut(id) {
-            queue.batch_in = run;
+            queue.last_batch_run = run;
         }
     }
 
     /// Returns whether a lock has had a batch since that run began, and its review is to go on in its turn.
-    pub fn must_wait_for_turn(&self, queue: QueueId, run: u32) -> bool {
-        self.queues.get(queue).is_some_and(|queue| queue.is_in_backlog && queue.batch_in == run)
+    pub fn has_used_batch(&self, queue: QueueId, run: u32) -> bool {
+        self.queues.get(queue).is_some_and(|queue| queue.is_in_backlog && queue.last_batch_run == run)
     }
 
-    /// Returns the review of the next queue in a review of all queues, or [`Due::PassedBy`] if the queue has no requests.
+    /// Returns the review of the next queue in a review of all queues, or [`Due::Skipped`] if the queue has no requests.
     fn pop_review_of_all(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
         if filter == DueFilter::ReadOnly {
             return None;
@@ -77,9 +77,9 @@ impl WaitQueues {
         let id = self.review.next(&self.queues)?;
         let number = self.review.number();
         let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) else {
-            return Some(Due::PassedBy);
+            return Some(Due::Skipped);
         };
-        (queue.cause, queue.reviewed_in) = (Cause::Other, number);
+        (queue.cause, queue.last_review) = (Cause::Other, number);
         Some(Due::Review(id))
     }
 
@@ -109,8 +109,8 @@ impl WaitQueues {
     /// Returns whether a queue is to be reviewed before a deadline is over, and takes that for done.
     fn take_review_before(&mut self, id: QueueId, deadline: UnixMs) -> bool {
         let Some(queue) = self.queues.get_mut(id) else { return false };
-        if self.review.has_more() && queue.reviewed_in != self.review.number() {
-            queue.reviewed_in = self.review.number();
+        if self.review.has_more() && queue.last_review != self.review.number() {
+            queue.last_review = self.review.number();
             return true;
         }
         let is_due = queue.review_at <= deadline;
@@ -140,10 +140,10 @@ impl WaitQueues {
     /// Drops a place that is away and whose time has passed, or any if all of them are to be dropped.
     fn pop_dropped(&mut self, now: UnixMs, _filter: DueFilter) -> Option<Due> {
         // The last of them may have come back, or have been removed, meanwhile.
-        self.drops_away &= self.away.first().is_some();
-        let place = if self.drops_away { self.away.first() } else { self.away.pop_due(now) }?;
-        let dropped = self.remove_place(place);
-        self.drops_away &= self.away.first().is_some();
+        self.drops_detached &= self.detached.first().is_some();
+        let entry = if self.drops_detached { self.detached.first() } else { self.detached.pop_due(now) }?;
+        let dropped = self.remove_entry(entry);
+        self.drops_detached &= self.detached.first().is_some();
         dropped.map(|_| Due::Dropped)
     }
 }

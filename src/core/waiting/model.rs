@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use crate::core::{Contention, Kind, UnixMs};
-use naive::{Answer, Model, ModelHolder, ModelPlace, Take, has_room};
+use naive::{Answer, Model, ModelEntry, ModelHolder, Take, has_capacity};
 use server::Server;
 
 const KEYS: u8 = 3;
@@ -29,7 +29,7 @@ enum Event {
         key: u8,
     },
     /// The nth connection that waits goes away.
-    Leave {
+    Withdraw {
         nth: usize,
     },
     Pass {
@@ -49,21 +49,21 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
         assert_eq!(sorted(server.holders(key)), holders, "holders of {key}");
 
         let queue = server.waiting.queue_of(0, &[key]);
-        let places = model.line.get(&key).into_iter().flatten();
-        let present: Vec<&ModelPlace> = places.clone().filter(|place| place.is_present()).collect();
-        let mut line: Vec<(Kind, u8)> = queue
+        let entries = model.queue.get(&key).into_iter().flatten();
+        let attached: Vec<&ModelEntry> = entries.clone().filter(|entry| entry.is_attached()).collect();
+        let mut order: Vec<(Kind, u8)> = queue
             .into_iter()
             .flat_map(|queue| server.waiting.waiters(queue))
             .map(|waiter| (waiter.claim.kind, waiter.claim.owner[0]))
             .collect();
-        line.dedup();
-        let expected: Vec<(Kind, u8)> = present.iter().map(|place| (place.take.kind, place.take.who)).collect();
-        assert_eq!(line, expected, "line for {key}");
-        let count = queue.and_then(|queue| server.waiting.queues.get(queue)).map_or(0, |queue| queue.places as usize);
-        assert_eq!(count, places.count(), "places for {key}, those that are away included");
-        if let Some(first) = present.first() {
+        order.dedup();
+        let expected: Vec<(Kind, u8)> = attached.iter().map(|entry| (entry.take.kind, entry.take.who)).collect();
+        assert_eq!(order, expected, "line for {key}");
+        let count = queue.and_then(|queue| server.waiting.queues.get(queue)).map_or(0, |queue| queue.entries as usize);
+        assert_eq!(count, entries.count(), "places for {key}, those that are away included");
+        if let Some(first) = attached.first() {
             assert!(
-                !has_room(&holders, &first.wish()),
+                !has_capacity(&holders, &first.wanted()),
                 "{first_who} waits for {key} beside {holders:?}",
                 first_who = first.take.who
             );
@@ -83,8 +83,8 @@ fn assert_contention(server: &Server, model: &Model) {
         let most: Vec<_> = most.iter().map(|lock| (lock.key[0], lock.requests, lock.since)).collect();
         assert_eq!(most, expected[..count.min(expected.len())], "the {count} most contended");
     }
-    let present = model.line.values().flatten().filter(|place| place.is_present());
-    let since = present.min_by_key(|place| place.turn).map(|place| place.since);
+    let attached = model.queue.values().flatten().filter(|entry| entry.is_attached());
+    let since = attached.min_by_key(|entry| entry.turn).map(|entry| entry.since);
     assert_eq!(server.waiting.contention(), Contention { locks: expected.len(), since });
 }
 
@@ -101,7 +101,7 @@ fn event() -> impl Strategy<Value = Event> {
         6 => take.prop_map(Event::Take),
         4 => (0..KEYS, 0..6u8).prop_map(|(key, who)| Event::Release { key, who }),
         1 => (0..KEYS).prop_map(|key| Event::Delete { key }),
-        2 => any::<usize>().prop_map(|nth| Event::Leave { nth }),
+        2 => any::<usize>().prop_map(|nth| Event::Withdraw { nth }),
         3 => (1..25i64).prop_map(|ms| Event::Pass { ms }),
     ]
 }
@@ -133,11 +133,11 @@ proptest! {
                     server.delete(key, now);
                     model.delete(key, now);
                 }
-                Event::Leave { nth } => {
+                Event::Withdraw { nth } => {
                     let count = server.requests.len();
                     if let Some(&waiter) = server.requests.keys().nth(nth % count.max(1)) {
-                        server.leave(waiter, now);
-                        model.leave(waiter, now, Answer::Gone);
+                        server.withdraw_request(waiter, now);
+                        model.withdraw_request(waiter, now, Answer::Withdrew);
                     }
                 }
                 Event::Pass { ms } => {

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::types::{Place, Queue, QueueId};
+use super::types::{Queue, QueueEntry, QueueId};
 use crate::core::Kind;
 
 /// What identifies a place: a claim on the lock of a queue.
@@ -27,7 +27,7 @@ pub struct LockName<'n> {
     pub key: &'n [u8],
 }
 
-impl Place {
+impl QueueEntry {
     pub fn claim_key(&self) -> ClaimKey<'_> {
         ClaimKey { queue: self.queue, kind: self.claim.kind, owner: &self.claim.owner }
     }

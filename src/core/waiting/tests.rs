@@ -1,5 +1,5 @@
 mod copies;
-mod rounds;
+mod sweeps;
 mod turns;
 
 use super::*;
@@ -16,7 +16,7 @@ fn claim(owner: &str) -> Claim {
 /// Lets `connection` wait for lock "k" of database `db` as `owner`.
 fn join_as(waiting: &mut WaitQueues, db: i32, owner: &str, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
     let (claim, waiter) = (claim(owner), WaiterId(waiter));
-    waiting.join(Join { db, key: b"k", claim, waiter, now: NOW, deadline }, NO_LIMIT).unwrap().request
+    waiting.join(JoinRequest { db, key: b"k", claim, waiter, now: NOW, deadline }, NO_LIMIT).unwrap().request
 }
 
 /// Lets `connection` wait for lock "k" of database 0 as itself.
@@ -46,31 +46,31 @@ fn waiters_are_served_in_the_order_they_came() {
 }
 
 #[test]
-fn one_who_leaves_is_passed_over_wherever_it_stood() {
-    for leaver in 1..=3 {
+fn withdrawn_request_is_skipped() {
+    for withdrawn in 1..=3 {
         let mut waiting = WaitQueues::new();
         let requests: Vec<_> = (1..=3).map(|waiter| join(&mut waiting, waiter, None)).collect();
-        assert_eq!(waiting.leave(requests[leaver as usize - 1], None), Some(WaiterId(leaver)));
-        assert_eq!(waiting.leave(requests[leaver as usize - 1], None), None);
+        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None), Some(WaiterId(withdrawn)));
+        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None), None);
         let served: Vec<_> = std::iter::from_fn(|| next(&mut waiting)).collect();
-        let expected: Vec<_> = (1..=3).filter(|&waiter| waiter != leaver).collect();
+        let expected: Vec<_> = (1..=3).filter(|&waiter| waiter != withdrawn).collect();
         assert_eq!(served, expected);
     }
 }
 
 #[test]
-fn a_lock_nobody_waits_for_leaves_nothing_behind() {
+fn lock_without_waiters_uses_no_memory() {
     let mut waiting = WaitQueues::new();
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 9));
     // The queue and its name, the place, its turn and its claim, the request, its deadline and that one's turn, and the review.
     assert_eq!(waiting.entry_count(), 9);
-    waiting.leave(request, None);
+    waiting.withdraw_request(request, None);
     assert!(waiting.is_empty() && waiting.entry_count() == 0);
     assert_eq!(waiting.queue_of(0, b"k"), None);
     assert_eq!(waiting.next_due(DueFilter::All), None);
-    assert!(waiting.queues.is_empty() && waiting.places.is_empty());
+    assert!(waiting.queues.is_empty() && waiting.entries.is_empty());
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn the_same_key_in_another_database_is_another_lock() {
 }
 
 #[test]
-fn a_lease_is_reviewed_one_millisecond_after_its_end_because_the_server_keeps_the_key_until_then() {
+fn review_comes_one_ms_after_lease_end() {
     let mut waiting = WaitQueues::new();
     join(&mut waiting, 1, None);
     let queue = queue(&waiting);
@@ -104,15 +104,15 @@ fn review_comes_before_time_outs_of_its_lock() {
     let due_at = |waiting: &mut WaitQueues, now| waiting.pop_due(now, DueFilter::All);
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)));
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it leaves");
-    assert_eq!(waiting.leave(first, None), Some(WaiterId(2)));
+    assert_eq!(waiting.withdraw_request(first, None), Some(WaiterId(2)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::Review(queue)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::TimedOut(second)));
-    assert_eq!(waiting.leave(second, None), Some(WaiterId(1)));
+    assert_eq!(waiting.withdraw_request(second, None), Some(WaiterId(1)));
     assert_eq!(due_at(&mut waiting, NOW + 99), None);
 }
 
 #[test]
-fn while_nothing_may_be_written_only_what_writes_nothing_falls_due() {
+fn read_only_filter_yields_no_writes() {
     let mut waiting = WaitQueues::new();
     let request = join(&mut waiting, 1, Some(NOW + 20));
     join(&mut waiting, 2, None);
@@ -120,7 +120,7 @@ fn while_nothing_may_be_written_only_what_writes_nothing_falls_due() {
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(NOW + 21));
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), Some(Due::TimedOut(request)));
-    waiting.leave(request, None);
+    waiting.withdraw_request(request, None);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), None);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All), Some(Due::Review(queue)));
 }
@@ -136,16 +136,16 @@ fn a_review_keeps_its_cause_while_it_is_put_off() {
 }
 
 #[test]
-fn a_look_at_all_locks_finds_each_once_in_which_somebody_is_present() {
+fn review_of_all_finds_each_contended_lock_once() {
     let mut waiting = WaitQueues::new();
     let requests: Vec<_> = (0..4).map(|db| join_as(&mut waiting, db, "x", db as u64, None)).collect();
-    waiting.leave(requests[2], Some(NOW + 50));
+    waiting.withdraw_request(requests[2], Some(NOW + 50));
     waiting.review_all();
     assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
     assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), None, "nothing may be written now");
     for db in 0..4 {
         let queue = waiting.queue_of(db, b"k").unwrap();
-        let expected = if db == 2 { Due::PassedBy } else { Due::Review(queue) };
+        let expected = if db == 2 { Due::Skipped } else { Due::Review(queue) };
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(expected));
     }
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
@@ -153,7 +153,7 @@ fn a_look_at_all_locks_finds_each_once_in_which_somebody_is_present() {
 }
 
 #[test]
-fn onlookers_see_the_line_in_its_order() {
+fn waiters_are_listed_in_queue_order() {
     let mut waiting = WaitQueues::new();
     join(&mut waiting, 1, Some(NOW + 5));
     join(&mut waiting, 2, None);
@@ -163,12 +163,12 @@ fn onlookers_see_the_line_in_its_order() {
 }
 
 /// Connections by the order in which they would be served.
-fn line(waiting: &WaitQueues) -> Vec<u64> {
+fn order(waiting: &WaitQueues) -> Vec<u64> {
     waiting.queue_of(0, b"k").into_iter().flat_map(|queue| waiting.waiters(queue)).map(|waiter| waiter.id.0).collect()
 }
 
 #[test]
-fn requests_with_the_same_claim_share_one_place_and_are_granted_together() {
+fn requests_with_same_claim_are_granted_together() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
@@ -188,12 +188,14 @@ fn the_other_kind_of_lock_is_another_claim() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, None);
     let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
-    waiting.join(Join { db: 0, key: b"k", claim, waiter: WaiterId(2), now: NOW, deadline: None }, NO_LIMIT).unwrap();
+    waiting
+        .join(JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(2), now: NOW, deadline: None }, NO_LIMIT)
+        .unwrap();
     assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(1), Some(2)]);
 }
 
 #[test]
-fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_for_sessions() {
+fn longest_lease_of_copies_counts() {
     let lease = |ms| Lease::from_ms(ms);
     for (first, second, granted, in_session) in
         [(9, 20, 20, 20), (20, 9, 20, 20), (0, 20, 0, 20), (20, 0, 0, 20), (0, 0, 0, 0)]
@@ -202,7 +204,7 @@ fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_fo
         for (waiter, ms) in [(1, first), (2, second)] {
             let claim = Claim { lease: lease(ms), ..claim("a") };
             let waiter = WaiterId(waiter);
-            waiting.join(Join { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, NO_LIMIT).unwrap();
+            waiting.join(JoinRequest { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, NO_LIMIT).unwrap();
         }
         let queue = queue(&waiting);
         let grant = waiting.grant_first(queue).unwrap();
@@ -212,24 +214,24 @@ fn of_copies_that_differ_the_longest_lease_counts_and_none_is_the_longest_but_fo
 }
 
 #[test]
-fn a_place_that_is_kept_takes_up_its_turn_again() {
+fn kept_entry_regains_its_turn() {
     let mut waiting = WaitQueues::new();
     let first = join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    waiting.leave(first, Some(NOW + 50));
-    assert_eq!(line(&waiting), [2]);
+    waiting.withdraw_request(first, Some(NOW + 50));
+    assert_eq!(order(&waiting), [2]);
     assert_eq!(waiting.waiter_count_of(queue(&waiting)), 1);
     join_as(&mut waiting, 0, "a", 3, None);
-    assert_eq!(line(&waiting), [3, 2]);
+    assert_eq!(order(&waiting), [3, 2]);
     assert_eq!(waiting.next_due(DueFilter::All), None, "it is dropped no more");
 }
 
 #[test]
-fn a_place_that_is_away_holds_nobody_up_and_goes_when_its_time_is_over() {
+fn detached_entry_is_skipped_and_dropped_in_time() {
     let mut waiting = WaitQueues::new();
     let first = join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    waiting.leave(first, Some(NOW + 50));
+    waiting.withdraw_request(first, Some(NOW + 50));
     assert_eq!(next(&mut waiting), Some(2));
     assert!(!waiting.is_empty());
     assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All), None);
@@ -239,68 +241,68 @@ fn a_place_that_is_away_holds_nobody_up_and_goes_when_its_time_is_over() {
 }
 
 #[test]
-fn a_place_is_away_only_when_the_last_of_its_requests_has_left() {
+fn entry_detaches_with_its_last_request() {
     let mut waiting = WaitQueues::new();
     let one = join_as(&mut waiting, 0, "a", 1, None);
     let other = join_as(&mut waiting, 0, "a", 2, None);
-    waiting.leave(one, Some(NOW + 50));
-    assert_eq!(line(&waiting), [2]);
-    waiting.leave(other, Some(NOW + 50));
-    assert!(line(&waiting).is_empty() && !waiting.is_empty());
+    waiting.withdraw_request(one, Some(NOW + 50));
+    assert_eq!(order(&waiting), [2]);
+    waiting.withdraw_request(other, Some(NOW + 50));
+    assert!(order(&waiting).is_empty() && !waiting.is_empty());
 }
 
 #[test]
-fn one_whose_time_is_up_keeps_its_place_for_the_grace_time() {
+fn timed_out_request_keeps_entry_for_grace_time() {
     let mut waiting = WaitQueues::new();
     let request = join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
     assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::TimedOut(request)));
-    waiting.leave(request, Some(NOW + 60));
+    waiting.withdraw_request(request, Some(NOW + 60));
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
-    assert_eq!(line(&waiting), [3, 2]);
+    assert_eq!(order(&waiting), [3, 2]);
 }
 
 #[test]
-fn nothing_is_reviewed_for_those_who_are_away() {
+fn detached_entries_cause_no_review() {
     let mut waiting = WaitQueues::new();
     let request = join_as(&mut waiting, 0, "a", 1, None);
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 5));
-    waiting.leave(request, Some(NOW + 50));
+    waiting.withdraw_request(request, Some(NOW + 50));
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
     assert_eq!(waiting.grant_first(queue), None);
 }
 
 #[test]
-fn the_limit_counts_those_who_wait_and_those_who_are_away_make_room() {
+fn detached_entry_is_dropped_at_waiter_limit() {
     let mut waiting = WaitQueues::new();
     let join = |waiting: &mut WaitQueues, owner: &str, waiter| {
         let (claim, waiter) = (claim(owner), WaiterId(waiter));
-        waiting.join(Join { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, 2)
+        waiting.join(JoinRequest { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, 2)
     };
     let one = join(&mut waiting, "a", 1).unwrap().request;
     let two = join(&mut waiting, "b", 2).unwrap().request;
     assert_eq!(join(&mut waiting, "c", 3), None);
-    waiting.leave(two, Some(NOW + 40));
-    waiting.leave(one, Some(NOW + 50));
+    waiting.withdraw_request(two, Some(NOW + 40));
+    waiting.withdraw_request(one, Some(NOW + 50));
     assert!(join(&mut waiting, "c", 3).is_some(), "b was nearest to its end and went");
-    assert_eq!(waiting.places.len(), 2);
+    assert_eq!(waiting.entries.len(), 2);
     assert!(join(&mut waiting, "a", 4).is_some(), "a was kept");
-    assert_eq!(line(&waiting), [4, 3]);
+    assert_eq!(order(&waiting), [4, 3]);
     assert_eq!(join(&mut waiting, "d", 5), None);
 }
 
 #[test]
-fn an_identity_that_withdraws_neither_waits_nor_keeps_a_place() {
+fn withdrawn_owner_has_no_entry() {
     let mut waiting = WaitQueues::new();
-    let away = join_as(&mut waiting, 0, "a", 1, None);
-    waiting.leave(away, Some(NOW + 50));
+    let detached = join_as(&mut waiting, 0, "a", 1, None);
+    waiting.withdraw_request(detached, Some(NOW + 50));
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "b", 3, None);
-    assert_eq!(waiting.withdraw(0, b"k", b"a", None), Some(vec![]));
-    assert_eq!(waiting.withdraw(0, b"k", b"b", None).map(|waiters| waiters.len()), Some(2));
-    assert_eq!(waiting.withdraw(0, b"k", b"b", None), None);
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"a", None), Some(vec![]));
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None).map(|waiters| waiters.len()), Some(2));
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None), None);
     assert!(waiting.is_empty());
 }
 
@@ -312,34 +314,34 @@ fn a_grant_that_is_taken_back_keeps_its_turn() {
     let queue = queue(&waiting);
     let grant = waiting.grant_first(queue).unwrap();
     waiting.restore(grant, NOW + 50);
-    assert_eq!(line(&waiting), [2]);
+    assert_eq!(order(&waiting), [2]);
     join_as(&mut waiting, 0, "a", 3, None);
-    assert_eq!(line(&waiting), [3, 2]);
+    assert_eq!(order(&waiting), [3, 2]);
 }
 
 #[test]
-fn a_grant_that_is_taken_back_after_its_claim_waits_again_gets_its_old_turn() {
+fn restored_grant_regains_turn_of_waiting_claim() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
     let queue = queue(&waiting);
     let grant = waiting.grant_first(queue).unwrap();
     join_as(&mut waiting, 0, "a", 3, None);
-    assert_eq!(line(&waiting), [2, 3]);
+    assert_eq!(order(&waiting), [2, 3]);
     waiting.restore(grant, NOW + 50);
-    assert_eq!(line(&waiting), [3, 2]);
+    assert_eq!(order(&waiting), [3, 2]);
 }
 
 #[test]
-fn all_who_are_away_can_be_dropped_one_after_the_other() {
+fn all_detached_entries_are_dropped_one_by_one() {
     let mut waiting = WaitQueues::new();
     for owner in ["a", "b"] {
         let request = join_as(&mut waiting, 0, owner, 1, None);
-        waiting.leave(request, Some(NOW + 50));
+        waiting.withdraw_request(request, Some(NOW + 50));
     }
     join_as(&mut waiting, 0, "c", 2, None);
-    waiting.drop_away_places();
-    assert_eq!(line(&waiting), [2]);
+    waiting.drop_detached_entries();
+    assert_eq!(order(&waiting), [2]);
     for _ in ["a", "b"] {
         assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(UnixMs::MIN));
         assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), Some(Due::Dropped));
@@ -358,17 +360,23 @@ fn a_request_is_known_by_its_lock_and_its_claim() {
     let waiters: Vec<_> = waiting.waiters_of(3, b"k", Kind::Mutex, b"a").collect();
     assert_eq!(waiters, [WaiterId(2), WaiterId(1)]);
     assert_eq!(waiting.waiters_of(3, b"k", Kind::Mutex, b"b").count(), 0);
-    waiting.leave(request, None);
+    waiting.withdraw_request(request, None);
     assert!(waiting.origin_of(request).is_none());
 }
 
 #[test]
-fn a_review_of_all_that_is_asked_for_again_and_again_holds_up_nothing_that_is_due() {
+fn repeated_review_of_all_delays_no_due_work() {
     let mut waiting = WaitQueues::new();
     let key = |number: u64| number.to_string().into_bytes();
     for number in 0..50 {
-        let join =
-            Join { db: 0, key: &key(number), claim: claim("a"), waiter: WaiterId(number), now: NOW, deadline: None };
+        let join = JoinRequest {
+            db: 0,
+            key: &key(number),
+            claim: claim("a"),
+            waiter: WaiterId(number),
+            now: NOW,
+            deadline: None,
+        };
         waiting.join(join, usize::MAX);
     }
     let late = join_as(&mut waiting, 0, "late", 99, Some(NOW));

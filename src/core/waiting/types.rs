@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use crate::core::slab::Slot;
 use crate::core::timer_queue::NEVER;
-use crate::core::{Cause, Id, Kind, Lease, Limit, Seat, UnixMs};
+use crate::core::{Cause, HoldKey, Id, Kind, Lease, Limit, UnixMs};
 
 /// A handle to the queue of a contended lock.
 pub type QueueId = Id<Queue>;
 /// A handle to a waiting request.
 pub type RequestId = Id<Request>;
 /// A handle to a place. It is used inside the wait queues only, where nothing keeps it longer than its place.
-pub type PlaceId = Slot;
+pub type QueueEntryId = Slot;
 
 /// The turn of a place: a lower number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub struct Claim {
 }
 
 /// The arguments of [`WaitQueues::join`](super::WaitQueues::join).
-pub struct Join<'k> {
+pub struct JoinRequest<'k> {
     pub db: i32,
     pub key: &'k [u8],
     pub claim: Claim,
@@ -45,7 +45,7 @@ pub struct Join<'k> {
 
 /// The result of [`WaitQueues::join`](super::WaitQueues::join).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinOutcome {
     pub request: RequestId,
     /// The claim had a place already.
     pub rejoined: bool,
@@ -56,7 +56,7 @@ pub struct Queue {
     pub db: i32,
     pub key: Rc<[u8]>,
     /// The number of places, present or away.
-    pub places: u32,
+    pub entries: u32,
     /// The number of requests.
     pub requests: u32,
     /// The time of the next review of the lock, or [`NEVER`].
@@ -66,11 +66,11 @@ pub struct Queue {
     /// Whether the review of the lock has stopped, and is to go on in its turn. Then it has no time.
     pub is_in_backlog: bool,
     /// The number of the last run of the background work before or in which the lock had a whole batch of grants.
-    pub batch_in: u32,
+    pub last_batch_run: u32,
     /// The turn of the queue among those with deadlines, or [`NEVER`].
     pub next_time_out: UnixMs,
     /// The number of the review of all queues that has reached this queue last.
-    pub reviewed_in: u32,
+    pub last_review: u32,
 }
 
 impl Queue {
@@ -79,20 +79,20 @@ impl Queue {
         Self {
             db,
             key,
-            places: 0,
+            entries: 0,
             requests: 0,
             review_at,
             cause,
             is_in_backlog: false,
-            batch_in: 0,
+            last_batch_run: 0,
             next_time_out,
-            reviewed_in: 0,
+            last_review: 0,
         }
     }
 }
 
 /// A claim with its turn in the line of one lock.
-pub struct Place {
+pub struct QueueEntry {
     pub queue: QueueId,
     pub turn: Turn,
     /// The claim, with the smallest limit of the requests that share the place; that of the last one while it is away. The
@@ -107,15 +107,15 @@ pub struct Place {
 
 /// A connection that waits for the reply.
 pub struct Request {
-    pub place: PlaceId,
+    pub entry: QueueEntryId,
     pub waiter: WaiterId,
     pub deadline: UnixMs,
     pub lease: Option<Lease>,
     pub limit: Option<Limit>,
     /// The next earlier request at the same place.
-    pub earlier: Option<RequestId>,
+    pub previous: Option<RequestId>,
     /// The next later request at the same place.
-    pub later: Option<RequestId>,
+    pub next: Option<RequestId>,
 }
 
 /// A claim to which the lock is granted, with all requests that share it.
@@ -155,8 +155,8 @@ impl Grant {
     }
 
     /// Returns what is granted.
-    pub fn seat(&self) -> Seat<'_> {
-        Seat::of(self.db, &self.key, self.claim.kind, &self.claim.owner)
+    pub fn hold_key(&self) -> HoldKey<'_> {
+        HoldKey::of(self.db, &self.key, self.claim.kind, &self.claim.owner)
     }
 
     /// Returns the lease to grant.
@@ -206,7 +206,7 @@ pub enum Due {
     /// A place that was away was dropped. There is nothing left to do.
     Dropped,
     /// The review of all locks has come by one that nobody waits for. There is nothing to do.
-    PassedBy,
+    Skipped,
 }
 
 /// The things to consider.

@@ -9,53 +9,56 @@ fn request(number: u64) -> RequestId {
 }
 
 /// A request that waits for a message, by its number.
-fn notified(waiters: &mut Waiters, number: u64) -> EntryId {
-    let id = waiters.insert_notified(7, None, NEWS).unwrap();
-    waiters.set_wait_state(id, WaitState::Waiting(request(number)));
+fn notified(pending: &mut PendingReplies, number: u64) -> PendingReplyId {
+    let id = pending.insert_pubsub(7, None, NEWS).unwrap();
+    pending.set_wait_state(id, WaitState::Waiting(request(number)));
     id
 }
 
 /// A request whose client is blocked.
-fn blocked(waiters: &mut Waiters, number: u64) -> EntryId {
-    let id = waiters.insert_blocked(8, None).unwrap();
-    waiters.set_wait_state(id, WaitState::Waiting(request(number)));
+fn blocked(pending: &mut PendingReplies, number: u64) -> PendingReplyId {
+    let id = pending.insert_blocked(8, None).unwrap();
+    pending.set_wait_state(id, WaitState::Waiting(request(number)));
     id
 }
 
 #[test]
-fn a_channel_is_kept_once_and_as_long_as_there_are_requests_for_it() {
-    let mut waiters = Waiters::new();
-    let [one, other] = [1, 2].map(|number| notified(&mut waiters, number));
-    let [(first, _), (second, _)] = [one, other].map(|id| waiters.channel_of(id).unwrap());
-    assert!(Rc::ptr_eq(&first, &second) && waiters.notified() == 2);
-    waiters.remove(one);
-    assert_eq!((waiters.notified(), waiters.channels.len()), (1, 1));
-    waiters.remove(other);
-    assert_eq!((waiters.notified(), waiters.channels.len()), (0, 0));
+fn channel_is_stored_once_while_requested() {
+    let mut pending = PendingReplies::new();
+    let [one, other] = [1, 2].map(|number| notified(&mut pending, number));
+    let [(first, _), (second, _)] = [one, other].map(|id| pending.channel_of(id).unwrap());
+    assert!(Rc::ptr_eq(&first, &second) && pending.pubsub_count() == 2);
+    pending.remove(one);
+    assert_eq!((pending.pubsub_count(), pending.channels.len()), (1, 1));
+    pending.remove(other);
+    assert_eq!((pending.pubsub_count(), pending.channels.len()), (0, 0));
 }
 
 #[test]
-fn those_are_lost_who_waited_then() {
-    let mut waiters = Waiters::new();
-    let early = [1, 2].map(|number| notified(&mut waiters, number));
-    assert!(!waiters.has_left() && waiters.next_lost().is_none());
-    waiters.lose_all();
-    notified(&mut waiters, 3);
-    assert!(waiters.has_left());
-    assert_eq!([(); 4].map(|()| waiters.next_lost()), [Some(Some(early[0])), Some(Some(early[1])), Some(None), None]);
-    assert!(!waiters.has_left());
+fn only_earlier_waiters_are_aborted() {
+    let mut pending = PendingReplies::new();
+    let early = [1, 2].map(|number| notified(&mut pending, number));
+    assert!(!pending.has_ended() && pending.next_aborted().is_none());
+    pending.abort_all();
+    notified(&mut pending, 3);
+    assert!(pending.has_ended());
+    assert_eq!(
+        [(); 4].map(|()| pending.next_aborted()),
+        [Some(Some(early[0])), Some(Some(early[1])), Some(None), None]
+    );
+    assert!(!pending.has_ended());
 }
 
 #[test]
 fn after_a_panic_every_wait_has_failed() {
-    let mut waiters = Waiters::new();
-    let (told, blocked) = (notified(&mut waiters, 1), blocked(&mut waiters, 2));
-    let over = waiters.insert_notified(7, None, NEWS).unwrap();
-    let untold = waiters.fail_all();
-    assert_eq!(untold, [(Rc::from(NEWS), request(1))]);
-    assert!(waiters.get(told).is_none() && waiters.get(over).is_none() && !waiters.has_messages());
-    assert!(matches!(waiters.get(blocked).unwrap().wait_state(), WaitState::Failed));
-    assert_eq!([waiters.next_lost(), waiters.next_lost()], [Some(Some(blocked)), None]);
+    let mut pending = PendingReplies::new();
+    let (is_notified, blocked) = (notified(&mut pending, 1), blocked(&mut pending, 2));
+    let over = pending.insert_pubsub(7, None, NEWS).unwrap();
+    let unnotified = pending.fail_all();
+    assert_eq!(unnotified, [(Rc::from(NEWS), request(1))]);
+    assert!(pending.get(is_notified).is_none() && pending.get(over).is_none() && !pending.has_messages());
+    assert!(matches!(pending.get(blocked).unwrap().wait_state(), WaitState::Failed));
+    assert_eq!([pending.next_aborted(), pending.next_aborted()], [Some(Some(blocked)), None]);
 }
 
 fn grant(owner: &str) -> Grant {
@@ -64,40 +67,40 @@ fn grant(owner: &str) -> Grant {
 }
 
 #[test]
-fn a_grant_stands_if_one_of_its_clients_has_been_told() {
-    for told in [[false, false], [false, true], [true, false]] {
-        let mut waiters = Waiters::new();
-        let delivery = waiters.begin_delivery(grant("a"), 2, Vec::new()).unwrap();
-        assert_eq!(waiters.entry_count(), 2, "the delivery, and that it is the latest");
-        assert_eq!(waiters.finish_delivery(delivery, told[0]), None, "the other may be");
-        let untold = waiters.finish_delivery(delivery, told[1]);
-        assert_eq!(untold.is_some(), told == [false, false], "{told:?}");
-        assert!(!waiters.has_deliveries() && waiters.entry_count() == 0);
+fn grant_stands_if_one_client_was_notified() {
+    for is_notified in [[false, false], [false, true], [true, false]] {
+        let mut pending = PendingReplies::new();
+        let delivery = pending.begin_delivery(grant("a"), 2, Vec::new()).unwrap();
+        assert_eq!(pending.entry_count(), 2, "the delivery, and that it is the latest");
+        assert_eq!(pending.finish_delivery(delivery, is_notified[0]), None, "the other may be");
+        let unnotified = pending.finish_delivery(delivery, is_notified[1]);
+        assert_eq!(unnotified.is_some(), is_notified == [false, false], "{is_notified:?}");
+        assert!(!pending.has_deliveries() && pending.entry_count() == 0);
     }
 }
 
 #[test]
-fn a_grant_stands_if_a_message_or_another_reply_tells_of_it() {
-    let mut waiters = Waiters::new();
-    let by_message = waiters.begin_delivery(grant("a"), 1, vec![7]).unwrap();
-    assert_eq!(waiters.finish_delivery(by_message, false), None);
-    let by_reply = waiters.begin_delivery(grant("a"), 1, Vec::new()).unwrap();
-    waiters.mark_holder_told(Seat::whole(0, b"gate"));
-    waiters.mark_holder_told(Seat::whole(0, b"door"));
-    assert_eq!(waiters.finish_delivery(by_reply, false), None);
+fn grant_stands_after_message_or_other_reply() {
+    let mut pending = PendingReplies::new();
+    let by_message = pending.begin_delivery(grant("a"), 1, vec![7]).unwrap();
+    assert_eq!(pending.finish_delivery(by_message, false), None);
+    let by_reply = pending.begin_delivery(grant("a"), 1, Vec::new()).unwrap();
+    pending.mark_holder_notified(HoldKey::whole(0, b"gate"));
+    pending.mark_holder_notified(HoldKey::whole(0, b"door"));
+    assert_eq!(pending.finish_delivery(by_reply, false), None);
 }
 
 #[test]
-fn what_is_on_its_way_of_a_lock_that_is_granted_anew_is_void() {
-    let mut waiters = Waiters::new();
-    let first = waiters.begin_delivery(grant("a"), 1, Vec::new()).unwrap();
-    assert!(waiters.grant_unknown_to(8, first).is_some());
-    let second = waiters.begin_delivery(grant("b"), 1, vec![7]).unwrap();
-    assert!(waiters.grant_unknown_to(8, first).is_none());
-    assert_eq!(waiters.finish_delivery(first, false), None);
-    assert!(waiters.grant_unknown_to(8, second).is_some());
-    assert!(waiters.grant_unknown_to(7, second).is_none(), "a message has told that connection");
-    let third = waiters.begin_delivery(grant("c"), 1, Vec::new()).unwrap();
-    waiters.supersede_delivery(Seat::whole(0, b"door"));
-    assert_eq!(waiters.finish_delivery(third, false), None);
+fn superseded_delivery_is_void() {
+    let mut pending = PendingReplies::new();
+    let first = pending.begin_delivery(grant("a"), 1, Vec::new()).unwrap();
+    assert!(pending.grant_unknown_to(8, first).is_some());
+    let second = pending.begin_delivery(grant("b"), 1, vec![7]).unwrap();
+    assert!(pending.grant_unknown_to(8, first).is_none());
+    assert_eq!(pending.finish_delivery(first, false), None);
+    assert!(pending.grant_unknown_to(8, second).is_some());
+    assert!(pending.grant_unknown_to(7, second).is_none(), "a message has told that connection");
+    let third = pending.begin_delivery(grant("c"), 1, Vec::new()).unwrap();
+    pending.supersede_delivery(HoldKey::whole(0, b"door"));
+    assert_eq!(pending.finish_delivery(third, false), None);
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::core::sessions::walk::MOST_AT_ONCE;
-use crate::core::{ClientId, Remains, SessionTask};
+use crate::core::sessions::share_scan::MAX_SHARE_BATCH;
+use crate::core::{ClientId, DeferredFree, SessionTask};
 
 const NOW: UnixMs = 1_000_000;
 const DB: i32 = 0;
@@ -27,8 +27,8 @@ fn attach(sessions: &mut Sessions, kind: Kind, owner: &str, client: ClientId) {
     sessions.attach(SessionLock { db: DB, key, kind, owner, holds: 1, lease }, client, NOW);
 }
 
-fn share(token: &str) -> Seat<'_> {
-    Seat { db: DB, key: DOOR, share: Some(token.as_bytes()) }
+fn share(token: &str) -> HoldKey<'_> {
+    HoldKey { db: DB, key: DOOR, share: Some(token.as_bytes()) }
 }
 
 fn text(token: &[u8]) -> String {
@@ -36,12 +36,12 @@ fn text(token: &[u8]) -> String {
 }
 
 /// The tokens of a stretch, and the one that comes next.
-fn shown(stretch: Stretch) -> (Vec<String>, Option<String>) {
-    (stretch.tokens.iter().map(|token| text(token)).collect(), stretch.next.as_deref().map(text))
+fn shown(batch: ShareBatch) -> (Vec<String>, Option<String>) {
+    (batch.tokens.iter().map(|token| text(token)).collect(), batch.next.as_deref().map(text))
 }
 
-fn doubted(sessions: &mut Sessions) -> Option<(Vec<String>, Option<String>)> {
-    sessions.next_doubtful(DB, DOOR).map(shown)
+fn to_recheck(sessions: &mut Sessions) -> Option<(Vec<String>, Option<String>)> {
+    sessions.next_to_recheck(DB, DOOR).map(shown)
 }
 
 fn returned(sessions: &mut Sessions) -> Option<(Vec<String>, Option<String>)> {
@@ -57,54 +57,58 @@ fn renewed_at_once(sessions: &mut Sessions) -> Option<String> {
 }
 
 #[test]
-fn only_what_is_shared_can_be_in_doubt() {
+fn only_shares_can_need_recheck() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, Kind::Mutex, "alone", 1);
     assert!(!sessions.has_shares(DB, DOOR));
-    sessions.doubt_shares(DB, DOOR);
-    assert!(!sessions.is_doubtful(DB, DOOR) && sessions.first_doubtful().is_none());
+    sessions.mark_for_recheck(DB, DOOR);
+    assert!(!sessions.needs_recheck(DB, DOOR) && sessions.first_to_recheck().is_none());
     attach(&mut sessions, Kind::Shared, "one", 1);
     assert!(sessions.has_shares(DB, DOOR) && !sessions.has_shares(DB, b"gate"));
     assert_eq!(sessions.shares(DB, DOOR).collect::<Vec<_>>(), [sessions.find(share("one")).unwrap()]);
-    assert!(doubted(&mut sessions).is_none());
-    sessions.doubt_shares(DB, DOOR);
-    assert!(sessions.is_doubtful(DB, DOOR) && !sessions.is_doubtful(DB, b"gate"));
+    assert!(to_recheck(&mut sessions).is_none());
+    sessions.mark_for_recheck(DB, DOOR);
+    assert!(sessions.needs_recheck(DB, DOOR) && !sessions.needs_recheck(DB, b"gate"));
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
-    assert_eq!(sessions.first_doubtful(), Some((DB, DOOR.into())));
-    assert_eq!(doubted(&mut sessions), Some((vec!["one".to_owned()], None)));
-    assert!(!sessions.is_doubtful(DB, DOOR) && sessions.first_doubtful().is_none());
+    assert_eq!(sessions.first_to_recheck(), Some((DB, DOOR.into())));
+    assert_eq!(to_recheck(&mut sessions), Some((vec!["one".to_owned()], None)));
+    assert!(!sessions.needs_recheck(DB, DOOR) && sessions.first_to_recheck().is_none());
 }
 
 #[test]
-fn shares_in_doubt_are_looked_at_in_stretches() {
-    for count in [MOST_AT_ONCE, MOST_AT_ONCE + 1, 2 * MOST_AT_ONCE + 3] {
+fn shares_are_rechecked_in_batches() {
+    for count in [MAX_SHARE_BATCH, MAX_SHARE_BATCH + 1, 2 * MAX_SHARE_BATCH + 3] {
         let mut sessions = sessions(count);
-        sessions.doubt_shares(DB, DOOR);
-        for from in (0..count).step_by(MOST_AT_ONCE) {
-            let next = (from + MOST_AT_ONCE < count).then(|| name(from + MOST_AT_ONCE));
-            let stretch = (names(from..count.min(from + MOST_AT_ONCE)), next);
-            assert_eq!(doubted(&mut sessions), Some(stretch), "of {count} from {from}");
+        sessions.mark_for_recheck(DB, DOOR);
+        for from in (0..count).step_by(MAX_SHARE_BATCH) {
+            let next = (from + MAX_SHARE_BATCH < count).then(|| name(from + MAX_SHARE_BATCH));
+            let batch = (names(from..count.min(from + MAX_SHARE_BATCH)), next);
+            assert_eq!(to_recheck(&mut sessions), Some(batch), "of {count} from {from}");
         }
-        assert!(doubted(&mut sessions).is_none());
+        assert!(to_recheck(&mut sessions).is_none());
     }
 }
 
 #[test]
-fn a_doubt_that_comes_up_during_a_look_makes_for_another() {
-    let mut sessions = sessions(MOST_AT_ONCE + 1);
-    sessions.doubt_shares(DB, DOOR);
-    doubted(&mut sessions);
-    sessions.doubt_shares(DB, DOOR);
-    assert_eq!(doubted(&mut sessions).unwrap().0, names(MOST_AT_ONCE..MOST_AT_ONCE + 1), "the first comes to its end");
-    assert_eq!(doubted(&mut sessions).unwrap().0, names(0..MOST_AT_ONCE));
-    assert_eq!(doubted(&mut sessions).unwrap().0.len(), 1);
-    assert!(!sessions.is_doubtful(DB, DOOR));
+fn change_during_recheck_causes_another() {
+    let mut sessions = sessions(MAX_SHARE_BATCH + 1);
+    sessions.mark_for_recheck(DB, DOOR);
+    to_recheck(&mut sessions);
+    sessions.mark_for_recheck(DB, DOOR);
+    assert_eq!(
+        to_recheck(&mut sessions).unwrap().0,
+        names(MAX_SHARE_BATCH..MAX_SHARE_BATCH + 1),
+        "the first comes to its end"
+    );
+    assert_eq!(to_recheck(&mut sessions).unwrap().0, names(0..MAX_SHARE_BATCH));
+    assert_eq!(to_recheck(&mut sessions).unwrap().0.len(), 1);
+    assert!(!sessions.needs_recheck(DB, DOOR));
 }
 
 #[test]
-fn shares_are_given_back_one_stretch_after_the_other() {
-    let mut sessions = sessions(MOST_AT_ONCE + 1);
-    let (first, last) = (name(0), name(MOST_AT_ONCE));
+fn shares_are_returned_in_batches() {
+    let mut sessions = sessions(MAX_SHARE_BATCH + 1);
+    let (first, last) = (name(0), name(MAX_SHARE_BATCH));
     let is_to_return = |sessions: &Sessions| [&first, &last].map(|token| sessions.is_to_return(share(token)));
     assert!(!sessions.is_returning(DB, DOOR) && !sessions.is_returning_any());
     assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([false, false], 0));
@@ -112,11 +116,11 @@ fn shares_are_given_back_one_stretch_after_the_other() {
 
     sessions.begin_return(DB, DOOR);
     assert!(sessions.is_returning(DB, DOOR) && !sessions.is_returning(DB, b"gate") && sessions.is_returning_any());
-    assert!(!sessions.is_doubtful(DB, DOOR));
-    assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([true, true], MOST_AT_ONCE + 1));
+    assert!(!sessions.needs_recheck(DB, DOOR));
+    assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([true, true], MAX_SHARE_BATCH + 1));
     assert_eq!(renewed_at_once(&mut sessions), Some(first.clone()));
 
-    assert_eq!(returned(&mut sessions), Some((names(0..MOST_AT_ONCE), Some(last.clone()))));
+    assert_eq!(returned(&mut sessions), Some((names(0..MAX_SHARE_BATCH), Some(last.clone()))));
     assert_eq!(is_to_return(&sessions), [false, true]);
     assert_eq!(renewed_at_once(&mut sessions), Some(last.clone()), "the next in turn goes on with it");
     assert_eq!(returned(&mut sessions), Some((vec![last.clone()], None)));
@@ -125,51 +129,51 @@ fn shares_are_given_back_one_stretch_after_the_other() {
 }
 
 #[test]
-fn a_doubt_while_shares_are_given_back_is_looked_into_afterwards() {
+fn change_during_return_is_rechecked_afterwards() {
     let mut sessions = sessions(2);
     sessions.begin_return(DB, DOOR);
-    sessions.doubt_shares(DB, DOOR);
-    assert!(sessions.is_doubtful(DB, DOOR) && sessions.first_doubtful().is_none());
+    sessions.mark_for_recheck(DB, DOOR);
+    assert!(sessions.needs_recheck(DB, DOOR) && sessions.first_to_recheck().is_none());
     assert_eq!(returned(&mut sessions), Some((names(0..2), None)));
-    assert_eq!(sessions.first_doubtful(), Some((DB, DOOR.into())));
+    assert_eq!(sessions.first_to_recheck(), Some((DB, DOOR.into())));
 }
 
 #[test]
-fn the_others_are_given_back_though_the_one_whose_turn_it_is_has_gone() {
-    let mut sessions = sessions(MOST_AT_ONCE + 2);
+fn return_continues_when_next_session_has_ended() {
+    let mut sessions = sessions(MAX_SHARE_BATCH + 2);
     sessions.begin_return(DB, DOOR);
     assert_eq!(renewed_at_once(&mut sessions), Some(name(0)));
     returned(&mut sessions);
-    assert_eq!(renewed_at_once(&mut sessions), Some(name(MOST_AT_ONCE)));
-    sessions.end(share(&name(MOST_AT_ONCE)));
-    assert_eq!(renewed_at_once(&mut sessions), Some(name(MOST_AT_ONCE + 1)));
-    sessions.doubt_shares(DB, DOOR);
-    assert!(sessions.first_doubtful().is_none(), "first they are given back");
-    sessions.end(share(&name(MOST_AT_ONCE + 1)));
+    assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_SHARE_BATCH)));
+    sessions.end(share(&name(MAX_SHARE_BATCH)));
+    assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_SHARE_BATCH + 1)));
+    sessions.mark_for_recheck(DB, DOOR);
+    assert!(sessions.first_to_recheck().is_none(), "first they are given back");
+    sessions.end(share(&name(MAX_SHARE_BATCH + 1)));
     assert!(!sessions.is_returning_any(), "nobody is left");
-    assert_eq!(sessions.first_doubtful(), Some((DB, DOOR.into())));
+    assert_eq!(sessions.first_to_recheck(), Some((DB, DOOR.into())));
 }
 
 #[test]
 fn what_has_begun_ends_with_the_shares() {
     let mut sessions = sessions(1);
     let a_session = sessions.entry_count();
-    sessions.doubt_shares(DB, DOOR);
+    sessions.mark_for_recheck(DB, DOOR);
     sessions.begin_return(DB, DOOR);
     assert_eq!(sessions.entry_count(), a_session + 3);
     sessions.end_shares(DB, DOOR);
-    assert!(!sessions.is_returning_any() && sessions.first_doubtful().is_none());
+    assert!(!sessions.is_returning_any() && sessions.first_to_recheck().is_none());
     while sessions.forget_ended() {}
     assert_eq!(sessions.pop_due(UnixMs::MIN, true), None);
     assert_eq!(sessions.entry_count(), 0, "nothing is left");
 }
 
 #[test]
-fn of_all_that_is_given_up_each_lock_under_way_is_freed_too() {
+fn ended_sessions_are_freed_with_their_scans() {
     let mut sessions = sessions(1);
-    sessions.doubt_shares(DB, DOOR);
-    let mut remains = Remains::new();
-    sessions.end_all(&mut remains);
+    sessions.mark_for_recheck(DB, DOOR);
+    let mut deferred_free = DeferredFree::new();
+    sessions.end_all(&mut deferred_free);
     // An entry and the end, for each of five tables, and the end of three that were empty.
-    assert_eq!(std::iter::repeat_with(|| remains.drop_one()).take_while(|&left| left).count(), 13);
+    assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 13);
 }

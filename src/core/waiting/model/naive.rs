@@ -25,7 +25,7 @@ pub enum Answer {
     /// The caller holds the lock in the other form.
     Refused,
     /// The client went away: no answer that matters.
-    Gone,
+    Withdrew,
 }
 
 /// Holders, with the ends of their leases: one alone, or shares.
@@ -44,12 +44,12 @@ pub struct ModelHolder {
 #[derive(Default)]
 pub struct Model {
     pub holders: Holders,
-    pub line: BTreeMap<u8, Vec<ModelPlace>>,
+    pub queue: BTreeMap<u8, Vec<ModelEntry>>,
     pub answers: BTreeMap<u64, Answer>,
     pub turns: usize,
 }
 
-pub struct ModelPlace {
+pub struct ModelEntry {
     pub take: Take,
     /// Its place among all that have ever waited, and when it began to.
     pub turn: usize,
@@ -60,13 +60,13 @@ pub struct ModelPlace {
     pub kept_until: UnixMs,
 }
 
-impl ModelPlace {
-    pub fn is_present(&self) -> bool {
+impl ModelEntry {
+    pub fn is_attached(&self) -> bool {
         !self.requests.is_empty()
     }
 
     /// What the requests that wait get: the longest lease, where none is the longest, and the smallest limit.
-    pub fn wish(&self) -> Take {
+    pub fn wanted(&self) -> Take {
         let takes = || self.requests.iter().map(|(_, _, take)| take);
         let leases: Option<Vec<_>> = takes().map(|take| take.lease_ms).collect();
         let lease_ms = leases.and_then(|leases| leases.into_iter().max());
@@ -90,7 +90,7 @@ impl ModelHolder {
 }
 
 /// Returns whether there is room for one more.
-pub fn has_room(holders: &[ModelHolder], take: &Take) -> bool {
+pub fn has_capacity(holders: &[ModelHolder], take: &Take) -> bool {
     let shares = take.kind == Kind::Shared && holders.iter().all(|holder| holder.is_share);
     holders.is_empty() || shares && take.limit.is_none_or(|limit| holders.len() < limit)
 }
@@ -98,8 +98,8 @@ pub fn has_room(holders: &[ModelHolder], take: &Take) -> bool {
 impl Model {
     pub fn take(&mut self, waiter: u64, now: UnixMs, take: &Take) {
         let holders = self.holders.entry(take.key).or_default();
-        let in_line = self.line.get(&take.key).is_some_and(|line| line.iter().any(ModelPlace::is_present));
-        let has_room = has_room(holders, take) && !in_line;
+        let is_queued = self.queue.get(&take.key).is_some_and(|queue| queue.iter().any(ModelEntry::is_attached));
+        let has_capacity = has_capacity(holders, take) && !is_queued;
         let answer = match holders.iter_mut().find(|holder| holder.who == take.who) {
             Some(own) if own.has_kind(take.kind) => {
                 own.holds += i64::from(own.is_reentrant);
@@ -107,9 +107,9 @@ impl Model {
                 Answer::Granted
             }
             Some(own) if own.is_share != (take.kind == Kind::Shared) => Answer::Refused,
-            None if has_room => {
+            None if has_capacity => {
                 self.grant(take, now);
-                self.forget(take.key, |place| place.is_of(take));
+                self.forget(take.key, |entry| entry.is_of(take));
                 Answer::Granted
             }
             _ => match take.block_ms {
@@ -122,25 +122,25 @@ impl Model {
 
     pub fn grant(&mut self, take: &Take, now: UnixMs) {
         self.holders.entry(take.key).or_default().push(ModelHolder::new(take, now));
-        self.forget(take.key, |place| place.take.who == take.who && place.take.kind != take.kind);
+        self.forget(take.key, |entry| entry.take.who == take.who && entry.take.kind != take.kind);
     }
 
     pub fn wait(&mut self, waiter: u64, now: UnixMs, deadline: Option<UnixMs>, take: &Take) {
         self.turns += 1;
-        let line = self.line.entry(take.key).or_default();
-        let Some(place) = line.iter_mut().find(|place| place.is_of(take)) else {
+        let queue = self.queue.entry(take.key).or_default();
+        let Some(entry) = queue.iter_mut().find(|entry| entry.is_of(take)) else {
             let (turn, requests) = (self.turns, vec![(waiter, deadline, *take)]);
-            return line.push(ModelPlace { take: *take, turn, since: now, requests, kept_until: 0 });
+            return queue.push(ModelEntry { take: *take, turn, since: now, requests, kept_until: 0 });
         };
-        place.requests.push((waiter, deadline, *take));
+        entry.requests.push((waiter, deadline, *take));
     }
 
-    pub fn forget(&mut self, key: u8, which: impl Fn(&ModelPlace) -> bool) {
-        let line = self.line.entry(key).or_default();
-        for (waiter, ..) in line.iter().filter(|place| which(place)).flat_map(|place| &place.requests) {
+    pub fn forget(&mut self, key: u8, which: impl Fn(&ModelEntry) -> bool) {
+        let queue = self.queue.entry(key).or_default();
+        for (waiter, ..) in queue.iter().filter(|entry| which(entry)).flat_map(|entry| &entry.requests) {
             self.answers.insert(*waiter, Answer::Nil);
         }
-        line.retain(|place| !which(place));
+        queue.retain(|entry| !which(entry));
     }
 
     pub fn release(&mut self, key: u8, who: u8, now: UnixMs) {
@@ -151,7 +151,7 @@ impl Model {
             return;
         }
         holders.retain(|holder| holder.who != who);
-        self.forget(key, |place| place.take.who == who);
+        self.forget(key, |entry| entry.take.who == who);
         self.serve(key, now);
     }
 
@@ -163,21 +163,21 @@ impl Model {
     /// Serves those at the head of the line for whom there is room.
     pub fn serve(&mut self, key: u8, now: UnixMs) {
         loop {
-            let line = self.line.entry(key).or_default();
-            let Some(first) = line.iter().position(ModelPlace::is_present) else { return };
-            if !has_room(self.holders.entry(key).or_default(), &line[first].wish()) {
+            let queue = self.queue.entry(key).or_default();
+            let Some(first) = queue.iter().position(ModelEntry::is_attached) else { return };
+            if !has_capacity(self.holders.entry(key).or_default(), &queue[first].wanted()) {
                 return;
             }
-            let place = line.remove(first);
-            self.answers.extend(place.requests.iter().map(|(waiter, ..)| (*waiter, Answer::Granted)));
-            self.grant(&place.wish(), now);
+            let entry = queue.remove(first);
+            self.answers.extend(entry.requests.iter().map(|(waiter, ..)| (*waiter, Answer::Granted)));
+            self.grant(&entry.wanted(), now);
         }
     }
 
-    pub fn leave(&mut self, waiter: u64, now: UnixMs, answer: Answer) {
-        for place in self.line.values_mut().flatten().filter(|place| place.is_present()) {
-            place.requests.retain(|(other, ..)| *other != waiter);
-            place.kept_until = now + GRACE_MS;
+    pub fn withdraw_request(&mut self, waiter: u64, now: UnixMs, answer: Answer) {
+        for entry in self.queue.values_mut().flatten().filter(|entry| entry.is_attached()) {
+            entry.requests.retain(|(other, ..)| *other != waiter);
+            entry.kept_until = now + GRACE_MS;
         }
         self.answers.insert(waiter, answer);
         (0..KEYS).for_each(|key| self.serve(key, now));
@@ -191,27 +191,27 @@ impl Model {
         (0..KEYS).for_each(|key| self.serve(key, now));
         for waiter in timed_out {
             assert!(self.late(now).contains(waiter), "{waiter} timed out, and has time");
-            self.leave(*waiter, now, Answer::Nil);
+            self.withdraw_request(*waiter, now, Answer::Nil);
         }
         assert_eq!(self.late(now), [], "these have not timed out");
-        for line in self.line.values_mut() {
-            line.retain(|place| place.is_present() || place.kept_until > now);
+        for queue in self.queue.values_mut() {
+            queue.retain(|entry| entry.is_attached() || entry.kept_until > now);
         }
     }
 
     /// The locks that are waited for: key, requests and since when, the most contended first.
     pub fn contended(&self) -> Vec<(u8, usize, UnixMs)> {
-        let present = |line: &'_ Vec<ModelPlace>| -> Option<(usize, usize, UnixMs)> {
-            let first = line.iter().find(|place| place.is_present())?;
-            Some((first.turn, line.iter().map(|place| place.requests.len()).sum(), first.since))
+        let attached = |queue: &'_ Vec<ModelEntry>| -> Option<(usize, usize, UnixMs)> {
+            let first = queue.iter().find(|entry| entry.is_attached())?;
+            Some((first.turn, queue.iter().map(|entry| entry.requests.len()).sum(), first.since))
         };
-        let mut locks: Vec<_> = self.line.iter().filter_map(|(key, line)| Some((*key, present(line)?))).collect();
+        let mut locks: Vec<_> = self.queue.iter().filter_map(|(key, queue)| Some((*key, attached(queue)?))).collect();
         locks.sort_by_key(|(_, (turn, requests, _))| (Reverse(*requests), *turn));
         locks.into_iter().map(|(key, (_, requests, since))| (key, requests, since)).collect()
     }
 
     pub fn late(&self, now: UnixMs) -> Vec<u64> {
-        let requests = self.line.values().flatten().flat_map(|place| &place.requests);
+        let requests = self.queue.values().flatten().flat_map(|entry| &entry.requests);
         let late = requests.filter(|(_, deadline, _)| deadline.is_some_and(|deadline| now > deadline));
         late.map(|(waiter, ..)| *waiter).collect()
     }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::GRACE_MS;
-use super::naive::{Answer, Holders, ModelHolder, Take, has_room};
-use crate::core::waiting::{Claim, Due, DueFilter, Join, QueueId, RequestId, WaitQueues, WaiterId};
+use super::naive::{Answer, Holders, ModelHolder, Take, has_capacity};
+use crate::core::waiting::{Claim, Due, DueFilter, JoinRequest, QueueId, RequestId, WaitQueues, WaiterId};
 use crate::core::{Cause, Decision, Error, Holder, Kind, Lease, Limit, Lock, Shares, UnixMs, Write};
 use crate::core::{acquire, reenter, release, share};
 
@@ -45,8 +45,8 @@ impl Server {
 
     pub fn answer(&mut self, waiter: u64, answer: Answer) {
         self.requests.remove(&waiter);
-        let earlier = self.answers.insert(waiter, answer);
-        assert_eq!(earlier, None, "waiter {waiter} was answered twice");
+        let previous = self.answers.insert(waiter, answer);
+        assert_eq!(previous, None, "waiter {waiter} was answered twice");
     }
 
     pub fn take(&mut self, waiter: u64, now: UnixMs, take: &Take) {
@@ -74,7 +74,7 @@ impl Server {
             (Ok(Decision::Contended), Some(ms)) => {
                 let claim = Claim { kind, owner: [who].into(), lease, limit };
                 let deadline = (ms > 0).then(|| now + ms);
-                let join = Join { db: 0, key: &[key], claim, waiter: WaiterId(waiter), now, deadline };
+                let join = JoinRequest { db: 0, key: &[key], claim, waiter: WaiterId(waiter), now, deadline };
                 self.requests.insert(waiter, self.waiting.join(join, usize::MAX).unwrap().request);
             }
         }
@@ -90,7 +90,7 @@ impl Server {
         match write {
             Write::Take { kind, lease_end } => {
                 self.withdraw(key, &[who], Some(kind));
-                self.waiting.drop_away_place(0, &[key], kind, &[who]);
+                self.waiting.drop_detached_entry(0, &[key], kind, &[who]);
                 let holder = ModelHolder::new(take, now);
                 assert_eq!((holder.has_kind(kind), holder.end), (true, lease_end));
                 self.keys.entry(key).or_default().push(holder);
@@ -103,16 +103,16 @@ impl Server {
                 let own = self.own(key, who);
                 (own.holds, own.end) = (holds, lease_end.or(own.end));
             }
-            Write::SetLease(_) | Write::Free | Write::Leave => unreachable!("{write:?} for {take:?}"),
+            Write::SetLease(_) | Write::Free | Write::RemoveShare => unreachable!("{write:?} for {take:?}"),
         }
     }
 
     pub fn release(&mut self, key: u8, who: u8, now: UnixMs) {
         match release(&self.lock(key, who), &[who], None, None, now) {
             Ok(Decision::Done { write: Write::SetHolds { holds, .. }, .. }) => self.own(key, who).holds = holds,
-            Ok(Decision::Done { write: write @ (Write::Free | Write::Leave), .. }) => {
+            Ok(Decision::Done { write: write @ (Write::Free | Write::RemoveShare), .. }) => {
                 self.withdraw(key, &[who], None);
-                assert_eq!(self.own(key, who).is_share, write == Write::Leave);
+                assert_eq!(self.own(key, who).is_share, write == Write::RemoveShare);
                 self.keys.entry(key).or_default().retain(|holder| holder.who != who);
                 self.serve(key, now);
             }
@@ -129,20 +129,20 @@ impl Server {
     }
 
     pub fn withdraw(&mut self, key: u8, owner: &[u8], kept: Option<Kind>) {
-        for waiter in self.waiting.withdraw(0, &[key], owner, kept).unwrap_or_default() {
+        for waiter in self.waiting.withdraw_owner(0, &[key], owner, kept).unwrap_or_default() {
             self.answer(waiter.0, Answer::Nil);
         }
     }
 
     /// The first in line, if there is room for it.
-    pub fn first_with_room(&self, key: u8) -> Option<QueueId> {
+    pub fn first_with_capacity(&self, key: u8) -> Option<QueueId> {
         let queue = self.waiting.queue_of(0, &[key])?;
         let take = take_of(key, self.waiting.first(queue)?);
-        has_room(self.holders(key), &take).then_some(queue)
+        has_capacity(self.holders(key), &take).then_some(queue)
     }
 
     pub fn serve(&mut self, key: u8, now: UnixMs) {
-        while let Some(queue) = self.first_with_room(key) {
+        while let Some(queue) = self.first_with_capacity(key) {
             let grant = self.waiting.grant_first(queue).unwrap();
             let take = take_of(key, &grant.claim);
             self.keys.entry(key).or_default().push(ModelHolder::new(&take, now));
@@ -156,7 +156,7 @@ impl Server {
     /// Schedules the next review: at the end of the lease that makes room for the first in line, or at once.
     pub fn watch(&mut self, key: u8) {
         let Some(queue) = self.waiting.queue_of(0, &[key]) else { return };
-        if self.first_with_room(key).is_some() {
+        if self.first_with_capacity(key).is_some() {
             return self.waiting.review_soon(queue, Cause::Other);
         }
         let holders = self.holders(key);
@@ -166,10 +166,10 @@ impl Server {
         self.waiting.review_at_lease_end(queue, end);
     }
 
-    pub fn leave(&mut self, waiter: u64, now: UnixMs) {
+    pub fn withdraw_request(&mut self, waiter: u64, now: UnixMs) {
         let request = self.requests.get(&waiter).copied().unwrap();
-        assert_eq!(self.waiting.leave(request, Some(now + GRACE_MS)), Some(WaiterId(waiter)));
-        self.answer(waiter, Answer::Gone);
+        assert_eq!(self.waiting.withdraw_request(request, Some(now + GRACE_MS)), Some(WaiterId(waiter)));
+        self.answer(waiter, Answer::Withdrew);
     }
 
     /// Does what is due. Who is waited for by nobody is reviewed by nobody, but ends as well.
@@ -179,17 +179,17 @@ impl Server {
         }
         while let Some(due) = self.waiting.pop_due(now, DueFilter::All) {
             match due {
-                Due::Dropped | Due::PassedBy => {}
+                Due::Dropped | Due::Skipped => {}
                 Due::TimedOut(request) => {
-                    let waiter = self.waiting.leave(request, Some(now + GRACE_MS)).unwrap();
+                    let waiter = self.waiting.withdraw_request(request, Some(now + GRACE_MS)).unwrap();
                     self.answer(waiter.0, Answer::Nil);
                     self.timed_out.push(waiter.0);
                 }
                 Due::Review(queue) => {
                     let key = self.waiting.lock_of(queue).unwrap().1[0];
                     let is_shares_turn = self.waiting.first(queue).is_some_and(|claim| claim.kind == Kind::Shared);
-                    let may_have_room = is_shares_turn || self.holders(key).iter().all(|holder| holder.is_share);
-                    assert!(may_have_room, "looked too early");
+                    let may_have_capacity = is_shares_turn || self.holders(key).iter().all(|holder| holder.is_share);
+                    assert!(may_have_capacity, "looked too early");
                     self.serve(key, now);
                     self.watch(key);
                 }

@@ -13,7 +13,7 @@ type Terms = (i64, i64, u32);
 fn share(waiting: &mut WaitQueues, owner: &str, waiter: u64, (lease_ms, limit): Options) -> RequestId {
     let (lease, limit) = (Lease::from_ms(lease_ms), Limit::from_number(limit));
     let claim = Claim { kind: Kind::Shared, owner: owner.as_bytes().into(), lease, limit };
-    let join = Join { db: 0, key: b"k", claim, waiter: WaiterId(waiter), now: NOW, deadline: None };
+    let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(waiter), now: NOW, deadline: None };
     waiting.join(join, NO_LIMIT).unwrap().request
 }
 
@@ -37,12 +37,12 @@ fn only_copies_that_still_wait_count() {
         (&[(0, 2), (1000, 3), (2000, 4)], 0, (2000, 2000, 3)),
         (&[(0, 2), (1000, 3), (0, 4)], 0, (0, 1000, 3)),
     ];
-    for (copies, leaver, expected) in cases {
+    for (copies, withdrawn, expected) in cases {
         let mut waiting = WaitQueues::new();
         let requests: Vec<_> =
             (0..).zip(copies).map(|(number, &copy)| share(&mut waiting, "a", number, copy)).collect();
-        waiting.leave(requests[leaver], Some(NOW + 50));
-        assert_eq!(granted(&mut waiting), expected, "{copies:?} without {leaver}");
+        waiting.withdraw_request(requests[withdrawn], Some(NOW + 50));
+        assert_eq!(granted(&mut waiting), expected, "{copies:?} without {withdrawn}");
     }
 }
 
@@ -50,9 +50,9 @@ fn only_copies_that_still_wait_count() {
 fn limit_that_rises_makes_a_review_due() {
     for (limits, is_due) in [([1, 5], true), ([1, 0], true), ([1, 1], false), ([5, 1], false)] {
         let mut waiting = WaitQueues::new();
-        let [gone, _] = limits.map(|limit| share(&mut waiting, "a", limit as u64, (1000, limit)));
+        let [withdrawn, _] = limits.map(|limit| share(&mut waiting, "a", limit as u64, (1000, limit)));
         let queue = queue(&waiting);
-        waiting.leave(gone, Some(NOW + 50));
+        waiting.withdraw_request(withdrawn, Some(NOW + 50));
         let due = waiting.pop_due(NOW, DueFilter::All);
         assert_eq!(due, is_due.then_some(Due::Review(queue)), "{limits:?}");
     }
@@ -62,9 +62,9 @@ fn limit_that_rises_makes_a_review_due() {
 fn limit_behind_the_first_waiter_needs_no_review() {
     let mut waiting = WaitQueues::new();
     share(&mut waiting, "first", 1, (1000, 1));
-    let gone = share(&mut waiting, "second", 2, (1000, 1));
+    let withdrawn = share(&mut waiting, "second", 2, (1000, 1));
     share(&mut waiting, "second", 3, (1000, 5));
-    waiting.leave(gone, Some(NOW + 50));
+    waiting.withdraw_request(withdrawn, Some(NOW + 50));
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
     assert_eq!(granted(&mut waiting), (1000, 1000, 1));
     assert_eq!(granted(&mut waiting), (1000, 1000, 5));
@@ -93,7 +93,7 @@ fn grant_takes_the_lease_of_requests_it_retains() {
 /// steps for each that stays.
 #[cfg(feature = "simulated")]
 #[test]
-fn copies_that_leave_visit_few_others() {
+fn withdrawn_copies_visit_few_others() {
     use crate::core::steps;
 
     let copies = MAX_COPIES as i64;
@@ -105,7 +105,7 @@ fn copies_that_leave_visit_few_others() {
         let requests: Vec<_> = (0..copies).map(join).collect();
         steps::take();
         for request in requests {
-            waiting.leave(request, None);
+            waiting.withdraw_request(request, None);
         }
         let count = steps::take();
         assert!(count <= most, "{count} steps, and at most {most}");

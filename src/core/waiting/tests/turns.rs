@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn time_out_does_not_wait_for_those_of_another_lock() {
+fn time_out_does_not_wait_for_other_lock() {
     let mut waiting = WaitQueues::new();
     (0..100).for_each(|waiter| _ = join(&mut waiting, waiter, Some(NOW + 10)));
     let other = join_as(&mut waiting, 1, "other", 100, Some(NOW + 11));
     for popped in 0..3 {
         let Some(Due::TimedOut(request)) = waiting.pop_due(NOW + 20, DueFilter::All) else { panic!("no time-out") };
-        waiting.leave(request, None);
+        waiting.withdraw_request(request, None);
         if request == other {
             assert!(popped > 0, "the earliest comes first");
             return;
@@ -35,7 +35,7 @@ fn stopped_reviews_go_on_in_turn() {
         waiting.review_in_turn(queue, Cause::Other);
         waiting.review_soon(queue, Cause::Delete);
         waiting.end_batch(queue, 7);
-        assert_eq!([7, 8].map(|run| waiting.must_wait_for_turn(queue, run)), [true, false]);
+        assert_eq!([7, 8].map(|run| waiting.has_used_batch(queue, run)), [true, false]);
         assert_eq!(waiting.cause_of(queue), Cause::Release);
     }
     assert_eq!(waiting.grant_first(queues[1]).map(|grant| grant.waiters.len()), Some(1), "and the queue is dropped");
@@ -44,7 +44,7 @@ fn stopped_reviews_go_on_in_turn() {
     assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
     for queue in [queues[0], queues[2]] {
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue)));
-        assert!(!waiting.must_wait_for_turn(queue, 7));
+        assert!(!waiting.has_used_batch(queue, 7));
     }
     assert_eq!((waiting.pop_due(NOW, DueFilter::All), waiting.next_due(DueFilter::All)), (None, None));
 }
@@ -62,12 +62,12 @@ proptest! {
             match step {
                 0..4 => {
                     let deadline = Some(now + ms).filter(|_| step > 1);
-                    let join = Join { db: which.into(), key: b"k", claim: claim(&owner), waiter: WaiterId(number), now, deadline };
+                    let join = JoinRequest { db: which.into(), key: b"k", claim: claim(&owner), waiter: WaiterId(number), now, deadline };
                     requests.extend(waiting.join(join, 8).map(|joined| joined.request));
                 }
-                4 => _ = requests.pop().and_then(|request| waiting.leave(request, Some(now + ms))),
-                5 => _ = waiting.withdraw(which.into(), b"k", owner.as_bytes(), None),
-                6 => waiting.drop_away_places(),
+                4 => _ = requests.pop().and_then(|request| waiting.withdraw_request(request, Some(now + ms))),
+                5 => _ = waiting.withdraw_owner(which.into(), b"k", owner.as_bytes(), None),
+                6 => waiting.drop_detached_entries(),
                 7 => waiting.review_all(),
                 8 => queue.into_iter().for_each(|queue| waiting.review_soon(queue, Cause::Delete)),
                 9 => queue.into_iter().for_each(|queue| waiting.review_in_turn(queue, Cause::Other)),
@@ -78,7 +78,7 @@ proptest! {
             for pops in 0..200 {
                 prop_assert!(pops < 150, "there is no end");
                 match waiting.pop_due(now, filter) {
-                    Some(Due::TimedOut(request)) => _ = waiting.leave(request, Some(now + ms)),
+                    Some(Due::TimedOut(request)) => _ = waiting.withdraw_request(request, Some(now + ms)),
                     Some(_) => {}
                     None => break,
                 }

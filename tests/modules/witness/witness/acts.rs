@@ -168,7 +168,7 @@ pub fn call(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, command) = (name(words), CString::new(text(words, 1)).ok()?);
     let arguments: Vec<OwnedString> = words.iter().skip(2).map(|word| OwnedString::new(word)).collect();
     let arguments: Vec<_> = arguments.iter().map(OwnedString::as_ref).collect();
-    yes_or_no(ctx.open(name.as_ref(), Mode::Write).call_beside(&command, &arguments))
+    yes_or_no(ctx.open(name.as_ref(), Mode::Write).call_alongside(&command, &arguments))
 }
 
 /// `PUBLISH channel message`: publishes it, and says how many it reached.

@@ -77,16 +77,16 @@ impl Module for Witness {
         }));
     }
 
-    fn left(_: &Context<'_, Self>, id: BlockedClientId, told: bool) {
-        note(format!("left {} {}", with(|state| state.name_of(id)), in_words(told)));
+    fn disconnected(_: &Context<'_, Self>, id: BlockedClientId, replied: bool) {
+        note(format!("left {} {}", with(|state| state.name_of(id)), in_words(replied)));
     }
 
-    fn freed(_: &Context<'_, Self>, id: BlockedClientId, told: bool) {
-        note(format!("freed {} {}", with(|state| state.name_of(id)), in_words(told)));
+    fn freed(_: &Context<'_, Self>, id: BlockedClientId, replied: bool) {
+        note(format!("freed {} {}", with(|state| state.name_of(id)), in_words(replied)));
         with(|state| state.forget(id));
     }
 }
 
-fn in_words(told: bool) -> &'static str {
-    if told { "told" } else { "untold" }
+fn in_words(replied: bool) -> &'static str {
+    if replied { "told" } else { "untold" }
 }

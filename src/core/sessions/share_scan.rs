@@ -6,30 +6,30 @@ use std::rc::Rc;
 use crate::core::LockIndex;
 
 /// The number of shares of one lock that are processed in one step.
-pub const MOST_AT_ONCE: usize = 100;
+pub const MAX_SHARE_BATCH: usize = 100;
 
 /// Locks, each with how far a walk over its shares has come.
-pub struct Walks(BTreeMap<(i32, Rc<[u8]>), Walk>);
+pub struct ShareScans(BTreeMap<(i32, Rc<[u8]>), ShareScan>);
 
-struct Walk {
+struct ShareScan {
     /// The token that comes next, or one before it.
     from: Box<[u8]>,
     /// Whether others may have removed shares since the walk began.
-    is_doubtful: bool,
+    needs_recheck: bool,
     /// Whether the lock stands in a queue of those that go on.
     is_queued: bool,
 }
 
 /// The next shares in a walk.
-pub struct Stretch {
+pub struct ShareBatch {
     pub tokens: Vec<Box<[u8]>>,
     /// The token that comes after them, or `None` at the end of the walk.
     pub next: Option<Box<[u8]>>,
     /// Whether others may have removed shares while the walk went on that has ended.
-    pub(super) is_doubtful: bool,
+    pub(super) needs_recheck: bool,
 }
 
-impl Walks {
+impl ShareScans {
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
@@ -45,24 +45,24 @@ impl Walks {
 
     /// Begins a walk over the shares of a lock, anew if one is under way.
     pub fn begin(&mut self, db: i32, key: &[u8]) {
-        let walk = Walk { from: Box::default(), is_doubtful: false, is_queued: false };
-        let before = self.0.insert((db, key.into()), walk);
+        let scan = ShareScan { from: Box::default(), needs_recheck: false, is_queued: false };
+        let before = self.0.insert((db, key.into()), scan);
         if before.is_some_and(|before| before.is_queued) {
-            self.queue_up(db, key);
+            self.mark_queued(db, key);
         }
     }
 
     /// Records that the lock of a walk stands in a queue. Returns its name if it did not, and there is a walk.
-    pub fn queue_up(&mut self, db: i32, key: &[u8]) -> Option<(i32, Rc<[u8]>)> {
+    pub fn mark_queued(&mut self, db: i32, key: &[u8]) -> Option<(i32, Rc<[u8]>)> {
         let lock = (db, key.into());
-        let walk = self.0.get_mut(&lock)?;
-        (!std::mem::replace(&mut walk.is_queued, true)).then_some(lock)
+        let scan = self.0.get_mut(&lock)?;
+        (!std::mem::replace(&mut scan.is_queued, true)).then_some(lock)
     }
 
     /// Records that the lock of a walk stands in no queue any more. Returns whether it did.
-    pub fn leave_queue(&mut self, db: i32, key: &Rc<[u8]>) -> bool {
-        let walk = self.0.get_mut(&(db, Rc::clone(key)));
-        walk.is_some_and(|walk| std::mem::replace(&mut walk.is_queued, false))
+    pub fn mark_dequeued(&mut self, db: i32, key: &Rc<[u8]>) -> bool {
+        let scan = self.0.get_mut(&(db, Rc::clone(key)));
+        scan.is_some_and(|scan| std::mem::replace(&mut scan.is_queued, false))
     }
 
     /// Ends a walk, if there is one.
@@ -79,35 +79,35 @@ impl Walks {
 
     /// Returns the token with which the walk over a lock's shares goes on, or one before it.
     pub fn position(&self, db: i32, key: &[u8]) -> Option<&[u8]> {
-        if self.is_empty() { None } else { self.0.get(&(db, key.into())).map(|walk| &*walk.from) }
+        if self.is_empty() { None } else { self.0.get(&(db, key.into())).map(|scan| &*scan.from) }
     }
 
     /// Records that others may have removed shares. Returns whether there is a walk over them.
-    pub fn doubt(&mut self, db: i32, key: &[u8]) -> bool {
-        let walk = if self.is_empty() { None } else { self.0.get_mut(&(db, key.into())) };
-        walk.map(|walk| walk.is_doubtful = true).is_some()
+    pub fn mark_for_recheck(&mut self, db: i32, key: &[u8]) -> bool {
+        let scan = if self.is_empty() { None } else { self.0.get_mut(&(db, key.into())) };
+        scan.map(|scan| scan.needs_recheck = true).is_some()
     }
 
     /// Returns whether others may have removed shares while the walk went on.
-    pub fn is_doubtful(&self, db: i32, key: &[u8]) -> bool {
-        !self.is_empty() && self.0.get(&(db, key.into())).is_some_and(|walk| walk.is_doubtful)
+    pub fn needs_recheck(&self, db: i32, key: &[u8]) -> bool {
+        !self.is_empty() && self.0.get(&(db, key.into())).is_some_and(|scan| scan.needs_recheck)
     }
 
     /// Returns the next shares in a walk, which is over if there are no more. Returns `None` if there is no walk.
-    pub fn advance<T>(&mut self, shares: &LockIndex<T>, db: i32, key: &[u8]) -> Option<Stretch> {
+    pub fn advance<T>(&mut self, shares: &LockIndex<T>, db: i32, key: &[u8]) -> Option<ShareBatch> {
         let lock = (db, key.into());
-        let walk = self.0.get_mut(&lock)?;
-        let rest = shares.tokens_from(db, key, &walk.from).take(MOST_AT_ONCE.saturating_add(1));
+        let scan = self.0.get_mut(&lock)?;
+        let rest = shares.tokens_from(db, key, &scan.from).take(MAX_SHARE_BATCH.saturating_add(1));
         let mut tokens: Vec<Box<[u8]>> = rest.map(Box::from).collect();
-        let next = if tokens.len() > MOST_AT_ONCE { tokens.pop() } else { None };
-        let is_doubtful = match &next {
+        let next = if tokens.len() > MAX_SHARE_BATCH { tokens.pop() } else { None };
+        let needs_recheck = match &next {
             Some(token) => {
-                walk.from.clone_from(token);
+                scan.from.clone_from(token);
                 false
             }
-            None => self.0.remove(&lock).is_some_and(|walk| walk.is_doubtful),
+            None => self.0.remove(&lock).is_some_and(|scan| scan.needs_recheck),
         };
-        Some(Stretch { tokens, next, is_doubtful })
+        Some(ShareBatch { tokens, next, needs_recheck })
     }
 
     /// Takes the walks apart.

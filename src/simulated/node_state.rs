@@ -9,28 +9,28 @@ use super::blocked_client::BlockedClientId;
 use super::client::{Client, Output};
 use super::cluster::Cluster;
 use super::command::Command;
-use super::doors::Doors;
-use super::journal::{Note, Tag};
+use super::event_log::{LoggedEvent, Tag};
 use super::keyspace::Keyspace;
 use super::kind::ServerKind;
-use super::obstacle::Obstacles;
+use super::module_hooks::ModuleHooks;
 use super::reply::{Piece, Reply};
 use super::stream::{Effect, Unit};
+use super::write_blockers::WriteBlockers;
 use super::{ClientId, UnixMs};
 
 /// Where every simulated clock begins, in the year 2001, in microseconds.
 const BEGINNING_US: i64 = 1_000_000_000_000_000;
 
 thread_local! {
-    static WORLDS: RefCell<Vec<World>> = const { RefCell::new(Vec::new()) };
+    static NODES: RefCell<Vec<NodeState>> = const { RefCell::new(Vec::new()) };
     static CURRENT: Cell<usize> = const { Cell::new(0) };
     static STEADY_US: Cell<i64> = const { Cell::new(BEGINNING_US) };
 }
 
 /// One node.
-pub(super) struct World {
+pub(super) struct NodeState {
     pub kind: ServerKind,
-    pub doors: Doors,
+    pub hooks: ModuleHooks,
     pub commands: Rc<BTreeMap<&'static str, Command>>,
     pub keyspace: Keyspace,
     pub clients: BTreeMap<ClientId, Client>,
@@ -43,14 +43,14 @@ pub(super) struct World {
     pub postponed: Vec<ClientId>,
     pub blocked: BTreeMap<BlockedClientId, Blocked>,
     /// Those that are let go in this round, in that order.
-    pub let_go: Vec<BlockedClientId>,
+    pub unblocked: Vec<BlockedClientId>,
     pub timer: Timer,
     pub running: Running,
     /// The module hears events.
     pub listens: bool,
     /// It hears those of Sorted Sets, too.
-    pub hears_sorted_sets: bool,
-    pub obstacles: Obstacles,
+    pub subscribes_sorted_sets: bool,
+    pub blockers: WriteBlockers,
     pub cluster: Option<Cluster>,
     /// What the wall clock shows beyond the time that has passed, in milliseconds.
     pub clock_offset_ms: i64,
@@ -60,7 +60,7 @@ pub(super) struct World {
     pub stream: Vec<Unit>,
     /// What the module has replied since it was asked.
     pub pieces: Vec<Piece>,
-    pub journal: Vec<Note>,
+    pub event_log: Vec<LoggedEvent>,
 }
 
 /// The module's timer.
@@ -94,12 +94,12 @@ pub(super) struct Running {
     pub deferred: Vec<Reply>,
 }
 
-impl World {
-    pub fn new(kind: ServerKind, doors: Doors) -> Self {
-        let commands = Rc::new((doors.commands)().into_iter().map(|command| (command.name, command)).collect());
+impl NodeState {
+    pub fn new(kind: ServerKind, hooks: ModuleHooks) -> Self {
+        let commands = Rc::new((hooks.commands)().into_iter().map(|command| (command.name, command)).collect());
         Self {
             kind,
-            doors,
+            hooks,
             commands,
             keyspace: Keyspace::default(),
             clients: BTreeMap::new(),
@@ -108,18 +108,18 @@ impl World {
             resumed: VecDeque::new(),
             postponed: Vec::new(),
             blocked: BTreeMap::new(),
-            let_go: Vec::new(),
+            unblocked: Vec::new(),
             timer: Timer::default(),
             running: Running::default(),
             listens: false,
-            hears_sorted_sets: false,
-            obstacles: Obstacles::default(),
+            subscribes_sorted_sets: false,
+            blockers: WriteBlockers::default(),
             cluster: None,
             clock_offset_ms: 0,
             unit: Vec::new(),
             stream: Vec::new(),
             pieces: Vec::new(),
-            journal: Vec::new(),
+            event_log: Vec::new(),
         }
     }
 
@@ -138,21 +138,21 @@ impl World {
         self.keyspace.get(db, key).is_some_and(|entry| !entry.is_over(self.time_of_keys()))
     }
 
-    pub fn note(&mut self, note: Note) {
-        self.journal.push(note);
+    pub fn note(&mut self, note: LoggedEvent) {
+        self.event_log.push(note);
     }
 
     /// Notes that any key may have changed.
     pub fn note_keyspace(&mut self) {
         let keyspace = Rc::new(self.keyspace.clone());
-        self.note(Note::KeyspaceChanged { keyspace });
+        self.note(LoggedEvent::KeyspaceChanged { keyspace });
     }
 
     /// Puts a reply into the buffer of a client, if it is still there.
     pub fn reply(&mut self, client: ClientId, tag: Tag, reply: Reply) {
         if let Some(entry) = self.clients.get_mut(&client) {
             entry.output.push(Output::Reply(tag));
-            self.note(Note::Replied { client, tag, reply });
+            self.note(LoggedEvent::Replied { client, tag, reply });
         }
     }
 
@@ -163,12 +163,12 @@ impl World {
             let output = std::mem::take(&mut entry.output);
             if !entry.peer_closed {
                 sent.extend(output.into_iter().map(|output| match output {
-                    Output::Reply(tag) => Note::Sent { client, tag },
-                    Output::Message => Note::PushSent { client },
+                    Output::Reply(tag) => LoggedEvent::Sent { client, tag },
+                    Output::Message => LoggedEvent::PushSent { client },
                 }));
             }
         }
-        self.journal.extend(sent);
+        self.event_log.extend(sent);
     }
 
     /// What has run is over: its effects go out together.
@@ -181,9 +181,9 @@ impl World {
 }
 
 /// Adds a node with nothing on it. Returns its number.
-pub(super) fn add(world: World) -> usize {
-    WORLDS.with_borrow_mut(|worlds| {
-        worlds.push(world);
+pub(super) fn add(node: NodeState) -> usize {
+    NODES.with_borrow_mut(|worlds| {
+        worlds.push(node);
         worlds.len().saturating_sub(1)
     })
 }
@@ -201,7 +201,7 @@ pub(super) fn switch_to(node: usize) {
 /// Has `body` run on each node.
 pub(super) fn on_each(body: impl Fn()) {
     let here = current();
-    for node in 0..WORLDS.with_borrow(Vec::len) {
+    for node in 0..NODES.with_borrow(Vec::len) {
         switch_to(node);
         body();
     }
@@ -209,21 +209,21 @@ pub(super) fn on_each(body: impl Fn()) {
 }
 
 /// Lends the node that runs to `body`, which calls nobody.
-pub(super) fn with<R>(body: impl FnOnce(&mut World) -> R) -> R {
-    WORLDS.with_borrow_mut(|worlds| {
+pub(super) fn with<R>(body: impl FnOnce(&mut NodeState) -> R) -> R {
+    NODES.with_borrow_mut(|worlds| {
         #[expect(clippy::expect_used, reason = "nothing runs without a node")]
         body(worlds.get_mut(current()).expect("the node"))
     })
 }
 
 /// The doors of the node that runs.
-pub(super) fn doors() -> Doors {
-    with(|world| world.doors)
+pub(super) fn hooks() -> ModuleHooks {
+    with(|node| node.hooks)
 }
 
 /// Forgets all nodes, and begins a new time.
 pub(super) fn forget() {
-    WORLDS.with_borrow_mut(Vec::clear);
+    NODES.with_borrow_mut(Vec::clear);
     switch_to(0);
     STEADY_US.set(BEGINNING_US);
 }
@@ -239,12 +239,12 @@ fn now_us_of(clock_offset_ms: i64) -> i64 {
 
 /// Now, in Unix milliseconds.
 pub fn now_ms() -> UnixMs {
-    with(|world| world.now_ms())
+    with(|node| node.now_ms())
 }
 
 /// Now, in Unix microseconds.
 pub fn now_us() -> i64 {
-    with(|world| now_us_of(world.clock_offset_ms))
+    with(|node| now_us_of(node.clock_offset_ms))
 }
 
 /// Milliseconds of a clock that is never set.
@@ -254,9 +254,9 @@ pub fn monotonic_ms() -> i64 {
 
 /// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round, or as soon as the loop gets to it.
 pub fn run_timer_soon<M>() {
-    with(|world| {
-        world.timer.set_to = Some(UnixMs::MIN);
-        world.timer.started = true;
+    with(|node| {
+        node.timer.set_to = Some(UnixMs::MIN);
+        node.timer.started = true;
     });
 }
 
@@ -265,8 +265,8 @@ pub fn set_timer<M>(time: UnixMs) {
     if time <= now_ms() {
         return run_timer_soon::<M>();
     }
-    with(|world| {
-        let timer = &mut world.timer;
+    with(|node| {
+        let timer = &mut node.timer;
         timer.set_to = Some(timer.set_to.map_or(time, |set_to| set_to.min(time)));
     });
 }

@@ -5,11 +5,11 @@ const QUIET_MS: i64 = 60_000;
 
 /// A row of events, each soon after the one before. All times are milliseconds of one monotonic clock.
 #[derive(Debug)]
-pub struct Episode {
+pub struct Burst {
     latest: Option<i64>,
 }
 
-impl Episode {
+impl Burst {
     /// Nothing has happened.
     pub const fn new() -> Self {
         Self { latest: None }
@@ -29,17 +29,17 @@ mod tests {
     const NOW: i64 = 50_000;
 
     #[test]
-    fn only_the_first_of_a_row_begins_it_however_long_the_row_is() {
-        let mut episode = Episode::new();
-        assert!(episode.begins_at(NOW));
-        assert!((0..100).all(|number| !episode.begins_at(NOW + number * (QUIET_MS - 1))));
+    fn only_first_event_begins_burst() {
+        let mut burst = Burst::new();
+        assert!(burst.begins_at(NOW));
+        assert!((0..100).all(|number| !burst.begins_at(NOW + number * (QUIET_MS - 1))));
     }
 
     #[test]
     fn a_minute_without_any_ends_the_row() {
-        let mut episode = Episode::new();
-        assert!(episode.begins_at(NOW));
-        assert!(!episode.begins_at(NOW + QUIET_MS - 1));
-        assert!(episode.begins_at(NOW + 2 * QUIET_MS - 1));
+        let mut burst = Burst::new();
+        assert!(burst.begins_at(NOW));
+        assert!(!burst.begins_at(NOW + QUIET_MS - 1));
+        assert!(burst.begins_at(NOW + 2 * QUIET_MS - 1));
     }
 }

@@ -3,62 +3,62 @@
 use std::collections::BTreeSet;
 use std::iter;
 
-use super::types::{PlaceId, QueueId, Turn};
+use super::types::{QueueEntryId, QueueId, Turn};
 use crate::core::slab::Slot;
 use crate::core::steps;
 
 /// The lines of all queues, one after the other in one set. A set for each queue would take the space of a dozen places
 /// where only one waits.
-pub struct Lines(BTreeSet<Position>);
+pub struct QueueOrder(BTreeSet<Position>);
 
 /// The position of a present place. The order of the fields is the order of the set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub queue: Slot,
     pub turn: Turn,
-    pub place: PlaceId,
+    pub entry: QueueEntryId,
 }
 
-/// The number of places of one line that [`Lines::heads`] passes by one by one. A look-up of the next line costs about as
+/// The number of places of one line that [`QueueOrder::heads`] passes by one by one. A look-up of the next line costs about as
 /// much.
-const SHORT: usize = 16;
+const MAX_SCANNED: usize = 16;
 
-impl Lines {
+impl QueueOrder {
     pub const fn new() -> Self {
         Self(BTreeSet::new())
     }
 
     /// Returns the number of places in all lines.
     #[cfg(any(test, feature = "simulated"))]
-    pub fn place_count(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         self.0.len()
     }
 
     /// Adds a place to the line, if it is not in it.
-    pub fn insert(&mut self, queue: QueueId, turn: Turn, place: PlaceId) {
-        self.0.insert(Position { queue: queue.slot(), turn, place });
+    pub fn insert(&mut self, queue: QueueId, turn: Turn, entry: QueueEntryId) {
+        self.0.insert(Position { queue: queue.slot(), turn, entry });
     }
 
     /// Removes a place from the line. Returns whether it was in it.
-    pub fn remove(&mut self, queue: QueueId, turn: Turn, place: PlaceId) -> bool {
-        self.0.remove(&Position { queue: queue.slot(), turn, place })
+    pub fn remove(&mut self, queue: QueueId, turn: Turn, entry: QueueEntryId) -> bool {
+        self.0.remove(&Position { queue: queue.slot(), turn, entry })
     }
 
     /// Returns the places in the line of a queue, first in line first.
-    pub fn of(&self, queue: QueueId) -> impl Iterator<Item = PlaceId> {
+    pub fn of(&self, queue: QueueId) -> impl Iterator<Item = QueueEntryId> {
         let queue = queue.slot();
-        let from = Position { queue, turn: Turn(u64::MIN), place: PlaceId::MIN };
+        let from = Position { queue, turn: Turn(u64::MIN), entry: QueueEntryId::MIN };
         self.0.range(from..).take_while(move |position| position.queue == queue).map(|position| {
             steps::count();
-            position.place
+            position.entry
         })
     }
 
     /// Returns the first place in the line of a queue whose turn is not before `turn`, with its turn.
-    pub fn first_from(&self, queue: QueueId, turn: Turn) -> Option<(Turn, PlaceId)> {
+    pub fn first_from(&self, queue: QueueId, turn: Turn) -> Option<(Turn, QueueEntryId)> {
         let queue = queue.slot();
-        let first = self.0.range(Position { queue, turn, place: PlaceId::MIN }..).next()?;
-        (first.queue == queue).then_some((first.turn, first.place))
+        let first = self.0.range(Position { queue, turn, entry: QueueEntryId::MIN }..).next()?;
+        (first.queue == queue).then_some((first.turn, first.entry))
     }
 
     /// Returns the first place of each line that has one, in the order of the queues.
@@ -69,12 +69,12 @@ impl Lines {
         let mut rest = self.0.range(..);
         let mut latest = None;
         iter::from_fn(move || {
-            let mut near = rest.by_ref().take(SHORT).inspect(|_| steps::count());
+            let mut near = rest.by_ref().take(MAX_SCANNED).inspect(|_| steps::count());
             let near = near.find(|position| Some(position.queue) != latest);
             let head = match (near, latest) {
                 (Some(head), _) => head,
                 (None, latest) => {
-                    let from = Position { queue: latest?.next()?, turn: Turn(u64::MIN), place: PlaceId::MIN };
+                    let from = Position { queue: latest?.next()?, turn: Turn(u64::MIN), entry: QueueEntryId::MIN };
                     rest = self.0.range(from..);
                     steps::count();
                     rest.next()?
@@ -97,18 +97,23 @@ mod tests {
     }
 
     #[test]
-    fn every_line_has_one_head_whatever_its_length() {
-        let place = |number: u32| queue(number).slot();
-        for lengths in
-            [vec![], vec![1], vec![SHORT + 1], vec![1, 40, 1, 1, 17, 16, 15, 2], vec![40, 40], vec![0, 3, 0, 50, 0]]
-        {
-            let mut lines = Lines::new();
+    fn every_queue_has_one_head() {
+        let entry = |number: u32| queue(number).slot();
+        for lengths in [
+            vec![],
+            vec![1],
+            vec![MAX_SCANNED + 1],
+            vec![1, 40, 1, 1, 17, 16, 15, 2],
+            vec![40, 40],
+            vec![0, 3, 0, 50, 0],
+        ] {
+            let mut order = QueueOrder::new();
             for (number, &length) in (0..).zip(&lengths) {
-                (0..length as u32).for_each(|turn| lines.insert(queue(number), Turn(u64::from(turn) + 7), place(turn)));
+                (0..length as u32).for_each(|turn| order.insert(queue(number), Turn(u64::from(turn) + 7), entry(turn)));
             }
-            let heads: Vec<_> = lines.heads().map(|head| (head.queue, head.turn, head.place)).collect();
+            let heads: Vec<_> = order.heads().map(|head| (head.queue, head.turn, head.entry)).collect();
             let expected = (0..).zip(&lengths).filter(|(_, length)| **length > 0);
-            let expected: Vec<_> = expected.map(|(number, _)| (place(number), Turn(7), place(0))).collect();
+            let expected: Vec<_> = expected.map(|(number, _)| (entry(number), Turn(7), entry(0))).collect();
             assert_eq!(heads, expected, "{lengths:?}");
         }
     }

@@ -8,11 +8,11 @@ use super::handler::CommandHandler;
 use super::module::Module;
 use super::setting::Setting;
 use super::string::{Arguments, StringRef};
-use super::{ClientId, world};
+use super::{ClientId, node_state};
 
 /// Everything a server can do to a module.
 #[derive(Clone, Copy)]
-pub(super) struct Doors {
+pub(super) struct ModuleHooks {
     pub name: &'static [u8],
     pub settings: &'static [&'static Setting],
     pub commands: fn() -> Vec<Command>,
@@ -28,14 +28,14 @@ pub(super) struct Doors {
     /// Has the module make a reply, unless it has made it before.
     pub answer: fn(BlockedClientId),
     /// A client has left.
-    pub left: fn(BlockedClientId),
+    pub disconnected: fn(BlockedClientId),
     /// A client is freed; says whether it certainly was not told although its reply was made.
     pub freed: fn(BlockedClientId, bool),
     pub forget: fn(),
     pub info: fn() -> Vec<(String, u64)>,
 }
 
-impl Doors {
+impl ModuleHooks {
     pub fn of<M: Module>() -> Self {
         Self {
             name: M::NAME.to_bytes(),
@@ -55,13 +55,13 @@ impl Doors {
                     M::answer(&mut Replier::new(), id);
                 }
             },
-            left: |id| {
-                let told = answered::<M>(id, false);
-                M::left(&Context::new(0, 0), id, told);
+            disconnected: |id| {
+                let replied = answered::<M>(id, false);
+                M::disconnected(&Context::new(0, 0), id, replied);
             },
             freed: |id, kept_back| {
-                let told = answered::<M>(id, false) && !kept_back;
-                M::freed(&Context::new(0, 0), id, told);
+                let replied = answered::<M>(id, false) && !kept_back;
+                M::freed(&Context::new(0, 0), id, replied);
             },
             forget: || M::state().replace(M::new_state()),
             info: || M::state().with(|state| M::info(state)),
@@ -81,15 +81,15 @@ fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
 }
 
 /// Tells the module something in which it may write nothing, if it listens.
-pub(super) fn tell(body: impl FnOnce(Doors)) {
-    if world::with(|world| world.listens) {
-        tell_always(body);
+pub(super) fn notify(body: impl FnOnce(ModuleHooks)) {
+    if node_state::with(|node| node.listens) {
+        notify_always(body);
     }
 }
 
 /// The same, also if it does not listen.
-pub(super) fn tell_always(body: impl FnOnce(Doors)) {
-    let (doors, before) = world::with(|world| (world.doors, std::mem::replace(&mut world.running.callback, true)));
-    body(doors);
-    world::with(|world| world.running.callback = before);
+pub(super) fn notify_always(body: impl FnOnce(ModuleHooks)) {
+    let (hooks, before) = node_state::with(|node| (node.hooks, std::mem::replace(&mut node.running.callback, true)));
+    body(hooks);
+    node_state::with(|node| node.running.callback = before);
 }

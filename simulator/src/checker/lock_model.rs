@@ -11,7 +11,7 @@ use crate::request::Form;
 
 /// One lock, as it should be.
 #[derive(Clone, Default)]
-pub struct Door {
+pub struct LockModel {
     /// What the key held when a change was last complete.
     pub entry: Option<Entry>,
     /// A change of the module's that is not complete yet.
@@ -19,7 +19,7 @@ pub struct Door {
     /// When the key came to be as it is.
     pub changed_at: Ms,
     /// In order of their turns, those that are away among them.
-    pub line: Vec<Place>,
+    pub queue: Vec<QueueEntry>,
     /// One at most, but for shares: each has a session of its own.
     pub sessions: Vec<Session>,
     /// The requests of the place that is first in line, and since when they are, as seen at the end of a round.
@@ -44,7 +44,7 @@ pub struct Door {
 
 /// A turn in the line.
 #[derive(Clone)]
-pub struct Place {
+pub struct QueueEntry {
     pub who: Who,
     pub turn: u64,
     /// When somebody first waited here.
@@ -69,13 +69,13 @@ pub struct Waiting {
     /// The lease of the session that it asks for.
     pub session: Option<i64>,
     /// The module has let it go, and the server has not answered it yet.
-    pub let_go: bool,
+    pub is_unblocked: bool,
     /// Where the end of the wait is told, if not by the reply.
     pub channel: Option<Vec<u8>>,
     /// The server may be unable to go on with it.
-    pub may_be_lost: bool,
+    pub may_be_aborted: bool,
     /// Since when it surely is.
-    pub lost_since: Option<Ms>,
+    pub aborted_since: Option<Ms>,
 }
 
 /// A lock that belongs to connections.
@@ -109,28 +109,28 @@ pub enum Trust {
     /// It goes on as soon as the module has read when the lease ends now. If that is before, it may take it for lost.
     Unread,
     /// It may have ended.
-    Doubtful,
+    Uncertain,
 }
 
 /// A lock that was handed over, until all who waited for it have been let go.
 #[derive(Clone)]
 pub struct Grant {
-    pub place: Place,
+    pub queue_entry: QueueEntry,
     pub open: Vec<Waiting>,
     /// Somebody may know of it.
-    pub told: bool,
+    pub is_notified: bool,
     /// The connections that were told by message.
-    pub notified: Vec<ClientId>,
+    pub pubsub_clients: Vec<ClientId>,
     /// Since when it is certain that nobody does.
-    pub untold_at: Option<Ms>,
+    pub unnotified_since: Option<Ms>,
     /// Somebody else has given the key to another meanwhile. Should the same name hold it again, it may be taken back.
     pub is_overwritten: bool,
 }
 
-impl Door {
+impl LockModel {
     pub fn begin_session(&mut self, who: Who, holds: i64, lease: i64, client: ClientId, now: Ms) {
         // A lock belongs to connections as a whole, or share by share.
-        self.sessions.retain(|session| session.who == who || session.is_beside(&who));
+        self.sessions.retain(|session| session.who == who || session.can_hold_with(&who));
         match self.sessions.iter_mut().find(|session| session.who == who) {
             Some(session) => {
                 session.lease = session.lease.max(lease);
@@ -162,59 +162,62 @@ impl Door {
     }
 
     /// Lets one request of a grant go.
-    pub fn close_grant(&mut self, tag: Tag, told: bool, now: Ms) {
-        let all: Vec<Who> = self.grants.iter().map(|grant| grant.place.who.clone()).collect();
+    pub fn close_grant(&mut self, tag: Tag, is_notified: bool, now: Ms) {
+        let all: Vec<Who> = self.grants.iter().map(|grant| grant.queue_entry.who.clone()).collect();
         // Whether no grant since excludes it.
-        let is_latest = |number: usize| all[number + 1..].iter().all(|who| who.is_beside(&all[number]));
+        let is_latest = |number: usize| all[number + 1..].iter().all(|who| who.can_hold_with(&all[number]));
         for (number, grant) in self.grants.iter_mut().enumerate() {
             let Some(index) = grant.open.iter().position(|request| request.tag == tag) else { continue };
             let request = grant.open.remove(index);
             // One who stays and was told by neither reply nor message has no part in the session; without others that were, it is given up.
-            let is_others = grant.told || !grant.open.is_empty();
-            let is_unknown = !told && !grant.notified.contains(&request.client);
-            let of_grant = |session: &Session| session.who == grant.place.who;
+            let is_others = grant.is_notified || !grant.open.is_empty();
+            let is_unknown = !is_notified && !grant.pubsub_clients.contains(&request.client);
+            let of_grant = |session: &Session| session.who == grant.queue_entry.who;
             // A session that began with a later grant is another one.
             let index = self.sessions.iter().position(of_grant).filter(|_| is_unknown && is_latest(number));
-            if let Some(index) = index.filter(|&at| self.sessions[at].leave(request.client, now) && is_others) {
+            if let Some(index) = index.filter(|&at| self.sessions[at].detach(request.client, now) && is_others) {
                 // Whose connection closed in this round is in it until the module gets to it.
                 if self.sessions[index].ever.len() > 1 {
-                    self.sessions[index].doubt();
+                    self.sessions[index].mark_uncertain();
                 } else {
                     self.sessions.remove(index);
                 }
             }
-            if grant.open.is_empty() && !grant.told {
-                grant.untold_at = Some(now);
+            if grant.open.is_empty() && !grant.is_notified {
+                grant.unnotified_since = Some(now);
             }
         }
         // Those that are over, but for the latest.
         let mut number = 0;
         self.grants.retain(|grant| {
             number += 1;
-            !grant.open.is_empty() || is_latest(number - 1) && grant.untold_at.is_some()
+            !grant.open.is_empty() || is_latest(number - 1) && grant.unnotified_since.is_some()
         });
     }
 
     /// Somebody else has given the lock to another.
     pub fn overwrite_grants(&mut self, was: &Lock, is: &Lock) {
-        let is_gone = |grant: &&mut Grant| ![was, is].iter().all(|lock| lock.is_held_by(&grant.place.who));
+        let is_gone = |grant: &&mut Grant| ![was, is].iter().all(|lock| lock.is_held_by(&grant.queue_entry.who));
         self.grants.iter_mut().filter(is_gone).for_each(|grant| grant.is_overwritten = true);
     }
 
     /// The lock, or a share, goes to this one, or away from it: of its earlier session, and of a grant that nobody knows of,
     /// nothing is left; nor of those that cannot be beside it.
-    pub fn begin_anew(&mut self, who: &Who) {
-        self.sessions.retain(|session| session.is_beside(who));
+    pub fn start_over(&mut self, who: &Who) {
+        self.sessions.retain(|session| session.can_hold_with(who));
         self.unknown.retain(|other| other != who);
         self.void_grants(who);
     }
 
     /// The same of grants alone.
     pub fn void_grants(&mut self, who: &Who) {
-        let is_over = |grant: &&mut Grant| !grant.place.who.is_beside(who);
+        let is_over = |grant: &&mut Grant| !grant.queue_entry.who.can_hold_with(who);
         for grant in self.grants.iter_mut().filter(is_over) {
-            if grant.untold_at.take().is_some() && grant.place.who.form == Form::Share && grant.place.who != *who {
-                self.unknown.push(grant.place.who.clone());
+            if grant.unnotified_since.take().is_some()
+                && grant.queue_entry.who.form == Form::Share
+                && grant.queue_entry.who != *who
+            {
+                self.unknown.push(grant.queue_entry.who.clone());
             }
         }
     }
@@ -229,7 +232,10 @@ impl Door {
 
     /// The latest grant to this one, if it was not followed by another that took the lock from it.
     pub fn grant_to(&self, who: &Who) -> Option<&Grant> {
-        self.grants.iter().rfind(|grant| !grant.place.who.is_beside(who)).filter(|grant| grant.place.who == *who)
+        self.grants
+            .iter()
+            .rfind(|grant| !grant.queue_entry.who.can_hold_with(who))
+            .filter(|grant| grant.queue_entry.who == *who)
     }
 
     pub fn lock(&self, now: Ms) -> Lock {
@@ -238,25 +244,26 @@ impl Door {
 
     /// Since when a lock that is shared has room for the first in line, if it has. Where the order of the line is not sure, that
     /// is left open.
-    pub fn room_since(&self, now: Ms) -> Option<Ms> {
+    pub fn capacity_since(&self, now: Ms) -> Option<Ms> {
         let lock = self.lock(now);
-        let place = self.first(now).filter(|place| matches!(lock, Lock::Shared(_)) && place.fits(&lock))?;
-        if self.line.iter().any(|place| place.vague) {
+        let queue_entry =
+            self.first(now).filter(|queue_entry| matches!(lock, Lock::Shared(_)) && queue_entry.fits(&lock))?;
+        if self.queue.iter().any(|queue_entry| queue_entry.vague) {
             return None;
         }
-        let first_since = self.first_since.as_ref().filter(|(tags, _)| *tags == place.tags())?.1;
+        let first_since = self.first_since.as_ref().filter(|(tags, _)| *tags == queue_entry.tags())?.1;
         let Value::SortedSet(members) = &self.entry.as_ref()?.value else { return None };
         let mut ends: Vec<_> = members.values().copied().collect();
         ends.sort_unstable();
         // So many had to pass before there was room.
-        let passed = place.limit().map_or(0, |limit| (ends.len() + 1).saturating_sub(limit as usize));
-        let passed_at = passed.checked_sub(1).and_then(|last| end_of(*ends.get(last)?)).map_or(Ms::MIN, |end| end + 1);
-        Some(self.changed_at.max(first_since).max(passed_at))
+        let excess = queue_entry.limit().map_or(0, |limit| (ends.len() + 1).saturating_sub(limit as usize));
+        let expired_at = excess.checked_sub(1).and_then(|last| end_of(*ends.get(last)?)).map_or(Ms::MIN, |end| end + 1);
+        Some(self.changed_at.max(first_since).max(expired_at))
     }
 
     /// Notes who is the first in line.
     pub fn note_first(&mut self, now: Ms) {
-        let first = self.first(now).map(Place::tags);
+        let first = self.first(now).map(QueueEntry::tags);
         let is_same = |(tags, _): &(Vec<Tag>, Ms)| first.as_ref() == Some(tags);
         if !self.first_since.as_ref().is_some_and(is_same) {
             self.first_since = first.map(|tags| (tags, now));
@@ -264,7 +271,7 @@ impl Door {
     }
 
     /// Whether members that have passed are still there.
-    pub fn has_passed(&self, now: Ms) -> bool {
+    pub fn has_expired(&self, now: Ms) -> bool {
         match self.entry.as_ref().map(|entry| &entry.value) {
             Some(Value::SortedSet(members)) => {
                 members.values().any(|&score| end_of(score).is_some_and(|end| end < now))
@@ -283,8 +290,8 @@ impl Door {
     }
 
     /// The first place in line that somebody waits at whose time is not up.
-    pub fn first(&self, now: Ms) -> Option<&Place> {
-        self.line.iter().find(|place| place.is_present(now))
+    pub fn first(&self, now: Ms) -> Option<&QueueEntry> {
+        self.queue.iter().find(|queue_entry| queue_entry.is_attached(now))
     }
 
     /// Whether it may be this place's turn: nobody is ahead, but for those whose time is up and who may not know yet.
@@ -293,22 +300,22 @@ impl Door {
     }
 
     /// The same when this name has given up its places.
-    pub fn may_be_next_but_for(&self, gone: Option<&[u8]>, who: &Who, now: Ms) -> bool {
-        let ahead = self.line.iter().take_while(|place| place.who != *who);
-        let ahead = ahead.filter(|place| gone.is_none_or(|gone| place.who.name != *gone));
-        let waits = self.line.iter().any(|place| place.who == *who && !place.requests.is_empty());
-        waits && !ahead.into_iter().any(|place| place.is_present(now) && !place.vague)
+    pub fn may_be_next_but_for(&self, withdrawn: Option<&[u8]>, who: &Who, now: Ms) -> bool {
+        let ahead = self.queue.iter().take_while(|queue_entry| queue_entry.who != *who);
+        let ahead = ahead.filter(|queue_entry| withdrawn.is_none_or(|withdrawn| queue_entry.who.name != *withdrawn));
+        let waits = self.queue.iter().any(|queue_entry| queue_entry.who == *who && !queue_entry.requests.is_empty());
+        waits && !ahead.into_iter().any(|queue_entry| queue_entry.is_attached(now) && !queue_entry.vague)
     }
 
     /// Whether somebody waits at this place who was not let go.
     pub fn waits(&self, who: &Who) -> bool {
-        let place = self.line.iter().find(|place| place.who == *who);
-        place.is_some_and(|place| place.requests.iter().any(|request| !request.let_go))
+        let queue_entry = self.queue.iter().find(|queue_entry| queue_entry.who == *who);
+        queue_entry.is_some_and(|queue_entry| queue_entry.requests.iter().any(|request| !request.is_unblocked))
     }
 
     /// The requests that wait, in the order of the line.
     pub fn requests(&self) -> impl Iterator<Item = &Waiting> {
-        self.line.iter().flat_map(|place| &place.requests)
+        self.queue.iter().flat_map(|queue_entry| &queue_entry.requests)
     }
 
     /// How many requests wait.
@@ -318,36 +325,43 @@ impl Door {
 
     /// Lets a request wait: at the place of its claim, or at the end. `grace_ms` is for how long places are kept.
     pub fn join(&mut self, who: Who, request: Waiting, now: Ms) {
-        let index = match self.line.iter().position(|place| place.who == who) {
+        let index = match self.queue.iter().position(|queue_entry| queue_entry.who == who) {
             Some(index) => index,
             None => {
                 self.last_turn += 1;
                 let turn = self.last_turn;
-                self.line.push(Place { who, turn, since: now, requests: Vec::new(), kept_until: None, vague: false });
-                self.line.len() - 1
+                self.queue.push(QueueEntry {
+                    who,
+                    turn,
+                    since: now,
+                    requests: Vec::new(),
+                    kept_until: None,
+                    vague: false,
+                });
+                self.queue.len() - 1
             }
         };
-        let place = &mut self.line[index];
-        place.kept_until = None;
-        place.requests.push(request);
+        let queue_entry = &mut self.queue[index];
+        queue_entry.kept_until = None;
+        queue_entry.requests.push(request);
     }
 
     /// The place that a request waits at.
-    pub fn place_of(&self, tag: Tag) -> Option<&Place> {
-        self.line.iter().find(|place| place.requests.iter().any(|request| request.tag == tag))
+    pub fn queue_entry_of(&self, tag: Tag) -> Option<&QueueEntry> {
+        self.queue.iter().find(|queue_entry| queue_entry.requests.iter().any(|request| request.tag == tag))
     }
 
     /// Takes a request out; its place is kept until then, if at all.
-    pub fn leave(&mut self, tag: Tag, kept_until: Option<Ms>) -> Option<Waiting> {
-        let of = |place: &Place| place.requests.iter().position(|request| request.tag == tag);
-        let at = self.line.iter().position(|place| of(place).is_some())?;
+    pub fn withdraw_request(&mut self, tag: Tag, kept_until: Option<Ms>) -> Option<Waiting> {
+        let of = |queue_entry: &QueueEntry| queue_entry.requests.iter().position(|request| request.tag == tag);
+        let at = self.queue.iter().position(|queue_entry| of(queue_entry).is_some())?;
         self.lags = true;
-        let place = &mut self.line[at];
-        let request = place.requests.remove(of(place)?);
-        if place.requests.is_empty() {
-            place.kept_until = kept_until;
+        let queue_entry = &mut self.queue[at];
+        let request = queue_entry.requests.remove(of(queue_entry)?);
+        if queue_entry.requests.is_empty() {
+            queue_entry.kept_until = kept_until;
             if kept_until.is_none() {
-                self.line.remove(at);
+                self.queue.remove(at);
             }
         }
         Some(request)
@@ -356,33 +370,36 @@ impl Door {
     /// Drops places whose time was up before `surely`. Those of which it is up at `now` may still be there: the module has to
     /// get to it.
     pub fn drop_expired(&mut self, surely: Ms, now: Ms) {
-        self.line.retain(|place| place.kept_until.is_none_or(|until| until >= surely));
-        let over = self.line.iter_mut().filter(|place| place.kept_until.is_some_and(|until| until <= now));
-        over.for_each(|place| place.vague = true);
+        self.queue.retain(|queue_entry| queue_entry.kept_until.is_none_or(|until| until >= surely));
+        let over = self.queue.iter_mut().filter(|queue_entry| queue_entry.kept_until.is_some_and(|until| until <= now));
+        over.for_each(|queue_entry| queue_entry.vague = true);
     }
 
     /// Somebody needs room: a place that is away may go.
-    pub fn make_room(&mut self) {
-        self.line.iter_mut().filter(|place| place.requests.is_empty()).for_each(|place| place.vague = true);
+    pub fn free_capacity(&mut self) {
+        self.queue
+            .iter_mut()
+            .filter(|queue_entry| queue_entry.requests.is_empty())
+            .for_each(|queue_entry| queue_entry.vague = true);
     }
 
     /// Takes the place of a claim out.
-    pub fn take_place(&mut self, who: &Who) -> Option<Place> {
-        let index = self.line.iter().position(|place| place.who == *who)?;
-        Some(self.line.remove(index))
+    pub fn take_queue_entry(&mut self, who: &Who) -> Option<QueueEntry> {
+        let index = self.queue.iter().position(|queue_entry| queue_entry.who == *who)?;
+        Some(self.queue.remove(index))
     }
 
     /// Gives up all places of a name, but for one form. Returns those that waited there, and whether there was a place.
     pub fn withdraw(&mut self, name: &[u8], kept: Option<Form>) -> (Vec<Waiting>, bool) {
         let mut withdrawn = Vec::new();
-        let mut had_place = false;
+        let mut had_queue_entry = false;
         for form in Form::ALL.into_iter().filter(|&form| Some(form) != kept) {
-            if let Some(place) = self.take_place(&Who { form, name: name.to_vec() }) {
-                withdrawn.extend(place.requests);
-                (had_place, self.lags) = (true, true);
+            if let Some(queue_entry) = self.take_queue_entry(&Who { form, name: name.to_vec() }) {
+                withdrawn.extend(queue_entry.requests);
+                (had_queue_entry, self.lags) = (true, true);
             }
         }
-        (withdrawn, had_place)
+        (withdrawn, had_queue_entry)
     }
 
     /// Keeps the turn of a grant that was taken back.
@@ -390,36 +407,42 @@ impl Door {
         if kept_until.is_none() {
             return;
         }
-        let Place { who, turn, since, vague, .. } = grant.place;
-        let mut place =
-            self.take_place(&who).unwrap_or(Place { who, turn, since, requests: Vec::new(), kept_until, vague: false });
-        place.turn = turn;
-        place.vague |= vague;
-        let index = self.line.iter().position(|other| other.turn > turn).unwrap_or(self.line.len());
-        self.line.insert(index, place);
+        let QueueEntry { who, turn, since, vague, .. } = grant.queue_entry;
+        let mut queue_entry = self.take_queue_entry(&who).unwrap_or(QueueEntry {
+            who,
+            turn,
+            since,
+            requests: Vec::new(),
+            kept_until,
+            vague: false,
+        });
+        queue_entry.turn = turn;
+        queue_entry.vague |= vague;
+        let index = self.queue.iter().position(|other| other.turn > turn).unwrap_or(self.queue.len());
+        self.queue.insert(index, queue_entry);
     }
 
     /// Whether a lock may be taken from this holder: its connections are gone, or nobody can know that it was granted.
     pub fn is_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.clients.is_empty()) || self.is_untold(who)
+        self.session_of(who).is_some_and(|session| session.clients.is_empty()) || self.is_unnotified(who)
     }
 
     /// Whether it may be taken from this holder, should some of its connections have no part in it: that is as doubtful as the
     /// session.
     pub fn may_be_forfeit(&self, who: &Who) -> bool {
-        let is_unsure = |session: &Session| session.is_doubtful() || session.may_be_later;
+        let is_unsure = |session: &Session| session.is_uncertain() || session.may_be_later;
         let has_closed = |session: &Session| is_unsure(session) && session.ever.len() > session.clients.len();
         self.is_forfeit(who) || self.session_of(who).is_some_and(has_closed) || self.unknown.contains(who)
     }
 
     /// Whether the module knows that it is.
     pub fn must_forfeit(&self, who: &Who) -> bool {
-        self.session_of(who).is_some_and(|session| session.clients.is_empty() && !session.is_doubtful())
+        self.session_of(who).is_some_and(|session| session.clients.is_empty() && !session.is_uncertain())
     }
 
     /// Whether the lock was granted to this one last, and nobody can know.
-    pub fn is_untold(&self, who: &Who) -> bool {
-        self.grant_to(who).is_some_and(|grant| grant.untold_at.is_some())
+    pub fn is_unnotified(&self, who: &Who) -> bool {
+        self.grant_to(who).is_some_and(|grant| grant.unnotified_since.is_some())
     }
 
     /// What it is when the lock has been taken from this holder.
@@ -432,12 +455,12 @@ impl Door {
     /// Takes the lock from this holder. The turn of a grant that nobody knew of is kept.
     pub fn forfeit(&mut self, who: &Who, kept_until: Option<Ms>) {
         // A connection that closes in the round of its grant gives up a session, and its turn if the server tells of that first.
-        let had_session = self.sessions.iter().any(|session| !session.is_beside(who));
-        self.sessions.retain(|session| session.is_beside(who));
-        if self.is_untold(who) {
-            if let Some(index) = self.grants.iter().rposition(|grant| grant.place.who == *who) {
+        let had_session = self.sessions.iter().any(|session| !session.can_hold_with(who));
+        self.sessions.retain(|session| session.can_hold_with(who));
+        if self.is_unnotified(who) {
+            if let Some(index) = self.grants.iter().rposition(|grant| grant.queue_entry.who == *who) {
                 let mut grant = self.grants.remove(index);
-                grant.place.vague |= had_session;
+                grant.queue_entry.vague |= had_session;
                 self.restore(grant, kept_until);
             }
         }
@@ -452,13 +475,13 @@ impl Door {
         self.sessions.retain(|session| !(is_dead(session) && is_settled && session.was_dead));
         for session in self.sessions.iter_mut().filter(|session| is_dead(session)) {
             session.was_dead = true;
-            session.doubt();
+            session.mark_uncertain();
         }
     }
 
     /// It may be that all sessions have ended.
-    pub fn doubt_sessions(&mut self) {
-        self.sessions.iter_mut().for_each(Session::doubt);
+    pub fn mark_sessions_uncertain(&mut self) {
+        self.sessions.iter_mut().for_each(Session::mark_uncertain);
     }
 
     /// Ends the sessions, if there are any.
@@ -477,19 +500,19 @@ impl Waiting {
 impl Grant {
     /// Whether a request had been let go, because its time was up, when the grant was made.
     pub fn is_over_for(&self, tag: Tag) -> bool {
-        self.open.iter().any(|request| request.tag == tag && request.let_go)
+        self.open.iter().any(|request| request.tag == tag && request.is_unblocked)
     }
 
     /// Its holder hears that it is the holder.
-    pub fn tell(&mut self) {
-        (self.told, self.untold_at) = (true, None);
+    pub fn mark_notified(&mut self) {
+        (self.is_notified, self.unnotified_since) = (true, None);
     }
 }
 
 impl Session {
     /// Whether another one may hold the lock, too.
-    pub fn is_beside(&self, who: &Who) -> bool {
-        self.who.is_beside(who)
+    pub fn can_hold_with(&self, who: &Who) -> bool {
+        self.who.can_hold_with(who)
     }
 
     /// Whether it goes on for sure, with a connection.
@@ -498,8 +521,8 @@ impl Session {
     }
 
     /// Whether it may have ended.
-    pub fn is_doubtful(&self) -> bool {
-        self.trust == Trust::Doubtful
+    pub fn is_uncertain(&self) -> bool {
+        self.trust == Trust::Uncertain
     }
 
     /// Whether it looks as if it had just taken its lock back.
@@ -515,8 +538,8 @@ impl Session {
     }
 
     /// It may have ended from now on.
-    pub fn doubt(&mut self) {
-        self.trust = Trust::Doubtful;
+    pub fn mark_uncertain(&mut self) {
+        self.trust = Trust::Uncertain;
     }
 
     /// EXTEND has set its lease to so many milliseconds.
@@ -528,7 +551,7 @@ impl Session {
     }
 
     /// A connection has nothing to do with it any more. Returns whether that was the last one.
-    pub fn leave(&mut self, client: ClientId, now: Ms) -> bool {
+    pub fn detach(&mut self, client: ClientId, now: Ms) -> bool {
         let is_last = self.clients.remove(&client) && self.clients.is_empty();
         if is_last {
             self.closed_at = Some(now);
@@ -537,16 +560,16 @@ impl Session {
     }
 }
 
-impl Place {
+impl QueueEntry {
     /// Whether somebody waits here whose time is not up.
-    pub fn is_present(&self, now: Ms) -> bool {
+    pub fn is_attached(&self, now: Ms) -> bool {
         self.requests.iter().any(|request| !request.is_over(now))
     }
 
     /// The copies that count: those that still wait. If all have been let go, the last of them count.
     fn copies(&self) -> impl Iterator<Item = &Waiting> {
-        let all_let_go = self.requests.iter().all(|request| request.let_go);
-        self.requests.iter().filter(move |request| all_let_go || !request.let_go)
+        let all_unblocked = self.requests.iter().all(|request| request.is_unblocked);
+        self.requests.iter().filter(move |request| all_unblocked || !request.is_unblocked)
     }
 
     /// The lease that all copies get: the longest, and none is the longest; but with a session or a message there is one.
@@ -568,6 +591,6 @@ impl Place {
 
     /// Whether a lock like this has room for those who wait here.
     pub fn fits(&self, lock: &Lock) -> bool {
-        lock.has_room(self.who.form, self.limit())
+        lock.has_capacity(self.who.form, self.limit())
     }
 }

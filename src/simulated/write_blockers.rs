@@ -5,7 +5,7 @@ use super::reply::Reply;
 
 /// Why a server does not write now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Obstacles {
+pub(super) struct WriteBlockers {
     pub replica: bool,
     /// Until when writes are postponed.
     pub paused_until: Option<UnixMs>,
@@ -45,7 +45,7 @@ impl WriteFence {
     }
 }
 
-impl Obstacles {
+impl WriteBlockers {
     /// Whether writes are postponed at `now`.
     pub fn is_paused(&self, now: UnixMs) -> bool {
         self.paused_until.is_some_and(|until| now < until)

@@ -26,7 +26,7 @@ pub enum Writer {
 
 /// One thing that has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum LoggedEvent {
     /// A command begins to run.
     Began {
         client: ClientId,
@@ -59,11 +59,11 @@ pub enum Note {
         keyspace: Rc<Keyspace>,
     },
     /// The module lets a client go.
-    LetGo {
+    ModuleUnblocked {
         tag: Tag,
     },
     /// Somebody has had the server let a client go.
-    Unblocked {
+    ClientUnblocked {
         client: ClientId,
     },
     /// The reply to a command inside a transaction or a script.
@@ -116,5 +116,5 @@ pub enum Note {
     /// The process has ended, and another has begun.
     Restarted,
     /// A loop round is over.
-    Round,
+    IterationEnded,
 }

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use super::steps;
 
 /// Tables that nobody uses any more.
-pub struct Remains(VecDeque<Box<dyn Iterator<Item = ()>>>);
+pub struct DeferredFree(VecDeque<Box<dyn Iterator<Item = ()>>>);
 
-impl Remains {
+impl DeferredFree {
     pub const fn new() -> Self {
         Self(VecDeque::new())
     }
@@ -25,7 +25,7 @@ impl Remains {
     }
 
     /// Drops one entry. Returns whether there was anything left.
-    pub fn drop_one(&mut self) -> bool {
+    pub fn free_one(&mut self) -> bool {
         let Some(table) = self.0.front_mut() else { return false };
         steps::count();
         if table.next().is_none() {
@@ -47,16 +47,16 @@ mod tests {
     #[test]
     fn entries_are_dropped_one_by_one_table_by_table() {
         let entry = Rc::new(());
-        let mut remains = Remains::new();
-        assert!(!remains.drop_one());
-        remains.add(vec![Rc::clone(&entry), Rc::clone(&entry)]);
-        remains.add([Rc::clone(&entry)]);
-        assert!(!remains.is_empty());
-        let left = |remains: &mut Remains| {
-            assert!(remains.drop_one());
+        let mut deferred_free = DeferredFree::new();
+        assert!(!deferred_free.free_one());
+        deferred_free.add(vec![Rc::clone(&entry), Rc::clone(&entry)]);
+        deferred_free.add([Rc::clone(&entry)]);
+        assert!(!deferred_free.is_empty());
+        let left = |deferred_free: &mut DeferredFree| {
+            assert!(deferred_free.free_one());
             Rc::strong_count(&entry) - 1
         };
-        assert_eq!([(); 5].map(|()| left(&mut remains)), [2, 1, 1, 0, 0]);
-        assert!(remains.is_empty() && !remains.drop_one());
+        assert_eq!([(); 5].map(|()| left(&mut deferred_free)), [2, 1, 1, 0, 0]);
+        assert!(deferred_free.is_empty() && !deferred_free.free_one());
     }
 }

@@ -4,21 +4,21 @@ use super::{Arena, Cursor, Id};
 
 /// A round over all entries, or none. One that is to begin before another has ended begins behind it: a round that began
 /// anew each time would never come to its end.
-pub struct Round {
+pub struct Sweep {
     cursor: Cursor,
-    once_more: bool,
+    is_restart_due: bool,
     /// The number of rounds that have begun.
     number: u32,
 }
 
-impl Round {
+impl Sweep {
     /// No round.
-    pub const END: Self = Self { cursor: Cursor::END, once_more: false, number: 0 };
+    pub const END: Self = Self { cursor: Cursor::END, is_restart_due: false, number: 0 };
 
     /// Begins a round in which every entry is returned that is there now, and stays.
     pub fn begin(&mut self) {
         if self.cursor.has_more() {
-            self.once_more = true;
+            self.is_restart_due = true;
         } else {
             self.start();
         }
@@ -37,7 +37,7 @@ impl Round {
     /// Returns the next entry, or `None` at the end.
     pub fn next<T>(&mut self, entries: &Arena<T>) -> Option<Id<T>> {
         entries.next(&mut self.cursor).or_else(|| {
-            if !std::mem::take(&mut self.once_more) {
+            if !std::mem::take(&mut self.is_restart_due) {
                 return None;
             }
             self.start();
@@ -61,20 +61,20 @@ mod tests {
         numbers
     }
 
-    fn take(round: &mut Round, numbers: &Arena<i32>, count: usize) -> Vec<i32> {
-        (0..count).map_while(|_| round.next(numbers)).filter_map(|id| numbers.get(id)).copied().collect()
+    fn take(sweep: &mut Sweep, numbers: &Arena<i32>, count: usize) -> Vec<i32> {
+        (0..count).map_while(|_| sweep.next(numbers)).filter_map(|id| numbers.get(id)).copied().collect()
     }
 
     #[test]
-    fn a_round_that_is_asked_for_again_and_again_comes_to_its_end() {
-        let (mut round, numbers) = (Round::END, numbers(5));
-        round.begin();
-        assert_eq!(take(&mut round, &numbers, 2), [0, 1]);
-        round.begin();
-        assert_eq!(take(&mut round, &numbers, 2), [2, 3]);
-        round.begin();
-        assert_eq!(take(&mut round, &numbers, 9), [4, 0, 1, 2, 3, 4], "and once more for those who asked meanwhile");
-        assert!(!round.has_more());
-        assert_eq!(take(&mut round, &numbers, 1), [] as [i32; 0]);
+    fn sweep_restarted_repeatedly_ends() {
+        let (mut sweep, numbers) = (Sweep::END, numbers(5));
+        sweep.begin();
+        assert_eq!(take(&mut sweep, &numbers, 2), [0, 1]);
+        sweep.begin();
+        assert_eq!(take(&mut sweep, &numbers, 2), [2, 3]);
+        sweep.begin();
+        assert_eq!(take(&mut sweep, &numbers, 9), [4, 0, 1, 2, 3, 4], "and once more for those who asked meanwhile");
+        assert!(!sweep.has_more());
+        assert_eq!(take(&mut sweep, &numbers, 1), [] as [i32; 0]);
     }
 }

@@ -1,11 +1,11 @@
 //! For how long a server grants nothing: what follows from its starts, promotions and standstills, as seen from outside.
 
 use super::CRON_MS;
-use crate::checker::HeldBack;
+use crate::checker::GrantSuspension;
 use crate::step::Knob;
 
 /// The shortest gap between two rounds of the loop that is a standstill.
-const STANDSTILL_MS: i64 = 1000;
+const STALL_MS: i64 = 1000;
 
 /// What is held back at least after one, whatever the settings.
 const LEAST_MS: i64 = 1200;
@@ -23,7 +23,7 @@ const ASKED_MS: i64 = 1150;
 type Span = (i64, i64);
 
 /// What is known of a master: all times are those of the history.
-pub(super) struct Standstills {
+pub(super) struct Stalls {
     /// lock.recovery-ms
     length_ms: i64,
     /// lock.max-lease-ms
@@ -31,7 +31,7 @@ pub(super) struct Standstills {
     /// The latest start or promotion.
     began_at: i64,
     /// When the loop turned again, with what does not count of the time since then.
-    turned_at: Option<Span>,
+    resumed_at: Option<Span>,
     /// What is set now, and what the module may take it for.
     set_lag_s: i64,
     lag_s: Span,
@@ -50,14 +50,14 @@ enum Role {
     Promoted,
 }
 
-impl Standstills {
+impl Stalls {
     /// A server that starts.
     pub fn new() -> Self {
         Self {
             length_ms: 0,
             longest_ms: 0,
             began_at: 0,
-            turned_at: None,
+            resumed_at: None,
             set_lag_s: UNKNOWN_LAG_S,
             lag_s: (UNKNOWN_LAG_S, UNKNOWN_LAG_S),
             is_lag_hidden: false,
@@ -68,7 +68,7 @@ impl Standstills {
 
     /// Another process is the master.
     pub fn begin(&mut self, now: i64) {
-        (self.began_at, self.role, self.turned_at) = (now, Role::Master, None);
+        (self.began_at, self.role, self.resumed_at) = (now, Role::Master, None);
         self.lag_known_at = now + ASKED_MS;
     }
 
@@ -118,31 +118,31 @@ impl Standstills {
         let (before, longest) = (now - ms, ms + CRON_MS);
         self.settle(before);
         self.lag_known_at += ms;
-        if ms >= STANDSTILL_MS {
-            self.turned_at = Some((now, now));
+        if ms >= STALL_MS {
+            self.resumed_at = Some((now, now));
             return;
         }
-        let hold = self.hold_off_ms();
-        let turned = self.turned_at.unwrap_or((i64::MIN / 2, i64::MIN / 2));
+        let hold = self.suspension_ms();
+        let turned = self.resumed_at.unwrap_or((i64::MIN / 2, i64::MIN / 2));
         // A shorter gap does not count as time to settle.
         let lost = |is_held: bool, ms: i64| if is_held { (ms - CRON_MS).max(0) } else { 0 };
         let least = turned.0 + lost(turned.0 + hold.0 > before, ms);
         let most = turned.1 + lost(turned.1 + hold.1 > before - CRON_MS, longest);
-        self.turned_at = Some((least, if longest >= STANDSTILL_MS { now } else { most }));
+        self.resumed_at = Some((least, if longest >= STALL_MS { now } else { most }));
     }
 
     /// For how long nobody is granted a lock from `now` on.
-    pub fn held_back(&mut self, now: i64) -> HeldBack {
+    pub fn suspension(&mut self, now: i64) -> GrantSuspension {
         self.settle(now);
         if self.length_ms == 0 {
-            return HeldBack::default();
+            return GrantSuspension::default();
         }
-        let (hold, left) = (self.hold_off_ms(), |end: i64| (end - now).max(0));
-        let standstill_ms = self.turned_at.map_or((0, 0), |turned| (left(turned.0 + hold.0), left(turned.1 + hold.1)));
+        let (hold, left) = (self.suspension_ms(), |end: i64| (end - now).max(0));
+        let stall_ms = self.resumed_at.map_or((0, 0), |turned| (left(turned.0 + hold.0), left(turned.1 + hold.1)));
         let period_ms = left(self.began_at + 1 + self.length_ms);
         let has_first_part = (1..self.length_ms).contains(&self.longest_ms);
         let first_part_ms = if has_first_part { (period_ms - self.longest_ms).max(0) } else { 0 };
-        HeldBack { period_ms, first_part_ms, standstill_ms }
+        GrantSuspension { period_ms, first_part_ms, stall_ms }
     }
 
     /// The module has shown how much remains: when it saw the latest standstill is known now.
@@ -150,11 +150,13 @@ impl Standstills {
         if self.role == Role::Promoted {
             self.role = Role::Master;
         }
-        let (least, most) = self.hold_off_ms();
-        let held_back = self.held_back(now);
-        let Some(turned) = self.turned_at.as_mut().filter(|_| least == most && held_back.most_ms() > 0) else { return };
+        let (least, most) = self.suspension_ms();
+        let suspension = self.suspension(now);
+        let Some(turned) = self.resumed_at.as_mut().filter(|_| least == most && suspension.most_ms() > 0) else {
+            return;
+        };
         let seen = shown_ms + now - most;
-        if shown_ms > held_back.period_ms {
+        if shown_ms > suspension.period_ms {
             *turned = (seen, seen);
         } else {
             turned.1 = turned.1.min(seen);
@@ -162,7 +164,7 @@ impl Standstills {
     }
 
     /// For how long a standstill holds grants back.
-    fn hold_off_ms(&self) -> Span {
+    fn suspension_ms(&self) -> Span {
         let (least, most) = (self.lag_s.0 * 1000 + MARGIN_MS, self.lag_s.1 * 1000 + MARGIN_MS);
         match (self.length_ms, self.role) {
             (0, _) => (LEAST_MS, LEAST_MS),

@@ -3,49 +3,49 @@
 use super::*;
 
 #[test]
-fn a_round_finds_every_lock_once() {
+fn sweep_finds_every_lock_once() {
     let mut waiting = WaitQueues::new();
-    assert!(!waiting.is_in_round());
+    assert!(!waiting.is_sweeping());
     let queues = [1, 2, 3].map(|db| {
         join_as(&mut waiting, db, "a", db as u64, None);
         waiting.queue_of(db, b"k")
     });
-    waiting.begin_round();
-    assert!(waiting.is_in_round());
-    assert_eq!([(); 4].map(|()| waiting.next_in_round()), [queues[0], queues[1], queues[2], None]);
-    assert!(!waiting.is_in_round());
+    waiting.begin_sweep();
+    assert!(waiting.is_sweeping());
+    assert_eq!([(); 4].map(|()| waiting.next_in_sweep()), [queues[0], queues[1], queues[2], None]);
+    assert!(!waiting.is_sweeping());
 }
 
 #[test]
-fn those_who_wait_for_a_lost_lock_are_found_place_by_place() {
+fn aborted_waiters_are_returned_by_entry() {
     let mut waiting = WaitQueues::new();
     for (owner, waiter) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
         join_as(&mut waiting, 0, owner, waiter, None);
     }
     join_as(&mut waiting, 1, "other", 5, None);
-    assert!(!waiting.has_lost() && waiting.next_lost().is_none());
-    waiting.lose(queue(&waiting));
-    for place in [&[3, 1][..], &[2], &[4], &[]] {
-        assert!(waiting.has_lost());
-        let found = waiting.next_lost().unwrap();
-        assert_eq!(found, place.iter().copied().map(WaiterId).collect::<Vec<_>>());
+    assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
+    waiting.abort(queue(&waiting));
+    for entry in [&[3, 1][..], &[2], &[4], &[]] {
+        assert!(waiting.has_aborted());
+        let found = waiting.next_aborted().unwrap();
+        assert_eq!(found, entry.iter().copied().map(WaiterId).collect::<Vec<_>>());
     }
-    assert!(!waiting.has_lost() && waiting.next_lost().is_none());
+    assert!(!waiting.has_aborted() && waiting.next_aborted().is_none());
 }
 
 #[test]
-fn a_walk_over_those_who_have_left_is_over() {
+fn abort_of_withdrawn_waiters_ends() {
     let mut waiting = WaitQueues::new();
     let request = join(&mut waiting, 1, None);
-    waiting.lose(queue(&waiting));
-    waiting.leave(request, None);
+    waiting.abort(queue(&waiting));
+    waiting.withdraw_request(request, None);
     join_as(&mut waiting, 1, "other", 2, None);
-    assert_eq!(waiting.next_lost(), Some(Vec::new()));
-    assert!(!waiting.has_lost());
+    assert_eq!(waiting.next_aborted(), Some(Vec::new()));
+    assert!(!waiting.has_aborted());
 }
 
 #[test]
-fn a_review_of_all_comes_to_its_end_though_something_is_due_all_the_while() {
+fn review_of_all_ends_while_work_is_due() {
     let mut waiting = WaitQueues::new();
     let late = join(&mut waiting, 1, Some(NOW));
     join_as(&mut waiting, 1, "b", 2, None);
@@ -57,52 +57,52 @@ fn a_review_of_all_comes_to_its_end_though_something_is_due_all_the_while() {
 }
 
 #[test]
-fn so_many_copies_share_a_place_and_no_more() {
+fn copies_of_entry_are_limited() {
     let mut waiting = WaitQueues::new();
-    let has_room = |waiting: &WaitQueues, owner: &[u8]| waiting.has_room_for_copy(0, b"k", Kind::Mutex, owner);
+    let has_capacity = |waiting: &WaitQueues, owner: &[u8]| waiting.has_capacity_for_copy(0, b"k", Kind::Mutex, owner);
     for waiter in 0..MAX_COPIES as u64 {
-        assert!(has_room(&waiting, b"a"), "{waiter}");
+        assert!(has_capacity(&waiting, b"a"), "{waiter}");
         join_as(&mut waiting, 0, "a", waiter, None);
     }
-    assert!(!has_room(&waiting, b"a") && has_room(&waiting, b"b"));
+    assert!(!has_capacity(&waiting, b"a") && has_capacity(&waiting, b"b"));
 }
 
 #[test]
-fn who_is_granted_the_lock_past_the_line_keeps_no_place_that_is_away() {
+fn grant_past_queue_drops_detached_entry() {
     let mut waiting = WaitQueues::new();
-    let [away, _] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
+    let [detached, _] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"1");
-    waiting.leave(away, Some(NOW + 10));
-    let places = |waiting: &WaitQueues| waiting.places.len();
-    waiting.drop_away_place(0, b"k", Kind::Mutex, b"2");
-    assert_eq!(places(&waiting), 2, "who stands in line stays there");
-    waiting.drop_away_place(0, b"k", Kind::Mutex, b"1");
-    assert_eq!(places(&waiting), 1);
+    waiting.withdraw_request(detached, Some(NOW + 10));
+    let entries = |waiting: &WaitQueues| waiting.entries.len();
+    waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"2");
+    assert_eq!(entries(&waiting), 2, "who stands in line stays there");
+    waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"1");
+    assert_eq!(entries(&waiting), 1);
     assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"2");
 }
 
 #[test]
-fn when_the_turn_comes_to_a_share_its_lock_is_reviewed() {
+fn share_becoming_first_causes_review() {
     let mut waiting = WaitQueues::new();
     let [first, second] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
-    waiting.leave(first, None);
+    waiting.withdraw_request(first, None);
     assert_eq!(waiting.next_due(DueFilter::All), None, "another wants the lock alone");
-    for leaver in [second, share] {
-        waiting.leave(leaver, None);
+    for withdrawn in [second, share] {
+        waiting.withdraw_request(withdrawn, None);
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));
     }
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
 
     let mut waiting = WaitQueues::new();
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
-    waiting.leave(share, None);
+    waiting.withdraw_request(share, None);
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "only shares are waited for");
 }
 
 fn join_share(waiting: &mut WaitQueues, owner: &str) -> RequestId {
     let claim = Claim { kind: Kind::Shared, ..claim(owner) };
-    let join = Join { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW, deadline: None };
+    let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(3), now: NOW, deadline: None };
     waiting.join(join, NO_LIMIT).unwrap().request
 }
 
@@ -114,7 +114,8 @@ fn of_very_many_each_withdraws_alone() {
         join_as(&mut waiting, waiter as i32 % 2, &waiter.to_string(), waiter, None);
     }
     for waiter in 0..500 {
-        let withdrawn = waiting.withdraw(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), Some(Kind::Shared));
+        let withdrawn =
+            waiting.withdraw_owner(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), Some(Kind::Shared));
         assert_eq!(withdrawn, Some(vec![WaiterId(waiter)]));
     }
 }

@@ -1,7 +1,7 @@
 //! Those who wait for a lock by the means of another library: one of python-redis-lock's and one of Redisson's for each lock, who
 //! are always there. They are woken when the module leaves the lock free, in that step, and not otherwise.
 
-use redis_lock::server::{Entry, Note, Value, Writer, slot_of};
+use redis_lock::server::{Entry, LoggedEvent, Value, Writer, slot_of};
 
 use super::{Checker, Name, Verdict};
 use crate::checker::spec::Ms;
@@ -11,21 +11,21 @@ const SIGNAL_MS: Ms = 1000;
 
 /// What the module does for those who wait by other means.
 #[derive(Default)]
-pub(super) struct Foreign {
+pub(super) struct Compat {
     /// The setting.
     pub is_on: bool,
     /// The lock that the module has just left free.
-    left: Option<Left>,
+    freed: Option<FreedLock>,
 }
 
 /// A lock that was left free, and what was done for others since.
-struct Left {
+struct FreedLock {
     name: Name,
     form: Form,
     /// The signal list, if it was written.
     signal: Option<Option<Entry>>,
     /// The commands by which a message was published.
-    told: Vec<&'static str>,
+    published: Vec<&'static str>,
     /// A part of that may be refused: the slot is on its way.
     may_fail: bool,
 }
@@ -36,61 +36,62 @@ enum Form {
     Reentrant,
 }
 
-impl Foreign {
+impl Compat {
     /// Another process is the master.
-    pub fn begin_anew(&mut self) {
-        self.left = None;
+    pub fn start_over(&mut self) {
+        self.freed = None;
     }
 }
 
 impl Checker {
     /// The module has changed a key, which held this before.
-    pub(super) fn note_left(&mut self, name: &Name, earlier: Option<&Entry>) {
-        let form = match earlier.map(|entry| &entry.value) {
+    pub(super) fn note_freed(&mut self, name: &Name, previous: Option<&Entry>) {
+        let form = match previous.map(|entry| &entry.value) {
             Some(Value::String(_)) => Form::Mutex,
             Some(Value::Hash(_)) => Form::Reentrant,
             _ => return,
         };
-        if self.foreign.is_on && self.door(name).entry.is_none() {
+        if self.compat.is_on && self.model(name).entry.is_none() {
             let may_fail = self.lost_slots.contains(&slot_of(&name.1));
-            self.foreign.left = Some(Left { name: name.clone(), form, signal: None, told: Vec::new(), may_fail });
+            self.compat.freed =
+                Some(FreedLock { name: name.clone(), form, signal: None, published: Vec::new(), may_fail });
         }
     }
 
     /// Follows what is done for others. Anything else ends it.
-    pub(super) fn follow_foreign(&mut self, note: &Note, now: Ms) -> Verdict {
+    pub(super) fn check_compat(&mut self, note: &LoggedEvent, now: Ms) -> Verdict {
         match note {
-            Note::Wrote { db, key, entry, writer: Writer::Command } if key.starts_with(b"lock-signal:") => {
+            LoggedEvent::Wrote { db, key, entry, writer: Writer::Command } if key.starts_with(b"lock-signal:") => {
                 let lock = [b"lock:", key.strip_prefix(b"lock-signal:").unwrap_or_default()].concat();
                 self.signalled((*db, lock.into()), entry)
             }
-            Note::Announced { command, channel, message } => {
+            LoggedEvent::Announced { command, channel, message } => {
                 let lock = channel.strip_prefix(b"redisson_lock__channel:{").and_then(|rest| rest.strip_suffix(b"}"));
                 match lock.filter(|_| **message == *b"0") {
-                    Some(lock) => self.told_others(lock, command),
+                    Some(lock) => self.notified_others(lock, command),
                     None => Err(format!("nobody listens for {message:?} on {}", channel.escape_ascii())),
                 }
             }
-            Note::Wrote { writer: Writer::Expiry, .. } => Ok(()),
-            _ => self.check_left(now),
+            LoggedEvent::Wrote { writer: Writer::Expiry, .. } => Ok(()),
+            _ => self.check_freed(now),
         }
     }
 
     fn signalled(&mut self, name: Name, entry: &Option<Entry>) -> Verdict {
-        match &mut self.foreign.left {
-            Some(left) if left.name == name && left.form == Form::Mutex => left.signal = Some(entry.clone()),
-            Some(left) if left.name == name => return Err(disturbed(&name.1)),
+        match &mut self.compat.freed {
+            Some(freed) if freed.name == name && freed.form == Form::Mutex => freed.signal = Some(entry.clone()),
+            Some(freed) if freed.name == name => return Err(disturbed(&name.1)),
             _ => return self.check_ended(&name),
         }
         Ok(())
     }
 
-    fn told_others(&mut self, lock: &[u8], command: &'static str) -> Verdict {
-        match &mut self.foreign.left {
-            Some(left) if *left.name.1 == *lock && left.form == Form::Reentrant => left.told.push(command),
+    fn notified_others(&mut self, lock: &[u8], command: &'static str) -> Verdict {
+        match &mut self.compat.freed {
+            Some(freed) if *freed.name.1 == *lock && freed.form == Form::Reentrant => freed.published.push(command),
             _ => {
-                let free = |(name, door): (&Name, &super::Door)| *name.1 == *lock && door.entry.is_none();
-                let may_have_ended = self.in_timer && self.doors.iter().any(free);
+                let free = |(name, model): (&Name, &super::LockModel)| *name.1 == *lock && model.entry.is_none();
+                let may_have_ended = self.in_timer && self.models.iter().any(free);
                 return if may_have_ended { Ok(()) } else { Err(disturbed(lock)) };
             }
         }
@@ -99,24 +100,24 @@ impl Checker {
 
     /// Others are woken although the module has not left the lock free: the lease has ended, and those in line have left.
     fn check_ended(&mut self, name: &Name) -> Verdict {
-        let may_have_ended = self.in_timer && self.foreign.is_on && self.door(name).entry.is_none();
+        let may_have_ended = self.in_timer && self.compat.is_on && self.model(name).entry.is_none();
         if may_have_ended { Ok(()) } else { Err(disturbed(&name.1)) }
     }
 
     /// Whoever waits for a lock that was left free was woken.
-    fn check_left(&mut self, now: Ms) -> Verdict {
-        let Some(left) = self.foreign.left.take().filter(|left| !left.may_fail) else { return Ok(()) };
+    fn check_freed(&mut self, now: Ms) -> Verdict {
+        let Some(freed) = self.compat.freed.take().filter(|freed| !freed.may_fail) else { return Ok(()) };
         let signal = Entry { value: Value::Other(1), expiry: Some(now + SIGNAL_MS) };
-        let is_woken = match left.form {
-            Form::Mutex if left.name.1.starts_with(b"lock:") => left.signal == Some(Some(signal)),
-            Form::Mutex => left.signal.is_none(),
-            Form::Reentrant => left.told == ["SPUBLISH", "PUBLISH"],
+        let is_woken = match freed.form {
+            Form::Mutex if freed.name.1.starts_with(b"lock:") => freed.signal == Some(Some(signal)),
+            Form::Mutex => freed.signal.is_none(),
+            Form::Reentrant => freed.published == ["SPUBLISH", "PUBLISH"],
         };
         if is_woken {
             return Ok(());
         }
-        let (lock, signal, told) = (left.name.1.escape_ascii(), left.signal, left.told);
-        Err(format!("{lock} is left free, and others are not woken: {signal:?}, {told:?}"))
+        let (lock, signal, published) = (freed.name.1.escape_ascii(), freed.signal, freed.published);
+        Err(format!("{lock} is left free, and others are not woken: {signal:?}, {published:?}"))
     }
 }
 
