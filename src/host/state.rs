@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::refusals::Refusals;
+use super::background::slot_watch::SlotWatch;
+use super::refusal_log::Refusals;
 use super::settings::RECOVERY_MS;
-use super::slot_watch::SlotWatch;
-use super::waiters::PendingReplies;
+use super::waiting::pending_replies::PendingReplies;
 use crate::core::{
     BackOff, DeferredFree, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocations, Sessions, StallDetector, Stats,
     WaitQueues,

@@ -1,0 +1,230 @@
+//! Background work: leases that have ended, keys that somebody else has freed, time-outs, and grants that nobody has
+//! heard of.
+//!
+//! It runs from the timer only. Redis can also run a job after an event, but does so inside its own loops (for
+//! instance, the one over keys that expire), which break when keys are added or removed. The work is idempotent: it
+//! looks at the key and does what that calls for, so an event too many costs one look.
+
+use std::ffi::CStr;
+use std::mem;
+
+use super::alarm;
+use super::restart_after_panic;
+use super::slot_check;
+use super::suspension;
+use super::write_permission;
+use crate::core::{Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps};
+use crate::host::granting::delivery;
+use crate::host::granting::overdue::process_overdue;
+use crate::host::granting::reviews;
+use crate::host::keys::compat_wake;
+use crate::host::sessions::renewal;
+use crate::host::sessions::revocation;
+use crate::host::sessions::share_sessions;
+use crate::host::settings::WAKE_FOREIGN;
+use crate::host::state::{self, Context, Locks, State};
+use crate::host::waiting::messages;
+use crate::host::waiting::pending_replies::pending_id;
+use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
+
+/// The number of tasks that run in a row. Then the server serves its clients.
+const MAX_TASKS: usize = 1000;
+
+/// The time after which no other task is begun, in milliseconds. Then the server serves its clients.
+const MAX_RUN_MS: i64 = 4;
+
+/// The number of tasks that run in any case, however much has ended with connections in the same round.
+const MIN_TASKS: usize = 100;
+
+/// The name of a run in the latency monitor.
+const LATENCY_EVENT: &CStr = c"lock-background";
+
+/// Does what is due, and sets the timer for the rest.
+pub fn run(ctx: &mut Context<'_>) {
+    let stopwatch = Stopwatch::start();
+    restart_after_panic::work(ctx, work);
+    stopwatch.stop(LATENCY_EVENT);
+}
+
+fn work(ctx: &mut Context<'_>) {
+    let is_replica = ctx.flags().contains(ContextFlags::REPLICA);
+    if is_replica {
+        state::with(State::clear_master_state);
+    }
+    suspension::update_suspension(ctx, is_replica);
+    if messages::publish_postponed(MAX_TASKS) {
+        return alarm::set();
+    }
+    slot_check::check(ctx);
+    // What ended with connections in this round was a part of this stretch.
+    let ended = state::with(|state| {
+        (state.spent, state.had_batch, state.run) = (0, false, state.run.wrapping_add(1));
+        mem::take(&mut state.ended)
+    });
+    let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
+    let mut writable = write_permission::may_write(ctx);
+    let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
+    while tasks < most {
+        let (is_refused, had_batch) = state::with(|state| (state.refused.is_refused(), state.had_batch));
+        writable &= !is_refused;
+        let filter = match (writable, had_batch) {
+            (false, _) => DueFilter::ReadOnly,
+            (true, true) => DueFilter::NoBacklog,
+            (true, false) => DueFilter::All,
+        };
+        let now = server::now_ms();
+        let written = if writable { process_writes(ctx, now) } else { 0 };
+        let checked = slot_check::check_next(ctx);
+        let others = [process_disconnected(), !had_batch && process_rechecks(ctx, now), process_one(ctx, filter, now)];
+        let others = others.into_iter().filter(|&done| done).count();
+        let done = written.saturating_add(checked).saturating_add(others);
+        let spent = state::with(|state| mem::take(&mut state.spent));
+        tasks = tasks.saturating_add(done).saturating_add(spent);
+        if done == 0 || server::monotonic_ms() > end_ms {
+            break;
+        }
+    }
+    steps::note_batch(tasks);
+    if writable && !state::with(|state| state.refused.is_refused()) {
+        state::with(|state| state.refused.end());
+        alarm::set();
+    } else {
+        let (now, steady) = (server::now_ms(), server::monotonic_ms());
+        let retry = now.saturating_add(state::with(|state| state.refused.back_off(steady)));
+        alarm::set_at(state::with(|state| {
+            let must_tick = state.must_tick();
+            if !must_tick {
+                state.stall.stop();
+            }
+            if state.must_run_soon() {
+                return Some(UnixMs::MIN); // Those who are lost are told so at once, however many they are.
+            }
+            (must_tick || !state.is_idle())
+                .then(|| state.waiting.next_due(DueFilter::ReadOnly).map_or(retry, |next| next.min(retry)))
+        }));
+    }
+}
+
+/// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns how
+/// many of them there were.
+fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
+    let (closed, revocation, task) = state::with(|state| {
+        let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
+        if let Some(session) = state.sessions.pop_orphan() {
+            state.revocations.add(Revocation::of_session(session));
+        }
+        (closed, state.revocations.first_due(now), state.sessions.pop_due(now, !state.had_batch))
+    });
+    if let Some(revocation) = revocation {
+        revocation::carry_out(ctx, revocation, now);
+    }
+    if let Some(task) = task {
+        renewal::carry_out(ctx, task, now);
+    }
+    [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
+}
+
+/// Ends the waits of connections that have closed, of those that are told by message: the first stretch of them, however
+/// many connections close in a round of the loop.
+pub fn end_closed() {
+    while state::with(|state| state.ended) < MAX_TASKS && end_one_closed() {
+        state::with(|state| state.ended = state.ended.saturating_add(1));
+    }
+}
+
+/// Ends the waits of requests that are told by message, whose connection has closed or which are lost: of one request, or
+/// of one place that all its copies share. Returns whether there may be more.
+fn process_disconnected() -> bool {
+    if let Some(next) = state::with(|state| state.pending.next_aborted()) {
+        if let Some(aborted) = next {
+            delivery::abort(aborted);
+        }
+        return true;
+    }
+    if let Some(waiters) = state::with(|state| state.waiting.next_aborted()) {
+        state::with(|state| state.spend(waiters.len()));
+        waiters.into_iter().for_each(|waiter| delivery::abort(pending_id(waiter)));
+        return true;
+    }
+    end_one_closed() || state::with(|state| state.deferred_free.free_one())
+}
+
+fn end_one_closed() -> bool {
+    let closed = state::with(|state| state.pending.next_of_closed());
+    if let Some(closed) = closed {
+        delivery::withdraw_request(closed);
+        state::with(|state| state.pending.remove(closed));
+    }
+    closed.is_some()
+}
+
+/// Looks at one lock of which others may have removed shares with sessions. Returns whether there was one.
+fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs) -> bool {
+    let Some((db, key)) = state::with(|state| state.sessions.first_to_recheck()) else { return false };
+    ctx.select_db(db);
+    let name = OwnedString::new(&key);
+    let key = ctx.open(name.as_ref(), Mode::Read);
+    if key.is_empty() {
+        share_sessions::end_sessions(&key); // Which of them were taken away cannot be known any more.
+    } else {
+        share_sessions::end_removed(&key, now);
+    }
+    true
+}
+
+/// Processes one review or time-out. Returns whether any was due.
+fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
+    match state::with(|state| state.waiting.pop_due(now, filter)) {
+        Some(Due::Review(queue)) => review(ctx, queue, now),
+        Some(Due::TimedOut(request)) => delivery::time_out(request, now),
+        Some(Due::Dropped | Due::Skipped) => {}
+        None => return false,
+    }
+    true
+}
+
+/// Looks at a lock that may be free, and grants it to the first in line if it is.
+fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
+    let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
+    ctx.select_db(db);
+    let name = OwnedString::new(&key);
+    let retry_at = now.saturating_add(RETRY_MS);
+    match write_permission::slot_of(ctx, name.as_ref()) {
+        Slot::Ours => {}
+        slot => {
+            // The server tells blocked clients itself if the slot is gone for good.
+            if slot == Slot::Elsewhere {
+                slot_check::abort_waiters(queue);
+            }
+            let retry_at = if slot == Slot::Elsewhere { now.saturating_add(MAX_RETRY_MS) } else { retry_at };
+            return state::with(|state| state.waiting.review_at(queue, retry_at));
+        }
+    }
+    let checked = ctx.open(name.as_ref(), Mode::Write);
+    if checked.is_in_use() {
+        return state::with(|state| state.waiting.review_at(queue, retry_at));
+    }
+    if checked.value_type() == ValueType::SortedSet {
+        // It may have come under those who wait.
+        server::subscribe_to_sorted_sets::<Locks>();
+    }
+    let held_as = if checked.is_empty() { Kind::Mutex } else { Kind::Shared };
+    if held_as == Kind::Shared && !share_sessions::has_work(&checked, queue, now) {
+        return reviews::schedule(&checked, queue, now);
+    }
+    drop(checked);
+    if !write_permission::accepts_write_to(ctx, name.as_ref(), held_as) {
+        return state::with(|state| state.waiting.review_at(queue, retry_at));
+    }
+    let has_ended = state::with(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    if key.is_in_use() {
+        return state::with(|state| state.waiting.review_at(queue, retry_at));
+    }
+    process_overdue(&mut key, None, now);
+    if !key.is_empty() {
+        reviews::schedule(&key, queue, now);
+    } else if has_ended && WAKE_FOREIGN.is_on() && !suspension::suspends_grant() {
+        compat_wake::wake(&mut key); // Those who were in line have left.
+    }
+}

@@ -1,0 +1,46 @@
+//! Decides whether the module may write now, outside of a command.
+//!
+//! What forbids a write mostly forbids all of them: a pause, too few replicas, a cluster that is down. So after a refusal nothing is
+//! written, and the server is not asked again, until some time has passed, which grows with the time for which writes are refused.
+
+use crate::core::Kind;
+use crate::host::state::{self, Context};
+use crate::server::{self, Probe, Slot, StringRef};
+
+/// Returns whether the server accepts writes, and has not stalled a moment ago. It is not asked soon after a refusal.
+pub fn may_write(ctx: &Context<'_>) -> bool {
+    let now = server::monotonic_ms();
+    let unsettled = state::with(|state| {
+        let may_ask = state.refused.begin_run(now);
+        if state.stall.is_running() {
+            state.stall.tick(now);
+        }
+        state.stall.suspends_writes(now) || !may_ask
+    });
+    !unsettled && ctx.accepts_writes()
+}
+
+/// Returns whether the server would accept a client's write to this key, which is empty or holds a lock of this kind.
+///
+/// A refusal concerns all keys, so it is recorded: nothing else is tried in this batch.
+pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -> bool {
+    let probe = match kind {
+        Kind::Mutex => Probe::String,
+        Kind::Reentrant => Probe::Hash,
+        Kind::Shared => Probe::SortedSet,
+    };
+    let welcome = ctx.accepts_write_to(key, probe);
+    if !welcome {
+        state::with(|state| state.refused.refuse());
+    }
+    welcome
+}
+
+/// Returns the state of the slot of a key that is to be written. A cluster that is down is recorded, as a refusal is.
+pub fn slot_of(ctx: &mut Context<'_>, key: StringRef<'_>) -> Slot {
+    let slot = ctx.slot_of(key);
+    if slot == Slot::Unserved {
+        state::with(|state| state.refused.refuse());
+    }
+    slot
+}

@@ -1,0 +1,43 @@
+//! Executes LOCK.FENCE.
+
+use super::error_reply;
+use crate::command::Fence;
+use crate::core::{Error, format_integer};
+use crate::host::background::alarm;
+use crate::host::granting::delivery::mark_holder_notified;
+use crate::host::granting::overdue::process_overdue;
+use crate::host::keys::effects;
+use crate::host::keys::lock_key;
+use crate::host::state::{Context, Locks};
+use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
+
+/// The command LOCK.FENCE.
+pub struct Draw;
+
+impl RunCommand<Locks> for Draw {
+    const NAME: &'static str = Fence::NAME;
+
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        match draw(ctx, arguments) {
+            Ok(token) => ctx.reply_integer(token),
+            Err(error) => error_reply::error(ctx, Fence::NAME, error),
+        }
+    }
+}
+
+fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
+    let argument = |number| arguments.get(number).ok_or(Error::Arity);
+    let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
+    let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
+    let mut lock = ctx.open(lock, Mode::Write);
+    let now = server::now_ms();
+    process_overdue(&mut lock, Some(caller), now);
+    alarm::set();
+    request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
+    mark_holder_notified(&lock, caller);
+    drop(lock);
+    let mut counter = ctx.open(counter, Mode::Write);
+    let token = request.draw(lock_key::read_integer(&counter)?, server::now_us())?;
+    format_integer(token, |digits| effects::set_counter(&mut counter, OwnedString::new(digits).as_ref()));
+    Ok(token)
+}

@@ -1,0 +1,46 @@
+//! Sends replies.
+
+use crate::command::Reply;
+use crate::core::{Error, increment};
+use crate::host::state::{self, Context};
+use crate::server;
+
+/// Replies to a request of `command` with an error, and counts it.
+pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
+    if error == Error::NotOwner {
+        state::with(|state| increment(&mut state.stats.not_owner));
+    }
+    if matches!(error, Error::QueueFull | Error::SessionFull) {
+        warn(ctx, error);
+    }
+    ctx.reply_error(&error.text(command));
+}
+
+/// Logs that a limit is reached, if it is the first time in a while.
+#[cold]
+fn warn(ctx: &Context<'_>, error: Error) {
+    let now = server::monotonic_ms();
+    if let Some(line) = state::with(|state| state.refusals.record(error, now)) {
+        ctx.warn(&line);
+    }
+}
+
+/// Sends a reply of any shape.
+pub fn send(ctx: &mut Context<'_>, reply: &Reply<'_>) {
+    match reply {
+        Reply::Nil => ctx.reply_nil(),
+        Reply::Integer(value) => ctx.reply_integer(*value),
+        Reply::Bytes(bytes) => ctx.reply_bytes(bytes),
+        Reply::Array(items) => {
+            ctx.reply_array(items.len());
+            items.iter().for_each(|item| send(ctx, item));
+        }
+        Reply::Map(pairs) => {
+            ctx.reply_map(pairs.len());
+            for (name, value) in pairs {
+                send(ctx, &Reply::text(name));
+                send(ctx, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Executes a request to look at a lock.
+
+use std::marker::PhantomData;
+
+use super::error_reply;
+use crate::command::{Inspection, LockView, Reply, Requester};
+use crate::core::{Error, HoldKey, Lock, SessionId};
+use crate::host::keys::lock_key;
+use crate::host::state::{self, Context, Locks, State};
+use crate::host::waiting::pending_replies::pending_id;
+use crate::server::{self, Arguments, Mode, RunCommand};
+
+/// The command for inspections of type `I`.
+pub struct Inspect<I>(PhantomData<I>);
+
+impl<I: Inspection + 'static> RunCommand<Locks> for Inspect<I> {
+    const NAME: &'static str = I::NAME;
+
+    fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
+        match inspect::<I>(ctx, arguments) {
+            Ok(report) => error_reply::send(ctx, &report),
+            Err(error) => error_reply::error(ctx, I::NAME, error),
+        }
+    }
+}
+
+fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Reply<'static>, Error> {
+    let name = arguments.get(1).ok_or(Error::Arity)?;
+    let inspection = I::parse(arguments.arguments_from(2))?;
+
+    let key = ctx.open(name, Mode::Read);
+    let (now, db) = (server::now_ms(), key.ctx().db());
+    let lock = lock_key::read(&key, now)?;
+    Ok(state::with(|state| {
+        let recovery_ms = state.grants_suspended_ms();
+        let State { waiting, pending: entries, sessions, .. } = state;
+        let queue = waiting.queue_of(db, name.bytes());
+        let is_of = |id: &SessionId| match (&lock, sessions.get(*id)) {
+            (Lock::Held(holder), Some(session)) => session.matches(holder),
+            _ => false,
+        };
+        let session = sessions.find(HoldKey::whole(db, name.bytes())).filter(is_of);
+        let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
+        let view = LockView {
+            lock: &lock,
+            now,
+            session: session.map_or_else(Vec::new, |id| sessions.clients(id).collect()),
+            recovery_ms,
+            waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
+            waiters: waiters.map(|waiter| {
+                let entry = entries.get(pending_id(waiter.id));
+                let requester = Requester {
+                    client: entry.map_or(-1, |entry| entry.client),
+                    channel: entry.and_then(|entry| entry.channel()).map(|channel| &**channel),
+                };
+                (waiter, requester)
+            }),
+        };
+        // The reply borrows from the state, and sending it may call back, so it is copied.
+        inspection.report(view).into_owned()
+    }))
+}

@@ -1,0 +1,213 @@
+//! Grants a lock that has room: to the session that lost it, or else to the first in line, in the same step.
+
+use std::ffi::CStr;
+
+use super::delivery;
+use super::reviews;
+use crate::core::{
+    Cause, Grant, HoldKey, Kind, LATEST_SHARE_END, QueueId, Session, SessionId, SessionLock, UnixMs, WaiterId,
+};
+use crate::host::background::suspension;
+use crate::host::keys::compat_wake;
+use crate::host::keys::effects;
+use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
+use crate::host::sessions::share_sessions;
+use crate::host::settings;
+use crate::host::state::{self, Key, MAX_BATCH, State};
+use crate::host::waiting::messages::Subject;
+use crate::server::{self, OwnedString, Stopwatch, StringRef};
+
+/// Grants a lock that is free to its sessions or to the first in line, if there are either.
+pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs) {
+    if let Some(handles) = LockHandles::of(key) {
+        grant_free_lock_with(key, handles, now);
+    }
+}
+
+/// Like [`grant_free_lock`], with handles that were looked up before.
+pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs) {
+    if let Some(session) = handles.session {
+        if state::with(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(now))) {
+            if !suspension::suspends_grant() {
+                return_to_session(key, session, now);
+            }
+            return;
+        }
+        end_session(key); // The lock was taken away, and no event has told of it yet.
+    }
+    if handles.has_share_sessions {
+        share_sessions::return_to_sessions(key, now);
+    }
+    if let Some(queue) = handles.queue {
+        let cause = state::with(|state| state.waiting.cause_of(queue));
+        grant_waiters(key, queue, cause, now);
+    }
+}
+
+/// Frees a lock that is held alone: grants it to the first in line, or deletes the key.
+#[inline(always)]
+pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs) {
+    let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
+        if session.is_some() {
+            end_session(key);
+        }
+        queue.is_some_and(|queue| grant_next(key, queue, Capacity::All, cause, now))
+    });
+    if granted {
+        return;
+    }
+    if settings::WAKE_FOREIGN.is_on() { compat_wake::free(key) } else { effects::free(key) }
+}
+
+/// Removes a share, and serves those for whom that makes room. The lock is tidy: shares whose time has passed would go with the
+/// last that has not, and some may have an open session.
+pub fn release_share(
+    key: &mut Key<'_, '_>,
+    token: StringRef<'_>,
+    handles: Option<LockHandles>,
+    cause: Cause,
+    now: UnixMs,
+) {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    effects::remove_share(key, token, now);
+    let Some(handles) = handles else { return };
+    let is_returning = state::with(|state| {
+        state.sessions.end(share_hold_key(key, token.bytes()));
+        let is_returning = state.sessions.is_returning(db, name);
+        if key.is_empty() && state.grants_suspended_ms() == 0 && !is_returning {
+            // Those that are left were removed by others.
+            state.sessions.end_shares(db, name);
+        }
+        is_returning
+    });
+    if key.is_empty() && is_returning {
+        share_sessions::return_to_sessions(key, now);
+    }
+    if let Some(queue) = handles.queue {
+        grant_waiters(key, queue, cause, now);
+    }
+}
+
+/// Ends the session of a lock that is held alone, if it has one.
+pub fn end_session(key: &Key<'_, '_>) {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    state::with(|state| state.sessions.end(HoldKey::whole(db, name)));
+}
+
+/// Grants the lock to those at the head of the line for whom there is room now.
+pub fn grant_waiters(key: &mut Key<'_, '_>, queue: QueueId, cause: Cause, now: UnixMs) {
+    grant_next(key, queue, Capacity::FromKey, cause, now);
+}
+
+/// For whom there is room in a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Capacity {
+    /// For anybody: its only holder is giving it up.
+    All,
+    FromKey,
+}
+
+/// The number of requests in a row that are told, after which no other place is served: each has a place for all its copies.
+const MAX_NOTIFIED: usize = 1000;
+
+/// The name of a hand-over in the latency monitor.
+const LATENCY_EVENT: &CStr = c"lock-handover";
+
+/// Grants the lock to those at the head of the line who hear of it, even if the key still names another holder, and answers
+/// their clients.
+///
+/// Returns `false`, and leaves the key as it is, if there is nobody, or grants are held back. If there is room for somebody
+/// in line all the same, the lock is reviewed again, behind other locks whose turn it is.
+fn grant_next(key: &mut Key<'_, '_>, queue: QueueId, mut capacity: Capacity, cause: Cause, now: UnixMs) -> bool {
+    if suspension::suspends_grant() {
+        return false;
+    }
+    let (must_wait, batch) = state::with(|state| (state.waiting.has_used_batch(queue, state.run), state.batch));
+    if must_wait {
+        return false;
+    }
+    let may_publish = server::may_publish();
+    if state::with(|state| state.pending.has_messages()) && !may_publish {
+        reviews::soon(key, cause);
+        return false;
+    }
+    let mut granted = Vec::new();
+    let mut notified = 0_usize;
+    let mut stopwatch = None;
+    for tried in 0.. {
+        if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, now) {
+            break;
+        }
+        if granted.len() >= batch || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
+            reviews::in_turn(queue, cause);
+            break;
+        }
+        let Some(mut grant) = state::with(|state| state.waiting.grant_first(queue)) else { break };
+        stopwatch.get_or_insert_with(Stopwatch::start);
+        if delivery::announce(&mut grant, |grant| lease_end_of(grant, now)) {
+            // Without those that nobody listens for, it may have none.
+            let lease_end = lease_end_of(&grant, now);
+            write_grant(key, &grant, lease_end, cause, now);
+            capacity = Capacity::FromKey;
+            let withdrawn = withdraw_other_entries(&grant);
+            notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
+            granted.push((grant, lease_end, withdrawn));
+        } else if let Some(until) = settings::kept_until(now) {
+            state::with(|state| state.waiting.restore(grant, until));
+        }
+    }
+    let is_granted = !granted.is_empty();
+    state::with(|state| state.spend(notified));
+    if is_granted {
+        reviews::schedule(key, queue, now);
+    }
+    for (grant, lease_end, withdrawn) in granted {
+        let Grant { db, key, claim, .. } = &grant;
+        delivery::reply_withdrawn(withdrawn, Subject { db: *db, key, owner: &claim.owner });
+        delivery::reply_granted(grant, lease_end, now);
+    }
+    if let Some(stopwatch) = stopwatch {
+        stopwatch.stop(LATENCY_EVENT);
+    }
+    is_granted
+}
+
+/// Gives up the places that the token of a grant has for other forms of the lock. Returns the requests that waited there.
+fn withdraw_other_entries(grant: &Grant) -> Vec<WaiterId> {
+    let Grant { db, key, claim, .. } = grant;
+    let withdrawn = state::with(|state| state.waiting.withdraw_owner(*db, key, &claim.owner, Some(claim.kind)));
+    withdrawn.unwrap_or_default()
+}
+
+fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {
+    let latest = if grant.claim.kind == Kind::Shared { LATEST_SHARE_END } else { UnixMs::MAX };
+    let lease = grant.lease(delivery::needs_lease(grant));
+    let lease = lease.map(settings::cut).or_else(settings::longest_lease);
+    lease.map(|lease| lease.end_from(now).min(latest))
+}
+
+fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, cause: Cause, now: UnixMs) {
+    effects::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
+    state::with(|state| {
+        state.stats.record_handover(cause, now.saturating_sub(grant.since));
+        // What is left of the previous grant is void, even if it was to the same token.
+        state.sessions.end(grant.hold_key());
+        state.revocations.cancel(grant.hold_key());
+    });
+}
+
+/// Grants the lock to its session again, whose lease has ended although a connection is open.
+fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
+    let found = state::with(|State { sessions, .. }| {
+        sessions.fit_lease(id, settings::longest_lease());
+        sessions.get(id).cloned()
+    });
+    let Some(Session { lock: SessionLock { kind, owner, holds, lease, .. }, .. }) = found else { return };
+    let owner = OwnedString::new(&owner);
+    let lease_end = Some(lease.end_from(now));
+    match kind {
+        Kind::Reentrant => effects::set_holds(key, owner.as_ref(), holds, lease_end),
+        Kind::Mutex | Kind::Shared => effects::grant(key, kind, owner.as_ref(), lease_end),
+    }
+    reviews::schedule_renewal(key, id, lease_end, now);
+}

@@ -1,0 +1,69 @@
+//! Processes what is overdue for a lock, before a request for it is executed.
+
+use super::handover;
+use crate::core::{Lock, SessionId, UnixMs};
+use crate::host::keys::lock_handles::LockHandles;
+use crate::host::keys::lock_key;
+use crate::host::sessions::revocation;
+use crate::host::sessions::share_sessions;
+use crate::host::state::{self, Key};
+use crate::server::{StringRef, ValueType};
+
+/// Processes what is overdue for a lock and for the share of `caller`, and returns the lock's handles afterwards.
+///
+/// A holder that is gone loses the lock, and a free lock is granted to its session or to the first in line. So nobody
+/// overtakes, and nobody is told that it holds a lock that is about to be revoked.
+#[inline(always)]
+pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now: UnixMs) -> Option<LockHandles> {
+    if state::with(|state| state.is_idle()) {
+        return None;
+    }
+    if let Some(caller) = caller {
+        revocation::carry_out_for_share(key, caller, now);
+        share_sessions::return_early(key, caller, now);
+    }
+    let handles = LockHandles::of(key)?;
+    process_handles(key, handles, now)
+}
+
+fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
+    if let Some(revocation) = handles.revocation {
+        revocation::carry_out_on(key, revocation, now);
+        handles = LockHandles::of(key)?;
+    }
+    if key.is_empty() {
+        handover::grant_free_lock_with(key, handles, now);
+        return LockHandles::of(key);
+    }
+    if handles.session.is_some_and(|session| !is_of_session(key, session, now)) {
+        handover::end_session(key);
+        return LockHandles::of(key);
+    }
+    match key.value_type() {
+        ValueType::SortedSet => {
+            share_sessions::end_removed(key, now);
+            share_sessions::purge_expired(key, now);
+            if key.is_empty() {
+                handover::grant_free_lock(key, now);
+            } else if let Some(queue) = handles.queue {
+                let cause = state::with(|state| state.waiting.cause_of(queue));
+                handover::grant_waiters(key, queue, cause, now);
+            }
+            LockHandles::of(key)
+        }
+        _ if handles.has_share_sessions => {
+            share_sessions::end_sessions(key); // Somebody has overwritten the lock.
+            LockHandles::of(key)
+        }
+        _ => Some(handles),
+    }
+}
+
+/// Returns whether a key, which is not empty, still holds the lock of this session. Somebody may have overwritten it.
+fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
+    let lock = lock_key::read(key, now);
+    state::with(|state| {
+        let session = state.sessions.get(id);
+        session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
+    })
+}

@@ -1,0 +1,102 @@
+//! Reads a key as a lock.
+
+use std::borrow::Cow;
+
+use super::share_key;
+use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, Shares, UnixMs, parse_integer};
+use crate::host::state::Key;
+use crate::server::{StringRef, ValueType};
+
+/// Reads the state of the lock. It borrows from the value, so it ends before the next write.
+///
+/// # Errors
+///
+/// [`Error::WrongType`] if the value is not a lock.
+pub fn read<'k>(key: &'k Key<'_, '_>, now: UnixMs) -> Result<Lock<'k, impl LeaseEnd>, Error> {
+    read_for(key, None, now)
+}
+
+/// Like [`read`], as `caller` sees it: with its own share, and faster if it is the holder.
+///
+/// # Errors
+///
+/// As for [`read`].
+#[inline(always)]
+pub fn read_for<'k>(
+    key: &'k Key<'_, '_>,
+    caller: Option<StringRef<'k>>,
+    now: UnixMs,
+) -> Result<Lock<'k, impl LeaseEnd>, Error> {
+    let (kind, owner, holds) = match key.value_type() {
+        ValueType::Empty => return Ok(Lock::Free),
+        ValueType::String => (Kind::Mutex, Cow::Borrowed(key.string()), 1),
+        ValueType::Hash => {
+            let (owner, holds) = reentrant(key, caller).ok_or(Error::WrongType)?;
+            (Kind::Reentrant, owner, holds)
+        }
+        ValueType::SortedSet => return shared(key, caller, now).ok_or(Error::WrongType),
+        ValueType::Other => return Err(Error::WrongType),
+    };
+    Ok(Lock::Held(Holder { kind, owner, holds, lease_end: End::OfKey(key) }))
+}
+
+/// Returns the shares, if the Sorted Set is a lock.
+#[cold]
+fn shared<'k, 's, 'c>(
+    key: &'k Key<'s, 'c>,
+    caller: Option<StringRef<'k>>,
+    now: UnixMs,
+) -> Option<Lock<'k, End<'k, 's, 'c>>> {
+    // First, because one who holds the only share has told the rest with it.
+    let own_end = caller.and_then(|caller| share_key::end_of(key, caller));
+    let view = share_key::view(key, now)?;
+    let own = caller.and_then(|caller| {
+        let end = own_end.filter(|end| !end.has_expired(view.now))?;
+        let lease_end = End::Known([end.time(), view.expiry].into_iter().flatten().min());
+        Some(Holder { kind: Kind::Shared, owner: Cow::Borrowed(caller.bytes()), holds: 1, lease_end })
+    });
+    Some(Lock::Shared(Shares { own, held: view.held, lease_end: End::Known(view.ends_at()) }))
+}
+
+/// Returns the owner and the number of holds, if the Hash has one field whose value is a number of holds.
+fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
+    let read = |field: Option<&[u8]>, value: &[u8]| {
+        let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
+        let owner = match field {
+            Some(field) => Cow::Owned(field.to_vec()),
+            None => Cow::Borrowed(likely?.bytes()),
+        };
+        Some((owner, holds))
+    };
+    key.only_field(likely, read).flatten()
+}
+
+/// Reads the integer in a String, or `None` from an empty key.
+///
+/// # Errors
+///
+/// [`Error::WrongType`] if the key is not a String, and [`Error::NotAnInteger`] if the String is not an integer.
+pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
+    match key.value_type() {
+        ValueType::Empty => Ok(None),
+        ValueType::String => parse_integer(key.string()).map(Some).ok_or(Error::NotAnInteger),
+        ValueType::Hash | ValueType::SortedSet | ValueType::Other => Err(Error::WrongType),
+    }
+}
+
+/// The end of a lease.
+enum End<'k, 's, 'c> {
+    /// The expiry time of the key, looked up when it is needed.
+    OfKey(&'k Key<'s, 'c>),
+    /// The end of a share's lease.
+    Known(Option<UnixMs>),
+}
+
+impl LeaseEnd for End<'_, '_, '_> {
+    fn get(&self) -> Option<UnixMs> {
+        match self {
+            Self::OfKey(key) => key.expiry_of_value(),
+            Self::Known(end) => *end,
+        }
+    }
+}

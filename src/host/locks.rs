@@ -1,0 +1,246 @@
+//! What the server's calls and events mean for locks.
+
+use std::ffi::CStr;
+use std::rc::Rc;
+
+use super::background::alarm;
+use super::background::restart_after_panic;
+use super::background::run;
+use super::background::suspension;
+use super::commands::table;
+use super::granting::delivery;
+use super::info_section;
+use super::load_log;
+use super::settings::SETTINGS;
+use super::state::{self, Context, Locks, STATE, State};
+use super::waiting::pending_replies::WaitState;
+use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions, UnixMs};
+use crate::server::{
+    self, BlockedClient, BlockedClientId, Command, EventName, MainThread, Module, Replier, Setting, StringRef,
+};
+
+impl Module for Locks {
+    const NAME: &'static CStr = c"lock";
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    // The first are replicated, the others are probes.
+    const NEEDED_COMMANDS: &'static [&'static CStr] = &[
+        c"SET",
+        c"HSET",
+        c"ZADD",
+        c"ZREM",
+        c"PEXPIREAT",
+        c"PERSIST",
+        c"DEL",
+        c"EXISTS",
+        c"SETRANGE",
+        c"HDEL",
+        c"ZREMRANGEBYRANK",
+        c"PUBSUB",
+    ];
+    const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[c"CLUSTER"];
+    const SETTINGS: &'static [&'static Setting] = SETTINGS;
+
+    type State = State;
+
+    #[inline(always)]
+    fn state() -> &'static MainThread<State> {
+        &STATE
+    }
+
+    fn new_state() -> State {
+        State::new()
+    }
+
+    fn blocked_client(state: &mut State, client: BlockedClientId) -> Option<&mut BlockedClient> {
+        state.pending.get_mut(delivery::pending_id_of(client))?.handle()
+    }
+
+    fn commands() -> Vec<Command> {
+        table::commands()
+    }
+
+    fn info(state: &mut State) -> Vec<(String, u64)> {
+        info_section::fields(state)
+    }
+
+    /// Begins a recovery period if the server starts.
+    fn loaded(ctx: &mut Context<'_>) {
+        if ctx.is_starting() {
+            suspension::begin();
+        }
+        suspension::update_suspension_soon();
+        load_log::log(ctx);
+    }
+
+    fn may_unload(state: &mut State) -> Result<(), &'static str> {
+        if state.has_owners() {
+            return Err("locks belong to connections (lock_sessions in INFO lock)");
+        }
+        if state.grants_suspended_ms() > 0 {
+            return Err("nobody is granted a lock now, which the module would forget (lock_recovery_ms in INFO lock)");
+        }
+        if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
+    }
+
+    fn panicked() {
+        restart_after_panic::begin_soon();
+    }
+
+    /// What a setting held back may be due now.
+    fn setting_changed() {
+        suspension::update_suspension_soon();
+    }
+
+    fn timer(ctx: &mut Context<'_>) {
+        run::run(ctx);
+    }
+
+    /// Stalls are detected while there is nothing to do, too: the first work after one may follow at once.
+    fn cron(interval_ms: i64) {
+        state::with(|state| state.stall.cron(server::monotonic_ms(), interval_ms));
+    }
+
+    fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
+        // The common case first.
+        if state::with(|state| state.is_idle()) {
+            return;
+        }
+        let (db, key) = (ctx.db(), key.bytes());
+        let (queue, session, shares) = state::with(|State { waiting, sessions, .. }| {
+            (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)), sessions.has_shares(db, key))
+        });
+        if queue.is_none() && session.is_none() && !shares {
+            return; // No lock with a queue or a session, like most keys.
+        }
+        let (event, now) = (event.bytes(), server::now_ms());
+        state::with(|state| {
+            if let Some(session) = session {
+                update_session_on_event(&mut state.sessions, session, event, now);
+            }
+            if shares {
+                update_shares_on_event(&mut state.sessions, db, key, event, now);
+            }
+            if let Some(queue) = queue {
+                state.waiting.review_soon(queue, cause_of(event));
+            }
+        });
+        alarm::set();
+    }
+
+    /// Waiters and sessions keep the number of their database.
+    fn keyspace_changed() {
+        check_all_locks();
+    }
+
+    fn role_changed(is_master: bool) {
+        if is_master {
+            suspension::begin();
+        }
+        state::with(|state| {
+            state.clear_master_state();
+            state.pending.abort_all();
+        });
+        check_all_locks();
+    }
+
+    fn client_closed(client: ClientId) {
+        state::with(|state| {
+            state.sessions.connection_closed(client);
+            state.pending.connection_closed(client);
+        });
+        run::end_closed();
+        alarm::set();
+    }
+
+    fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
+        let id = delivery::pending_id_of(client);
+        delivery::withdraw_request(id);
+        let wait_state = state::with(|state| state.pending.get(id).map(|entry| entry.wait_state()));
+        match wait_state {
+            // A waiter is granted its first hold.
+            Some(WaitState::Granted(_)) => reply.integer(1),
+            Some(WaitState::Failed) => reply.internal_error(),
+            _ => reply.nil(),
+        }
+    }
+
+    fn disconnected(_ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
+        let id = delivery::pending_id_of(client);
+        delivery::withdraw_request(id);
+        delivery::finish_delivery(id, replied);
+        alarm::set();
+    }
+
+    fn freed(_ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
+        let id = delivery::pending_id_of(client);
+        delivery::withdraw_request(id);
+        delivery::finish_delivery(id, replied);
+        let overdue = state::with(|state| {
+            state.pending.remove(id);
+            !state.revocations.is_empty()
+        });
+        if overdue {
+            alarm::set();
+        }
+    }
+}
+
+/// Schedules a check of every lock, since any may have changed. The timer runs it in batches.
+fn check_all_locks() {
+    state::with(|state| {
+        state.sessions.check_all();
+        state.waiting.review_all();
+    });
+    alarm::set();
+}
+
+/// Updates a session after an event of its key. A lease that has ended by itself is no loss: the session takes the lock
+/// back.
+fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
+    let Some(session) = sessions.get(id) else { return };
+    // Valkey also calls it `expired` when a command has set the lease into the past.
+    if event == b"expired" && session.has_expired(now) {
+        sessions.lease_expired(id);
+    } else if LEASE_CHANGES.contains(&event) {
+        sessions.lease_changed(id);
+    } else if event == b"expired" || REPLACEMENTS.contains(&event) {
+        let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
+        sessions.end(HoldKey::whole(db, &key));
+    }
+}
+
+/// Updates the sessions of a lock's shares after an event of its key. If the lock is gone, so are all of them, but for those
+/// whose leases have ended by themselves. What else happens to shares is found when the key is looked at next.
+fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8], now: UnixMs) {
+    if event != b"expired" {
+        let is_replaced = REPLACEMENTS.contains(&event);
+        return if is_replaced { sessions.end_shares(db, key) } else { sessions.mark_for_recheck(db, key) };
+    }
+    let is_expired = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_expired(now));
+    let expired = sessions.shares(db, key).take(MAX_ASKED).find(is_expired);
+    if let Some(one) = expired {
+        sessions.lease_expired(one); // All of them are given back together.
+    } else if sessions.shares(db, key).nth(MAX_ASKED).is_none() {
+        sessions.end_shares(db, key);
+    } else {
+        sessions.mark_for_recheck(db, key); // They end in the next round.
+    }
+}
+
+/// The number of shares of an expired lock of which it is asked whether their leases have ended by themselves.
+const MAX_ASKED: usize = 100;
+
+/// The events of foreign commands that set or remove a lease.
+const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];
+
+/// The events by which a key is deleted or replaced, other than its expiry.
+const REPLACEMENTS: [&[u8]; 8] =
+    [b"del", b"evicted", b"move_from", b"rename_from", b"move_to", b"rename_to", b"copy_to", b"restore"];
+
+fn cause_of(event: &[u8]) -> Cause {
+    match event {
+        b"expired" => Cause::Expiry,
+        b"del" => Cause::Delete,
+        _ => Cause::Other,
+    }
+}

@@ -1,0 +1,138 @@
+//! Renews the leases of sessions.
+
+use super::share_sessions;
+use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
+use crate::host::background::suspension;
+use crate::host::background::write_permission;
+use crate::host::granting::handover;
+use crate::host::granting::reviews;
+use crate::host::keys::effects;
+use crate::host::keys::lock_key;
+use crate::host::keys::share_key::{self, ShareEnd};
+use crate::host::settings;
+use crate::host::state::{self, Context, Key, State};
+use crate::server::{Mode, OwnedString, Slot, ValueType};
+
+/// The state of a session's lock.
+enum SessionLockState {
+    /// The session holds the lock, with this end of the lease.
+    Held(Option<UnixMs>),
+    /// The key is empty: the lease has ended although a connection is open, or the lock was taken away.
+    Free,
+    /// The time of the share has passed, and it is still there.
+    Expired,
+    /// The shares of the lock are being given back to their sessions, and it may be this one's turn.
+    Returning,
+    /// Somebody else holds the lock, or the key is not a lock.
+    Lost,
+}
+
+/// Carries out a task of a session. A session that has lost its lock ends, and one whose lease has ended takes the lock
+/// back.
+pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
+    let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
+    let Some(session) = state::with(|State { sessions, .. }| {
+        // A session whose connections are all closed is about to lose the lock.
+        let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
+        sessions.fit_lease(id, settings::longest_lease());
+        sessions.get(id).filter(|_| is_open).cloned()
+    }) else {
+        return;
+    };
+    ctx.select_db(session.lock.db);
+    let name = OwnedString::new(&session.lock.key);
+    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read), now);
+    match found {
+        SessionLockState::Held(lease_end) => {
+            if task == SessionTask::Check(id) {
+                return state::with(|state| state.sessions.lease_found(id, lease_end));
+            }
+            state::with(|state| state.sessions.set_lease_end(id, lease_end));
+        }
+        SessionLockState::Lost => return end(&session),
+        SessionLockState::Returning if state::with(|state| state.had_batch) => {
+            // Its share is renewed when it is given back, behind other locks whose turn it is.
+            return state::with(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
+        }
+        SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {}
+    }
+    let slot = write_permission::slot_of(ctx, name.as_ref());
+    if slot == Slot::Elsewhere {
+        return end(&session);
+    }
+    let is_held = matches!(found, SessionLockState::Held(_));
+    let must_wait = if is_held { suspension::forbids_longer_leases() } else { suspension::suspends_grant() };
+    if slot != Slot::Ours || must_wait || !write_permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
+        return postpone(id, &session, &found, now);
+    }
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    if key.is_in_use() {
+        return postpone(id, &session, &found, now);
+    }
+    match lock_state(&session, &key, now) {
+        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
+        SessionLockState::Free => handover::grant_free_lock(&mut key, now),
+        SessionLockState::Expired => share_sessions::purge_expired(&mut key, now),
+        SessionLockState::Returning => share_sessions::return_next(&mut key, now),
+        SessionLockState::Lost => end(&session),
+    }
+}
+
+/// Schedules a task again that cannot be carried out now. Where shares are being returned and writes are refused, it goes on as soon as
+/// the server accepts one.
+fn postpone(id: SessionId, session: &Session, found: &SessionLockState, now: UnixMs) {
+    let is_returning = matches!(found, SessionLockState::Returning);
+    state::with(|state| {
+        if is_returning && state.refused.is_refused() {
+            state.sessions.return_in_turn(session.lock.db, &session.lock.key);
+        } else {
+            state.sessions.schedule_renewal_at(id, session.lock.lease.renewal_retry_after(now));
+        }
+    });
+}
+
+fn end(session: &Session) {
+    state::with(|state| state.sessions.end(session.lock.hold_key()));
+}
+
+fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
+    if key.value_type() == ValueType::SortedSet
+        && state::with(|state| state.sessions.is_to_return(session.lock.hold_key()))
+    {
+        return SessionLockState::Returning;
+    }
+    let owner = OwnedString::new(&session.lock.owner);
+    let Ok(lock) = lock_key::read_for(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
+    match (lock.held_by(&session.lock.owner), &lock) {
+        (_, Lock::Free) => SessionLockState::Free,
+        (Ok(holder), _) if session.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
+        (_, Lock::Shared(_)) if is_of_share(session, key) => SessionLockState::Expired,
+        _ => SessionLockState::Lost,
+    }
+}
+
+/// Returns whether the share of a session is still there, held or not.
+fn is_of_share(session: &Session, key: &Key<'_, '_>) -> bool {
+    let owner = OwnedString::new(&session.lock.owner);
+    session.lock.kind == Kind::Shared && share_key::end_of(key, owner.as_ref()).is_some()
+}
+
+/// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
+fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
+    let is_share = session.lock.kind == Kind::Shared;
+    let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
+    let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
+    let mut lease_end = lease_end;
+    if is_share {
+        share_sessions::purge_expired(key, now);
+        // The share may end later than its key, if others have set that one's expiry time.
+        lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
+    }
+    let is_shorter = lease_end.is_some_and(|end| end < renewed);
+    if is_share {
+        effects::renew_share(key, owner.as_ref(), is_shorter.then_some(renewed));
+    } else if is_shorter {
+        effects::set_lease(key, renewed);
+    }
+    reviews::schedule_renewal(key, id, if is_shorter { Some(renewed) } else { lease_end }, now);
+}

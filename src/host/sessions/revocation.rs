@@ -1,0 +1,78 @@
+//! Takes locks back from connections that are gone.
+
+use super::share_sessions;
+use crate::core::{Cause, Kind, RETRY_MS, Revocation, RevocationId, UnixMs};
+use crate::host::background::write_permission;
+use crate::host::granting::handover;
+use crate::host::granting::reviews;
+use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
+use crate::host::keys::lock_key;
+use crate::host::settings;
+use crate::host::state::{self, Context, Key};
+use crate::server::{Mode, OwnedString, Slot, StringRef};
+
+/// Carries out a revocation, or postpones it while the server does not accept the write.
+pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
+    let Some(revocation) = state::with(|state| state.revocations.get(id).cloned()) else { return };
+    ctx.select_db(revocation.db);
+    let name = OwnedString::new(&revocation.key);
+    if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
+        return state::with(|state| _ = state.revocations.remove(id));
+    }
+    let slot = write_permission::slot_of(ctx, name.as_ref());
+    if slot == Slot::Elsewhere {
+        // Whatever the key holds when the slot comes back belongs to another grant.
+        return state::with(|state| _ = state.revocations.remove(id));
+    }
+    let postpone = || state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
+    if slot != Slot::Ours || !write_permission::accepts_write_to(ctx, name.as_ref(), revocation.kind) {
+        return postpone();
+    }
+    let mut key = ctx.open(name.as_ref(), Mode::Write);
+    if key.is_in_use() {
+        return postpone();
+    }
+    carry_out_on(&mut key, id, now);
+}
+
+/// Carries out a revocation on a key that may be written now.
+pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
+    let Some(revocation) = state::with(|state| state.revocations.remove(id)) else { return };
+    if !is_still_held(&revocation, key, now) {
+        return;
+    }
+    if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
+        state::with(|state| state.waiting.restore(grant, until));
+    }
+    let handles = LockHandles::of(key);
+    if revocation.kind == Kind::Shared {
+        let token = OwnedString::new(&revocation.owner);
+        share_sessions::purge_expired(key, now);
+        handover::release_share(key, token.as_ref(), handles, Cause::Disconnect, now);
+        if !key.is_empty() {
+            reviews::schedule_if_waiting(key, now); // It may have been the last of the shares that ends.
+        }
+    } else {
+        handover::release(key, handles, Cause::Disconnect, now);
+    }
+}
+
+/// Carries out the revocation of this token's share, if there is one.
+pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
+    let hold_key = share_hold_key(key, token.bytes());
+    let revocation = state::with(|state| {
+        if let Some(session) = state.sessions.take_orphan(hold_key) {
+            state.revocations.add(Revocation::of_session(session));
+        }
+        state.revocations.find(hold_key)
+    });
+    if let Some(revocation) = revocation {
+        carry_out_on(key, revocation, now);
+    }
+}
+
+fn is_still_held(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
+    let owner = OwnedString::new(&revocation.owner);
+    let lock = lock_key::read_for(key, Some(owner.as_ref()), now);
+    lock.is_ok_and(|lock| lock.held_by(&revocation.owner).is_ok_and(|holder| revocation.matches(holder)))
+}

@@ -1,0 +1,152 @@
+//! Lets a request wait in line.
+
+use std::rc::Rc;
+
+use super::messages;
+use super::pending_replies::{PendingReply, PendingReplyId, WaitState, pending_id, waiter_id};
+use crate::command::WaitOptions;
+use crate::core::{Claim, Error, JoinOutcome, JoinRequest, Kind, UnixMs, increment};
+use crate::host::background::slot_check;
+use crate::host::granting::delivery::{self, server_id_of};
+use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
+use crate::host::state::{self, Key, Locks, State};
+use crate::server::{self, StringRef, ValueType};
+
+/// How a request waits.
+pub enum Waits {
+    /// The client is blocked.
+    Blocked,
+    /// A message will come.
+    ForMessage,
+    /// Not at all: the server does not block this client.
+    Not,
+}
+
+/// Lets the request of this command wait until it gets the lock or times out: with its client blocked, or for a message
+/// on `channel`.
+///
+/// # Errors
+///
+/// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, or too many with this claim, and
+/// [`Error::NoSubscriber`] if nobody listens on the channel.
+pub fn wait(
+    key: &mut Key<'_, '_>,
+    caller: &[u8],
+    wait: WaitOptions,
+    channel: Option<StringRef<'_>>,
+    now: UnixMs,
+) -> Result<Waits, Error> {
+    server::subscribe::<Locks>();
+    if wait.kind == Kind::Shared || key.value_type() == ValueType::SortedSet {
+        server::subscribe_to_sorted_sets::<Locks>();
+    }
+    match channel {
+        None => block(key, caller, wait, now),
+        Some(channel) => wait_for_message(key, caller, wait, channel, now),
+    }
+}
+
+fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<Waits, Error> {
+    let client = key.ctx().client_id();
+    let session = wait.lease.filter(|_| wait.session);
+    let limit = settings::limit(&MAX_WAITERS);
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    let id = state::with(|State { waiting, pending, .. }| {
+        let has_capacity = waiting.has_capacity(limit) && waiting.has_capacity_for_copy(db, name, wait.kind, caller);
+        if has_capacity { pending.insert_blocked(client, session) } else { None }
+    })
+    .ok_or(Error::QueueFull)?;
+
+    // First, because a request that does not wait must leave no trace at a place that it would have shared.
+    let handle = key.block(server_id_of(id));
+    if handle.is_none() {
+        state::with(|state| state.pending.remove(id));
+        return Ok(Waits::Not);
+    }
+    state::with(|state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)));
+    match join(key, caller, wait, id, limit, now) {
+        Ok(joined) => begin_wait(id, joined),
+        Err(_) => delivery::end_wait(waiter_id(id), WaitState::Ended),
+    }
+    Ok(Waits::Blocked)
+}
+
+/// Records that a request waits.
+fn begin_wait(id: PendingReplyId, joined: JoinOutcome) {
+    state::with(|State { pending, stats, .. }| {
+        pending.set_wait_state(id, WaitState::Waiting(joined.request));
+        if joined.rejoined {
+            increment(&mut stats.resent);
+        }
+    });
+}
+
+fn wait_for_message(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    wait: WaitOptions,
+    channel: StringRef<'_>,
+    now: UnixMs,
+) -> Result<Waits, Error> {
+    if !messages::has_subscriber(channel) {
+        return Err(Error::NoSubscriber);
+    }
+    let channel = channel.bytes();
+    let client = key.ctx().client_id();
+    let replaced = previous_request(key, caller, wait.kind, channel);
+    // A repeat without SESSION does not take the session away.
+    let wished = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
+    let previous = state::with(|state| state.pending.get(replaced?).and_then(wished));
+    let session = wait.lease.filter(|_| wait.session).or(previous);
+    // The grant has the lease of its session at least: it is renewed a third of that later.
+    let wait = WaitOptions { lease: wait.lease.max(session), ..wait };
+    // The earlier one makes room for this one, even where there are more than may wait.
+    let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    if replaced.is_none() && !state::with(|state| state.waiting.has_capacity_for_copy(db, name, wait.kind, caller)) {
+        return Err(Error::QueueFull);
+    }
+    let id = state::with(|state| state.pending.insert_pubsub(client, session, channel)).ok_or(Error::QueueFull)?;
+    let joined =
+        join(key, caller, wait, id, limit, now).inspect_err(|_| state::with(|state| state.pending.remove(id)))?;
+    begin_wait(id, joined);
+    slot_check::add_waiter(key.name().bytes());
+    state::with(|State { waiting, pending, .. }| {
+        if let Some(replaced) = replaced {
+            if let Some(WaitState::Waiting(request)) = pending.get(replaced).map(|entry| entry.wait_state()) {
+                waiting.withdraw_request(request, None);
+            }
+            pending.remove(replaced);
+        }
+    });
+    Ok(Waits::ForMessage)
+}
+
+/// Adds a request to the queue.
+fn join(
+    key: &Key<'_, '_>,
+    caller: &[u8],
+    wait: WaitOptions,
+    id: PendingReplyId,
+    limit: usize,
+    now: UnixMs,
+) -> Result<JoinOutcome, Error> {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
+    let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease, limit: wait.limit };
+    let join = JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline };
+    state::with(|state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)
+}
+
+/// Returns the request with the same claim that waits for a message on the same channel, if there is one. A request that
+/// waits for a message there takes its place.
+pub fn previous_request(key: &Key<'_, '_>, caller: &[u8], kind: Kind, channel: &[u8]) -> Option<PendingReplyId> {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    state::with(|State { waiting, pending, .. }| {
+        let is_via_channel = |id: &PendingReplyId| {
+            let own_channel = pending.get(*id).and_then(|entry| entry.channel());
+            own_channel.is_some_and(|own: &Rc<[u8]>| **own == *channel)
+        };
+        waiting.waiters_of(db, name, kind, caller).map(pending_id).find(is_via_channel)
+    })
+}
