@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, Request};
 use redis_lock::core::{
-    Claim, Holder, Join, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
+    Claim, Holder, JoinRequest, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
 };
 
 const LENGTHS: [usize; 2] = [100, 100_000];
@@ -44,7 +44,7 @@ impl Line {
         for claim in claims {
             let deadline = Some(NOW + 20_000 + self.joined as UnixMs);
             let waiter = WaiterId(self.joined);
-            let join = Join { db: 0, key: KEY, claim, waiter, now: NOW, deadline };
+            let join = JoinRequest { db: 0, key: KEY, claim, waiter, now: NOW, deadline };
             self.requests.push(self.waiting.join(join, usize::MAX).expect("room without end").request);
             self.joined += 1;
         }
@@ -58,7 +58,7 @@ impl Line {
 
     fn leave(&mut self, requests: Vec<RequestId>) {
         for request in requests {
-            black_box(self.waiting.leave(request, None));
+            black_box(self.waiting.withdraw_request(request, None));
         }
     }
 
@@ -133,7 +133,7 @@ fn look(criterion: &mut Criterion) {
         let mut line = Line::of(0);
         for (number, claim) in line.claims(WAITERS).into_iter().enumerate() {
             let key = format!("door:{}", number % locks).into_bytes();
-            let join = Join { db: 0, key: &key, claim, waiter: WaiterId(0), now: NOW, deadline: None };
+            let join = JoinRequest { db: 0, key: &key, claim, waiter: WaiterId(0), now: NOW, deadline: None };
             line.waiting.join(join, usize::MAX).expect("room without end");
         }
         let mut group = criterion.benchmark_group("look");

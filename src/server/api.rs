@@ -1,8 +1,14 @@
 //! Access to the server's functions, which are pointers that are set when the module is loaded.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw;
+
+/// The result of a function that has succeeded.
+pub const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// The result of a function that has failed.
+pub const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
 /// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, in an unsafe block.
 ///
@@ -126,13 +132,13 @@ pub fn first_missing() -> Option<&'static str> {
 
 /// Panics, because the server does not have a function.
 ///
-/// Loading has made sure that this does not happen. If it does, the callback that made the call catches the panic.
+/// Loading has checked that the server has every function. If it has not, the callback that made the call catches the panic.
 ///
 /// # Panics
 ///
 /// Always.
 #[cold]
-#[allow(clippy::panic, reason = "the caller needs a value that cannot be had, and every entry catches panics")]
+#[allow(clippy::panic, reason = "the caller needs a value that does not exist, and every entry catches panics")]
 pub fn missing_function(function: &'static str) -> ! {
     panic!("this server has no {function}")
 }
@@ -142,13 +148,14 @@ pub fn warn(ctx: *mut raw::RedisModuleCtx, line: &str) {
     log(ctx, c"warning", line);
 }
 
-/// Writes a line into the server's log that tells of no trouble. `ctx` may be null.
+/// Writes a notice into the server's log. `ctx` may be null.
 pub fn notice(ctx: *mut raw::RedisModuleCtx, line: &str) {
     log(ctx, c"notice", line);
 }
 
 fn log(ctx: *mut raw::RedisModuleCtx, level: &'static CStr, line: &str) {
-    // A NUL would end the line early; ours have none.
+    debug_assert!(!line.contains('\0'), "a line of the log has a NUL");
+    // In release builds a line with a NUL, which would end it early, is left out.
     let Ok(line) = CString::new(line) else { return };
     // SAFETY: the API was loaded before anything is logged; "%s" takes exactly the one C string that follows it.
     unsafe { api!(RedisModule_Log(ctx, level.as_ptr(), c"%s".as_ptr(), line.as_ptr())) }

@@ -10,16 +10,24 @@ pub fn now_ms() -> UnixMs {
     unsafe { api!(RedisModule_Milliseconds()) }
 }
 
-/// Returns the milliseconds of a monotonic clock that also counts while the machine is suspended.
+/// Returns the time in milliseconds since the machine was started, by a monotonic clock that also counts while the machine is
+/// suspended.
 pub fn monotonic_ms() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one time into one time; with this clock it does not fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    // SAFETY: writes one time into one time.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    debug_assert_eq!(result, 0, "the system has no clock that counts while the machine is suspended");
+    debug_assert!(
+        now.tv_sec >= 0 && (0..1_000_000_000).contains(&now.tv_nsec),
+        "a time before the start of the machine"
+    );
+    // The sum overflows 292 million years after the start of the machine.
     now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec.div_euclid(1_000_000))
 }
 
 /// Returns the current Unix time in microseconds, by the same clock as [`now_ms`].
 pub fn now_us() -> i64 {
+    // A clock before 1970 counts as 1970, and one that overflows in the year 294,247 stops there.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

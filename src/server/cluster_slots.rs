@@ -1,36 +1,41 @@
-//! The hash slots of a node of a cluster, by what it says of itself.
+//! The hash slots of a node of a cluster, as the node reports them.
 
 use std::str;
 
 /// The slots of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSlots {
-    /// The slots that are the node's, as ranges from the first to the last, in ascending order.
+    /// The slots that the node serves, as ranges of the first and the last slot, in ascending order.
     own: Vec<(u16, u16)>,
+    /// The slots that move to another node.
     leaving: Vec<u16>,
+    /// The slots that move to this node.
     arriving: Vec<u16>,
 }
 
-/// Where the keys of a slot are, as a node sees it.
+/// The node that has the keys of a slot, as one node sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
+    /// This node has the keys.
     Here,
-    /// Here, or already at the node that the slot moves to.
+    /// The slot moves to another node, which may already have some of the keys.
     Leaving,
-    /// Still at the node that the slot comes from, or already here.
+    /// The slot moves to this node, and the other node may still have some of the keys.
     Arriving,
+    /// Another node has the keys.
     Elsewhere,
 }
 
 impl ClusterSlots {
-    /// Creates the slots of a node that has none.
+    /// Returns the slots of a node that has none.
     pub const fn none() -> Self {
         Self { own: Vec::new(), leaving: Vec::new(), arriving: Vec::new() }
     }
 
-    /// Reads the node's own line of the reply to `CLUSTER NODES`. Returns `None` if there is none.
+    /// Parses the node's own line of the reply to `CLUSTER NODES`. Returns `None` if the reply has no such line.
     ///
-    /// Its ninth word and those that follow are slots: `7` and `0-5` are the node's, `[7->-id]` leaves, `[8-<-id]` arrives.
+    /// Slots begin at the ninth word: the node serves `7` and `0-5`; `[7->-id]` moves to another node, `[8-<-id]` moves to this
+    /// one. Other words are ignored.
     pub fn parse(nodes: &[u8]) -> Option<Self> {
         let lines = nodes.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
         let is_own = |flags: &str| flags.split(',').any(|flag| flag == "myself");
@@ -38,6 +43,7 @@ impl ClusterSlots {
         let mut slots = Self::none();
         own_line.skip(8).for_each(|word| slots.add(word));
         slots.own.sort_unstable();
+        debug_assert!(slots.own.is_sorted_by(|(_, last), (first, _)| last < first), "ranges overlap: {:?}", slots.own);
         Some(slots)
     }
 
@@ -54,7 +60,7 @@ impl ClusterSlots {
         }
     }
 
-    /// Returns where the keys of a slot are.
+    /// Returns which node has the keys of a slot.
     pub fn slot_state(&self, slot: u16) -> SlotState {
         if self.leaving.contains(&slot) {
             SlotState::Leaving
@@ -72,7 +78,7 @@ impl ClusterSlots {
         self.own.get(range).is_some_and(|&(first, _)| first <= slot)
     }
 
-    /// Returns whether a slot is on its way to another node, which its keys reach one by one.
+    /// Returns whether a slot moves to another node. Its keys move one by one.
     pub fn any_leaves(&self) -> bool {
         !self.leaving.is_empty()
     }
@@ -88,7 +94,7 @@ mod tests {
         f00d 127.0.0.1:7002@17002 master - 0 1 3 connected 6 8-16382\n";
 
     #[test]
-    fn the_slots_of_the_node_are_those_of_its_own_line() {
+    fn slots_are_read_from_own_line() {
         let slots = ClusterSlots::parse(NODES.as_bytes()).unwrap();
         for here in [0, 3, 5, 16383] {
             assert_eq!(slots.slot_state(here), SlotState::Here, "{here}");
@@ -102,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_may_have_no_slots_and_a_text_no_node() {
+    fn node_without_slots_differs_from_missing_line() {
         let slots = ClusterSlots::parse(b"beef :0@0 myself,master - 0 0 0 connected\n").unwrap();
         assert_eq!(slots, ClusterSlots::none());
         assert!(!slots.any_leaves());
@@ -111,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_slot_is_passed_over() {
+    fn invalid_slots_are_ignored() {
         let slots = ClusterSlots::parse(b"beef :0@0 myself - 0 0 0 connected 5 x [ [6] [->-] 70000 1-").unwrap();
         assert_eq!(slots, ClusterSlots { own: vec![(5, 5)], ..ClusterSlots::none() });
     }

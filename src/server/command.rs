@@ -6,19 +6,25 @@ use super::CommandHandler;
 pub struct Command {
     /// The name, in lower case as the server reports it.
     pub name: &'static str,
+    /// The function that runs the command.
     pub handler: CommandHandler,
     /// The number of arguments, including the name. A negative number is a minimum.
     pub arity: i32,
-    /// The command flags, in the server's own words.
+    /// The command flags, as the API names them, separated by spaces.
     pub flags: &'static str,
-    /// The ACL categories, on servers that let a module choose them.
+    /// The ACL categories, separated by spaces. Servers that do not let a module choose them ignore them.
     pub acl_categories: &'static str,
-    /// A category of the module's own, on servers that let a module add one.
+    /// An ACL category of the module's own. Servers that do not let a module add one ignore it.
     pub own_category: &'static str,
+    /// The positions of the keys.
     pub keys: Keys,
+    /// The version of the module that has added the command.
     pub since: &'static str,
+    /// One line about the command, for COMMAND DOCS.
     pub summary: &'static str,
+    /// The time complexity, for COMMAND DOCS.
     pub complexity: &'static str,
+    /// The arguments without the command name, for COMMAND DOCS.
     pub arguments: Vec<Argument>,
 }
 
@@ -32,16 +38,20 @@ impl Command {
     }
 }
 
-/// The keys among the arguments, of which the command name is number 0. All 0: there are none.
+/// The positions of the keys among the arguments, of which the command name is number 0. If all are 0, the command has no keys.
 #[derive(Clone, Copy)]
 pub struct Keys {
+    /// The first key.
     pub first: i32,
+    /// The last key. A negative number counts from the end.
     pub last: i32,
+    /// The distance from one key to the next one.
     pub step: i32,
+    /// The access to the values of the keys.
     pub access: Access,
 }
 
-/// What a command does with the value of its key.
+/// The access of a command to the value of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads the value.
@@ -52,21 +62,28 @@ pub enum Access {
     Delete,
 }
 
-/// An argument, in the terms of COMMAND DOCS.
+/// An argument, as COMMAND DOCS shows it.
 pub struct Argument {
+    /// The name of the argument.
     pub name: &'static str,
-    /// The word in front of the argument, or the word that it consists of.
+    /// The word in front of the value, or the word that the argument consists of.
     pub token: Option<&'static str>,
+    /// The type of the argument.
     pub shape: Shape,
+    /// Whether the argument can be left out.
     pub optional: bool,
 }
 
 /// The type of an argument.
 pub enum Shape {
+    /// The name of a key.
     Key,
+    /// Any bytes.
     Text,
+    /// A decimal integer.
     Integer,
-    /// A word without a value: just its token.
+    /// A token without a value.
     Word,
+    /// One of several arguments.
     OneOf(Vec<Argument>),
 }

@@ -1,25 +1,23 @@
 //! The context of a call of the module.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString};
 use std::io;
 use std::marker::PhantomData;
 use std::ptr;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use bitflags::bitflags;
 use redis_module::raw;
 
-use super::answer::value_in;
-use super::server_info::ServerInfo;
+use super::api::OK;
+use super::calls::field_in;
+use super::info::ServerInfo;
+use super::state::{is_main_thread, state};
 use super::string::OwnedString;
 use super::{ClientId, api};
 
-/// The client that was last found to have a connection.
-static LATEST_CONNECTED: AtomicI64 = AtomicI64::new(0);
-
-/// A context of the server, in a call of module `M`. It ends with the callback that it was given to.
+/// A context of the server, in a call of module `M`. It is valid until the callback returns that the server passed it to.
 ///
-/// Everything that can write or call back takes it by `&mut`.
+/// Every function that can write takes it by `&mut`.
 pub struct Context<'c, M> {
     raw: *mut raw::RedisModuleCtx,
     /// Whether this is a command whose client is not blocked yet.
@@ -32,13 +30,17 @@ bitflags! {
     /// The state of the context and the server. The bits are the server's own.
     #[derive(Clone, Copy)]
     pub struct ContextFlags: u32 {
+        /// The server is a replica.
         const REPLICA = raw::REDISMODULE_CTX_FLAGS_SLAVE;
-        /// In a script or function, where the client is a stand-in.
+        /// The call is in a script or function, where the client is a stand-in.
         const SCRIPT = raw::REDISMODULE_CTX_FLAGS_LUA;
+        /// The call is in a transaction (MULTI).
         const TRANSACTION = raw::REDISMODULE_CTX_FLAGS_MULTI;
+        /// The server is a node of a cluster.
         const CLUSTER = raw::REDISMODULE_CTX_FLAGS_CLUSTER;
+        /// The server loads its keyspace.
         const LOADING = raw::REDISMODULE_CTX_FLAGS_LOADING;
-        /// In MULTI, a script or a function, where a client cannot be blocked.
+        /// The call is in MULTI, a script or a function, where a client cannot be blocked.
         const DENY_BLOCKING = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
         const _ = !0;
     }
@@ -51,6 +53,8 @@ impl<M> Context<'_, M> {
     ///
     /// `raw` is the context that the server gave to the running callback, and the result does not outlive the callback.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
+        debug_assert!(!raw.is_null(), "the server has called without a context");
+        debug_assert!(is_main_thread(), "the server has called on another thread");
         Self { raw, may_block: false, callback: PhantomData, module: PhantomData }
     }
 
@@ -89,43 +93,34 @@ impl<M> Context<'_, M> {
 
     /// Returns whether the client that sent this command has a connection.
     ///
-    /// The client that the server makes up for a script, or for a call by another module, has none. Most servers do not
-    /// find it by number. Valkey 9.1 finds it, and crashes when it is asked for more, but does not list it.
+    /// The client that the server creates for a script, or for a call by another module, has none. Most servers do not find it by
+    /// its number. Valkey 9.1 finds it, and crashes when it is asked for its properties, but does not list it.
     pub fn has_connection(&self) -> bool {
         if self.flags().contains(ContextFlags::SCRIPT) {
             return false;
         }
         let id = self.client_id();
         let is_found = || {
-            // SAFETY: takes a number, and writes nothing where there is nowhere to write to.
-            let answer = unsafe { api!(RedisModule_GetClientInfoById(ptr::null_mut(), id as u64)) };
-            answer == raw::REDISMODULE_OK as c_int
+            // SAFETY: takes a number, and writes nothing if the place to write to is null.
+            let result = unsafe { api!(RedisModule_GetClientInfoById(ptr::null_mut(), id as u64)) };
+            result == OK
         };
-        let is_connected = LATEST_CONNECTED.load(Ordering::Relaxed) == id || is_found() && self.is_listed(id);
+        let is_connected = state().latest_connected.get() == id || is_found() && self.is_listed(id);
         if is_connected {
             // Another client never gets its number.
-            LATEST_CONNECTED.store(id, Ordering::Relaxed);
+            state().latest_connected.set(id);
         }
         is_connected
     }
 
-    /// Returns whether CLIENT LIST shows a client. Where the server does not say, all are taken to be listed.
+    /// Returns whether CLIENT LIST shows a client, or `true` if `rename-command` has changed the name of CLIENT.
     #[cold]
     fn is_listed(&self, id: ClientId) -> bool {
         let number = OwnedString::new(id.to_string().as_bytes());
-        let (client, list, by_id) = (c"CLIENT".as_ptr(), c"LIST".as_ptr(), c"ID".as_ptr());
-        // SAFETY: the context is valid (see `new`); "c" takes C strings, "s" a string, valid during the call. A reply that
-        // is not null is the module's to read and to free, once; of its text only the length is read.
-        unsafe {
-            let reply = api!(RedisModule_Call(self.raw, client, c"ccs".as_ptr(), list, by_id, number.as_ref().raw()));
-            if reply.is_null() {
-                return true;
-            }
-            let mut len = 0;
-            api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
-            api!(RedisModule_FreeCallReply(reply));
-            len > 0
-        }
+        let (list, by_id) = (c"LIST".as_ptr(), c"ID".as_ptr());
+        // SAFETY: the context is valid (see `new`); "c" takes C strings, "s" a string of the server, valid during the call.
+        let reply = unsafe { call!(self.raw, c"CLIENT", c"ccs", list, by_id, number.as_ref().raw()) };
+        reply.is_none_or(|reply| reply.whole().bytes().is_some_and(|line| !line.is_empty()))
     }
 
     /// Returns the name of the user of the client that sent this command, if it has one.
@@ -140,35 +135,35 @@ impl<M> Context<'_, M> {
     /// Returns a field of a section of INFO, if there is one.
     pub fn server_info(&mut self, section: &CStr, field: &CStr) -> Option<String> {
         // SAFETY: the context is valid (see `new`).
-        unsafe { ServerInfo::of(self.raw, section) }.field(field)
+        unsafe { ServerInfo::read(self.raw, section) }.field(field)
     }
 
-    /// Returns how many replicas are online and were heard of within the last `lag_s` seconds, which the server counts in whole
-    /// ones.
+    /// Returns the number of replicas that are online and have acknowledged the replication stream within the last `lag_s`
+    /// seconds. The server counts whole seconds.
     pub fn responding_replicas(&mut self, lag_s: i64) -> i64 {
         // SAFETY: the context is valid (see `new`).
-        let info = unsafe { ServerInfo::of(self.raw, c"replication") };
+        let info = unsafe { ServerInfo::read(self.raw, c"replication") };
         let replica = |number| info.field(&CString::new(format!("slave{number}")).ok()?);
         let is_heard = |replica: &String| {
-            let value = |name| value_in(replica, ',', name);
+            let value = |name| field_in(replica, ',', name);
             value("state") == Some("online")
                 && value("lag").and_then(|lag| lag.parse().ok()).is_some_and(|lag: i64| lag <= lag_s)
         };
         (0..).map_while(replica).filter(is_heard).map(|_| 1).sum()
     }
 
-    /// Returns whether the server is starting, and has not served anybody yet.
+    /// Returns whether the server is starting, and has no client yet. Returns `true` if INFO does not show the number of clients.
     ///
-    /// A client that has the module loaded is connected. Where INFO does not tell, the server is taken to be starting.
+    /// A client that loads the module is connected.
     pub fn is_starting(&mut self) -> bool {
         self.server_info(c"clients", c"connected_clients").is_none_or(|clients| clients == "0")
     }
 
-    /// Returns whether the server has this command under its own name. It must be one that is not run without arguments.
+    /// Returns whether the server has a command of this name. The command must be one that the server refuses without arguments.
     pub fn has_command(&self, name: &'static CStr) -> bool {
-        // SAFETY: the context is valid (see `new`), and the name static; the format takes nothing.
-        let reply = unsafe { api!(RedisModule_Call(self.raw, name.as_ptr(), c"".as_ptr())) };
-        !reply.is_null() || io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
+        // SAFETY: the context is valid (see `new`); the format takes nothing.
+        let reply = unsafe { call!(self.raw, name, c"") };
+        reply.is_some() || io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
     }
 
     /// Writes a warning into the server's log.
@@ -176,7 +171,7 @@ impl<M> Context<'_, M> {
         api::warn(self.raw, line);
     }
 
-    /// Writes a line into the server's log that tells of no trouble.
+    /// Writes a notice into the server's log.
     pub fn notice(&self, line: &str) {
         api::notice(self.raw, line);
     }

@@ -1,39 +1,26 @@
-//! Panics on purpose, for tests. No build has them without the feature `failpoints`.
+//! Panics on purpose, for tests. Only builds with the feature `failpoints` have them.
 //!
-//! `FAILPOINT entry n` has the next run of an entry panic: for 0 where it begins, else as soon as it has used something that
-//! the module remembers for the n-th time, while that is lent. The names of the entries are those in the log. `FAILPOINT`
-//! alone replies 1 as long as it has not come to that. The variable `FAILPOINT` of the environment does the same before the
-//! module is loaded.
+//! `FAILPOINT entry n` makes the next run of an entry panic: for 0 where it begins, otherwise after the n-th closure to which the
+//! module's state was lent, or the n-th step of loading. The names of the entries are those in the log. `FAILPOINT` alone replies
+//! 1 until the panic, then 0. The environment variable `FAILPOINT` does the same before the module is loaded.
 //!
-//! There is nothing between two of these places that only a part of would be done: what the module remembers is changed while
-//! it is lent, and calls of the server do not panic.
+//! A panic between two of these places would leave the same state as a panic at the first one: the module changes its state only
+//! while it is lent, and calls of the server do not panic.
 
+use std::cell::RefMut;
 use std::ffi::{c_char, c_int};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, slice};
 
 use redis_module::raw;
 
-static FAILPOINTS: Mutex<Failpoints> = Mutex::new(Failpoints::NONE);
+use super::state::{Failpoints, state};
 
-struct Failpoints {
-    /// The entry that is to panic, and where in it.
-    armed: Option<(String, usize)>,
-    /// The entries that run, each inside the one before it, and how far each of them is.
-    running: Vec<(&'static str, usize)>,
-    has_begun: bool,
-}
-
-impl Failpoints {
-    const NONE: Self = Self { armed: None, running: Vec::new(), has_begun: false };
-}
-
-/// Gives the memory back, when the module is unloaded.
+/// Frees the memory. Called when the module is unloaded.
 pub(super) fn clear() {
     *failpoints() = Failpoints::NONE;
 }
 
-/// Runs the body of an entry, whose first failpoint is here.
+/// Runs the body of an entry. The first failpoint of the entry is before the body.
 pub(super) fn run<R>(entry: &'static str, body: impl FnOnce() -> R) -> R {
     let mut failpoints = failpoints();
     if !failpoints.has_begun {
@@ -47,7 +34,7 @@ pub(super) fn run<R>(entry: &'static str, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Ends an entry, also when it panics.
+/// Records the end of an entry, also after a panic.
 struct Running;
 
 impl Drop for Running {
@@ -56,17 +43,18 @@ impl Drop for Running {
     }
 }
 
-/// Panics if this is the failpoint to do so.
+/// Passes the next failpoint of the entry that runs.
 ///
 /// # Panics
 ///
-/// See above.
-#[allow(clippy::panic, reason = "this is what it is for")]
+/// If this failpoint is armed.
+#[allow(clippy::panic, reason = "a failpoint is a panic")]
 pub(super) fn pass() {
     let mut failpoints = failpoints();
+    // Unit tests use the state of a module outside of an entry.
     let Some((entry, place)) = failpoints.running.last_mut() else { return };
     let here = (entry.to_owned(), *place);
-    *place = place.saturating_add(1);
+    *place = place.saturating_add(1); // A test has a few hundred places.
     if failpoints.armed.as_ref() == Some(&here) {
         failpoints.armed = None;
         drop(failpoints);
@@ -74,11 +62,11 @@ pub(super) fn pass() {
     }
 }
 
-fn failpoints() -> MutexGuard<'static, Failpoints> {
-    FAILPOINTS.lock().unwrap_or_else(PoisonError::into_inner)
+fn failpoints() -> RefMut<'static, Failpoints> {
+    state().failpoints.borrow_mut()
 }
 
-/// Parses an entry and a number behind it.
+/// Parses the name of an entry and the number of a place, separated by a space.
 fn parse(text: &str) -> Option<(String, usize)> {
     let (entry, place) = text.rsplit_once(' ')?;
     Some((entry.to_owned(), place.parse().ok()?))
@@ -97,7 +85,7 @@ unsafe extern "C" fn on_failpoint(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server's own arguments, valid while this command runs, of which the first is the name of the command.
+    // SAFETY: the server's own arguments, valid while this command runs. The first one is the name of the command.
     let words = unsafe { slice::from_raw_parts(argv, argc as usize) };
     let words: Vec<String> = words.iter().skip(1).map(|&word| text_of(word)).collect();
     let mut failpoints = failpoints();

@@ -1,21 +1,28 @@
-//! Keys of the keyspace: Strings, and Hashes with one field.
+//! Keys of the keyspace. This file is about any key, and about Strings.
 
-use std::ffi::c_void;
+mod cache;
+mod hash;
+mod replication;
+mod sorted_set;
+
+use std::ffi::CStr;
 use std::{ptr, slice};
 
 use redis_module::raw;
 
 use super::UnixMs;
+use super::api::OK;
+use super::calls::was_executed;
 use super::context::Context;
 use super::kinds::{Mode, ValueType};
-use super::known::Known;
-use super::panics::catch_panic;
-use super::string::{NO_STRING, OwnedString, StringRef};
+use super::string::StringRef;
+
+use cache::Cache;
 
 /// The longest value, in bytes, that the server stores in the header of its object (`OBJ_ENCODING_EMBSTR_SIZE_LIMIT`).
 const LONGEST_PACKED: usize = 44;
 
-/// An open key. What was read from it ends before the next write to it.
+/// An open key. The bytes that were read from it end before the next write to it. Dropping the value closes the key.
 ///
 /// Writes to a key that was opened for reading have no effect.
 pub struct Key<'k, 'c, M> {
@@ -24,11 +31,11 @@ pub struct Key<'k, 'c, M> {
     mode: Mode,
     ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
-    known: Known,
+    cache: Cache,
 }
 
 impl<'c, M> Context<'c, M> {
-    /// Opens a key of the selected database. A key that has expired is deleted, which calls back with an event.
+    /// Opens a key of the selected database. The server deletes a key that has expired, and calls back with an event.
     pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
         let flags = match mode {
             Mode::Read => raw::REDISMODULE_READ,
@@ -36,7 +43,7 @@ impl<'c, M> Context<'c, M> {
         };
         // SAFETY: context and name are valid while this callback runs.
         let raw = unsafe { api!(RedisModule_OpenKey(self.raw(), name.raw(), flags as i32)) };
-        Key { raw: raw.cast(), mode, ctx: self, name, known: Known::default() }
+        Key { raw: raw.cast(), mode, ctx: self, name, cache: Cache::default() }
     }
 }
 
@@ -46,16 +53,12 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.ctx
     }
 
-    pub(super) fn raw(&self) -> *mut raw::RedisModuleKey {
-        self.raw
-    }
-
     pub(super) fn ctx_mut(&mut self) -> &mut Context<'c, M> {
         self.ctx
     }
 
-    pub(super) fn known(&self) -> &Known {
-        &self.known
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     /// Returns the name of the key.
@@ -76,7 +79,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// Returns the type of the value.
     pub fn value_type(&self) -> ValueType {
-        // SAFETY: the key is open, or null because it is empty, which the function takes.
+        // SAFETY: the key is open, or null because it is empty, which the function accepts.
         match unsafe { api!(RedisModule_KeyType(self.raw)) } as isize {
             raw::REDISMODULE_KEYTYPE_EMPTY => ValueType::Empty,
             raw::REDISMODULE_KEYTYPE_STRING => ValueType::String,
@@ -91,22 +94,27 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if self.is_empty() { None } else { self.expiry_of_value() }
     }
 
-    /// Like [`expiry`](Self::expiry), for a key that is known to hold a value.
+    /// Returns the expiry time of a key that the caller knows to hold a value, or `None` if the key has none.
     ///
-    /// Redis 8.6 crashes when it is asked for the expiry time of an empty key, so that is ruled out again here, at the
-    /// cost of a null check.
+    /// Redis 8.6 crashes when it is asked for the expiry time of an empty key. So a null check excludes such a key again.
     pub fn expiry_of_value(&self) -> Option<UnixMs> {
         if self.raw.is_null() {
             return None;
         }
-        if let Some(known) = self.known.expiry.get() {
+        if let Some(known) = self.cache.expiry.get() {
+            debug_assert_eq!(known, self.read_expiry(), "the cache of the expiry time is wrong");
             return known;
         }
+        let expiry = self.read_expiry();
+        self.cache.expiry.set(Some(expiry));
+        expiry
+    }
+
+    fn read_expiry(&self) -> Option<UnixMs> {
+        debug_assert!(!self.raw.is_null(), "a key that is not open has no expiry time");
         // SAFETY: the key is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw)) };
-        let expiry = (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at);
-        self.known.expiry.set(Some(expiry));
-        expiry
+        (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
     }
 
     /// Returns the bytes of a String, or no bytes for any other value.
@@ -132,8 +140,9 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         let bytes = value.bytes();
         if bytes.len() > LONGEST_PACKED {
             // SAFETY: the key is open for writing; the server copies or counts `value`.
-            unsafe { api!(RedisModule_StringSet(self.raw, value.raw())) };
-            self.known.forget();
+            let result = unsafe { api!(RedisModule_StringSet(self.raw, value.raw())) };
+            debug_assert_eq!(result, OK, "the server refuses to set a String");
+            self.cache.clear();
         } else {
             self.write_unpacked(bytes);
         }
@@ -142,10 +151,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Sets the key to a String without expiry time, whose bytes are stored apart from the object's header.
+    /// Sets the key to a String without expiry time, whose bytes are stored apart from the header of the object.
     ///
-    /// The server stores a short value in the header, and would have to unpack it for each look, which costs more than
-    /// the rest of the look.
+    /// The server stores a short value in the header, and would have to unpack it for each read, which costs more than the rest
+    /// of the read.
     #[inline(always)]
     fn write_unpacked(&mut self, bytes: &[u8]) {
         if !self.is_empty() {
@@ -157,28 +166,22 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         unsafe {
             api!(RedisModule_StringTruncate(self.raw, bytes.len()));
             let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_WRITE as i32));
+            debug_assert_eq!(len, bytes.len(), "the server has created a String of another length");
+            debug_assert!(!start.is_null(), "the server lends no bytes of a String");
+            // In release builds a String of the wrong length is not written to: memory matters more than the value.
             if len == bytes.len() && !start.is_null() {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast(), len);
             }
         }
     }
 
-    /// Sets a field of a Hash, which is created if the key is empty. Has no effect on any other value.
-    pub fn set_field(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
-        if !self.is_writable() {
-            return;
-        }
-        let flags = raw::REDISMODULE_HASH_NONE as i32;
-        // SAFETY: the key is open for writing; one pair and the null that ends the list, as the API wants it.
-        unsafe { api!(RedisModule_HashSet(self.raw, flags, field.raw(), value.raw(), NO_STRING)) };
-    }
-
     /// Sets the expiry time of an existing key.
     pub fn set_expiry(&mut self, at: UnixMs) {
         if self.is_writable() {
             // SAFETY: the key is open for writing.
-            unsafe { api!(RedisModule_SetAbsExpire(self.raw, at)) };
-            self.known.expiry.set(None);
+            let result = unsafe { api!(RedisModule_SetAbsExpire(self.raw, at)) };
+            debug_assert_eq!(result, OK, "the server refuses the expiry time {at}");
+            self.cache.expiry.set(None);
         }
     }
 
@@ -191,65 +194,36 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     pub fn delete(&mut self) {
         if self.is_writable() {
             // SAFETY: the key is open for writing.
-            unsafe { api!(RedisModule_DeleteKey(self.raw)) };
-            self.known.forget();
+            let result = unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+            debug_assert_eq!(result, OK, "the server refuses to delete a key");
+            debug_assert!(self.is_empty(), "a key is deleted and not empty");
+            self.cache.clear();
         }
+    }
+
+    /// Calls a command of the server that concerns another key of the selected database, or a channel, which is its first
+    /// argument. The command has the effects that it has in a script: events, replication, and clients that it wakes. The server
+    /// checks no user's rights.
+    ///
+    /// Returns whether the server has executed the command. It has not if `rename-command` has changed the name of the command,
+    /// or, in a cluster, if this node does not serve the slot. A command that concerns the open key itself is not called.
+    ///
+    /// Call it only where the module may write.
+    pub fn call_alongside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
+        // The cache would not hold what the command leaves in the open key.
+        if arguments.first().is_some_and(|concerned| concerned.bytes() == self.name.bytes()) {
+            return false;
+        }
+        let arguments: Vec<*mut raw::RedisModuleString> = arguments.iter().map(|argument| argument.raw()).collect();
+        // SAFETY: the context is valid while the key is open, and so are the strings during the call; "v" takes an array of
+        // strings and their number.
+        let reply = unsafe { call!(self.ctx.raw(), command, c"!v", arguments.as_ptr(), arguments.len()) };
+        was_executed(reply)
     }
 
     /// Returns whether the key is open for writing. Then `raw` is not null, even if the key is empty.
     pub(super) fn is_writable(&self) -> bool {
         matches!(self.mode, Mode::Write) && !self.raw.is_null()
-    }
-
-    /// Calls `read` with the name and the value of the only field of a Hash, and returns its result.
-    ///
-    /// Returns `None` if the Hash has more fields, and for any other value. If the field is `likely`, no scan is
-    /// needed, and `read` gets `None` as its name.
-    pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(Option<&[u8]>, &[u8]) -> R) -> Option<R> {
-        // SAFETY: the key is open.
-        if unsafe { api!(RedisModule_ValueLength(self.raw)) } != 1 {
-            return None;
-        }
-        if let Some(value) = likely.and_then(|field| self.field(field)) {
-            return Some(read(None, value.as_ref().bytes()));
-        }
-        // The members of a Set have no values.
-        if self.value_type() != ValueType::Hash {
-            return None;
-        }
-        self.scan().map(|(field, value)| read(Some(&field), &value))
-    }
-
-    /// Returns the value of a field, if the value of the key is a Hash and has the field.
-    fn field(&self, field: StringRef<'_>) -> Option<OwnedString> {
-        let mut value: *mut raw::RedisModuleString = ptr::null_mut();
-        let flags = raw::REDISMODULE_HASH_NONE as i32;
-        // SAFETY: the key is open, and the server does nothing unless it holds a Hash; a field, where its value goes,
-        // and the null that ends the list. The server creates the string for the module.
-        unsafe {
-            api!(RedisModule_HashGet(self.raw, flags, field.raw(), &raw mut value, NO_STRING));
-            (!value.is_null()).then(|| OwnedString::from_raw(value))
-        }
-    }
-
-    /// Returns the last field that a scan of a Hash finds, and its value.
-    fn scan(&self) -> Option<(Vec<u8>, Vec<u8>)> {
-        // A Hash with one field takes one round, or a few if its table was large before it shrank.
-        const MAX_ROUNDS: usize = 1 << 16;
-        let mut pair: Option<(Vec<u8>, Vec<u8>)> = None;
-        // SAFETY: the cursor is made and given back here; `pair` outlives the calls that fill it.
-        unsafe {
-            let cursor = api!(RedisModule_ScanCursorCreate());
-            let sink = ptr::from_mut(&mut pair).cast::<c_void>();
-            let next = || api!(RedisModule_ScanKey(self.raw, cursor, Some(keep_pair), sink)) != 0;
-            for _ in 0..MAX_ROUNDS {
-                if !next() {
-                    break;
-                }
-            }
-            api!(RedisModule_ScanCursorDestroy(cursor));
-        }
-        pair
     }
 }
 
@@ -260,20 +234,4 @@ impl<M> Drop for Key<'_, '_, M> {
             unsafe { api!(RedisModule_CloseKey(self.raw)) }
         }
     }
-}
-
-/// Stores a field and its value in the `Option` that `sink` points to.
-unsafe extern "C" fn keep_pair(
-    _key: *mut raw::RedisModuleKey,
-    field: *mut raw::RedisModuleString,
-    value: *mut raw::RedisModuleString,
-    sink: *mut c_void,
-) {
-    catch_panic("scan", (), || {
-        // SAFETY: the server lends both strings for the time of this call.
-        let [field, value] = unsafe { [StringRef::new(field), StringRef::new(value)] };
-        // SAFETY: `Key::scan` gave this pointer and waits for this call.
-        let pair = unsafe { &mut *sink.cast::<Option<(Vec<u8>, Vec<u8>)>>() };
-        *pair = Some((field.bytes().to_vec(), value.bytes().to_vec()));
-    });
 }

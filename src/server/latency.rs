@@ -3,9 +3,9 @@
 use std::ffi::CStr;
 use std::time::Instant;
 
-use super::config::server_setting;
+use super::settings::server_setting;
 
-/// Measures how long something takes.
+/// Measures the duration of an operation.
 #[derive(Clone, Copy)]
 pub struct Stopwatch(Instant);
 
@@ -15,13 +15,12 @@ impl Stopwatch {
         Self(Instant::now())
     }
 
-    /// Gives the latency monitor a sample of `event`, if it has taken as long as `latency-monitor-threshold` says: at
-    /// least a millisecond.
-    ///
-    /// Without CONFIG under its own name there are no samples.
+    /// Adds a sample of `event` to the latency monitor, if the operation took at least a millisecond and at least
+    /// `latency-monitor-threshold`. Adds no sample if `rename-command` has changed the name of CONFIG.
     pub fn stop(self, event: &'static CStr) {
+        // A duration of 292 million years is cut short.
         let elapsed_ms = i64::try_from(self.0.elapsed().as_millis()).unwrap_or(i64::MAX);
-        // The common case needs no question.
+        // In the common case the module does not ask the server for its threshold.
         if elapsed_ms > 0 {
             add_sample(event, elapsed_ms);
         }
@@ -30,7 +29,7 @@ impl Stopwatch {
 
 #[cold]
 fn add_sample(event: &'static CStr, elapsed_ms: i64) {
-    // Redis takes samples of modules even if the monitor is off.
+    // Redis keeps samples of modules even if the monitor is off.
     if has_api!(RedisModule_LatencyAddSample)
         && server_setting(c"latency-monitor-threshold").is_some_and(|threshold_ms| threshold_ms > 0)
     {

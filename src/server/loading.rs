@@ -1,25 +1,23 @@
 //! Loads and unloads a module.
 
+mod unloading;
+
 use std::ffi::{CStr, c_char, c_int};
 
 use redis_module::raw;
 
-use super::api;
+use super::api::{self, ERR, OK};
 use super::context::{Context, ContextFlags};
 #[cfg(feature = "failpoints")]
 use super::failpoints;
 use super::module::Module;
 use super::panics::{catch_panic, log_panics};
-use super::{
-    acl_selectors, blocked, channels, commands, events, info, listeners, replication, settings, subscriber_cache,
-    timer, unloading,
-};
-
-const OK: c_int = raw::REDISMODULE_OK as c_int;
-const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+use super::state::{set_main_thread, state};
+use super::timer::schedule::ServerTimer;
+use super::{commands, events, info, settings, timer};
 
 /// Returns a version in the server's format: two decimal digits each for major, minor and patch.
-#[allow(clippy::arithmetic_side_effects, reason = "computed by the compiler, to which an overflow is an error")]
+#[allow(clippy::arithmetic_side_effects, reason = "the compiler computes it, and reports an overflow")]
 const fn version(text: &[u8]) -> c_int {
     let (mut sum, mut part, mut rest) = (0, 0, text);
     while let [byte, behind @ ..] = rest {
@@ -36,7 +34,7 @@ const fn version(text: &[u8]) -> c_int {
 /// whole. Without it Valkey refuses to move slots.
 const VALKEY_HANDLES_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The one reason for which the server does not accept the name of a module.
+/// The only reason for which a server refuses the name of a module.
 const ALREADY_LOADED: &str = "a module of this name is loaded already; is `loadmodule` given twice? CONFIG REWRITE adds it \
                               to the main file if it stands in an included file or on the command line";
 
@@ -59,6 +57,8 @@ pub unsafe fn load<M: Module>(
         });
         return ERR;
     }
+    set_main_thread();
+    state().clear();
     log_panics(M::panicked);
     let loaded = catch_panic("load", ERR, || {
         // SAFETY: the server's own context for this callback.
@@ -72,7 +72,7 @@ pub unsafe fn load<M: Module>(
         }
     });
     if loaded != OK {
-        // The server unmaps the module, also if it has panicked.
+        // The server unloads the library, also after a panic.
         catch_panic("no load", (), timer::uninstall);
         #[cfg(feature = "failpoints")]
         failpoints::clear();
@@ -84,7 +84,7 @@ pub unsafe fn load<M: Module>(
 }
 
 /// Unloads module `M`, as the server asks through `RedisModule_OnUnload`. The server does not ask while clients are
-/// blocked or a server timer runs.
+/// blocked or a server timer is set.
 ///
 /// # Safety
 ///
@@ -106,11 +106,10 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     if !may_unload {
         return ERR;
     }
-    // One by one, because there is no way back from the first.
+    debug_assert!(state().server_timer.get() == ServerTimer::Off, "the module is unloaded while a server timer is set");
+    // Each step is caught on its own, because the first one cannot be undone.
     catch_panic("end", (), timer::uninstall);
-    catch_panic("end", (), replication::clear);
-    catch_panic("end", (), subscriber_cache::clear);
-    catch_panic("end", (), acl_selectors::clear);
+    catch_panic("end", (), || state().clear());
     catch_panic("end", (), || M::state().replace(M::new_state()));
     #[cfg(feature = "failpoints")]
     failpoints::clear();
@@ -128,26 +127,30 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     M::state().replace(M::new_state());
     check_needed_commands(ctx)?;
     set_options(ctx);
-    listeners::find_modules(ctx);
-    let step = |done: bool, what: &str| if done { Ok(()) } else { Err(format!("the server refused {what}")) };
+    events::find_modules(ctx);
+    let step = |done: bool, what: &str| {
+        #[cfg(feature = "failpoints")]
+        failpoints::pass();
+        if done { Ok(()) } else { Err(format!("the server refused {what}")) }
+    };
     step(settings::register(ctx), "its settings; is a value out of range?")?;
     step(commands::register(ctx), "its commands")?;
     step(info::register(ctx), "its part of INFO")?;
     #[cfg(feature = "failpoints")]
     step(failpoints::register(ctx.raw()), "failpoints")?;
     timer::install(ctx).map_err(|error| format!("no timer: {error}"))?;
-    // Last, because the server does not end a subscription when loading fails.
-    step(events::subscribe_from_the_start(ctx), "to tell it of events")?;
-    // The module stays loaded if this panics, because Redis 7.0 would keep the subscriptions of one that is not.
+    // The last step, because the server does not end a subscription when loading fails.
+    step(events::subscribe_at_load(ctx), "to report events")?;
+    // The module stays loaded if this panics, because Redis 7.0 would keep the subscriptions of a module that is not loaded.
     catch_panic("loaded", (), || M::loaded(ctx));
     Ok(())
 }
 
-/// Checks that the commands which are called by name exist under that name.
+/// Checks that the server has the commands that the module calls by name.
 ///
 /// # Errors
 ///
-/// A text with the name of the first missing command, which the configuration has renamed.
+/// A text with the name of the first command that `rename-command` has renamed.
 fn check_needed_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
     let is_absent = |name: &&&'static CStr| !ctx.has_command(name);
     let in_cluster = if ctx.flags().contains(ContextFlags::CLUSTER) { M::NEEDED_IN_CLUSTER } else { &[] };
@@ -169,9 +172,9 @@ fn set_options<M>(ctx: &mut Context<'_, M>) {
         options |= VALKEY_HANDLES_SLOT_MIGRATION;
     }
     let is_redict = ctx.server_info(c"server", c"redict_version").is_some();
-    blocked::set_replies_by_fake_client(is_valkey || is_redict);
-    channels::set_in_cluster(ctx.flags().contains(ContextFlags::CLUSTER));
-    // SAFETY: called while loading.
+    state().uses_stand_in.set(is_valkey || is_redict);
+    state().in_cluster.set(ctx.flags().contains(ContextFlags::CLUSTER));
+    // SAFETY: called while loading, with a valid context.
     unsafe { api!(RedisModule_SetModuleOptions(ctx.raw(), options as c_int)) };
 }
 

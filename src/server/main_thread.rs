@@ -1,12 +1,14 @@
-//! State that only the server's main thread uses.
+//! State of a module that only the server's main thread uses.
 
 use std::cell::RefCell;
 use std::mem;
 
-/// A cell for a static of a module.
+use super::state::is_main_thread;
+
+/// A cell for a static of a module. [`module_state!`](crate::module_state) defines such a static.
 ///
-/// A module that starts a thread must not use this cell there. Nothing checks that, because a check would cost more
-/// than the access.
+/// A module that starts a thread must not use this cell there. Only builds with debug assertions check that, because a check
+/// would cost more than the access.
 pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: the server makes every call into the module on its main thread; the module starts no thread and asks for no
@@ -34,6 +36,7 @@ impl<T> MainThread<T> {
     /// If the value is lent already.
     #[inline(always)]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        debug_assert!(is_main_thread(), "the state of a module is used on another thread");
         let mut lent = self.0.borrow_mut();
         let result = body(&mut lent);
         #[cfg(feature = "failpoints")]

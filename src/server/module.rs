@@ -1,6 +1,6 @@
-//! The trait of a module: everything that a server can do to it.
+//! The trait of a module, which lists every call that a server makes to it.
 //!
-//! The types rule out mistakes. A key borrows the context, and what was read from a key ends before the next write:
+//! The types exclude mistakes. A key borrows the context, and bytes that were read from a key end before the next write:
 //!
 //! ```no_run
 //! use redis_lock::server::{Context, Mode, StringRef};
@@ -15,7 +15,7 @@
 //! }
 //! ```
 //!
-//! So bytes cannot outlive the value that they were read from:
+//! Bytes cannot outlive the value that they were read from:
 //!
 //! ```compile_fail
 //! use redis_lock::server::{Context, Mode, StringRef};
@@ -28,7 +28,7 @@
 //! }
 //! ```
 //!
-//! Nothing that can call back can be called while a key is open:
+//! A function that can call back cannot be called while a key is open:
 //!
 //! ```compile_fail
 //! use redis_lock::server::{Context, Mode, StringRef};
@@ -40,7 +40,7 @@
 //! }
 //! ```
 //!
-//! And a context cannot be kept:
+//! A context cannot be kept:
 //!
 //! ```compile_fail
 //! use redis_lock::server::Context;
@@ -58,8 +58,8 @@ use super::{
 
 /// A module, as the server sees it.
 ///
-/// Each function is called on the server's main thread. A panic in one is caught and logged, and
-/// [`panicked`](Self::panicked) is told. Functions with a default are optional.
+/// The layer calls each function on the server's main thread. It catches and logs a panic, and then calls
+/// [`panicked`](Self::panicked). Functions with a default are optional.
 pub trait Module: Sized + 'static {
     /// The name of the module, which prefixes the names of its settings.
     const NAME: &'static CStr;
@@ -67,17 +67,17 @@ pub trait Module: Sized + 'static {
     /// The version of the module: decimal numbers, separated by dots.
     const VERSION: &'static str;
 
-    /// The commands of the server that the module calls or replicates. The module is not loaded if one of them was
-    /// renamed.
+    /// The commands of the server that the module calls or replicates. The module is not loaded if `rename-command` has changed
+    /// the name of one of them.
     const NEEDED_COMMANDS: &'static [&'static CStr] = &[];
 
-    /// The same, of commands that the module needs in a cluster only.
+    /// The commands of the server that the module calls in a cluster only. In a cluster they must not be renamed either.
     const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[];
 
     /// The settings of the module, for `CONFIG SET` and the configuration file.
     const SETTINGS: &'static [&'static Setting] = &[];
 
-    /// What the module remembers between two calls.
+    /// The state of the module, which it keeps between two calls.
     type State: 'static;
 
     /// Returns the cell that holds the state.
@@ -97,7 +97,7 @@ pub trait Module: Sized + 'static {
         Vec::new()
     }
 
-    /// Called when the module is loaded.
+    /// Called when the module has been loaded, with its commands, settings and timer.
     fn loaded(_ctx: &mut Context<'_, Self>) {}
 
     /// Called when the server is about to unload the module.
@@ -109,26 +109,26 @@ pub trait Module: Sized + 'static {
         Ok(())
     }
 
-    /// Called after a panic was caught in any other function, perhaps inside another call: what the module remembers may
-    /// be changed in part. A client whose command panicked is told so, unless it is blocked.
+    /// Called after a panic was caught in any other function, which may have been called inside another one. The state of the
+    /// module may be changed in part. A client whose command panicked gets an error, unless it is blocked.
     fn panicked() {}
 
-    /// Called when a setting may have another value.
+    /// Called when a setting may have another value, also while the module is being loaded.
     fn setting_changed() {}
 
     /// Called at the time that was given to [`set_timer`](super::set_timer), or earlier, and after
     /// [`run_timer_soon`](super::run_timer_soon).
     fn timer(_ctx: &mut Context<'_, Self>) {}
 
-    /// Called when the server's cron runs, as it does every `interval_ms` milliseconds.
+    /// Called when the server's cron runs, which it does every `interval_ms` milliseconds.
     fn cron(_interval_ms: i64) {}
 
-    /// Called when something has happened to a key that this module has not done itself.
+    /// Called when another client, module or the server has changed a key.
     ///
-    /// Nothing may be written here: it would reach replicas before the command that caused the event.
+    /// Do not write here: the write would reach replicas before the command that caused the event.
     fn key_event(_ctx: &Context<'_, Self>, _event: EventName<'_>, _key: StringRef<'_>) {}
 
-    /// Called when any key may have changed without an event: a database was flushed, two were swapped, or all were
+    /// Called when any key may have changed without an event: a database was flushed, two databases were swapped, or all were
     /// reloaded.
     fn keyspace_changed() {}
 
@@ -140,18 +140,19 @@ pub trait Module: Sized + 'static {
 
     /// Makes the reply to a blocked client that was unblocked.
     ///
-    /// The server asks once for each client, perhaps inside [`unblock`](super::unblock), so nothing but the reply may
-    /// be made here.
+    /// The layer calls this once for each client, on some servers inside [`unblock`](super::unblock). So do nothing but reply
+    /// here.
     fn answer(reply: &mut Replier<'_>, id: BlockedClientId);
 
-    /// Called when a client is not blocked any more and the server does not ask for a reply, or not again: its
-    /// connection has closed, or the server has answered by itself.
+    /// Called when a client is no longer blocked and the server will not ask for a reply, or not again: its connection has
+    /// closed, or the server has replied by itself.
     ///
-    /// `told` is `false` if the reply of [`answer`](Self::answer) was certainly not sent.
-    fn disconnected(_ctx: &Context<'_, Self>, _id: BlockedClientId, _replied: bool) {}
+    /// `may_have_reply` is `false` if the server has certainly not sent the reply of [`answer`](Self::answer).
+    fn disconnected(_ctx: &Context<'_, Self>, _id: BlockedClientId, _may_have_reply: bool) {}
 
-    /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] is of no use any more.
+    /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] has no effect afterwards.
     ///
-    /// `told` is as in [`left`](Self::left). Valkey also says `false` of one who was answered after CLIENT UNBLOCK.
-    fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, replied: bool);
+    /// `may_have_reply` is as in [`left`](Self::left). On Valkey it is also `false` for a client that got a reply after CLIENT
+    /// UNBLOCK.
+    fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool);
 }

@@ -2,20 +2,18 @@
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::{mem, ptr};
 
 use super::api;
 #[cfg(feature = "failpoints")]
 use super::failpoints;
+use super::state::state;
 
-/// What a client is told whose command has panicked, or whose wait has ended with a panic.
+/// The error reply to a client whose command has panicked, or whose wait has ended with a panic.
 pub(super) const INTERNAL_ERROR: &str = "ERR internal error of the module, see the server's log";
 
-/// What is called after each panic.
-static AFTERMATH: OnceLock<fn()> = OnceLock::new();
-
-/// Runs `body` of a callback named `what`. If it panics, logs that, tells the module, and returns `fallback`.
+/// Runs `body`, which is the body of the callback `what`. If it panics, logs the panic, calls the function that
+/// [`log_panics`] has set, and returns `fallback`.
 pub fn catch_panic<R>(what: &'static str, fallback: R, body: impl FnOnce() -> R) -> R {
     #[cfg(feature = "failpoints")]
     let body = || failpoints::run(what, body);
@@ -23,8 +21,8 @@ pub fn catch_panic<R>(what: &'static str, fallback: R, body: impl FnOnce() -> R)
         Ok(result) => result,
         Err(payload) => {
             log(what, payload);
-            if let Some(aftermath) = AFTERMATH.get() {
-                catch_unwind(aftermath).unwrap_or_else(|payload| log("aftermath", payload));
+            if let Some(after_panic) = state().after_panic.get() {
+                catch_unwind(after_panic).unwrap_or_else(|payload| log("after a panic", payload));
             }
             fallback
         }
@@ -37,17 +35,17 @@ fn log(what: &str, payload: Box<dyn Any + Send>) {
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let line = format!("bug in redis-lock, please report it: {what}: {}", message.unwrap_or("panic"));
     api::warn(ptr::null_mut(), &line);
-    // Dropping a foreign payload could panic again, and again.
+    // The payload may be of any type, and dropping it may panic, again and again.
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         mem::forget(another);
     }
 }
 
-/// Sets a hook that logs each panic where it happens, and what is called after it. Called when the module is loaded.
+/// Sets a hook that logs the place of each panic, and the function to call after each panic. Called when the module is loaded.
 ///
-/// The hook of std would take a backtrace if RUST_BACKTRACE is set. On a server with an allocator of its own, it would
+/// The hook of std would take a backtrace if RUST_BACKTRACE is set. On a server with an allocator of its own, that hook would
 /// free memory of the C library with that allocator.
-pub fn log_panics(aftermath: fn()) {
+pub fn log_panics(after_panic: fn()) {
     panic::set_hook(Box::new(|info| api::warn(ptr::null_mut(), &info.to_string().replace('\n', " "))));
-    AFTERMATH.get_or_init(|| aftermath);
+    state().after_panic.set(Some(after_panic));
 }

@@ -1,36 +1,34 @@
 //! Decides whether a module may write now, outside of a command.
 //!
-//! The server holds back a client's write where it must not run. It does not hold back what a module writes from a
-//! timer, so the module has to ask. A write during a pause aborts the server, and a write that the server would refuse
-//! to a client would let an isolated old master go on writing.
+//! The server suspends a client's write while it must not run. It does not suspend the writes of a module's timer, so the module
+//! has to ask. A write during a pause aborts the server. A write that the server would refuse to a client would let an isolated
+//! old master continue to write.
 
 use std::io;
-use std::slice::from_raw_parts;
 
-use redis_module::raw;
-
+use super::calls::was_executed;
 use super::cluster_slots::ClusterSlots;
 use super::context::{Context, ContextFlags};
 use super::kinds::{Probe, Slot};
 use super::string::StringRef;
 
 impl<M> Context<'_, M> {
-    /// Returns whether the server takes writes at all: it is not paused, failing over or loading, and not a replica.
+    /// Returns whether the server accepts writes at all: it is not paused, failing over or loading, and is not a replica.
     ///
-    /// A replica that accepts its clients' writes does not count, because its keys are its master's.
+    /// This is `false` on a replica that accepts its clients' writes, because its keys belong to its master.
     pub fn accepts_writes(&self) -> bool {
         // SAFETY: the function takes nothing and reads the server's state.
         let paused = unsafe { api!(RedisModule_AvoidReplicaTraffic()) } != 0;
         !paused && !self.flags().intersects(ContextFlags::REPLICA | ContextFlags::LOADING)
     }
 
-    /// Returns the state of the key's slot.
+    /// Returns the state of the slot of a key. The server may expire the key.
     pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
         if !self.flags().contains(ContextFlags::CLUSTER) {
             return Slot::Ours;
         }
         // SAFETY: context and key are valid while this callback runs; "s" takes the one string that follows.
-        let reply = unsafe { api!(RedisModule_Call(self.raw(), c"EXISTS".as_ptr(), c"s".as_ptr(), key.raw())) };
+        let reply = unsafe { call!(self.raw(), c"EXISTS", c"s", key.raw()) };
         let refused = io::Error::last_os_error().raw_os_error();
         match (was_executed(reply), refused) {
             (true, _) => Slot::Ours,
@@ -39,22 +37,11 @@ impl<M> Context<'_, M> {
         }
     }
 
-    /// Returns the slots of this node, or `None` where the server does not say.
+    /// Returns the slots of this node, or `None` if the server is not in a cluster.
     pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
-        let (cluster, nodes) = (c"CLUSTER".as_ptr(), c"NODES".as_ptr());
-        // SAFETY: the context is valid while this callback runs; "c" takes a C string. A reply that is not null is the
-        // module's to read and to free, once; its text, which is null if it is none, is copied before that.
-        unsafe {
-            let reply = api!(RedisModule_Call(self.raw(), cluster, c"c".as_ptr(), nodes));
-            if reply.is_null() {
-                return None;
-            }
-            let mut len = 0;
-            let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
-            let slots = if text.is_null() { None } else { ClusterSlots::parse(from_raw_parts(text.cast(), len)) };
-            api!(RedisModule_FreeCallReply(reply));
-            slots
-        }
+        // SAFETY: the context is valid while this callback runs; "c" takes a C string.
+        let reply = unsafe { call!(self.raw(), c"CLUSTER", c"c", c"NODES".as_ptr()) }?;
+        ClusterSlots::parse(reply.whole().bytes()?)
     }
 
     /// Returns whether the server would accept a client's write to this key now: it has enough replicas, the disk works
@@ -62,37 +49,16 @@ impl<M> Context<'_, M> {
     ///
     /// The probe runs in the mode in which scripts write. It can expire the key.
     pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
-        let nothing = c"".as_ptr();
-        // SAFETY: as in `slot_of`; "c" takes a C string, "E" and "S" nothing. Errors are asked for as replies ("E"),
-        // because Valkey 9.1 crashes when it refuses a command in this mode without an error to return.
+        let (ctx, key, nothing) = (self.raw(), key.raw(), c"".as_ptr());
+        // SAFETY: as in `slot_of`; "c" takes C strings. Errors are asked for as replies ("E"), because Valkey 9.1 crashes when it
+        // refuses a command in this mode ("S") without an error to return.
         let reply = unsafe {
             match probe {
-                Probe::Hash => {
-                    api!(RedisModule_Call(self.raw(), c"HDEL".as_ptr(), c"ESsc".as_ptr(), key.raw(), nothing))
-                }
-                Probe::SortedSet => {
-                    let (remove, from, to) = (c"ZREMRANGEBYRANK".as_ptr(), c"1".as_ptr(), c"0".as_ptr());
-                    api!(RedisModule_Call(self.raw(), remove, c"ESscc".as_ptr(), key.raw(), from, to))
-                }
-                Probe::String => {
-                    let (setrange, offset) = (c"SETRANGE".as_ptr(), c"0".as_ptr());
-                    api!(RedisModule_Call(self.raw(), setrange, c"ESscc".as_ptr(), key.raw(), offset, nothing))
-                }
+                Probe::Hash => call!(ctx, c"HDEL", c"ESsc", key, nothing),
+                Probe::SortedSet => call!(ctx, c"ZREMRANGEBYRANK", c"ESscc", key, c"1".as_ptr(), c"0".as_ptr()),
+                Probe::String => call!(ctx, c"SETRANGE", c"ESscc", key, c"0".as_ptr(), nothing),
             }
         };
         was_executed(reply)
-    }
-}
-
-/// Returns whether the server executed a command, according to its reply. Frees the reply.
-pub(super) fn was_executed(reply: *mut raw::RedisModuleCallReply) -> bool {
-    if reply.is_null() {
-        return false;
-    }
-    // SAFETY: a reply that is not null is the module's to read and to free, once.
-    unsafe {
-        let kind = api!(RedisModule_CallReplyType(reply));
-        api!(RedisModule_FreeCallReply(reply));
-        kind as isize != raw::REDISMODULE_REPLY_ERROR
     }
 }

@@ -1,4 +1,4 @@
-//! Replies. An array or map must be followed by exactly as many elements as it announces.
+//! Replies to clients. An array or map must be followed by exactly as many elements as it announces.
 
 use std::ffi::{CStr, CString};
 
@@ -8,7 +8,7 @@ use super::panics::INTERNAL_ERROR;
 impl<M> Context<'_, M> {
     /// Replies with an integer.
     pub fn reply_integer(&mut self, value: i64) {
-        // SAFETY: the context is that of a running command or reply callback; elsewhere the server ignores it.
+        // SAFETY: the context is valid. If it is not that of a command or of a reply callback, the server ignores the call.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.raw(), value)) };
     }
 
@@ -18,8 +18,11 @@ impl<M> Context<'_, M> {
         unsafe { api!(RedisModule_ReplyWithNull(self.raw())) };
     }
 
-    /// Replies with an error. `text` begins with the error code, under which the server counts it.
+    /// Replies with an error. `text` begins with the error code in upper case, under which the server counts the error.
     pub fn reply_error(&mut self, text: &str) {
+        debug_assert!(text.starts_with(|first: char| first.is_ascii_uppercase()), "no error code in {text:?}");
+        debug_assert!(!text.contains('\0'), "a NUL in {text:?}");
+        // In release builds a text with a NUL, which would end it early, becomes an empty one.
         let text = CString::new(text).unwrap_or_default();
         // SAFETY: as in `reply_integer`; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw(), text.as_ptr())) };
@@ -37,20 +40,21 @@ impl<M> Context<'_, M> {
         unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw(), bytes.as_ptr().cast(), bytes.len())) };
     }
 
-    /// Begins a reply with an array of `len` elements.
+    /// Begins an array of `len` elements, which are the next `len` replies.
     pub fn reply_array(&mut self, len: usize) {
         // SAFETY: as in `reply_integer`.
         unsafe { api!(RedisModule_ReplyWithArray(self.raw(), len as _)) };
     }
 
-    /// Begins a reply with a map of `len` pairs, which is a flat array in RESP2.
+    /// Begins a map of `len` pairs, which are the next `2 * len` replies. In RESP2 this is a flat array.
     pub fn reply_map(&mut self, len: usize) {
         // SAFETY: as in `reply_integer`.
         unsafe { api!(RedisModule_ReplyWithMap(self.raw(), len as _)) };
     }
 }
 
-/// Makes the reply to a blocked client, and nothing else: the server may ask for it inside a call of the module.
+/// Makes the reply to a blocked client. It can do nothing else, because the server may ask for the reply inside a call of the
+/// module.
 pub struct Replier<'c>(Context<'c, ()>);
 
 impl<'c> Replier<'c> {

@@ -1,105 +1,62 @@
-//! Registers settings with the server.
+//! Settings: those of the module, and those of the server.
 
-use std::ffi::{c_char, c_int, c_longlong, c_void};
-use std::ptr;
+mod register;
 
-use redis_module::raw;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::context::Context;
-use super::module::Module;
-use super::panics::catch_panic;
-use super::setting::Setting;
+use super::state::own_context;
 
-/// What CONFIG SET says of a panic.
-const INTERNAL: &str = "internal error of the module, see the server's log";
+pub(super) use register::register;
 
-/// Registers the settings and reads their values from the server's configuration. Returns `false` if the server
-/// refuses.
-pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
-    let known = M::SETTINGS.iter().all(|setting| {
-        let answer =
-            if setting.is_switch { register_switch::<M>(ctx, setting) } else { register_number::<M>(ctx, setting) };
-        answer == raw::REDISMODULE_OK as c_int
-    });
-    // SAFETY: called once, while loading, as the server demands.
-    known && unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == raw::REDISMODULE_OK as c_int
+/// A setting of the module, in the configuration file and in CONFIG SET: a number, or `yes` or `no`.
+pub struct Setting {
+    /// The name without the name of the module, which the server puts in front.
+    name: &'static CStr,
+    default: i64,
+    min: i64,
+    max: i64,
+    is_switch: bool,
+    /// Written by CONFIG SET and when the module is loaded. An atomic only because a static must be `Sync`: no other thread reads
+    /// it.
+    value: AtomicI64,
 }
 
-fn register_number<M: Module>(ctx: &Context<'_, M>, setting: &'static Setting) -> c_int {
-    // SAFETY: name and setting are static; the callbacks get the setting's address back as their private data.
-    unsafe {
-        api!(RedisModule_RegisterNumericConfig(
-            ctx.raw(),
-            setting.name.as_ptr(),
-            setting.default,
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            setting.min,
-            setting.max,
-            Some(get),
-            Some(set::<M>),
-            None,
-            private_data(setting),
-        ))
+impl Setting {
+    /// Creates a setting that is a number from `min` to `max`, both included.
+    pub const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
+        debug_assert!(min <= default && default <= max, "the default is out of range");
+        Self { name, default, min, max, is_switch: false, value: AtomicI64::new(default) }
+    }
+
+    /// Creates a setting that is `yes` or `no`. The default is `no`.
+    pub const fn switch(name: &'static CStr) -> Self {
+        Self { name, default: 0, min: 0, max: 1, is_switch: true, value: AtomicI64::new(0) }
+    }
+
+    /// Returns the present value. A switch has the value 1 or 0.
+    #[inline(always)]
+    pub fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a switch is set to `yes`.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.get() != 0
+    }
+
+    fn set(&self, value: i64) {
+        debug_assert!((self.min..=self.max).contains(&value), "the server has checked the range of {:?}", self.name);
+        self.value.store(value, Ordering::Relaxed);
     }
 }
 
-fn register_switch<M: Module>(ctx: &Context<'_, M>, setting: &'static Setting) -> c_int {
-    // SAFETY: as in `register_number`.
-    unsafe {
-        api!(RedisModule_RegisterBoolConfig(
-            ctx.raw(),
-            setting.name.as_ptr(),
-            c_int::from(setting.default != 0),
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            Some(get_switch),
-            Some(set_switch::<M>),
-            None,
-            private_data(setting),
-        ))
-    }
-}
-
-fn private_data(setting: &'static Setting) -> *mut c_void {
-    ptr::from_ref(setting).cast_mut().cast()
-}
-
-unsafe extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
-    // SAFETY: the private data that `register` gave.
-    unsafe { &*setting.cast::<Setting>() }.get()
-}
-
-unsafe extern "C" fn get_switch(name: *const c_char, setting: *mut c_void) -> c_int {
-    // SAFETY: the server's own arguments.
-    c_int::from(unsafe { get(name, setting) } != 0)
-}
-
-unsafe extern "C" fn set_switch<M: Module>(
-    name: *const c_char,
-    value: c_int,
-    setting: *mut c_void,
-    error: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: the server's own arguments.
-    unsafe { set::<M>(name, c_longlong::from(value), setting, error) }
-}
-
-unsafe extern "C" fn set<M: Module>(
-    _name: *const c_char,
-    value: c_longlong,
-    setting: *mut c_void,
-    error: *mut *mut raw::RedisModuleString,
-) -> c_int {
-    // SAFETY: the private data that `register` gave.
-    unsafe { &*setting.cast::<Setting>() }.set(value);
-    let has_changed = catch_panic("setting", false, || {
-        M::setting_changed();
-        true
-    });
-    if has_changed {
-        return raw::REDISMODULE_OK as c_int;
-    }
-    // The server sets the old value again.
-    // SAFETY: a place for a string, which the server frees; the text is copied.
-    unsafe { *error = api!(RedisModule_CreateString(ptr::null_mut(), INTERNAL.as_ptr().cast(), INTERNAL.len())) };
-    raw::REDISMODULE_ERR as c_int
+/// Returns the value of a setting of the server that is a number. Returns `None` if the server does not have the setting, if the
+/// value is no number, or if `rename-command` has changed the name of CONFIG.
+pub fn server_setting(name: &'static CStr) -> Option<i64> {
+    let ctx = own_context()?;
+    // SAFETY: the module's own context; "c" takes a C string.
+    let reply = unsafe { call!(ctx, c"CONFIG", c"cc", c"GET".as_ptr(), name.as_ptr()) }?;
+    reply.element(1)?.text().parse().ok()
 }

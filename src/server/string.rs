@@ -12,7 +12,7 @@ pub struct StringRef<'a> {
     owner: PhantomData<&'a [u8]>,
 }
 
-/// A string that the module owns, and frees when it is dropped.
+/// A string that the module owns. Dropping it frees it.
 pub struct OwnedString(*mut raw::RedisModuleString);
 
 /// The arguments of a command, of which the command name is number 0.
@@ -26,6 +26,7 @@ impl<'a> StringRef<'a> {
     ///
     /// `raw` is a string of the server that lives, unchanged, for `'a`.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleString) -> Self {
+        debug_assert!(!raw.is_null(), "a string of the server is null");
         Self { raw, owner: PhantomData }
     }
 
@@ -39,6 +40,7 @@ impl<'a> StringRef<'a> {
         // SAFETY: the string lives for 'a and is not changed (see `new`), and so do the bytes the server shows of it.
         unsafe {
             let start = api!(RedisModule_StringPtrLen(self.raw, &raw mut len));
+            debug_assert!(!start.is_null(), "a string of the server has no bytes");
             slice::from_raw_parts(start.cast(), len)
         }
     }
@@ -47,16 +49,18 @@ impl<'a> StringRef<'a> {
 impl OwnedString {
     /// Creates a string with a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
-        // SAFETY: the server copies `bytes`, which are valid for their length, and needs no context for it.
-        Self(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
+        // SAFETY: the server copies `bytes`, which are valid for their length, and needs no context for it. It returns a new
+        // string.
+        unsafe { Self::from_raw(api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()))) }
     }
 
     /// Takes ownership of a string of the server.
     ///
     /// # Safety
     ///
-    /// `raw` is a string that the server has created for the module, and nobody else frees it.
+    /// `raw` is a string that the server has created for the module, and no other code frees it.
     pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Self {
+        debug_assert!(!raw.is_null(), "the server has created no string");
         Self(raw)
     }
 
@@ -69,7 +73,7 @@ impl OwnedString {
 
 impl Drop for OwnedString {
     fn drop(&mut self) {
-        // SAFETY: made for the module, freed once; the server counts references if it has kept it.
+        // SAFETY: created for the module, and freed once; the server counts references if it has kept the string.
         unsafe { api!(RedisModule_FreeString(ptr::null_mut(), self.0)) }
     }
 }
@@ -79,28 +83,29 @@ impl<'a> Arguments<'a> {
     ///
     /// # Safety
     ///
-    /// `argv` points to `argc` strings of the server that live, unchanged, for `'a`.
+    /// `argv` points to `argc` strings of the server, at least one, that live, unchanged, for `'a`.
     pub(super) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: i32) -> Self {
-        let argc = usize::try_from(argc).unwrap_or(0);
-        // SAFETY: by contract; an empty command line has no array to point at.
-        Self(if argc == 0 { &[] } else { unsafe { slice::from_raw_parts(argv, argc) } })
+        debug_assert!(argc >= 1, "a command without a name");
+        debug_assert!(!argv.is_null(), "a command without arguments");
+        // SAFETY: by contract.
+        Self(unsafe { slice::from_raw_parts(argv, argc as usize) })
     }
 
-    /// Returns the arguments as the server has passed them.
+    /// Returns the arguments and their number, as the server has passed them.
     pub(super) fn raw(self) -> (*mut *mut raw::RedisModuleString, i32) {
-        (self.0.as_ptr().cast_mut(), i32::try_from(self.0.len()).unwrap_or(i32::MAX))
+        (self.0.as_ptr().cast_mut(), self.0.len() as i32)
     }
 
-    /// Returns the argument with this number, if there is one.
+    /// Returns the argument with this number, `None` if there are fewer. The command name is number 0.
     pub fn get(self, number: usize) -> Option<StringRef<'a>> {
         // SAFETY: by the contract of `new`.
         self.0.get(number).map(|&raw| unsafe { StringRef::new(raw) })
     }
 
-    /// Returns the bytes of the arguments from this number on.
+    /// Returns the bytes of the arguments from this number on. Returns no arguments if there are fewer.
     pub fn arguments_from(self, number: usize) -> impl Iterator<Item = &'a [u8]> {
         // SAFETY: by the contract of `new`.
-        self.0.get(number..).unwrap_or(&[]).iter().map(|&raw| unsafe { StringRef::new(raw) }.bytes())
+        self.0.iter().skip(number).map(|&raw| unsafe { StringRef::new(raw) }.bytes())
     }
 }
 

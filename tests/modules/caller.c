@@ -1,8 +1,8 @@
-/* A module that calls other commands, as modules do.
+/* A module that calls other commands.
  *
- *   CALLER.CALL command [arguments...]        runs the command and answers what it answers.
- *   CALLER.PAIR command [arguments...]        answers an array: `first`, and what the command answers.
- *   CALLER.AS flags command [arguments...]    the same with flags of RedisModule_Call: E errors as replies, C as the
+ *   CALLER.CALL command [arguments...]        calls the command and replies with its reply.
+ *   CALLER.PAIR command [arguments...]        replies with an array: `first`, and the reply of the command.
+ *   CALLER.AS flags command [arguments...]    like CALLER.CALL with flags of RedisModule_Call: E errors as replies, C as the
  *                                             user of the client, K the command may block. */
 
 #include <string.h>
@@ -19,7 +19,7 @@ static int (*ReplyWithSimpleString)(RedisModuleCtx *ctx, const char *text);
 static int (*ReplyWithError)(RedisModuleCtx *ctx, const char *text);
 static void (*FreeCallReply)(RedisModuleCallReply *reply);
 
-/* Runs argv[0] with the rest as its arguments, which the format takes as a vector, and answers what it answers. */
+/* Calls argv[0] with the rest as its arguments, which the format takes as a vector, and replies with its reply. */
 static int run(RedisModuleCtx *ctx, const char *format, RedisModuleString **argv, int argc) {
     if (argc < 1) return ReplyWithError(ctx, "ERR no command");
     RedisModuleCallReply *reply = Call(ctx, StringPtrLen(argv[0], NULL), format, argv + 1, (size_t)(argc - 1));
@@ -29,7 +29,7 @@ static int run(RedisModuleCtx *ctx, const char *format, RedisModuleString **argv
     return OK;
 }
 
-/* Replicated, with errors as replies. */
+/* "!" replicates the command, "E" makes errors replies. */
 static int call(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     return run(ctx, "!Ev", argv + 1, argc - 1);
 }

@@ -1,6 +1,6 @@
-/* A module that listens to key events, to see which of redis-lock's writes other modules hear of.
+/* A module that listens to key events, to show which of redis-lock's writes other modules get events of.
  *
- *   LISTENER.HEARD   what was heard since the last call, at most MOST events, each as "event key". */
+ *   LISTENER.HEARD   replies with the events since the last call, at most MAX_EVENTS, each as "event key". */
 
 #include "module.h"
 
@@ -9,19 +9,19 @@
 typedef int (*Hear)(RedisModuleCtx *ctx, int class, const char *event, RedisModuleString *key);
 
 enum { GENERIC = 1 << 2, STRING = 1 << 3, HASH = 1 << 6, EXPIRED = 1 << 8 };
-enum { MOST = 100, LENGTH = 64 };
+enum { MAX_EVENTS = 100, LENGTH = 64 };
 
 static int (*SubscribeToKeyspaceEvents)(RedisModuleCtx *ctx, int classes, Hear hear);
 static const char *(*StringPtrLen)(const RedisModuleString *string, size_t *length);
 static int (*ReplyWithArray)(RedisModuleCtx *ctx, long length);
 static int (*ReplyWithCString)(RedisModuleCtx *ctx, const char *text);
 
-static char events[MOST][LENGTH];
+static char events[MAX_EVENTS][LENGTH];
 static int count;
 
 static int hear(RedisModuleCtx *ctx, int class, const char *event, RedisModuleString *key) {
     (void)ctx, (void)class;
-    if (count < MOST) snprintf(events[count++], LENGTH, "%s %s", event, StringPtrLen(key, NULL));
+    if (count < MAX_EVENTS) snprintf(events[count++], LENGTH, "%s %s", event, StringPtrLen(key, NULL));
     return OK;
 }
 

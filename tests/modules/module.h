@@ -1,5 +1,5 @@
-/* What every module in C begins with: the few API functions that it takes from the server are declared by itself, so that
- * it compiles without the server's header. Here are those that all of them take. */
+/* The common part of the modules in C. Each module declares the API functions that it uses, so that it compiles without the
+ * server's header. This file declares those that all modules use. */
 
 #pragma once
 
@@ -16,13 +16,13 @@ static void (*SetModuleAttribs)(RedisModuleCtx *ctx, const char *name, int versi
 static int (*CreateCommand)(RedisModuleCtx *ctx, const char *name, Command command, const char *flags, int first, int last,
                             int step);
 
-/* Takes a function that is declared by this name. */
+/* Gets a function of the server that is declared by this name. */
 #define GET(name)                                                                                                           \
     if (GetApi("RedisModule_" #name, &name) != OK) return ERR
 
-/* What a module does first of all when it is loaded. */
+/* Loads the API. Called first when the module is loaded. */
 static int begin(RedisModuleCtx *ctx, const char *name) {
-    /* The server puts the function that finds all others at the beginning of the context. */
+    /* The context begins with a pointer to the function that finds all others. */
     GetApi = *(int (**)(const char *, void *))ctx;
     GET(SetModuleAttribs);
     GET(CreateCommand);

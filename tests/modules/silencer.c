@@ -1,7 +1,7 @@
-/* A module that makes the server's loop deaf to timers.
+/* A module that makes the server's event loop ignore timers.
  *
- *   SILENCER.SILENCE   puts another timer descriptor in the place of each that the server has, and answers how many there are.
- *                      The loop does not look at the new ones, whatever they are set to, from then on. */
+ *   SILENCER.SILENCE   replaces each timer descriptor of the server with another one, and replies with their number. The event
+ *                      loop does not watch the new ones. */
 
 #define _GNU_SOURCE
 
@@ -13,7 +13,7 @@
 
 #include "module.h"
 
-enum { MOST_DESCRIPTORS = 1024 };
+enum { MAX_DESCRIPTORS = 1024 };
 
 static int (*ReplyWithLongLong)(RedisModuleCtx *ctx, long long number);
 
@@ -34,7 +34,7 @@ static int is_replaced(int descriptor) {
 static int silence(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) {
     (void)argv, (void)argc;
     int count = 0;
-    for (int descriptor = 0; descriptor < MOST_DESCRIPTORS; descriptor++)
+    for (int descriptor = 0; descriptor < MAX_DESCRIPTORS; descriptor++)
         if (is_timer(descriptor) && is_replaced(descriptor)) count++;
     return ReplyWithLongLong(ctx, count);
 }

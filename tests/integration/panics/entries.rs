@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use support::repository;
 
@@ -22,10 +23,15 @@ const LOADING: [&str; 4] = ["load", "loaded", "unload", "end"];
 /// What runs only behind another panic.
 const BEHIND_A_PANIC: [&str; 2] = ["no load", "unknown module"];
 
+/// The texts of the layer's files.
 fn sources() -> Vec<String> {
-    let folder = fs::read_dir(repository().join("src/server")).expect("the layer");
-    let paths = folder.map(|entry| entry.expect("an entry").path());
-    paths.map(|path| fs::read_to_string(path).expect("a source")).collect()
+    texts(&repository().join("src/server"))
+}
+
+fn texts(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry").path());
+    let read = |path: &Path| vec![fs::read_to_string(path).expect("a source")];
+    paths.flat_map(|path| if path.is_dir() { texts(&path) } else { read(&path) }).collect()
 }
 
 /// The functions of C's kind, each with its name and its text.

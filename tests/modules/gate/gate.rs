@@ -1,28 +1,44 @@
-//! A second module on `redis_lock::server`, which shows that the layer knows nothing of locks. A gate is a key: who comes to
-//! a closed one waits until it is gone.
+//! A minimal module on `redis_lock::server`. It shows that the layer knows nothing of locks, and that a module on it needs no
+//! unsafe code. A key is a gate, which is closed while the key exists.
 //!
-//!     GATE.CLOSE key      closes the gate
-//!     GATE.PASS key       waits until it is open, and answers how many have passed since the module was loaded
+//! ```text
+//! GATE.CLOSE key      closes the gate
+//! GATE.PASS key       waits until the gate is open; replies with the number of clients that have passed since the module was
+//!                     loaded, or with nil after gate.max-wait-ms milliseconds (0: no limit)
+//! ```
+//!
+//! It uses what a module needs most: commands, blocked clients, the timer, key events, a setting and a section of INFO.
 
 use std::ffi::CStr;
 use std::num::NonZeroU64;
 
 use redis_lock::server::{
     self, Access, Arguments, BlockedClient, BlockedClientId, Command, CommandHandler, Event, EventName, Keys,
-    MainThread, Mode, Module, OwnedString, Replier, RunCommand, StringRef,
+    MainThread, Mode, Module, OwnedString, Replier, RunCommand, Setting, StringRef, UnixMs, now_ms,
 };
 
 struct Gate;
 type Context<'c> = server::Context<'c, Gate>;
 
-/// Who waits: the gate (empty: it is open), and the client once it is blocked. Ids count from 1.
+/// The longest wait in milliseconds, 0 for no limit.
+static MAX_WAIT_MS: Setting = Setting::new(c"max-wait-ms", 0, 0, 3_600_000);
+
+/// A client that waits, or has waited. Its id is its position in the list, counted from 1.
+struct Waiter {
+    gate: Vec<u8>,
+    is_open: bool,
+    deadline: Option<UnixMs>,
+    /// `None` after the server has freed the client.
+    client: Option<BlockedClient>,
+}
+
 #[derive(Default)]
 struct State {
-    waiting: Vec<(Vec<u8>, Option<BlockedClient>)>,
+    waiters: Vec<Waiter>,
     passed: u64,
 }
 
-server::module_state!(STATE: State = State { waiting: Vec::new(), passed: 0 });
+server::module_state!(STATE: State = State { waiters: Vec::new(), passed: 0 });
 
 struct Close;
 impl RunCommand<Gate> for Close {
@@ -31,10 +47,10 @@ impl RunCommand<Gate> for Close {
         let Some(name) = arguments.get(1) else { return ctx.reply_error("ERR syntax error") };
         let (mut key, closed) = (ctx.open(name, Mode::Write), OwnedString::new(b"closed"));
         key.set_string(closed.as_ref(), None);
-        let replicated = key.replicate_set(closed.as_ref(), None);
+        let is_replicated = key.replicate_set(closed.as_ref(), None);
         key.signal(&[Event::SET]);
         drop(key);
-        if replicated { ctx.reply_nil() } else { ctx.reply_error("ERR not replicated") }
+        if is_replicated { ctx.reply_nil() } else { ctx.reply_error("ERR not replicated") }
     }
 }
 
@@ -49,22 +65,32 @@ impl RunCommand<Gate> for Pass {
             drop(key);
             return ctx.reply_integer(pass());
         }
-        let client = key.block(id(STATE.with(|state| state.waiting.len()) + 1));
+        let client = key.block(id_at(STATE.with(|state| state.waiters.len())));
         drop(key);
         if client.is_none() {
-            return ctx.reply_nil();
+            return ctx.reply_nil(); // In a transaction or a script.
         }
-        STATE.with(|state| state.waiting.push((name.bytes().to_vec(), client)));
+        let deadline = Some(MAX_WAIT_MS.get()).filter(|&ms| ms > 0).map(|ms| now_ms() + ms);
+        let waiter = Waiter { gate: name.bytes().to_vec(), is_open: false, deadline, client };
+        STATE.with(|state| state.waiters.push(waiter));
+        deadline.into_iter().for_each(server::set_timer::<Gate>);
     }
 }
 
-fn id(number: usize) -> BlockedClientId {
-    BlockedClientId(NonZeroU64::new(number as u64).expect("ids count from 1"))
+fn id_at(position: usize) -> BlockedClientId {
+    BlockedClientId(NonZeroU64::MIN.saturating_add(position as u64))
 }
 
+fn position_of(id: BlockedClientId) -> usize {
+    id.0.get() as usize - 1
+}
+
+/// Counts a client that passes.
 fn pass() -> i64 {
-    STATE.with(|state| state.passed += 1);
-    STATE.with(|state| state.passed as i64)
+    STATE.with(|state| {
+        state.passed += 1;
+        state.passed as i64
+    })
 }
 
 fn command(name: &'static str, handler: CommandHandler) -> Command {
@@ -75,41 +101,61 @@ fn command(name: &'static str, handler: CommandHandler) -> Command {
 impl Module for Gate {
     const NAME: &'static CStr = c"gate";
     const VERSION: &'static str = "0.1.0";
+    const SETTINGS: &'static [&'static Setting] = &[&MAX_WAIT_MS];
     type State = State;
 
     fn state() -> &'static MainThread<State> {
         &STATE
     }
+
     fn new_state() -> State {
         State::default()
     }
+
     fn blocked_client(state: &mut State, id: BlockedClientId) -> Option<&mut BlockedClient> {
-        state.waiting.get_mut(id.0.get() as usize - 1)?.1.as_mut()
+        state.waiters.get_mut(position_of(id))?.client.as_mut()
     }
+
     fn commands() -> Vec<Command> {
         vec![
             command(Close::NAME, server::handler::<Gate, Close>()),
             command(Pass::NAME, server::handler::<Gate, Pass>()),
         ]
     }
+
     fn info(state: &mut State) -> Vec<(String, u64)> {
-        vec![("passed".to_owned(), state.passed)]
+        let waiting = state.waiters.iter().filter(|waiter| waiter.client.is_some()).count();
+        vec![("passed".to_owned(), state.passed), ("waiting".to_owned(), waiting as u64)]
     }
+
     fn key_event(_: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
-        let opened = |name: &[u8]| event.bytes() == b"del" && name == key.bytes();
-        STATE
-            .with(|state| state.waiting.iter_mut().filter(|(name, _)| opened(name)).for_each(|(name, _)| name.clear()));
-        server::run_timer_soon::<Gate>();
+        if [b"del".as_slice(), b"expired"].contains(&event.bytes()) {
+            let is_of_key = |waiter: &&mut Waiter| waiter.gate == key.bytes();
+            STATE.with(|state| state.waiters.iter_mut().filter(is_of_key).for_each(|waiter| waiter.is_open = true));
+            server::run_timer_soon::<Gate>();
+        }
     }
+
     fn timer(_: &mut Context<'_>) {
-        let open: Vec<bool> = STATE.with(|state| state.waiting.iter().map(|(name, _)| name.is_empty()).collect());
-        (1..).zip(open).filter(|(_, open)| *open).for_each(|(number, _)| server::unblock::<Gate>(id(number)));
+        let now = now_ms();
+        let is_due = |waiter: &Waiter| waiter.is_open || waiter.deadline.is_some_and(|deadline| deadline <= now);
+        let due: Vec<usize> = STATE.with(|state| {
+            let waiters = state.waiters.iter().enumerate().filter(|(_, waiter)| waiter.client.is_some());
+            waiters.filter(|(_, waiter)| is_due(waiter)).map(|(position, _)| position).collect()
+        });
+        // The server may call `answer` and `freed` inside this call, so the state is not lent here.
+        due.into_iter().for_each(|position| server::unblock::<Gate>(id_at(position)));
+        let waiting = |waiter: &Waiter| waiter.deadline.filter(|&deadline| deadline > now && waiter.client.is_some());
+        let next = STATE.with(|state| state.waiters.iter().filter_map(waiting).min());
+        next.into_iter().for_each(server::set_timer::<Gate>);
     }
-    fn answer(reply: &mut Replier<'_>, _: BlockedClientId) {
-        reply.integer(pass());
+
+    fn answer(reply: &mut Replier<'_>, id: BlockedClientId) {
+        if STATE.with(|state| state.waiters[position_of(id)].is_open) { reply.integer(pass()) } else { reply.nil() }
     }
+
     fn freed(_: &Context<'_>, id: BlockedClientId, _: bool) {
-        STATE.with(|state| state.waiting[id.0.get() as usize - 1].1 = None);
+        STATE.with(|state| state.waiters[position_of(id)].client = None);
     }
 }
 

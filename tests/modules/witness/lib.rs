@@ -1,4 +1,4 @@
-//! The witness in a real server. The tests of the simulated one include the folder `witness` as it is.
+//! The witness as a module of a real server. The tests of the simulated server include the folder `witness` as a source module.
 
 mod witness;
 

@@ -1,4 +1,4 @@
-//! What a module can do, act by act.
+//! The acts: one function for each operation of a module.
 
 use std::ffi::CString;
 
@@ -9,33 +9,35 @@ use redis_lock::server::{
 use super::Witness;
 use super::state::{Errand, note, with};
 
+/// The context of the witness.
 pub type Context<'c> = server::Context<'c, Witness>;
+/// The arguments of an act.
 pub type Words<'w> = &'w [Vec<u8>];
 
-/// What an act replies; `None`: nothing, now.
+/// The reply of an act, `None` if it does not reply now.
 pub type Outcome = Option<String>;
 
-/// `ENTER name`: this client goes by that name. Says how many have entered.
+/// `ENTER name`: gives this client a name. Replies with the number of clients that have one.
 pub fn enter(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (client, name) = (ctx.client_id(), text(words, 0));
     with(|state| state.names.insert(client, name));
     Some(with(|state| state.names.len()).to_string())
 }
 
-/// `LISTEN`: hears of events from now on. What happened before leaves no trace.
+/// `LISTEN`: subscribes to events, and empties the trace.
 pub fn listen(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
     server::subscribe::<Witness>();
     with(|state| state.lines.clear());
     done()
 }
 
-/// `LISTEN-TO-SORTED-SETS`: hears of what happens to Sorted Sets, too.
+/// `LISTEN-TO-SORTED-SETS`: subscribes to the events of Sorted Sets.
 pub fn listen_to_sorted_sets(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
     server::subscribe_to_sorted_sets::<Witness>();
     done()
 }
 
-/// `BLOCK key...`: blocks the client on each of the keys in turn, as far as the server allows it.
+/// `BLOCK key...`: blocks the client on each of the keys, if the server allows it.
 pub fn block(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let client = ctx.client_id();
     let name = with(|state| state.names.get(&client).cloned()).unwrap_or_else(|| "nobody".to_owned());
@@ -52,7 +54,7 @@ pub fn block(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     if waits { None } else { Some("not blocked".to_owned()) }
 }
 
-/// `UNBLOCK name...`: lets clients go on. The trace shows what happens inside the call.
+/// `UNBLOCK name...`: unblocks clients. The trace shows the calls that the server makes inside.
 pub fn unblock(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     for name in words {
         let id = with(|state| state.ticket_of(name))?;
@@ -64,7 +66,7 @@ pub fn unblock(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     done()
 }
 
-/// `OPEN key [WRITE]`: says what is there. The trace shows what happens inside the call.
+/// `OPEN key [WRITE]`: replies with the value. The trace shows the calls that the server makes inside.
 pub fn open(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let mode = if words.len() > 1 { Mode::Write } else { Mode::Read };
     note(format!("open {} {{", text(words, 0)));
@@ -73,8 +75,8 @@ pub fn open(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     Some(seen)
 }
 
-/// `BRINK key`: sets the key so that it expires with this very millisecond, and says what is there then. Attempts that take
-/// longer than that leave no trace.
+/// `BRINK key`: sets the key so that it expires with this millisecond, and replies whether it still exists. Repeats an attempt
+/// that takes longer, without a trace.
 pub fn brink(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, value, traced) = (name(words), OwnedString::new(b"here"), with(|state| state.lines.len()));
     loop {
@@ -88,7 +90,7 @@ pub fn brink(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     }
 }
 
-/// `SET key value [ms]`: writes a String, which expires in so many milliseconds.
+/// `SET key value [ms]`: sets a String, which expires after `ms` milliseconds.
 pub fn set(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, value, expiry) = (name(words), string(words, 1), end(words, 2));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
@@ -98,7 +100,7 @@ pub fn set(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     replicated.then(done)?
 }
 
-/// `HSET key field value`: writes a field of a Hash.
+/// `HSET key field value`: sets a field of a Hash.
 pub fn hset(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, field, value) = (name(words), string(words, 1), string(words, 2));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
@@ -118,7 +120,7 @@ pub fn zadd(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     replicated.then(done)?
 }
 
-/// `ZREM key member`: removes a member of a Sorted Set. Says what is left.
+/// `ZREM key member`: removes a member of a Sorted Set. Replies with the remaining value.
 pub fn zrem(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, member) = (name(words), string(words, 1));
     let mut key = ctx.open(name.as_ref(), Mode::Write);
@@ -129,20 +131,20 @@ pub fn zrem(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     replicated.then(|| look(&key))
 }
 
-/// `ZSCORE key member`: says the score of a member.
+/// `ZSCORE key member`: replies with the score of a member.
 pub fn zscore(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, member) = (name(words), string(words, 1));
     let score = ctx.open(name.as_ref(), Mode::Read).score(member.as_ref());
     Some(score.map_or("none".to_owned(), |score| score.to_string()))
 }
 
-/// `BELOW key score most`: counts the members with a lower score, as far as that.
+/// `BELOW key score most`: counts the members with a lower score, up to `most`.
 pub fn below(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, score, most) = (name(words), text(words, 1).parse().ok()?, text(words, 2).parse().ok()?);
     Some(ctx.open(name.as_ref(), Mode::Read).count_below(score, most).to_string())
 }
 
-/// `EXPIRE key ms`: has the key expire in so many milliseconds.
+/// `EXPIRE key ms`: sets the expiry time of the key to `ms` milliseconds from now.
 pub fn expire(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, end) = (name(words), end(words, 1)?);
     let mut key = ctx.open(name.as_ref(), Mode::Write);
@@ -162,8 +164,8 @@ pub fn del(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     replicated.then(done)?
 }
 
-/// `CALL key command words...`: has the server carry out a command about other keys, while this one is open for writing. Says
-/// whether it has.
+/// `CALL key command words...`: calls a command of the server for other keys, while this key is open for writing. Replies whether
+/// the server has executed it.
 pub fn call(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (name, command) = (name(words), CString::new(text(words, 1)).ok()?);
     let arguments: Vec<OwnedString> = words.iter().skip(2).map(|word| OwnedString::new(word)).collect();
@@ -171,33 +173,33 @@ pub fn call(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     yes_or_no(ctx.open(name.as_ref(), Mode::Write).call_alongside(&command, &arguments))
 }
 
-/// `PUBLISH channel message`: publishes it, and says how many it reached.
+/// `PUBLISH channel message`: publishes a message. Replies with the number of subscribers that got it.
 pub fn publish(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     Some(server::publish(name(words).as_ref(), string(words, 1).as_ref()).to_string())
 }
 
-/// `REPORT channel`: publishes from now on, too, what the server calls.
+/// `REPORT channel`: from now on, also publishes the line of each event on the channel.
 pub fn report(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     with(|state| state.reported_on = words.first().cloned());
     done()
 }
 
-/// `MAY-PUBLISH`: whether a message stays out of replies.
+/// `MAY-PUBLISH`: replies whether a message stays out of replies.
 pub fn may_publish(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
     yes_or_no(server::may_publish())
 }
 
-/// `MAY-PUBLISH-ON channel`: whether the user of the connection may.
+/// `MAY-PUBLISH-ON channel`: replies whether the user of the connection may publish on the channel.
 pub fn may_publish_on(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     yes_or_no(ctx.may_publish_on(name(words).as_ref()))
 }
 
-/// `SUBSCRIBERS channel`: how many there are.
+/// `SUBSCRIBERS channel`: replies with the number of subscribers.
 pub fn subscribers(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
     Some(server::subscribers(name(words).as_ref()).to_string())
 }
 
-/// `LATER ms [act words...]`: has the timer do it in so many milliseconds, in this database.
+/// `LATER ms [act words...]`: makes the timer run an act after `ms` milliseconds, in this database.
 pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (due, db, words) = (end(words, 0)?, ctx.db(), words.get(1..).unwrap_or_default().to_vec());
     with(|state| state.errands.push(Errand { due, db, words }));
@@ -205,12 +207,12 @@ pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     done()
 }
 
-/// `CRON`: how often the server's cron runs, if it has since it was last asked.
+/// `CRON`: replies with the interval of the server's cron, if it has run since the last call.
 pub fn cron(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
     Some(with(|state| state.cron.take()).map_or("never".to_owned(), |ms| format!("every {ms} ms")))
 }
 
-/// `FLAGS`: what the context is like.
+/// `FLAGS`: replies with the flags of the context.
 pub fn flags(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
     const KNOWN: [(ContextFlags, &str); 6] = [
         (ContextFlags::REPLICA, "replica"),
@@ -226,18 +228,18 @@ pub fn flags(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
     Some(set.chain(connection).collect::<Vec<_>>().join(" "))
 }
 
-/// `TAKES-WRITES`: whether anything may be written.
+/// `TAKES-WRITES`: replies whether the server accepts writes.
 pub fn accepts_writes(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
     yes_or_no(ctx.accepts_writes())
 }
 
-/// `WELCOME key [HASH]`: whether the server would take a client's write to this key.
+/// `WELCOME key [HASH]`: replies whether the server would accept a client's write to this key.
 pub fn welcome(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let probe = if words.len() > 1 { Probe::Hash } else { Probe::String };
     yes_or_no(ctx.accepts_write_to(name(words).as_ref(), probe))
 }
 
-/// `SLOT key`: whose the key is.
+/// `SLOT key`: replies with the state of the slot of the key.
 pub fn slot(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let whose = match ctx.slot_of(name(words).as_ref()) {
         Whose::Ours => "ours",
@@ -247,7 +249,7 @@ pub fn slot(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     Some(whose.to_owned())
 }
 
-/// What a key holds, and until when.
+/// Returns the value of a key and its expiry time as a text.
 fn look(key: &Key<'_, '_, Witness>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let value = match key.value_type() {
@@ -283,7 +285,7 @@ fn text(words: Words<'_>, number: usize) -> String {
     words.get(number).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default()
 }
 
-/// The time that is so many milliseconds from now.
+/// Returns the time that is as many milliseconds from now as the word says.
 fn end(words: Words<'_>, number: usize) -> Option<UnixMs> {
     text(words, number).parse::<UnixMs>().ok().map(|ms| now_ms() + ms)
 }

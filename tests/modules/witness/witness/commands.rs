@@ -1,4 +1,4 @@
-//! The acts, as commands and as errands of the timer.
+//! Runs the acts: as commands, and as errands of the timer.
 
 use std::mem;
 
@@ -10,11 +10,12 @@ use super::state::{note, with};
 
 type Act = fn(&mut Context<'_>, Words<'_>) -> Outcome;
 
-/// Lists the acts: each becomes a command, with the server's own words for what it is like and how many keys it names, and
-/// can be found by its name. Only a client that is blocked needs its key named, by which it is told of a slot that leaves.
+/// Lists the acts. Each one becomes a command with these command flags and this number of keys, and `find` returns it by its
+/// name. Only the command that blocks needs to name its key: the server replies to a blocked client when the slot of the key
+/// moves.
 macro_rules! acts {
     ($($name:literal: $flags:literal, $keys:literal => $act:ident,)*) => {
-        /// All commands.
+        /// Returns the descriptions of all commands.
         pub fn commands() -> Vec<Command> {
             let trace = Command::new(Trace::NAME, handler::<Witness, Trace>());
             vec![trace, $({
@@ -73,7 +74,7 @@ fn reply_with(act: Act, ctx: &mut Context<'_>, arguments: Arguments<'_>) {
     }
 }
 
-/// `WITNESS.TRACE`: what has happened since it was last asked for.
+/// `WITNESS.TRACE`: returns the trace and empties it.
 struct Trace;
 
 impl RunCommand<Witness> for Trace {
@@ -86,7 +87,7 @@ impl RunCommand<Witness> for Trace {
     }
 }
 
-/// Does what is due. That the timer fires early, as it may, is not worth a line.
+/// Runs the errands that are due. The timer may fire early, which adds no line to the trace.
 pub fn run_errands(ctx: &mut Context<'_>) {
     for errand in with(|state| state.take_due(now_ms())) {
         ctx.select_db(errand.db);

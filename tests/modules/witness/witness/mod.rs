@@ -1,8 +1,8 @@
-//! A module that tells what a server does to it, for the scenarios of tests/facts.
+//! The witness: a module that records what a server does to it, for the scenarios of tests/facts.
 //!
-//! Whatever the server calls becomes a line of the trace, which `WITNESS.TRACE` empties. Whatever a module can do is an
-//! [act](acts): a command does it at once and replies with its outcome, `WITNESS.LATER ms act words...` has the timer do it
-//! and puts the outcome into the trace.
+//! Each call of the server adds a line to the trace, which `WITNESS.TRACE` returns and empties. Each operation of a module is an
+//! [act](acts). The command `WITNESS.act words...` runs it and replies with its outcome; `WITNESS.LATER ms act words...` makes
+//! the timer run it and adds the outcome to the trace.
 
 mod acts;
 mod commands;
@@ -16,6 +16,7 @@ use redis_lock::server::{
 
 use state::{STATE, State, note, report, with};
 
+/// The module.
 pub struct Witness;
 
 impl Module for Witness {
@@ -61,14 +62,14 @@ impl Module for Witness {
         report("role changed".to_owned());
     }
 
-    /// Of those who have given no name nothing is said.
+    /// Records a client that has a name.
     fn client_closed(client: ClientId) {
         if let Some(name) = with(|state| state.names.get(&client).cloned()) {
             report(format!("closed {name}"));
         }
     }
 
-    /// Replies how many answers have been asked for.
+    /// Replies with the number of calls of this function.
     fn answer(reply: &mut Replier<'_>, id: BlockedClientId) {
         note(format!("answer {}", with(|state| state.name_of(id))));
         reply.integer(with(|state| {
@@ -77,16 +78,17 @@ impl Module for Witness {
         }));
     }
 
-    fn disconnected(_: &Context<'_, Self>, id: BlockedClientId, replied: bool) {
-        note(format!("left {} {}", with(|state| state.name_of(id)), in_words(replied)));
+    fn disconnected(_: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool) {
+        note(format!("left {} {}", with(|state| state.name_of(id)), in_words(may_have_reply)));
     }
 
-    fn freed(_: &Context<'_, Self>, id: BlockedClientId, replied: bool) {
-        note(format!("freed {} {}", with(|state| state.name_of(id)), in_words(replied)));
+    fn freed(_: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool) {
+        note(format!("freed {} {}", with(|state| state.name_of(id)), in_words(may_have_reply)));
         with(|state| state.forget(id));
     }
 }
 
-fn in_words(replied: bool) -> &'static str {
-    if replied { "told" } else { "untold" }
+/// Returns the word of the trace for whether a client may have its reply.
+fn in_words(may_have_reply: bool) -> &'static str {
+    if may_have_reply { "told" } else { "untold" }
 }

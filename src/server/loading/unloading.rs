@@ -1,87 +1,87 @@
-//! What the server would not outlive when a module's commands are gone.
+//! Reasons why a server would crash after a module is unloaded.
 //!
-//! Servers keep pointers to the command that a connection has sent last, to those that it has queued in MULTI, and the
-//! newer ones to those that stand in its pipeline. They look at them later (CLIENT LIST, EXEC), also when the module has
-//! gone and the memory is somebody else's. And they end when they apply an ACL rule that names a command which is not there
-//! any more. Seen on Redis 7.0 to 8.6 and Valkey 8.1; Valkey 9.1 looks at the rules, but not at the connections.
+//! Servers keep pointers to the command that a connection has sent last and to the commands that it has queued in MULTI. Newer
+//! servers also keep pointers to the commands in its pipeline. They follow these pointers later (CLIENT LIST, EXEC), also after
+//! the module is unloaded and the memory has another use. And they crash when they apply an ACL rule that names a command that no
+//! longer exists. This is so on Redis 7.0 to 8.6 and Valkey 8.1. Valkey 9.1 checks the rules, but not the connections.
 
 use redis_module::raw::RedisModuleCtx;
 
-use super::answer::{Answer, value_in};
-use super::main_thread::MainThread;
-use super::server_info::ServerInfo;
-
-/// How many commands the server had executed when the module was loaded, as INFO shows it.
-static EXECUTED_AT_LOAD: MainThread<Option<u64>> = MainThread::new(None);
+use crate::server::calls::field_in;
+use crate::server::info::ServerInfo;
+use crate::server::state::state;
 
 /// Records that the module has just been loaded.
 ///
 /// # Safety
 ///
-/// `ctx` is a context of the module that lives.
+/// `ctx` is a valid context of the module.
 pub(super) unsafe fn loaded(ctx: *mut RedisModuleCtx) {
     // SAFETY: by contract.
-    let executed = unsafe { executed_commands(ctx) };
-    EXECUTED_AT_LOAD.with(|at_load| *at_load = executed);
+    state().executed_at_load.set(unsafe { executed_commands(ctx) });
 }
 
-/// Returns whether no command has been executed since the module was loaded: the one that has loaded it is not over. Then no
-/// connection can have looked up a command of the module.
+/// Returns whether the server has executed no command since the module was loaded, because the command that loads it still runs.
+/// Then no connection can have looked up a command of the module.
 ///
 /// # Safety
 ///
-/// `ctx` is a context of the module that lives.
+/// `ctx` is a valid context of the module.
 pub(super) unsafe fn is_being_loaded(ctx: *mut RedisModuleCtx) -> bool {
     // SAFETY: by contract.
     let executed = unsafe { executed_commands(ctx) };
-    executed.is_some() && EXECUTED_AT_LOAD.with(|at_load| *at_load == executed)
+    executed.is_some() && state().executed_at_load.get() == executed
 }
 
+/// Returns the number of commands that the server has executed, as INFO shows it.
+///
 /// # Safety
 ///
-/// `ctx` is a context of the module that lives.
+/// `ctx` is a valid context of the module.
 unsafe fn executed_commands(ctx: *mut RedisModuleCtx) -> Option<u64> {
     // SAFETY: by contract.
-    unsafe { ServerInfo::of(ctx, c"stats") }.field(c"total_commands_processed")?.parse().ok()
+    unsafe { ServerInfo::read(ctx, c"stats") }.field(c"total_commands_processed")?.parse().ok()
 }
 
-/// Returns why the server would crash if the commands whose names begin with `prefix` went away, `None` if it would not.
-/// What the server does not tell, because ACL or CLIENT have other names, is taken for harmless.
+/// Returns why the server would crash if the commands whose names begin with `prefix` were removed, `None` if it would not crash.
+/// Without ACL or CLIENT, which `rename-command` may have renamed, their part of the check is left out.
 ///
-/// `is_new` says that the module is being loaded, so that no connection that waits can have looked up its commands.
+/// `is_new` says that the module is being loaded, so that no blocked connection can have looked up its commands.
 ///
 /// # Safety
 ///
-/// `ctx` is a context of the module that lives.
+/// `ctx` is a valid context of the module.
 pub(super) unsafe fn danger(ctx: *mut RedisModuleCtx, prefix: &str, is_new: bool) -> Option<String> {
     // SAFETY: by contract.
-    let [users, clients] =
-        unsafe { [Answer::to(ctx, c"ACL", c"LIST", None), Answer::to(ctx, c"CLIENT", c"LIST", None)] };
-    let by_rules = users.as_ref().and_then(|users| users.texts().find_map(|user| danger_by_user(&user, prefix)));
-    by_rules.or_else(|| clients.as_ref()?.text().lines().find_map(|client| danger_by_client(client, prefix, is_new)))
+    let [users, clients] = unsafe { [c"ACL", c"CLIENT"].map(|command| call!(ctx, command, c"c", c"LIST".as_ptr())) };
+    let by_rules =
+        users.as_ref().and_then(|users| users.elements().find_map(|user| danger_by_user(&user.text(), prefix)));
+    by_rules.or_else(|| {
+        clients.as_ref()?.whole().text().lines().find_map(|client| danger_by_client(client, prefix, is_new))
+    })
 }
 
-/// Looks at a line of ACL LIST.
+/// Returns why a user, as a line of ACL LIST describes it, is a danger.
 fn danger_by_user(user: &str, prefix: &str) -> Option<String> {
     let mut words = user.split_whitespace();
     let name = words.nth(1)?;
-    // A selector stands in parentheses.
+    // A selector is enclosed in parentheses.
     let mut rules = words.map(|word| word.trim_matches(['(', ')']));
     let rule = rules.find(|rule| rule.strip_prefix(['+', '-']).is_some_and(|command| command.starts_with(prefix)))?;
     Some(format!("the ACL rule {rule} of the user {name} names a command of it, and the server would crash"))
 }
 
-/// Looks at a line of CLIENT LIST.
+/// Returns why a connection, as a line of CLIENT LIST describes it, is a danger.
 fn danger_by_client(client: &str, prefix: &str, is_new: bool) -> Option<String> {
-    let field = |name| value_in(client, ' ', name);
+    let field = |name| field_in(client, ' ', name);
     let (id, last, flags) = (field("id")?, field("cmd")?, field("flags")?);
-    // In EXEC there is nobody but the one who unloads the module.
+    // Only the connection that unloads the module can be in EXEC.
     let is_in_multi = flags.contains('x') && field("multi")? != "0" && last != "exec";
     let what = match () {
         () if last.starts_with(prefix) => format!("has sent {last} last"),
         () if is_new => return None,
         () if is_in_multi => "is in MULTI".to_owned(),
-        // What stands behind the command that it waits with may have been looked up already.
+        // The server may have looked up the commands behind the one that blocks.
         () if flags.contains('b') => "is blocked".to_owned(),
         () => return None,
     };
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_name_a_command_are_found_in_users_and_selectors() {
+    fn rule_that_names_command_is_danger() {
         for user in [
             "user bob on #5e88 ~* resetchannels -@all +get +lock.acquire",
             "user bob on nopass ~* &* +@all -lock.info",
@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_name_no_command_are_harmless() {
+    fn rule_that_names_no_command_is_harmless() {
         let user = "user lock.bob on nopass ~lock.* %R~lock.x &lock.y -@all +@lock +get";
         assert_eq!(danger_by_user(user, "lock."), None);
     }
 
     #[test]
-    fn connections_that_know_a_command_are_found() {
+    fn connection_with_pointer_to_command_is_danger() {
         for (client, is_danger) in [
             ("id=3 flags=N multi=-1 cmd=get user=lock.bob", false),
             ("id=3 name=cmd flags=N multi=-1 cmd=lock.release user=default", true),
@@ -120,7 +120,7 @@ mod tests {
             ("id=3 flags=x multi=0 cmd=multi user=default", false),
             // Valkey shows the commands of the last transaction.
             ("id=3 flags=N multi=2 cmd=get user=default", false),
-            // It is listed until the end of the round.
+            // A closed connection is listed until the end of the event-loop iteration.
             ("id=3 flags=A multi=-1 cmd=lock.release user=default", true),
             ("id=3 flags=x multi=3 cmd=exec user=default", false),
             ("id=3 flags=N multi=-1 cmd=NULL user=default", false),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_connection_is_no_danger_to_a_new_module() {
+    fn blocked_connection_is_no_danger_to_new_module() {
         for (client, is_danger) in [
             ("id=3 flags=x multi=2 cmd=get user=default", false),
             ("id=3 flags=b multi=-1 cmd=blpop user=default", false),

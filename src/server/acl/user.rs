@@ -1,20 +1,19 @@
-//! A user of the server, and what its ACL rules allow.
+//! A user of the server, and the rights that its ACL rules give.
 
 use redis_module::raw;
 
-use super::string::{Arguments, StringRef};
+use crate::server::api::OK;
+use crate::server::string::{Arguments, StringRef};
 
-const OK: i32 = raw::REDISMODULE_OK as i32;
-
-/// A user of the server. The handle is the module's.
-pub(super) struct User(*mut raw::RedisModuleUser);
+/// A user of the server. The module owns the handle; dropping the value frees it.
+pub(in crate::server) struct User(*mut raw::RedisModuleUser);
 
 impl User {
-    /// Takes over a handle, unless it is null.
+    /// Takes ownership of a handle. Returns `None` for null.
     ///
     /// # Safety
     ///
-    /// The handle is the module's, and is freed nowhere else.
+    /// `raw` is null, or a handle that the module owns and that no other code frees.
     pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleUser) -> Option<Self> {
         (!raw.is_null()).then_some(Self(raw))
     }
@@ -23,14 +22,14 @@ impl User {
         self.0
     }
 
-    /// Returns whether one selector of the user allows to publish on a channel.
+    /// Returns whether a selector of the user allows publishing on a channel.
     pub(super) fn may_publish_on(&self, channel: StringRef<'_>) -> bool {
         let access = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as i32;
         // SAFETY: the user is valid until it is dropped, and the channel during this call.
         unsafe { api!(RedisModule_ACLCheckChannelPermissions(self.0, channel.raw(), access)) == OK }
     }
 
-    /// Returns whether one selector of the user allows a command with its keys.
+    /// Returns whether a selector of the user allows a command with its keys.
     pub(super) fn may_run(&self, arguments: Arguments<'_>) -> bool {
         let (argv, argc) = arguments.raw();
         // SAFETY: as above; the server changes neither the arguments nor their array.
@@ -40,7 +39,7 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: the handle is the module's, and freed once.
+        // SAFETY: the module owns the handle, and only this value frees it.
         unsafe { api!(RedisModule_FreeModuleUser(self.0)) }
     }
 }

@@ -1,68 +1,59 @@
 //! The selectors of a user, each of which has rights of its own to commands, keys and channels.
 //!
-//! A user has the right to a command if one selector allows the command, its keys and its channels. The server
-//! tells whether any selector allows the command with its keys, and whether any selector allows a channel. So the selectors are
-//! checked one by one: the rules of each are given to a user of the module's own that has no other rules. Most users
-//! have the root selector only, and need no second check.
+//! A user has the right to a command if one selector allows the command, its keys and its channels. The API says whether any
+//! selector allows the command with its keys, and whether any selector allows a channel. So the selectors are checked one by one:
+//! the rules of each are given to a user of the module's own that has no other rules. Most users have the root selector only, and
+//! need no second check.
 
 use std::ffi::CString;
 
-use redis_module::raw;
+use super::user::User;
+use crate::server::api::OK;
+use crate::server::state::state;
+use crate::server::string::{Arguments, OwnedString, StringRef};
 
-use super::acl_user::User;
-use super::main_thread::MainThread;
-use super::string::{Arguments, OwnedString, StringRef};
-
-/// The user that gets the rules of one selector after the other. It is kept, because the server scans all clients when a user is
-/// freed.
-static SCRATCH: MainThread<Option<User>> = MainThread::new(None);
-
-/// Returns whether one selector of a user allows both a command in this database and a channel. Each of them is allowed by some
-/// selector.
+/// Returns whether one selector of a user allows both a command in this database and a channel. The caller has checked that each
+/// of them is allowed by some selector.
 pub(super) fn one_allows(user: &User, db: i32, arguments: Arguments<'_>, channel: StringRef<'_>) -> bool {
     // Redis has the function since 7.0.6.
     if !has_api!(RedisModule_GetModuleUserACLString) {
         return true;
     }
-    // SAFETY: the user is valid; the string, unless it is null, is the module's.
+    // SAFETY: the user is valid; the module owns the string, unless it is null.
     let rules = unsafe {
         let rules = api!(RedisModule_GetModuleUserACLString(user.raw()));
         if rules.is_null() { None } else { Some(OwnedString::from_raw(rules)) }
     };
+    // `ACL DELUSER` may have deleted the user.
     let Some(rules) = rules else { return false };
     let rules = rules.as_ref().bytes();
     if !has_selectors(rules) {
         return true;
     }
-    // Nothing that is called here calls back.
-    SCRATCH.with(|scratch| {
-        if scratch.is_none() {
-            // SAFETY: the server copies the name; the handle is the module's.
-            *scratch = unsafe { User::from_raw(api!(RedisModule_CreateModuleUser(c"scratch".as_ptr()))) };
-        }
-        let Some(scratch) = scratch else { return false };
-        selectors(rules).iter().any(|selector| {
-            set_rules(scratch, db, selector) && scratch.may_publish_on(channel) && scratch.may_run(arguments)
-        })
+    let mut scratch = state().scratch_user.borrow_mut(); // No call below can call back.
+    if scratch.is_none() {
+        // SAFETY: the server copies the name; the module owns the handle.
+        *scratch = unsafe { User::from_raw(api!(RedisModule_CreateModuleUser(c"scratch".as_ptr()))) };
+    }
+    debug_assert!(scratch.is_some(), "the server has created no user");
+    // In release builds a missing user has no rights.
+    let Some(scratch) = scratch.as_ref() else { return false };
+    selectors(rules).iter().any(|selector| {
+        set_rules(scratch, db, selector) && scratch.may_publish_on(channel) && scratch.may_run(arguments)
     })
 }
 
-/// Frees the scratch user, when the module is unloaded.
-pub(super) fn clear() {
-    SCRATCH.replace(None);
-}
-
-/// Gives these rules to a user, which loses all others. Returns whether the server has taken them all, and they allow this
-/// database.
+/// Replaces the rules of a user. Returns whether the server has accepted all rules, and they allow this database.
 fn set_rules(user: &User, db: i32, rules: &[&[u8]]) -> bool {
     [b"reset".as_slice()].iter().chain(rules).all(|&rule| {
+        // A pattern with a NUL cannot be passed to the server.
         let Some(Ok(rule)) = rule_in(db, rule).map(CString::new) else { return false };
         // SAFETY: user and rule are valid during the call.
-        unsafe { api!(RedisModule_SetModuleUserACL(user.raw(), rule.as_ptr())) == raw::REDISMODULE_OK as i32 }
+        unsafe { api!(RedisModule_SetModuleUserACL(user.raw(), rule.as_ptr())) == OK }
     })
 }
 
-/// Returns what a rule means in a database, `None` if it does not allow the database.
+/// Returns the rule that replaces a rule for the check in a database, `None` if the rule does not allow the database.
 ///
 /// Valkey 9.1 has rules for databases. When a module asks about a command, Valkey does not take the client's database into
 /// account, and refuses the command because of such a rule.
@@ -119,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_for_databases_counts_for_those_only() {
+    fn database_rule_allows_listed_databases() {
         assert_eq!(rule_in(3, b"+get"), Some(b"+get".as_slice()));
         assert_eq!([3, 12].map(|db| rule_in(db, b"db=0,3,12")), [Some(b"alldbs".as_slice()); 2]);
         assert_eq!([(1, b"db=0,3,12".as_slice()), (0, b"resetdbs")].map(|(db, rule)| rule_in(db, rule)), [None; 2]);
