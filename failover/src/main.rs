@@ -6,8 +6,6 @@
 //! promotion. [`client`]s note in the [`ledger`] from when to when they believed that they held a lock. A round in which the
 //! [`weather`] was bad is played again.
 
-#![forbid(unsafe_code)]
-
 mod client;
 mod fault;
 mod field;

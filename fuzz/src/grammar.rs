@@ -5,6 +5,10 @@ use redis_lock::command::options::{Allowed, Options};
 use redis_lock::core::{Error, HoldNumber, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS};
 
 /// Reads words as options, as the parser should.
+///
+/// # Errors
+///
+/// The error with which the parser should refuse them.
 pub fn read(words: &[&[u8]], allowed: Allowed) -> Result<Options, Error> {
     let mut options = Options::default();
     let mut seen = Vec::new();

@@ -164,6 +164,7 @@ impl Play {
         self.come_to_rest()
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     fn step(&mut self, step: &Step) -> Verdict {
         let is_cluster = self.history.setting == Setting::Cluster;
         match step {

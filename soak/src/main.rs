@@ -3,8 +3,6 @@
 //!
 //! [`load`] asks for locks, [`memory`] looks at the server once a second, [`trend`] tells a rise from chance.
 
-#![forbid(unsafe_code)]
-
 mod load;
 mod memory;
 mod trend;

@@ -30,7 +30,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut n = 0;
-    #[allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "computed by the compiler")]
+    #[expect(clippy::indexing_slicing, reason = "computed by the compiler")]
     while n < 100 {
         pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
         n += 1;

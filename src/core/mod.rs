@@ -5,7 +5,7 @@
 //! in milliseconds.
 
 #![forbid(unsafe_code)]
-#![allow(clippy::new_without_default, reason = "what is made in a static needs a const function")]
+#![expect(clippy::new_without_default, reason = "what is made in a static needs a const function")]
 
 mod arena;
 mod back_off;

@@ -33,6 +33,7 @@ macro_rules! has_api {
 }
 
 /// Returns the name of a required function that this server does not have, if there is one.
+#[expect(clippy::too_many_lines, reason = "a list of names")]
 pub fn first_missing() -> Option<&'static str> {
     macro_rules! first_absent {
         ($($function:ident),* $(,)?) => {
@@ -138,7 +139,7 @@ pub fn first_missing() -> Option<&'static str> {
 ///
 /// Always.
 #[cold]
-#[allow(clippy::panic, reason = "the caller needs a value that does not exist, and every entry catches panics")]
+#[expect(clippy::panic, reason = "the caller needs a value that does not exist, and every entry catches panics")]
 pub fn missing_function(function: &'static str) -> ! {
     panic!("this server has no {function}")
 }

@@ -48,7 +48,7 @@ impl Drop for Running {
 /// # Panics
 ///
 /// If this failpoint is armed.
-#[allow(clippy::panic, reason = "a failpoint is a panic")]
+#[expect(clippy::panic, reason = "a failpoint is a panic")]
 pub(super) fn pass() {
     let mut failpoints = failpoints();
     // Unit tests use the state of a module outside of an entry.

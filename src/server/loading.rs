@@ -17,7 +17,7 @@ use super::timer::schedule::ServerTimer;
 use super::{commands, events, info, settings, timer};
 
 /// Returns a version in the server's format: two decimal digits each for major, minor and patch.
-#[allow(clippy::arithmetic_side_effects, reason = "the compiler computes it, and reports an overflow")]
+#[expect(clippy::arithmetic_side_effects, reason = "the compiler computes it, and reports an overflow")]
 const fn version(text: &[u8]) -> c_int {
     let (mut sum, mut part, mut rest) = (0, 0, text);
     while let [byte, behind @ ..] = rest {
@@ -186,7 +186,7 @@ macro_rules! entry_points {
         ///
         /// # Safety
         /// Called by the server, with its own context and arguments.
-        #[allow(unsafe_code, reason = "the server finds it by its name")]
+        #[expect(unsafe_code, reason = "the server finds it by its name")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnLoad(
             ctx: *mut $crate::server::RawContext,
@@ -201,7 +201,7 @@ macro_rules! entry_points {
         ///
         /// # Safety
         /// Called by the server, with its own context.
-        #[allow(unsafe_code, reason = "the server finds it by its name")]
+        #[expect(unsafe_code, reason = "the server finds it by its name")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut $crate::server::RawContext) -> ::std::ffi::c_int {
             // SAFETY: by the contract of this function.

@@ -14,7 +14,7 @@
 //!
 //! What the layer itself remembers is in one place (`state`).
 
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "the module API is in C")]
 
 #[macro_use]
 mod api;

@@ -4,8 +4,6 @@
 //! `SERVERS` has the servers, a name and a path on each line (else the one under test). With `PLOT=file` the picture of
 //! docs/guides/monitoring.md is drawn there.
 
-#![forbid(unsafe_code)]
-
 mod alerts;
 mod causes;
 mod contrib;

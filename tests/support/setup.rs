@@ -117,7 +117,11 @@ impl Setup {
         self.try_start().unwrap_or_else(|ended| panic!("the server did not start; its log:\n{}", ended.log))
     }
 
-    /// Err with the log when the server ends before it answers.
+    /// Starts the server.
+    ///
+    /// # Errors
+    ///
+    /// The log, if the server ends before it answers.
     pub fn try_start(&self) -> Result<Server, Ended> {
         let mut last = None;
         for _ in 0..ATTEMPTS {

@@ -24,7 +24,7 @@ pub struct Terms<'g> {
     pub moves_whole_slots: bool,
 }
 
-type Where = fn(&Terms) -> bool;
+type Where = fn(&Terms<'_>) -> bool;
 
 const ANYWHERE: Where = |_| true;
 const IN_ONE_SERVER: Where = |terms| terms.ground.kind() != Kind::Slots;
@@ -92,7 +92,7 @@ const OWED: &[(Option<Part>, Where, &[&str])] = &[
 ];
 
 /// What the run was to meet, and has not; empty if it has met everything.
-pub fn missing(terms: &Terms, figures: &Figures) -> Vec<String> {
+pub fn missing(terms: &Terms<'_>, figures: &Figures) -> Vec<String> {
     let mut missing = figures.missing();
     missing.extend(of_the_table(terms).filter(|what| !figures.has_met(what)));
     let mut missing: Vec<String> = missing.into_iter().map(str::to_owned).collect();
@@ -103,7 +103,7 @@ pub fn missing(terms: &Terms, figures: &Figures) -> Vec<String> {
 }
 
 /// What a run of this length owes: everything that it can meet, or what its ground is about, or nothing of the table.
-fn of_the_table(terms: &Terms) -> impl Iterator<Item = &'static str> {
+fn of_the_table(terms: &Terms<'_>) -> impl Iterator<Item = &'static str> {
     let aim = terms.ground.kind().aim();
     let has = |part: Option<Part>| part.is_none_or(|part| !terms.without.contains(&part));
     let rows = OWED.iter().filter(move |(part, is_here, _)| has(*part) && is_here(terms));

@@ -52,7 +52,7 @@ impl Member {
         &mut self,
         command: &mut Cmd,
         timers: &mut Timers,
-        step: impl FnOnce(&mut dyn Party, &mut Wire) -> T,
+        step: impl FnOnce(&mut dyn Party, &mut Wire<'_>) -> T,
     ) -> T {
         let mut wire = Wire { command, lines: &mut self.lines, alarm: Alarm::Keep, awaits: false };
         let result = step(self.party.as_mut(), &mut wire);

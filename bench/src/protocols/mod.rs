@@ -67,14 +67,14 @@ pub trait Protocol {
 /// One client that follows a protocol. Requests are answered in the order in which they were sent on one line.
 pub trait Party {
     /// Begins to acquire the lock; it goes on until the lock is its own.
-    fn acquire(&mut self, wire: &mut Wire);
+    fn acquire(&mut self, wire: &mut Wire<'_>);
 
-    fn release(&mut self, wire: &mut Wire);
+    fn release(&mut self, wire: &mut Wire<'_>);
 
-    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire) -> Progress;
+    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress;
 
     /// The time that was set with [`Wire::wake_after`] is over.
-    fn on_alarm(&mut self, _wire: &mut Wire) {}
+    fn on_alarm(&mut self, _wire: &mut Wire<'_>) {}
 }
 
 /// What a reply is the answer to, for parties that do no more than that.

@@ -75,7 +75,7 @@ struct Client {
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         // An owner stays the same, a token is new for each acquisition.
         if self.kind != Kind::Reentrant {
             self.tokens.draw();
@@ -89,12 +89,12 @@ impl Party for Client {
         self.asked.push_back(Step::Acquire);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"LOCK.RELEASE", self.key.as_bytes(), self.tokens.present()]);
         self.asked.push_back(Step::Release);
     }
 
-    fn on_reply(&mut self, _line: Line, reply: Reply, _wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, _line: Line, reply: Reply, _wire: &mut Wire<'_>) -> Progress {
         match (self.asked.pop_front(), reply) {
             (Some(Step::Acquire), Reply::Integer(1)) => Progress::Granted,
             (Some(Step::Release), Reply::Integer(0)) => Progress::Released,

@@ -40,7 +40,7 @@ struct Client {
 }
 
 impl Client {
-    fn ask(&mut self, wire: &mut Wire) {
+    fn ask(&mut self, wire: &mut Wire<'_>) {
         let (key, lease, channel) = (self.key.as_bytes(), self.lease.as_bytes(), self.channel.as_bytes());
         let token = self.tokens.present();
         wire.ask(&[b"LOCK.ACQUIRE", key, token, b"PX", lease, b"BLOCK", b"0", b"NOTIFY", channel]);
@@ -48,7 +48,7 @@ impl Client {
     }
 
     /// A message, or the answer to the subscription.
-    fn on_news(&mut self, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_news(&mut self, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         let Reply::Array(parts) = &reply else { unexpected(&reply) };
         match parts.as_slice() {
             [Reply::BulkString(kind), ..] if kind == b"ssubscribe" => {
@@ -68,7 +68,7 @@ impl Client {
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         self.tokens.draw();
         if self.listens {
             self.ask(wire);
@@ -77,12 +77,12 @@ impl Party for Client {
         }
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"LOCK.RELEASE", self.key.as_bytes(), self.tokens.present()]);
         self.asked.push_back(Step::Release);
     }
 
-    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         if line == Line::Channel {
             return self.on_news(reply, wire);
         }

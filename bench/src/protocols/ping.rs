@@ -22,17 +22,17 @@ struct Client {
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"PING"]);
         self.asked.push_back(Step::Acquire);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"PING"]);
         self.asked.push_back(Step::Release);
     }
 
-    fn on_reply(&mut self, _line: Line, reply: Reply, _wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, _line: Line, reply: Reply, _wire: &mut Wire<'_>) -> Progress {
         match (self.asked.pop_front(), reply) {
             (Some(Step::Acquire), Reply::SimpleString(_)) => Progress::Granted,
             (Some(Step::Release), Reply::SimpleString(_)) => Progress::Released,

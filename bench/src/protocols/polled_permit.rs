@@ -47,7 +47,7 @@ struct Client {
 }
 
 impl Client {
-    fn attempt(&mut self, wire: &mut Wire) {
+    fn attempt(&mut self, wire: &mut Wire<'_>) {
         let (script, key, permits) = (self.script.as_bytes(), self.key.as_bytes(), self.permits.as_bytes());
         let (token, lease, now) = (self.tokens.present(), self.lease.as_bytes(), now_ms().to_string());
         wire.ask(&[b"EVALSHA", script, b"1", key, permits, token, lease, now.as_bytes()]);
@@ -61,17 +61,17 @@ pub(super) fn now_ms() -> u128 {
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         self.tokens.draw();
         self.attempt(wire);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"ZREM", self.key.as_bytes(), self.tokens.present()]);
         self.asked.push_back(Step::Release);
     }
 
-    fn on_reply(&mut self, _line: Line, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, _line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         match (self.asked.pop_front(), reply) {
             (Some(Step::Acquire), Reply::Integer(1)) => Progress::Granted,
             (Some(Step::Acquire), Reply::Integer(0)) => {
@@ -83,7 +83,7 @@ impl Party for Client {
         }
     }
 
-    fn on_alarm(&mut self, wire: &mut Wire) {
+    fn on_alarm(&mut self, wire: &mut Wire<'_>) {
         self.attempt(wire);
     }
 }

@@ -90,13 +90,13 @@ struct Client {
 }
 
 impl Client {
-    fn attempt(&mut self, wire: &mut Wire) {
+    fn attempt(&mut self, wire: &mut Wire<'_>) {
         let (key, lease, owner) = (self.key.as_bytes(), self.lease.as_bytes(), self.owner.as_bytes());
         wire.ask(&[b"EVALSHA", self.lock.as_bytes(), b"1", key, lease, owner]);
         self.asked.push_back(Asked::Lock);
     }
 
-    fn refused(&mut self, remaining_ms: i64, wire: &mut Wire) {
+    fn refused(&mut self, remaining_ms: i64, wire: &mut Wire<'_>) {
         // A lock without a lease is waited for until a message comes.
         let remaining = u64::try_from(remaining_ms).ok().map(Duration::from_millis);
         if self.subscription.refused(remaining, wire) {
@@ -106,12 +106,12 @@ impl Client {
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         self.subscription.try_without();
         self.attempt(wire);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         self.requests.draw();
         let latch = [self.latch_prefix.as_bytes(), self.requests.present()].concat();
         wire.ask(&[
@@ -130,7 +130,7 @@ impl Party for Client {
         self.asked.push_back(Asked::Unlock { latch });
     }
 
-    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         if line == Line::Channel {
             if self.subscription.heard(&reply, wire) {
                 self.attempt(wire);
@@ -156,7 +156,7 @@ impl Party for Client {
         }
     }
 
-    fn on_alarm(&mut self, wire: &mut Wire) {
+    fn on_alarm(&mut self, wire: &mut Wire<'_>) {
         if self.subscription.woken() {
             self.attempt(wire);
         }

@@ -67,7 +67,7 @@ struct Client {
 }
 
 impl Client {
-    fn attempt(&mut self, wire: &mut Wire) {
+    fn attempt(&mut self, wire: &mut Wire<'_>) {
         let (script, left, ends) = (self.acquire.as_bytes(), self.left.as_bytes(), self.ends.as_bytes());
         let now = now_ms();
         let (end, now) = ((now + u128::from(self.lease)).to_string(), now.to_string());
@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// `first_end` is that of the lease that ends first, if there is any.
-    fn refused(&mut self, first_end: Option<u128>, wire: &mut Wire) {
+    fn refused(&mut self, first_end: Option<u128>, wire: &mut Wire<'_>) {
         let until = |end: u128| u64::try_from(end.saturating_sub(now_ms())).unwrap_or(u64::MAX);
         if self.subscription.refused(first_end.map(|end| Duration::from_millis(until(end))), wire) {
             self.attempt(wire);
@@ -87,7 +87,7 @@ impl Client {
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         if std::mem::take(&mut self.first) {
             wire.tell_on(Line::Main, &[b"SET", self.left.as_bytes(), PERMITS.to_string().as_bytes()]);
             self.asked.push_back(Asked::Permits);
@@ -97,14 +97,14 @@ impl Party for Client {
         self.attempt(wire);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         let (script, left, ends) = (self.release.as_bytes(), self.left.as_bytes(), self.ends.as_bytes());
         let (channel, token, now) = (self.subscription.channel(), self.tokens.present(), now_ms().to_string());
         wire.ask(&[b"EVALSHA", script, b"3", left, ends, channel, token, now.as_bytes(), PUBLISH.as_bytes()]);
         self.asked.push_back(Asked::Permit(Step::Release));
     }
 
-    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         if line == Line::Channel {
             if self.subscription.heard(&reply, wire) {
                 self.attempt(wire);
@@ -131,7 +131,7 @@ impl Party for Client {
         }
     }
 
-    fn on_alarm(&mut self, wire: &mut Wire) {
+    fn on_alarm(&mut self, wire: &mut Wire<'_>) {
         if self.subscription.woken() {
             self.attempt(wire);
         }

@@ -79,19 +79,19 @@ struct Client {
 }
 
 impl Client {
-    fn attempt(&mut self, wire: &mut Wire) {
+    fn attempt(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"SET", self.key.as_bytes(), self.tokens.present(), b"NX", b"PX", self.lease.as_bytes()]);
         self.asked.push_back(Step::Acquire);
     }
 }
 
 impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         self.tokens.draw();
         self.attempt(wire);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         let (key, token) = (self.key.as_bytes(), self.tokens.present());
         match self.release {
             Release::Script => wire.ask(&[b"EVALSHA", self.script.as_bytes(), b"1", key, token]),
@@ -101,7 +101,7 @@ impl Party for Client {
         self.asked.push_back(Step::Release);
     }
 
-    fn on_reply(&mut self, _line: Line, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, _line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         match (self.asked.pop_front(), reply) {
             (Some(Step::Acquire), Reply::SimpleString(_)) => Progress::Granted,
             (Some(Step::Acquire), Reply::Null) => {
@@ -113,7 +113,7 @@ impl Party for Client {
         }
     }
 
-    fn on_alarm(&mut self, wire: &mut Wire) {
+    fn on_alarm(&mut self, wire: &mut Wire<'_>) {
         self.attempt(wire);
     }
 }

@@ -64,12 +64,12 @@ struct Client {
 }
 
 impl Client {
-    fn attempt(&mut self, wire: &mut Wire) {
+    fn attempt(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"SET", self.key.as_bytes(), self.tokens.present(), b"EX", self.lease_s.as_bytes(), b"NX"]);
         self.asked.push_back(Asked::Set);
     }
 
-    fn wait(&mut self, wire: &mut Wire) {
+    fn wait(&mut self, wire: &mut Wire<'_>) {
         wire.ask(&[b"BLPOP", self.signal.as_bytes(), self.lease_s.as_bytes()]);
         self.asked.push_back(Asked::Signal);
     }
@@ -77,19 +77,19 @@ impl Client {
 
 impl Party for Client {
     /// First it looks whether it is the owner already.
-    fn acquire(&mut self, wire: &mut Wire) {
+    fn acquire(&mut self, wire: &mut Wire<'_>) {
         self.tokens.draw();
         wire.ask(&[b"GET", self.key.as_bytes()]);
         self.asked.push_back(Asked::Owner);
     }
 
-    fn release(&mut self, wire: &mut Wire) {
+    fn release(&mut self, wire: &mut Wire<'_>) {
         let (key, signal, token) = (self.key.as_bytes(), self.signal.as_bytes(), self.tokens.present());
         wire.ask(&[b"EVALSHA", self.unlock.as_bytes(), b"2", key, signal, token, SIGNAL_EXPIRE]);
         self.asked.push_back(Asked::Unlock);
     }
 
-    fn on_reply(&mut self, _line: Line, reply: Reply, wire: &mut Wire) -> Progress {
+    fn on_reply(&mut self, _line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
         match (self.asked.pop_front(), reply) {
             (Some(Asked::Owner | Asked::Signal), Reply::BulkString(_) | Reply::Array(_) | Reply::Null) => {
                 self.attempt(wire);

@@ -41,7 +41,7 @@ impl Subscription {
     }
 
     /// The client has got it.
-    pub fn granted(&mut self, wire: &mut Wire) {
+    pub fn granted(&mut self, wire: &mut Wire<'_>) {
         if matches!(self.stage, Stage::Retrying { .. }) {
             wire.tell_on(Line::Channel, &[b"UNSUBSCRIBE", self.channel.as_bytes()]);
         }
@@ -50,7 +50,7 @@ impl Subscription {
 
     /// The client was refused. Without `remaining` there is no lease whose end it could wait for. Returns whether it is to
     /// try again at once.
-    pub fn refused(&mut self, remaining: Option<Duration>, wire: &mut Wire) -> bool {
+    pub fn refused(&mut self, remaining: Option<Duration>, wire: &mut Wire<'_>) -> bool {
         match self.stage {
             Stage::Retrying { messages: 0 } => {
                 self.stage = Stage::Waiting;
@@ -69,7 +69,7 @@ impl Subscription {
     }
 
     /// Something has come on the line of the subscription. Returns whether the client is to try again.
-    pub fn heard(&mut self, reply: &Reply, wire: &mut Wire) -> bool {
+    pub fn heard(&mut self, reply: &Reply, wire: &mut Wire<'_>) -> bool {
         let Reply::Array(items) = reply else { unexpected(reply) };
         let Some(Reply::BulkString(kind)) = items.first() else { panic!("a message without a kind") };
         match (kind.as_slice(), self.stage) {

@@ -280,6 +280,7 @@ impl Checker {
     ///
     /// # Errors
     /// What is wrong with it.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of note")]
     pub fn follow(&mut self, note: &LoggedEvent, conditions: &Conditions) -> Verdict {
         if self.trace {
             println!("{} {note:?}", conditions.now);

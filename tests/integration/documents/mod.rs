@@ -5,6 +5,7 @@ mod coverage;
 mod layers;
 mod lines;
 mod links;
+mod lints;
 pub mod programs;
 mod reliability;
 mod replies;

@@ -26,7 +26,7 @@ pub struct Period {
 
 impl Period {
     /// Returns when it is over; says nothing where connections are closed.
-    pub fn check(&self, world: &World, deposit: Option<&Deposit>) -> Option<()> {
+    pub fn check(&self, world: &World, deposit: Option<&Deposit<'_>>) -> Option<()> {
         world.figures.begins(CHECK);
         let (mut link, mut waiter) = (world.connect(0, false)?, world.connect(0, false)?);
         let name = format!("after{}", world.mint.fresh());

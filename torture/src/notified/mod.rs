@@ -200,7 +200,7 @@ impl<'w> Notified<'w> {
             return;
         }
         let now = Instant::now();
-        let due = |wait: &Wait| wait.next.filter(|(at, _)| *at <= now).map(|(_, step)| (wait.claim.token, step));
+        let due = |wait: &Wait<'_>| wait.next.filter(|(at, _)| *at <= now).map(|(_, step)| (wait.claim.token, step));
         let steps: Vec<(Token, Step)> = self.waits.values().filter_map(due).collect();
         for (token, step) in steps {
             if let Some(wait) = self.waits.get_mut(&token) {
@@ -269,7 +269,7 @@ impl<'w> Notified<'w> {
             let text = format!("{token} was told NOSUBSCRIBER, and there was one all the time");
             self.world.court.charge(EXPECTED, text);
         }
-        let over = |wait: &&Wait| wait.phase == Phase::Over && !wait.posts.iter().any(Post::expects);
+        let over = |wait: &&Wait<'_>| wait.phase == Phase::Over && !wait.posts.iter().any(Post::expects);
         let tokens: Vec<Token> = self.waits.values().filter(over).map(|wait| wait.claim.token).collect();
         self.past.extend(tokens.iter().filter_map(|token| self.waits.remove_entry(token)));
     }

@@ -17,7 +17,7 @@ fn terms(ground: &Ground) -> Terms<'_> {
 }
 
 /// Figures with everything that these terms allow but one thing.
-fn figures_without(terms: &Terms, left_out: &str) -> Figures {
+fn figures_without(terms: &Terms<'_>, left_out: &str) -> Figures {
     let figures = Figures::since(Instant::now());
     figures.grants.add(1);
     figures.handovers.saw("a server".to_owned(), 1);
@@ -59,7 +59,7 @@ fn a_shorter_run_owes_what_its_ground_is_about() {
 
 #[test]
 fn what_a_run_leaves_out_and_what_its_settings_do_not_allow_it_does_not_owe() {
-    let owes = |terms: &Terms, what| of_the_table(terms).any(|owed| owed == what);
+    let owes = |terms: &Terms<'_>, what| of_the_table(terms).any(|owed| owed == what);
     let plain = ground(Kind::Plain, |_| true);
     let without = Terms { without: &[Part::Pauses, Part::Reloads], ..terms(&plain) };
     assert!(owes(&terms(&plain), "CLIENT PAUSE") && !owes(&without, "CLIENT PAUSE"));
