@@ -9,6 +9,7 @@
 
 mod arena;
 mod back_off;
+mod bugs;
 mod burst;
 mod compat;
 mod connections;
@@ -35,6 +36,7 @@ mod waiting;
 
 pub use arena::{Arena, Cursor, Id};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
+pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};
 pub use connections::Connections;

@@ -1,7 +1,7 @@
 //! `INFO lock`.
 
 use super::state::State;
-use crate::core::{Cause, Contention, WAIT_BUCKETS_MS};
+use crate::core::{Cause, Contention, WAIT_BUCKETS_MS, bug_count};
 use crate::server;
 
 /// Returns the names and values of the fields. The server prefixes the names with `lock_`.
@@ -29,6 +29,7 @@ pub fn fields(state: &State) -> Vec<(String, u64)> {
     fields.extend(handovers);
     fields.push(("not_owner_errors".to_owned(), stats.not_owner));
     fields.push(("replication_errors".to_owned(), stats.not_replicated));
+    fields.push(("bugs".to_owned(), bug_count()));
     let bounds = WAIT_BUCKETS_MS.iter().map(i64::to_string).chain(["inf".to_owned()]);
     let waits = bounds.zip(stats.waits_within()).map(|(bound, waits)| (format!("waits_le_{bound}_ms"), waits));
     fields.extend(waits);

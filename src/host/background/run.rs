@@ -13,7 +13,9 @@ use super::restart_after_panic;
 use super::slot_check;
 use super::suspension;
 use super::write_permission;
-use crate::core::{Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps};
+use crate::core::{
+    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps, take_bug_report,
+};
 use crate::host::granting::delivery;
 use crate::host::granting::overdue::process_overdue;
 use crate::host::granting::reviews;
@@ -43,6 +45,9 @@ const LATENCY_EVENT: &CStr = c"lock-background";
 pub fn run(ctx: &mut Context<'_>) {
     let stopwatch = Stopwatch::start();
     restart_after_panic::work(ctx, work);
+    if let Some(BugReport { count, message }) = take_bug_report(server::monotonic_ms()) {
+        ctx.warn(&format!("bug: {message}; {count} since the module was loaded, please report it"));
+    }
     stopwatch.stop(LATENCY_EVENT);
 }
 
