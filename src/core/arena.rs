@@ -1,16 +1,17 @@
 //! A generational arena: a slab whose handles never refer to a later entry.
 //!
-//! Handles travel through the server as plain integers and come back at times that the server chooses. Each entry has a
-//! serial number, which its handle repeats. So a handle that outlives its entry finds nothing.
+//! The server stores handles as plain integers and passes them back later. Each entry has a serial number, which its handle repeats,
+//! so a handle that outlives its entry finds nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
+use super::OrBug;
 use super::slab::{Slab, Slot};
 
-/// The position of an iteration over an [`Arena`] that may change meanwhile. An entry that exists throughout is found
+/// The position of a scan of an [`Arena`], which may change during the scan. An entry that exists during the whole scan is found
 /// exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(Option<Slot>);
@@ -56,14 +57,14 @@ impl<T> Id<T> {
         (u64::from(self.serial) << 32) | u64::from(self.slot.0.get())
     }
 
-    /// Returns the handle that [`Id::to_bits`] has converted. Any other integer gives a handle that finds nothing, or
-    /// some entry of type `T`.
+    /// Returns the handle for an integer of [`Id::to_bits`]. Any other integer gives a handle that finds nothing, or some entry of type
+    /// `T`.
     pub fn from_bits(bits: u64) -> Self {
         let [slot, serial] = [bits as u32, (bits >> 32) as u32];
         Self { slot: NonZeroU32::new(slot).map_or(Slot::MIN, Slot), serial, entry: PhantomData }
     }
 
-    /// Returns whether its entry was added after that of `other`, within the last 2^31 entries.
+    /// Returns whether its entry was added after the entry of `other`, at most 2^31 entries later.
     pub fn is_later_than(self, other: Self) -> bool {
         (1..1 << 31).contains(&self.serial.wrapping_sub(other.serial))
     }
@@ -89,7 +90,7 @@ impl<T> Arena<T> {
         self.entries.is_empty()
     }
 
-    /// Returns a handle that no entry has been added after. It need not exist any more.
+    /// Returns the handle of the entry that was added last, which may not exist any more.
     pub fn latest(&self) -> Option<Id<T>> {
         (!self.is_empty()).then_some(Id { slot: Slot::MIN, serial: self.last_serial, entry: PhantomData })
     }
@@ -116,8 +117,7 @@ impl<T> Arena<T> {
         (found.serial == id.serial).then_some(&mut found.entry)
     }
 
-    /// Adds an entry. Returns `None` if there are 2^32 - 1 entries already, which the limits on waiters and sessions
-    /// rule out.
+    /// Adds an entry. Returns `None` if there are 2^32 - 1 entries already. The limits on waiters and sessions prevent that.
     pub fn insert(&mut self, entry: T) -> Option<Id<T>> {
         let serial = self.last_serial.wrapping_add(1);
         let slot = self.entries.insert(Numbered { serial, entry })?;
@@ -125,7 +125,7 @@ impl<T> Arena<T> {
         Some(Id { slot, serial, entry: PhantomData })
     }
 
-    /// Takes the arena apart into its entries.
+    /// Returns all entries and drops the arena.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.entries.into_entries().map(|numbered| numbered.entry)
     }
@@ -140,11 +140,11 @@ impl<T> Arena<T> {
     /// Removes and returns an entry, if it still exists.
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
-        self.entries.remove(id.slot).map(|found| found.entry)
+        self.entries.remove(id.slot).or_bug("an entry that was found cannot be removed").map(|found| found.entry)
     }
 }
 
-// Derived, these would require the same of T, which a handle does not contain.
+// A derive would require these traits of T, but a handle contains no T.
 impl<T> Clone for Id<T> {
     fn clone(&self) -> Self {
         *self
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_finds_its_entry_until_it_is_removed() {
+    fn handle_finds_its_entry_until_removed() {
         let mut arena = Arena::new();
         let id = arena.insert("a").unwrap();
         assert_eq!(arena.get(id), Some(&"a"));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_handle_does_not_find_the_next_tenant() {
+    fn stale_handle_does_not_find_next_entry() {
         let mut arena = Arena::new();
         let old = arena.insert(1).unwrap();
         arena.remove(old);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_survives_the_trip_through_an_integer() {
+    fn handle_survives_conversion_to_integer() {
         let mut arena = Arena::new();
         let first = arena.insert(1).unwrap();
         arena.remove(first);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn old_handles_stay_stale_after_a_rush() {
+    fn old_handles_stay_stale_after_peak() {
         let mut arena = Arena::new();
         let rush: Vec<_> = (0..10_000).map(|n| arena.insert(n).unwrap()).collect();
         for &id in &rush {

@@ -1,18 +1,20 @@
-//! What belongs to connections, until they close.
+//! The entries of connections, until these close.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::ClientId;
+use super::{ClientId, OrBug};
 
-/// Entries of type `T`, each of which belongs to one connection or several.
+/// Entries of type `T`, each of which belongs to one or more connections.
 ///
-/// A connection may have very many. So its close is only recorded, and its entries are removed one by one.
+/// A connection may have very many entries, so its close is only recorded, and its entries are removed one by one.
+///
+/// Invariants: a connection in the table has entries. A closed connection is in the table.
 pub struct Connections<T> {
     entries: BTreeMap<ClientId, BTreeSet<T>>,
     /// Closed connections that still have entries.
     closed: BTreeSet<ClientId>,
-    /// The closed connection that had its turn last.
+    /// The closed connection that had the last turn.
     last: ClientId,
 }
 
@@ -23,20 +25,22 @@ impl<T: Copy + Ord> Connections<T> {
 
     /// Records that an entry belongs to a connection.
     pub fn add(&mut self, client: ClientId, entry: T) {
+        debug_assert!(!self.is_closed(client), "a closed connection gets an entry");
         self.entries.entry(client).or_default().insert(entry);
     }
 
-    /// Records that an entry does not belong to a connection any more.
-    pub fn remove(&mut self, client: ClientId, entry: T) {
-        let Some(entries) = self.entries.get_mut(&client) else { return };
-        entries.remove(&entry);
+    /// Records that an entry does not belong to a connection any more. Returns whether it did.
+    pub fn remove(&mut self, client: ClientId, entry: T) -> bool {
+        let Some(entries) = self.entries.get_mut(&client) else { return false };
+        let was_there = entries.remove(&entry);
         if entries.is_empty() {
             self.entries.remove(&client);
             self.closed.remove(&client);
         }
+        was_there
     }
 
-    /// Records that a connection has closed. Nothing is recorded of one without entries.
+    /// Records that a connection has closed. A connection without entries is not recorded.
     pub fn close(&mut self, client: ClientId) {
         if self.entries.contains_key(&client) {
             self.closed.insert(client);
@@ -53,13 +57,15 @@ impl<T: Copy + Ord> Connections<T> {
         !self.closed.is_empty()
     }
 
-    /// Returns an entry of a closed connection, if there is one. The connections take turns, so that one with very many entries does
-    /// not delay the others.
+    /// Returns an entry of a closed connection, if there is one. The closed connections take turns, so that one with very many entries
+    /// does not delay the others.
     pub fn next_of_closed(&mut self) -> Option<(ClientId, T)> {
         let behind = (Bound::Excluded(self.last), Bound::Unbounded);
         let client = *self.closed.range(behind).next().or_else(|| self.closed.first())?;
         self.last = client;
-        Some((client, *self.entries.get(&client)?.first()?))
+        let entries = self.entries.get(&client).or_bug("a closed connection has no entries")?;
+        debug_assert!(!entries.is_empty(), "a connection without entries is in the table");
+        Some((client, *entries.first()?))
     }
 
     /// Returns all entries of all connections.
@@ -68,7 +74,7 @@ impl<T: Copy + Ord> Connections<T> {
         self.entries.values().flatten().copied()
     }
 
-    /// Takes the table apart into its entries.
+    /// Returns all entries and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.entries.into_values().flatten()
     }
@@ -111,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_connection_without_entries() {
+    fn connection_without_entries_is_not_recorded() {
         let mut connections = Connections::<char>::new();
         connections.close(1);
         assert!(!connections.has_closed());

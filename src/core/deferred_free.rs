@@ -1,12 +1,12 @@
-//! What was given up as a whole, and is freed a little at a time.
+//! Frees large tables in small steps.
 //!
-//! A table with 100,000 entries takes as long to free as a thousand commands take to run, and meanwhile nobody is served.
+//! Freeing a table with 100,000 entries takes as long as a thousand commands, and the server serves no client in that time.
 
 use std::collections::VecDeque;
 
 use super::steps;
 
-/// Tables that nobody uses any more.
+/// Tables that are no longer used.
 pub struct DeferredFree(VecDeque<Box<dyn Iterator<Item = ()>>>);
 
 impl DeferredFree {
@@ -14,17 +14,17 @@ impl DeferredFree {
         Self(VecDeque::new())
     }
 
-    /// Adds the entries of a table, to be dropped one by one.
+    /// Adds the entries of a table, which are dropped one by one.
     pub fn add<T: 'static>(&mut self, entries: impl IntoIterator<Item = T> + 'static) {
         self.0.push_back(Box::new(entries.into_iter().map(drop)));
     }
 
-    /// Returns whether there is nothing left.
+    /// Returns whether everything is freed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Drops one entry. Returns whether there was anything left.
+    /// Drops one entry, or one empty table. Returns false if everything is freed.
     pub fn free_one(&mut self) -> bool {
         let Some(table) = self.0.front_mut() else { return false };
         steps::count();
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_dropped_one_by_one_table_by_table() {
+    fn entries_of_tables_are_dropped_one_by_one() {
         let entry = Rc::new(());
         let mut deferred_free = DeferredFree::new();
         assert!(!deferred_free.free_one());

@@ -1,11 +1,11 @@
 //! A hash table that grows in small steps.
 //!
-//! An ordinary hash table hashes all its entries again when an insertion finds it full. With 500,000 entries that takes more
-//! than 100 ms, in which the server serves no client. Here the entries are spread over many small tables, and an
-//! insertion splits one of them at most (linear hashing).
+//! An ordinary hash table hashes all its entries again when it is full. With 500,000 entries that takes more than 100 ms, in which
+//! the server serves no client. This table consists of many small tables, and an insertion splits at most one of them (linear
+//! hashing).
 //!
-//! The bits of the hash from [`FIRST_BIT`] on choose the small table. With n tables, the lowest k of these bits are its
-//! number, where 2^k is n rounded up to a power of two. If there is no table with that number yet, the lowest k - 1 bits are:
+//! The bits of the hash from [`FIRST_BIT`] on select the small table. With n tables, the lowest k of these bits are its number,
+//! where 2^k is n rounded up to a power of two. If no table has that number yet, the lowest k - 1 bits are its number:
 //!
 //! ```text
 //! 6 tables, k = 3    table 0    1    2    3    4    5
@@ -14,21 +14,21 @@
 
 use hashbrown::HashTable;
 
-use super::steps;
+use super::{OrBug, bug, steps};
 
-/// The average number of entries of a small table. Where it is exceeded, one more table is added.
+/// The maximum average number of entries of a small table. When it is exceeded, one more table is added.
 const AVERAGE: usize = 192;
 
-/// The capacity of both tables after a split, between which up to twice the average is divided.
+/// The initial capacity of both tables of a split, which share up to twice the average.
 const CAPACITY: usize = 224;
 
-/// The first bit of the hash that chooses the small table. Inside a small table hashbrown uses the lowest bits and the
-/// seven highest.
+/// The first bit of the hash that selects the small table. Inside a small table, hashbrown uses the lowest bits and the seven
+/// highest.
 const FIRST_BIT: u32 = 32;
 
-/// Entries of type `T`, found by their hashes. The caller keeps no hash, but passes it to each call.
+/// Entries of type `T`, found by their hashes. The table stores no hashes: the caller passes them.
 pub struct IncrementalTable<T> {
-    /// Table 0. It is no part of `more`, so few entries take no more memory than in an ordinary table.
+    /// Table 0. It is not part of `more`, so few entries take no more memory than in an ordinary table.
     first: HashTable<T>,
     /// The tables from 1 on.
     more: Vec<HashTable<T>>,
@@ -78,7 +78,7 @@ impl<T> IncrementalTable<T> {
             steps::count();
             hash_of(entry)
         };
-        let Some(table) = self.table_mut(hash) else { return };
+        let Some(table) = self.table_mut(hash) else { return bug("a hash has no table") };
         table.insert_unique(hash, entry, hash_of);
         self.len = self.len.saturating_add(1);
         if self.len > self.tables().saturating_mul(AVERAGE) {
@@ -91,8 +91,9 @@ impl<T> IncrementalTable<T> {
         let table = self.table_mut(hash)?;
         let (removed, _) = table.find_entry(hash, is_it).ok()?.remove();
         if table.is_empty() {
-            *table = HashTable::new(); // Gives back the memory after a peak, table by table.
+            *table = HashTable::new(); // Frees the memory after a peak, table by table.
         }
+        debug_assert!(self.len > 0, "an entry was not counted");
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
             *self = Self::new();
@@ -100,21 +101,23 @@ impl<T> IncrementalTable<T> {
         Some(removed)
     }
 
-    /// Takes the table apart into its entries.
+    /// Returns all entries and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.first.into_iter().chain(self.more.into_iter().flatten())
     }
 
-    /// Adds one more table, with those entries of an earlier one whose hashes choose it now.
+    /// Adds one more table, and moves to it the entries of an earlier table whose hashes now select it.
     fn split(&mut self, hash_of: impl Fn(&T) -> u64) {
         let new = self.tables();
-        // The entries for the new table are where they would be found now.
+        // The table in which the entries of the new table are found before the split.
         let previous = self.number((new as u64) << FIRST_BIT);
+        debug_assert!(previous < new, "a table is split into an earlier one");
         self.more.push(HashTable::with_capacity(CAPACITY));
-        let Some(table) = self.numbered_mut(previous) else { return };
+        let Some(table) = self.numbered_mut(previous) else { return bug("a table to split does not exist") };
         for entry in std::mem::replace(table, HashTable::with_capacity(CAPACITY)) {
             let hash = hash_of(&entry);
-            if let Some(table) = self.table_mut(hash) {
+            debug_assert!([previous, new].contains(&self.number(hash)), "a split moves entries to the new table only");
+            if let Some(table) = self.table_mut(hash).or_bug("a hash has no table") {
                 table.insert_unique(hash, entry, &hash_of);
             }
         }
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_table_by_table() {
+    fn memory_is_freed_table_by_table() {
         let hasher = RandomState::new();
         let mut table = table(&hasher, 0..10_000);
         for number in 0..10_000_usize {
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn table_taken_apart_has_every_entry() {
+    fn dropped_table_returns_every_entry() {
         let mut entries: Vec<_> = table(&RandomState::new(), 0..1000).into_entries().collect();
         entries.sort_unstable();
         assert!(entries.into_iter().eq(0..1000));
@@ -229,7 +232,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(32) })]
-        /// With bad hashes, too, of which many are the same.
+        /// Includes bad hashes, of which many are equal.
         #[test]
         fn table_finds_what_a_map_finds(changes in changes(), is_bad: bool) {
             let hasher = RandomState::new();

@@ -1,4 +1,4 @@
-//! Maps locks and their shares, by database, key and token, to entries of an arena.
+//! An index of locks and their shares by database, key and token.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::IntoValues;
@@ -6,32 +6,32 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::name_map::NameMap;
-use super::{Id, Kind, steps};
+use super::{Id, Kind, check, steps};
 
-/// What one holder has: a lock alone, or one share of it.
+/// The key of a hold: a lock that is held alone, or one share of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldKey<'n> {
     pub db: i32,
     pub key: &'n [u8],
-    /// The token of the share, or `None` for the lock alone.
+    /// The token of the share, or `None` for the whole lock.
     pub share: Option<&'n [u8]>,
 }
 
 impl<'n> HoldKey<'n> {
-    /// Returns what `owner` has if it holds a lock of this kind.
+    /// Returns the hold key of `owner` as the holder of a lock of this kind.
     pub fn of(db: i32, key: &'n [u8], kind: Kind, owner: &'n [u8]) -> Self {
         Self { db, key, share: (kind == Kind::Shared).then_some(owner) }
     }
 
-    /// Returns the seat of a lock that is held alone, by whomever.
+    /// Returns the hold key of a lock that is held alone.
     pub fn whole(db: i32, key: &'n [u8]) -> Self {
         Self { db, key, share: None }
     }
 }
 
-/// A map from seats to handles. A lock has a handle as a whole, or handles of its shares.
+/// A map from hold keys to handles. A lock has either one handle as a whole, or the handles of its shares.
 ///
-/// There is one map for each database that has entries, so that a look-up does not copy the key.
+/// Each database with entries has a map of its own, so that a look-up does not copy the key.
 pub struct LockIndex<T>(BTreeMap<i32, NameMap<LockHandles<T>>>);
 
 /// The handles of one lock.
@@ -43,9 +43,9 @@ enum LockHandles<T> {
 
 /// The handles of the shares of one lock.
 struct ShareHandles<T> {
-    /// By their tokens, in an order that does not depend on chance: a simulation can be repeated.
+    /// The handles by token. Their order is deterministic, so that a simulation can be repeated.
     by_token: BTreeMap<Box<[u8]>, Id<T>>,
-    /// What was counted for all of them.
+    /// The sum of [`LockIndex::count`] for all shares.
     count: usize,
 }
 
@@ -57,7 +57,7 @@ impl<T> LockIndex<T> {
         Self(BTreeMap::new())
     }
 
-    /// Returns the handle of a seat, if it has one.
+    /// Returns the handle of a hold key, if it has one.
     pub fn get(&self, hold_key: HoldKey<'_>) -> Option<Id<T>> {
         match (self.handles(hold_key.db, hold_key.key)?, hold_key.share) {
             (LockHandles::Whole(id), None) => Some(*id),
@@ -100,7 +100,7 @@ impl<T> LockIndex<T> {
         self.0.values().flat_map(NameMap::values).map(count).sum()
     }
 
-    /// Sets the handle of a seat. Handles that the lock has in the other form are dropped.
+    /// Sets the handle of a hold key. The handles of the lock in the other form are dropped.
     pub fn insert(&mut self, db: i32, key: Rc<[u8]>, share: Option<&[u8]>, id: Id<T>) {
         let keys = self.0.entry(db).or_insert_with(NameMap::new);
         match (keys.get_mut(&key), share) {
@@ -113,7 +113,7 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Removes the handle of a seat.
+    /// Removes the handle of a hold key.
     pub fn remove(&mut self, hold_key: HoldKey<'_>) {
         let is_empty = match (self.handles_mut(hold_key.db, hold_key.key), hold_key.share) {
             (Some(LockHandles::Whole(_)), None) => true,
@@ -128,16 +128,17 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Counts one more thing for a share of a lock. Nothing is counted for a lock that is held alone.
+    /// Adds 1 to the count of a lock's shares. Nothing is counted for a lock that is held alone.
     pub fn count(&mut self, hold_key: HoldKey<'_>) {
         if let Some(shares) = self.shares_mut(hold_key) {
             shares.count = shares.count.saturating_add(1);
         }
     }
 
-    /// Counts so many things less for a share of a lock.
+    /// Subtracts `count` from the count of a lock's shares.
     pub fn count_removed(&mut self, hold_key: HoldKey<'_>, count: usize) {
         if let Some(shares) = self.shares_mut(hold_key) {
+            check(shares.count >= count, "more is subtracted for shares than was counted");
             shares.count = shares.count.saturating_sub(count);
         }
     }
@@ -150,7 +151,7 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Removes and returns the handles of a lock's shares, if there are any, and what was counted for them.
+    /// Removes and returns the handles of a lock's shares, if it has any, and their count.
     pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(RemovedShares<T>, usize)> {
         let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
         match taken {
@@ -159,7 +160,7 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Takes the index apart into its handles.
+    /// Returns all handles and drops the index.
     pub fn into_entries(self) -> impl Iterator<Item = Id<T>> {
         self.0.into_values().flat_map(NameMap::into_values).flat_map(|handles| {
             let (whole, shares) = match handles {
@@ -172,7 +173,10 @@ impl<T> LockIndex<T> {
 
     fn shares_of(&self, db: i32, key: &[u8]) -> Option<&ShareHandles<T>> {
         match self.handles(db, key)? {
-            LockHandles::ShareHandles(shares) => Some(shares),
+            LockHandles::ShareHandles(shares) => {
+                debug_assert!(!shares.by_token.is_empty(), "a lock without handles is in the index");
+                Some(shares)
+            }
             LockHandles::Whole(_) => None,
         }
     }
@@ -188,6 +192,7 @@ impl<T> LockIndex<T> {
     fn remove_lock(&mut self, db: i32, key: &[u8]) -> Option<LockHandles<T>> {
         let keys = self.0.get_mut(&db)?;
         let removed = keys.remove(key);
+        debug_assert!(removed.is_some(), "a lock to remove is not in the index");
         if keys.is_empty() {
             self.0.remove(&db);
         }
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn hold_key_is_found_by_database_key_and_token() {
+    fn handle_is_found_by_hold_key() {
         let (index, ids) = index();
         assert_eq!(index.get(share(b"a")), Some(ids[1]));
         assert_eq!(index.get(HoldKey::whole(7, b"gate")), Some(ids[3]));
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_stand_in_the_order_of_their_tokens() {
+    fn shares_are_ordered_by_token() {
         let (index, ids) = index();
         assert_eq!(index.shares(0, b"door").collect::<Vec<_>>(), [ids[1], ids[0], ids[2]]);
         assert_eq!(index.tokens_from(0, b"door", b"").collect::<Vec<_>>(), [b"a", b"b", b"c"]);
@@ -240,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_goes_with_its_last_handle() {
+    fn lock_is_removed_with_its_last_handle() {
         let (mut index, _) = index();
         index.remove(DOOR);
         index.remove(HoldKey { db: 7, key: b"gate", share: Some(b"a") });
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_for_shares_goes_with_them() {
+    fn shares_are_taken_with_their_count() {
         let (mut index, ids) = index();
         (0..5).for_each(|_| index.count(share(b"a")));
         index.count(DOOR);
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_apart_it_has_every_handle() {
+    fn dropped_index_returns_every_handle() {
         let (index, ids) = index();
         assert_eq!(index.into_entries().collect::<Vec<_>>(), [ids[1], ids[0], ids[2], ids[3]]);
     }

@@ -8,8 +8,8 @@ use super::incremental_table::IncrementalTable;
 /// Values of type `V`, each with a name of its own.
 pub struct NameMap<V> {
     table: IncrementalTable<(Rc<[u8]>, V)>,
-    /// The hasher, whose key is random because clients choose the names. It is created with the first entry, because a
-    /// constant cannot have one.
+    /// The hasher. Its key is random because clients choose the names. It is created with the first entry, because a constant cannot
+    /// have one.
     hasher: Option<RandomState>,
 }
 
@@ -46,7 +46,7 @@ impl<V> NameMap<V> {
         self.table.find_mut(hash, |(other, _)| **other == *name).map(|(_, value)| value)
     }
 
-    /// Sets the value of a name. Returns the value that it had.
+    /// Sets the value of a name. Returns its previous value.
     pub fn insert(&mut self, name: Rc<[u8]>, value: V) -> Option<V> {
         if let Some(known) = self.get_mut(&name) {
             return Some(std::mem::replace(known, value));
@@ -69,7 +69,7 @@ impl<V> NameMap<V> {
         self.table.iter().map(|(_, value)| value)
     }
 
-    /// Takes the map apart into its values.
+    /// Returns all values and drops the map.
     pub fn into_values(self) -> impl Iterator<Item = V> {
         self.table.into_entries().map(|(_, value)| value)
     }

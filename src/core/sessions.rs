@@ -1,14 +1,15 @@
-//! Sessions: locks that belong to connections, renewed while one of them is open and released when the last one closes.
+//! Sessions: locks that belong to connections. Their leases are renewed while a connection is open, and they are released when the
+//! last one closes.
 //!
-//! A **session** belongs to one grant of one lock. It ends when the lock is released or lost, when the lock is granted
-//! anew, or when its last connection closes. It remembers the holder, the number of holds, and the length and end of
-//! the lease. With these it takes the lock back if the lease ends while a connection is open, and tells that case from
-//! every other loss.
+//! A **session** belongs to one grant of one lock. It ends when the lock is released, lost or granted to another holder, or when its
+//! last connection closes. It stores the holder, the number of holds, and the length and the end of the lease. With these it takes
+//! the lock again if the lease expires while a connection is open, and distinguishes that case from every other loss.
 //!
-//! A share has a session of its own. When a lock goes as a whole, the sessions of its shares end at once, and are forgotten
-//! one by one.
+//! A share has a session of its own. When a lock is lost with all its shares, their sessions end together, and are removed one by one.
 //!
-//! A connection may have very many sessions. So its close is only recorded, and the sessions are processed one by one.
+//! A connection may have very many sessions, so its close is only recorded, and the sessions are processed one by one.
+//!
+//! Invariants: a hold key has at most one session. A session has at least one connection, except inside a function.
 
 mod renewals;
 mod share_scan;
@@ -21,7 +22,7 @@ use std::rc::Rc;
 
 use super::lock_index::{HoldKey, LockIndex, RemovedShares};
 use super::timer_queue::NEVER;
-use super::{Arena, ClientId, Connections, DeferredFree, Holder, Id, Kind, Lease, Sweep, UnixMs};
+use super::{Arena, ClientId, Connections, DeferredFree, Holder, Id, Kind, Lease, OrBug, Sweep, UnixMs, bug, check};
 use renewals::{Class, Renewals};
 use share_scan::ShareScans;
 
@@ -39,15 +40,15 @@ pub type SessionId = Id<Session>;
 pub struct Session {
     pub lock: SessionLock,
     clients: BTreeSet<ClientId>,
-    /// The end of the lease if it is not renewed: [`NEVER`] if unknown, `UnixMs::MIN` if the lease has ended.
+    /// The end of the lease if it is not renewed: [`NEVER`] if unknown, `UnixMs::MIN` if the lease has expired.
     lease_end: UnixMs,
-    /// The time of the next renewal or check.
+    /// The time of the next renewal, or [`NEVER`].
     renew_at: UnixMs,
-    /// The class in which that is scheduled.
+    /// The class in which the renewal is scheduled.
     class: Class,
 }
 
-/// The lock of a session, or the share, and the lease to renew.
+/// The lock or the share of a session, and the lease to renew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionLock {
     pub db: i32,
@@ -65,33 +66,32 @@ pub struct Sessions {
     sessions: Arena<Session>,
     by_lock: LockIndex<Session>,
     connections: Connections<SessionId>,
-    /// The number of pairs of a session and a connection, but for sessions that have ended.
+    /// The number of pairs of a session and a connection, without the sessions in `ended`.
     pairs: usize,
     renewals: Renewals,
-    /// A running check of all sessions.
+    /// The check of all sessions.
     checks: Sweep,
-    /// Which of the sources of tasks is asked first.
+    /// The source of tasks that is asked first.
     next_source: usize,
-    /// Locks of whose shares with sessions others may have removed some.
+    /// Locks whose shares need a recheck, because external writes may have removed some.
     rechecks: ShareScans,
-    /// Locks whose shares are being given back to their sessions.
+    /// Locks whose shares are being returned to their sessions.
     returning: ShareScans,
-    /// Those of them that are to go on with it, in this order.
+    /// The locks of `returning` that continue, in this order.
     returns: VecDeque<(i32, Rc<[u8]>)>,
-    /// Sessions of shares that have ended together, lock by lock, to be forgotten one by one. Some may be gone already.
+    /// Sessions of shares that have ended together, by lock. They are removed one by one. Some may have been removed already.
     ended: VecDeque<RemovedShares<Session>>,
 }
 
 impl Session {
-    /// Returns whether `holder` is the one of this session.
+    /// Returns whether `holder` is the holder of this session.
     pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
         holder.kind == self.lock.kind && *holder.owner == *self.lock.owner
     }
 
-    /// Returns whether the lease has ended by itself, as far as is known. If the lock is gone before that, somebody
-    /// took it away.
+    /// Returns whether the lease has expired, if its end is known. If the lock is free earlier, an external write has removed it.
     ///
-    /// A key mostly stays through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it a
+    /// A key usually exists through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it one
     /// millisecond earlier.
     pub fn has_expired(&self, now: UnixMs) -> bool {
         now >= self.lease_end
@@ -99,7 +99,7 @@ impl Session {
 }
 
 impl SessionLock {
-    /// Returns what the session holds.
+    /// Returns the hold key of the session.
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
@@ -107,7 +107,9 @@ impl SessionLock {
 
 /// Lengthens a lease to the shortest one that a session may have.
 fn at_least_min_lease(lease: Lease) -> Lease {
-    Lease::from_ms(MIN_SESSION_LEASE_MS).map_or(lease, |least| lease.max(least))
+    let least = Lease::from_ms(MIN_SESSION_LEASE_MS);
+    debug_assert!(least.is_some(), "the shortest lease is a lease");
+    least.map_or(lease, |least| lease.max(least))
 }
 
 impl Sessions {
@@ -137,7 +139,7 @@ impl Sessions {
         self.sessions.len()
     }
 
-    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    /// Returns the sum of the sizes of all tables. It is 0 when there are no sessions.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         let tables = [
@@ -167,7 +169,7 @@ impl Sessions {
         if self.is_empty() { None } else { self.by_lock.get(hold_key) }
     }
 
-    /// Returns whether a session goes on, and is not one of those that have ended together.
+    /// Returns whether a session exists and has not ended together with other shares.
     pub fn is_current(&self, id: SessionId) -> bool {
         self.get(id).is_some_and(|session| self.by_lock.get(session.lock.hold_key()) == Some(id))
     }
@@ -180,9 +182,10 @@ impl Sessions {
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
     ///
-    /// A session of another holder belonged to an earlier grant, and ends. If the lease given is longer than the
-    /// session's, it is the session's from now on.
+    /// A session of another holder belonged to an earlier grant, and ends. The lease of the session becomes the longer one of its own
+    /// and that of `lock`.
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
+        debug_assert!(lock.holds >= 1, "a session without a hold begins");
         let SessionLock { db, lease, .. } = lock;
         if lock.kind == Kind::Shared {
             self.end(HoldKey::whole(db, &lock.key));
@@ -195,30 +198,33 @@ impl Sessions {
             Some(id) => id,
             None => {
                 self.end(lock.hold_key());
-                let session = Session {
-                    lock,
-                    clients: BTreeSet::new(),
-                    lease_end: NEVER,
-                    renew_at: NEVER,
-                    class: Class::SHORTEST,
-                };
-                let Some(id) = self.sessions.insert(session) else { return };
-                if let Some(Session { lock, .. }) = self.sessions.get(id) {
-                    self.by_lock.insert(db, Rc::clone(&lock.key), lock.hold_key().share, id);
-                }
+                let Some(id) = self.begin(lock) else { return };
                 id
             }
         };
         self.connections.add(client, id);
-        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return bug("a session that was found does not exist") };
         session.lock.lease = session.lock.lease.max(lease);
         if session.clients.insert(client) {
             self.pairs = self.pairs.saturating_add(1);
             self.by_lock.count(session.lock.hold_key());
         }
-        // A repeated request, which may not have lengthened the lease, does not put the renewal off.
+        // A repeated request may not have lengthened the lease, so it does not delay the renewal.
         let renew_at = session.renew_at.min(session.lock.lease.renewal_after(now));
+        debug_assert!(renew_at < NEVER, "a session has no renewal");
         self.schedule_renewal_at(id, renew_at);
+    }
+
+    /// Begins a session without connections. Returns `None` if there are almost 2^32 sessions already.
+    fn begin(&mut self, lock: SessionLock) -> Option<SessionId> {
+        debug_assert!(self.find(lock.hold_key()).is_none(), "a hold key has two sessions");
+        let (db, key) = (lock.db, Rc::clone(&lock.key));
+        let clients = BTreeSet::new();
+        let session = Session { lock, clients, lease_end: NEVER, renew_at: NEVER, class: Class::SHORTEST };
+        let id = self.sessions.insert(session)?;
+        let session = self.sessions.get(id).or_bug("a new session does not exist")?;
+        self.by_lock.insert(db, key, session.lock.hold_key().share, id);
+        Some(id)
     }
 
     /// Ends the session of a lock or a share, if it has one.
@@ -228,7 +234,7 @@ impl Sessions {
         }
     }
 
-    /// Ends all sessions, and leaves what there was to be freed.
+    /// Ends all sessions, and adds their tables to `deferred_free`.
     pub fn end_all(&mut self, deferred_free: &mut DeferredFree) {
         let Self { sessions, by_lock, connections, renewals, rechecks, returning, returns, ended, .. } =
             mem::replace(self, Self::new());
@@ -256,15 +262,16 @@ impl Sessions {
 
     /// Detaches one closed connection from one of its sessions.
     ///
-    /// Returns the session if that was its last connection: it has ended, and its lock is to be released.
+    /// Returns the session if that was its last connection. The session has ended, and its lock is to be released.
     pub fn pop_orphan(&mut self) -> Option<Session> {
         let (client, id) = self.connections.next_of_closed()?;
+        check(self.get(id).is_some(), "a closed connection has a session that does not exist");
         let is_current = self.is_current(id);
         self.detach_client(id, client).filter(|_| is_current)
     }
 
-    /// Detaches all closed connections from the session of a lock or a share. Returns the session if it had no others, like
-    /// [`pop_orphan`](Self::pop_orphan).
+    /// Detaches all closed connections from the session of a lock or a share. Returns the session if it had no open ones, as
+    /// [`pop_orphan`](Self::pop_orphan) does.
     pub fn take_orphan(&mut self, hold_key: HoldKey<'_>) -> Option<Session> {
         let id = self.find(hold_key).filter(|_| self.has_closed_connections())?;
         let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
@@ -283,12 +290,13 @@ impl Sessions {
 
     /// Sets the number of holds of a session's lock.
     pub fn set_holds(&mut self, hold_key: HoldKey<'_>, holds: i64) {
+        debug_assert!(holds >= 1, "a session goes on without a hold");
         if let Some(session) = self.find(hold_key).and_then(|id| self.sessions.get_mut(id)) {
             session.lock.holds = holds;
         }
     }
 
-    /// Sets the length of the lease that is renewed from `now` on, at least [`MIN_SESSION_LEASE_MS`].
+    /// Sets the length of the lease that is renewed from `now` on. It is at least [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, hold_key: HoldKey<'_>, lease: Lease, now: UnixMs) {
         let Some(id) = self.find(hold_key) else { return };
         let renewed = at_least_min_lease(lease);
@@ -298,8 +306,8 @@ impl Sessions {
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
     }
 
-    /// Fits the lease that is renewed, or given back, to what it may be now: at most `longest`, and else long enough for all
-    /// shares of the lock to be renewed in it; but at least [`MIN_SESSION_LEASE_MS`].
+    /// Fits the lease to renew to the present limits. It is long enough for all shares of the lock to be renewed in it, but at most
+    /// `longest`, and at least [`MIN_SESSION_LEASE_MS`].
     pub fn fit_lease(&mut self, id: SessionId, longest: Option<Lease>) {
         self.raise_lease(id);
         if let (Some(longest), Some(session)) = (longest, self.sessions.get_mut(id)) {
@@ -307,15 +315,15 @@ impl Sessions {
         }
     }
 
-    /// Sets the end of the lease, or `None` if the lock has no lease any more.
+    /// Sets the end of the lease, or `None` if the lock no longer has a lease.
     pub fn set_lease_end(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.lease_end = lease_end.unwrap_or(NEVER);
         }
     }
 
-    /// Sets the end of the lease that a check has found. The renewal comes as early as that end calls for: others may
-    /// have put another lease in its place.
+    /// Sets the end of the lease that a check has found. The renewal is scheduled in time for it, because an external write may have
+    /// shortened the lease.
     pub fn lease_found(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         self.set_lease_end(id, lease_end);
         if let (Some(end), Some(session)) = (lease_end, self.get(id)) {
@@ -330,12 +338,17 @@ impl Sessions {
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {
             if is_current {
-                self.pairs = self.pairs.saturating_sub(1);
                 self.by_lock.count_removed(session.lock.hold_key(), 1);
+                self.subtract_pairs(1);
             }
-            self.connections.remove(client, id);
+            check(self.connections.remove(client, id), "a connection of a session is not in the table");
         }
         if self.get(id)?.clients.is_empty() { self.remove(id) } else { None }
+    }
+
+    fn subtract_pairs(&mut self, count: usize) {
+        check(self.pairs >= count, "more pairs are subtracted than were counted");
+        self.pairs = self.pairs.saturating_sub(count);
     }
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {
@@ -344,10 +357,13 @@ impl Sessions {
         if self.by_lock.get(session.lock.hold_key()) == Some(id) {
             self.by_lock.count_removed(session.lock.hold_key(), session.clients.len());
             self.by_lock.remove(session.lock.hold_key());
-            self.pairs = self.pairs.saturating_sub(session.clients.len());
+            self.subtract_pairs(session.clients.len());
             self.continue_return_without(&session.lock);
         }
-        session.clients.iter().for_each(|&client| self.connections.remove(client, id));
+        for &client in &session.clients {
+            check(self.connections.remove(client, id), "a connection of a session is not in the table");
+        }
+        debug_assert!(!self.is_empty() || self.pairs == 0, "pairs are left without sessions");
         Some(session)
     }
 }

@@ -1,35 +1,35 @@
 //! A slab: entries that never move, found by number.
 //!
-//! They lie in chunks. A table that grows by copying would be half empty, and a client would have to wait for the copy. A
-//! chunk without entries is freed at once, so that the last entry of very many does not have to free them all.
+//! The entries are stored in chunks. A table that grows by copying would be half empty, and a client would have to wait for the
+//! copy. The memory of a chunk is freed with its last entry, so the removal of the last entry of a large slab is short.
 
 use std::num::NonZeroU32;
 
-use super::steps;
+use super::{OrBug, bug, steps};
 
 /// The number of entries in a chunk.
 const CHUNK: usize = 64;
 
-/// The position of an entry in a [`Slab`], counted from 1, so that an `Option<Slot>` takes no more space.
+/// The position of an entry in a [`Slab`], counted from 1, so that an `Option<Slot>` takes no more memory.
 ///
-/// After the entry is removed, the slot may hold another one. So a slot must not be kept longer than its entry.
+/// After the entry is removed, the slot may hold another entry, so a slot must not be kept longer than its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot(pub NonZeroU32);
 
 /// Entries of type `T`, found by [`Slot`]. Insertion, look-up and removal are O(1).
 pub struct Slab<T> {
     chunks: Vec<Chunk<T>>,
-    /// The first of the chunks with a free position, if there are any. Each of them names the next.
+    /// The first chunk with a free position, if there is one. The chunks with free positions are a linked list.
     open: Option<usize>,
     len: u32,
 }
 
 struct Chunk<T> {
-    /// As many as were ever taken at the same time, since the chunk had no entries.
+    /// The positions that have been taken since the chunk was last empty.
     contents: Vec<Content<T>>,
-    /// How many of them are taken: a walk passes over a chunk without any in one step.
+    /// The number of entries. A scan skips a chunk without entries in one step.
     taken: usize,
-    /// The first free position of those in `contents`. Each of them names the next.
+    /// The first free position in `contents`. The free positions are a linked list.
     free: Option<u8>,
     /// The next chunk with a free position, if this one has any.
     next_open: Option<usize>,
@@ -89,11 +89,15 @@ impl<T> Chunk<T> {
 
     /// Adds an entry to a chunk that is not full. Returns its position.
     fn insert(&mut self, entry: T) -> Option<usize> {
+        debug_assert!(!self.is_full(), "an open chunk is full");
         let position = self.free.map_or(self.contents.len(), usize::from);
         match self.contents.get_mut(position) {
             Some(content) => match std::mem::replace(content, Content::Taken(entry)) {
                 Content::Free(next) => self.free = next,
-                Content::Taken(_) => return None,
+                Content::Taken(_) => {
+                    bug("a free position has an entry");
+                    return None;
+                }
             },
             None => self.contents.push(Content::Taken(entry)),
         }
@@ -105,13 +109,15 @@ impl<T> Chunk<T> {
         let content = self.contents.get_mut(position)?;
         content.entry()?;
         let content = std::mem::replace(content, Content::Free(self.free));
-        self.free = u8::try_from(position).ok();
+        self.free = u8::try_from(position).ok().or_bug("a position is outside of its chunk");
+        debug_assert!(self.taken > 0, "an entry was not counted");
         self.taken = self.taken.saturating_sub(1);
         content.into_entry()
     }
 
     /// Frees the memory of a chunk without entries.
     fn release_memory(&mut self) {
+        debug_assert_eq!(self.taken, 0, "a chunk with entries is freed");
         (self.contents, self.free) = (Vec::new(), None);
     }
 }
@@ -151,7 +157,7 @@ impl<T> Slab<T> {
             .or_else(|| (chunk.checked_add(1)?..self.chunks.len()).find_map(|number| self.first_in(number, 0)))
     }
 
-    /// Returns the first entry of a chunk that is not among so many in front.
+    /// Returns the first entry of a chunk behind the first `skipped` positions.
     fn first_in(&self, number: usize, skipped: usize) -> Option<(Slot, &T)> {
         steps::count();
         let chunk = self.chunks.get(number).filter(|chunk| chunk.taken > 0)?;
@@ -169,7 +175,7 @@ impl<T> Slab<T> {
             self.chunks.push(Chunk::new());
             self.open = Some(number);
         }
-        let chunk = self.chunks.get_mut(number)?;
+        let chunk = self.chunks.get_mut(number).or_bug("an open chunk does not exist")?;
         let position = chunk.insert(entry)?;
         if chunk.is_full() {
             self.open = chunk.next_open.take();
@@ -191,6 +197,7 @@ impl<T> Slab<T> {
         if chunk.taken == 0 && number > 0 {
             chunk.release_memory();
         }
+        debug_assert!(self.len > 0, "an entry was not counted");
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
             self.release_memory();
@@ -204,13 +211,14 @@ impl<T> Slab<T> {
         self.chunks.get_mut(chunk)?.contents.get_mut(position)
     }
 
-    /// Takes the slab apart into its entries.
+    /// Returns all entries and drops the slab.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.chunks.into_iter().flat_map(|chunk| chunk.contents).filter_map(Content::into_entry)
     }
 
     /// Frees the memory of an empty slab. One chunk is kept, so that light contention does not allocate each time.
     fn release_memory(&mut self) {
+        debug_assert!(self.chunks.iter().take(2).all(|chunk| chunk.taken == 0), "an empty slab has entries");
         if self.chunks.len() > 1 {
             *self = Self::new();
         }
@@ -272,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_chunk_by_chunk() {
+    fn memory_is_freed_chunk_by_chunk() {
         let mut slab = Slab::new();
         let slots: Vec<_> = (0..10_000).map(|n| slab.insert(n).unwrap()).collect();
         for (removed, &slot) in (1..).zip(&slots) {

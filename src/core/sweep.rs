@@ -1,21 +1,22 @@
-//! Rounds over all entries of an arena, a few at a time.
+//! Sweeps over all entries of an arena, a few entries at a time.
 
 use super::{Arena, Cursor, Id};
 
-/// A round over all entries, or none. One that is to begin before another has ended begins behind it: a round that began
-/// anew each time would never come to its end.
+/// A sweep over all entries. A sweep that is to begin before another has ended begins after it: a sweep that restarted each time might
+/// never end.
 pub struct Sweep {
     cursor: Cursor,
+    /// Whether another sweep begins at the end of this one.
     is_restart_due: bool,
-    /// The number of rounds that have begun.
+    /// The number of sweeps that have begun.
     number: u32,
 }
 
 impl Sweep {
-    /// No round.
+    /// A sweep that has ended.
     pub const END: Self = Self { cursor: Cursor::END, is_restart_due: false, number: 0 };
 
-    /// Begins a round in which every entry is returned that is there now, and stays.
+    /// Begins a sweep. It returns every entry that exists from now until its end.
     pub fn begin(&mut self) {
         if self.cursor.has_more() {
             self.is_restart_due = true;
@@ -24,18 +25,19 @@ impl Sweep {
         }
     }
 
-    /// Returns whether there may be more.
+    /// Returns whether there may be more entries.
     pub fn has_more(&self) -> bool {
         self.cursor.has_more()
     }
 
-    /// Returns the number of the round that is under way, or was last.
+    /// Returns the number of the current or last sweep.
     pub fn number(&self) -> u32 {
         self.number
     }
 
     /// Returns the next entry, or `None` at the end.
     pub fn next<T>(&mut self, entries: &Arena<T>) -> Option<Id<T>> {
+        debug_assert!(self.cursor.has_more() || !self.is_restart_due, "a restart is due after the end");
         entries.next(&mut self.cursor).or_else(|| {
             if !std::mem::take(&mut self.is_restart_due) {
                 return None;
@@ -73,7 +75,7 @@ mod tests {
         sweep.begin();
         assert_eq!(take(&mut sweep, &numbers, 2), [2, 3]);
         sweep.begin();
-        assert_eq!(take(&mut sweep, &numbers, 9), [4, 0, 1, 2, 3, 4], "and once more for those who asked meanwhile");
+        assert_eq!(take(&mut sweep, &numbers, 9), [4, 0, 1, 2, 3, 4], "a second sweep for the later calls");
         assert!(!sweep.has_more());
         assert_eq!(take(&mut sweep, &numbers, 1), [] as [i32; 0]);
     }

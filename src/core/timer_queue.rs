@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::UnixMs;
+use super::{UnixMs, check};
 
-/// The time of an entry that is in no queue. A sentinel takes half the space of an `Option` in the entries that store
-/// it.
+/// The time of an entry that is in no queue. It takes half the memory of an `Option` in the entries that store it.
 pub const NEVER: UnixMs = UnixMs::MAX;
 
 /// Entries of type `T`, each with at most one time. All operations are O(log n).
 ///
-/// An entry is found by its time, so whoever schedules it also stores the time.
+/// An entry is found by its time, so the caller stores the time.
 pub struct TimerQueue<T>(BTreeSet<(UnixMs, T)>);
 
 impl<T: Copy + Ord> TimerQueue<T> {
@@ -23,16 +22,16 @@ impl<T: Copy + Ord> TimerQueue<T> {
         self.0.into_iter().map(|(_, entry)| entry)
     }
 
-    /// Moves `entry` from the time `from` to the time `to`. [`NEVER`] means that it is not, or no longer, in the queue.
+    /// Moves `entry` from the time `from` to the time `to`. [`NEVER`] means that it is not in the queue.
     pub fn reschedule(&mut self, entry: T, from: UnixMs, to: UnixMs) {
         if from == to {
             return;
         }
         if from != NEVER {
-            self.0.remove(&(from, entry));
+            check(self.0.remove(&(from, entry)), "an entry is not in the timer queue at its stored time");
         }
         if to != NEVER {
-            self.0.insert((to, entry));
+            check(self.0.insert((to, entry)), "an entry is in the timer queue already");
         }
     }
 
@@ -52,7 +51,12 @@ impl<T: Copy + Ord> TimerQueue<T> {
         self.0.first().map(|&(_, entry)| entry)
     }
 
-    /// Removes and returns the earliest entry, if its time is not after `now`.
+    /// Returns the earliest entry, if its time is not after `now`.
+    pub fn first_due(&self, now: UnixMs) -> Option<T> {
+        self.0.first().filter(|&&(time, _)| time <= now).map(|&(_, entry)| entry)
+    }
+
+    /// Removes and returns the earliest entry, if its time is not after `now`. The caller's stored time becomes [`NEVER`].
     pub fn pop_due(&mut self, now: UnixMs) -> Option<T> {
         let &(time, _) = self.0.first()?;
         if time > now {

@@ -1,13 +1,19 @@
-//! The wait queues: who waits for which lock, in which order, and until when.
+//! The wait queues: the waiters of each lock, their order and their deadlines.
 //!
-//! A **queue** belongs to one lock and exists while it has places. A **place** is a claim on the lock with a turn in
-//! the line. A **request** is a connection that waits for the reply, with a deadline of its own. Requests with the same
-//! claim share a place, so a request that is sent twice stands in line once. A place whose last request has left may be
-//! kept for a while: it is **away**, which means that it is not in the line and holds nobody up. When the same claim
-//! comes back, the place returns to its turn.
+//! A **queue** belongs to one lock and exists while it has entries. A **queue entry** is a claim on the lock with a turn. A
+//! **request** is a connection that waits for the reply, with a deadline of its own. Requests with the same claim share an
+//! entry, so a request that is sent twice has one entry.
 //!
-//! Invariants: a place is in exactly one queue. It is in the line exactly while it has requests, and has a time to be
-//! dropped exactly while it has none. A request is answered at most once, because the answer removes it.
+//! An entry with requests is **attached**. An entry without requests is **detached**: it is kept for the grace period, and does not
+//! delay other waiters. When the same claim waits again, the entry is attached at its old turn.
+//!
+//! Invariants:
+//!
+//! - An entry is in exactly one queue.
+//! - An entry is in the queue order exactly while it is attached, and in the timer queue of detached entries exactly while it is
+//!   detached.
+//! - A request gets at most one reply, because the reply removes it.
+//! - A queue without requests has no review and no deadline.
 
 mod contention;
 mod deadlines;
@@ -21,10 +27,14 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+#[cfg(test)]
+use super::Cursor;
 use super::handle_table::HandleTable;
 use super::slab::Slab;
+#[cfg(test)]
+use super::slab::Slot;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Cause, Kind, Sweep, UnixMs};
+use super::{Arena, Cause, Kind, OrBug, Sweep, UnixMs};
 use deadlines::Deadlines;
 use names::LockName;
 use queue_order::QueueOrder;
@@ -37,11 +47,11 @@ use types::{QueueEntry, QueueEntryId};
 /// All queues of the server.
 pub struct WaitQueues {
     by_lock: HandleTable<QueueId>,
-    /// The queue that was looked up last: the steps of one command ask for the same again and again.
+    /// The queue that was found last. The steps of one command look up the same queue several times.
     last_found: Cell<Option<QueueId>>,
     queues: Arena<Queue>,
     entries: Slab<QueueEntry>,
-    /// The number of places for shares.
+    /// The number of entries whose claim is a share.
     share_entries: usize,
     requests: Arena<Request>,
     claims: HandleTable<QueueEntryId>,
@@ -49,28 +59,28 @@ pub struct WaitQueues {
     next_turn: u64,
     reviews: TimerQueue<QueueId>,
     deadlines: Deadlines,
-    /// Places that are away, by the time when they are dropped.
+    /// The detached entries, by the time when they are dropped.
     detached: TimerQueue<QueueEntryId>,
-    /// Queues whose review has stopped with waiters left that can be granted the lock, in the order in which their reviews go on.
+    /// Queues whose review has stopped after a batch, in the order in which their reviews continue.
     backlog: VecDeque<QueueId>,
-    /// A running review of all queues.
+    /// The review of all queues.
     review: Sweep,
-    /// A running round over all queues.
+    /// The sweep over all queues.
     sweep: Sweep,
-    /// Queues of locks that are another server's, and from which turn on their places are to be returned.
+    /// Queues whose waits are aborted, each with the turn from which [`WaitQueues::next_aborted`] continues.
     aborted: BTreeMap<QueueId, Turn>,
-    /// Which of the sources of due work is asked first.
+    /// The source of due work that is asked first.
     next_source: usize,
-    /// Whether all places that are away are to be dropped.
+    /// Whether all detached entries are to be dropped.
     drops_detached: bool,
 }
 
-/// The number of requests that share a place at most. All of them are answered in one step.
+/// The maximum number of requests that share an entry. All of them are replied to in one step.
 const MAX_COPIES: usize = 1000;
 
-/// Returns the first millisecond at which `time` has passed. The server counts like this, too: a key that expires at t
-/// still exists at t.
+/// Returns the first millisecond at which `time` has passed. As in the server, a key that expires at t still exists at t.
 fn first_expired_ms(time: UnixMs) -> UnixMs {
+    // NEVER stays NEVER.
     time.saturating_add(1)
 }
 
@@ -98,17 +108,17 @@ impl WaitQueues {
         }
     }
 
-    /// Returns the number of requests that wait, over all locks.
+    /// Returns the number of waiting requests of all locks.
     pub fn waiter_count(&self) -> usize {
         self.requests.len()
     }
 
-    /// Returns whether no queue has a place, present or away.
+    /// Returns whether there are no entries, attached or detached.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    /// Returns the sum of the sizes of all tables. It is 0 when there are no waiters and no detached entries.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         let tables =
@@ -122,7 +132,7 @@ impl WaitQueues {
         tables.into_iter().chain(orders).sum()
     }
 
-    /// Returns the queue of a lock, if it has places.
+    /// Returns the queue of a lock, if it has one.
     pub fn queue_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
         if self.is_empty() {
             return None;
@@ -139,12 +149,12 @@ impl WaitQueues {
         self.queues.get(queue).map(|queue| (queue.db, Rc::clone(&queue.key)))
     }
 
-    /// Returns what has made the lock free, or is expected to, as far as events tell.
+    /// Returns the event that made the lock free, or is expected to.
     pub fn cause_of(&self, queue: QueueId) -> Cause {
         self.queues.get(queue).map_or(Cause::Other, |queue| queue.cause)
     }
 
-    /// Returns the number of requests that wait for a lock.
+    /// Returns the number of requests in a queue.
     pub fn waiter_count_of(&self, queue: QueueId) -> usize {
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
@@ -154,33 +164,37 @@ impl WaitQueues {
         self.waiter_count() < limit
     }
 
-    /// Returns whether one more request with this claim may share its place, if it has one.
+    /// Returns whether one more request with this claim may share the entry of the claim, if it has one.
     pub fn has_capacity_for_copy(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
+        const LAST: usize = MAX_COPIES - 1;
         let entry = self.entry_of(db, key, kind, owner).and_then(|entry| self.entries.get(entry));
-        entry.is_none_or(|entry| self.requests_of(entry).nth(MAX_COPIES.saturating_sub(1)).is_none())
+        entry.is_none_or(|entry| self.requests_of(entry).nth(LAST).is_none())
     }
 
-    /// Returns what a request waits for, if it still does: the lock, and the claim of its place.
+    /// Returns the queue and the claim of a request, if it still waits.
     pub fn origin_of(&self, request: RequestId) -> Option<(&Queue, &Claim)> {
-        let entry = self.entries.get(self.requests.get(request)?.entry)?;
-        Some((self.queues.get(entry.queue)?, &entry.claim))
+        let request = self.requests.get(request)?;
+        let entry = self.entries.get(request.entry).or_bug("a request has no entry")?;
+        Some((self.queues.get(entry.queue).or_bug("an entry has no queue")?, &entry.claim))
     }
 
-    /// Returns the waiters that share the place of a claim, the latest first.
+    /// Returns the waiters that share the entry of a claim, the latest first.
     pub fn waiters_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> impl Iterator<Item = WaiterId> {
         let entry = self.entry_of(db, key, kind, owner).and_then(|entry| self.entries.get(entry));
         entry.into_iter().flat_map(|entry| self.requests_of(entry)).map(|(_, request)| request.waiter)
     }
 
-    /// Adds a request to the queue of a lock: at the place of its claim if it has one, else at the end of the line.
+    /// Adds a request to the queue of a lock: to the entry of its claim if there is one, else to a new entry at the end.
     ///
-    /// Returns `None` if there are `limit` requests already. Places that are away count only as long as there is room:
-    /// if all `limit` places are taken, the one that would be dropped next makes way.
+    /// Returns `None` if there are `limit` requests already. If there are `limit` entries, the detached entry that would be dropped
+    /// next is dropped now.
     pub fn join(&mut self, join: JoinRequest<'_>, limit: usize) -> Option<JoinOutcome> {
         if !self.has_capacity(limit) {
             return None;
         }
         let JoinRequest { db, key, claim, waiter, now, deadline } = join;
+        debug_assert!(deadline.is_none_or(|deadline| deadline >= now), "a wait ends before it begins");
+        debug_assert!(claim.limit.is_none() || claim.kind == Kind::Shared, "only a share has a limit");
         let (lease, share_limit, deadline) = (claim.lease, claim.limit, deadline.unwrap_or(NEVER));
         let known = self.entry_of(db, key, claim.kind, &claim.owner);
         let entry = match known {
@@ -196,28 +210,30 @@ impl WaitQueues {
         Some(JoinOutcome { request, rejoined: known.is_some() })
     }
 
-    /// Returns the first claim in line.
+    /// Returns the claim of the first waiter.
     pub fn first(&self, queue: QueueId) -> Option<&Claim> {
-        self.first_entry(queue).and_then(|entry| self.entries.get(entry)).map(|entry| &entry.claim)
+        let first = self.entries.get(self.first_entry(queue)?).or_bug("the first entry of a queue does not exist")?;
+        debug_assert_eq!(first.queue, queue, "the first entry is in another queue");
+        Some(&first.claim)
     }
 
-    /// Removes and returns the first claim in line, to which the lock is now granted. Returns `None` if nobody is in
-    /// line.
+    /// Removes and returns the claim of the first waiter, to which the lock is now granted. Returns `None` if there is no waiter.
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
         let entry = self.first_entry(queue)?;
-        let (db, key) = self.lock_of(queue)?;
+        let (db, key) = self.lock_of(queue).or_bug("a queue with waiters does not exist")?;
         let granted = |request: Request| GrantedRequest { waiter: request.waiter, lease: request.lease };
         let waiters = self.remove_requests(entry, granted);
+        debug_assert!(!waiters.is_empty(), "an attached entry has no requests");
         let QueueEntry { claim, turn, since, .. } = self.remove_entry(entry)?;
         let mut grant = Grant { db, key, claim, longest_lease: None, turn, since, waiters };
         grant.merge_leases();
         Some(grant)
     }
 
-    /// Removes a request, because its client left or is answered otherwise.
+    /// Removes a request whose client disconnected or gets another reply.
     ///
-    /// If it was the last of its place, the place is kept until `keep_until`, or dropped if that is `None`. Otherwise its
-    /// lease and its limit count no more, and a review of the lock may be due. Returns `None` if the request does not wait any more.
+    /// If it was the last request of its entry, the entry is kept until `keep_until`, or dropped if that is `None`. Otherwise the entry
+    /// no longer has its lease and its limit, and a review of the lock may be due. Returns `None` if the request does not wait.
     pub fn withdraw_request(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
         if self.is_detached(request.entry) {
@@ -231,9 +247,9 @@ impl WaitQueues {
         Some(request.waiter)
     }
 
-    /// Removes the places of an owner in the queue of a lock, of all kinds but `kept`.
+    /// Removes the entries of an owner from the queue of a lock, of all kinds but `kept`.
     ///
-    /// Returns the requests that waited there, or `None` if the owner had no such place.
+    /// Returns the waiters that shared them, or `None` if the owner had no such entry.
     pub fn withdraw_owner(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
         let mut waiters = None;
         while let Some(entry) = self.any_entry_of(db, key, owner, kept) {
@@ -243,7 +259,7 @@ impl WaitQueues {
         waiters
     }
 
-    /// Drops the place of a claim, if it is away: the claim was granted without it.
+    /// Drops the entry of a claim if it is detached, because the claim was granted without it.
     pub fn drop_detached_entry(&mut self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) {
         let entry = self.entry_of(db, key, kind, owner);
         if let Some(entry) = entry.filter(|&entry| self.is_detached(entry)) {
@@ -251,8 +267,8 @@ impl WaitQueues {
         }
     }
 
-    /// Restores the turn of a grant that was taken back. Its place is away until `until`, unless the claim waits again
-    /// already.
+    /// Restores the turn of a grant that was revoked. The entry is detached and kept until `until`, unless the claim already waits
+    /// again.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
         let Grant { db, key, claim, turn, since, .. } = grant;
         let entry = match self.entry_of(db, &key, claim.kind, &claim.owner) {
@@ -268,22 +284,22 @@ impl WaitQueues {
         }
     }
 
-    /// Drops every place that is away, one after the other.
+    /// Begins to drop all detached entries. [`pop_due`](Self::pop_due) drops them one by one.
     pub fn drop_detached_entries(&mut self) {
         self.drops_detached = self.detached.first().is_some();
     }
 
-    /// Schedules a review of the lock for the end of its lease, or none if `lease_end` is `None`.
+    /// Schedules a review of the lock for the end of its lease, or cancels the review if `lease_end` is `None`.
     pub fn review_at_lease_end(&mut self, queue: QueueId, lease_end: Option<UnixMs>) {
         self.set_review(queue, lease_end.map_or(NEVER, first_expired_ms), Cause::Expiry);
     }
 
-    /// Schedules a review of the lock at `time`, and keeps the cause.
+    /// Schedules a review of the lock at `time` with the same cause.
     pub fn review_at(&mut self, queue: QueueId, time: UnixMs) {
         self.set_review(queue, time, self.cause_of(queue));
     }
 
-    /// Schedules a review of the lock at once, because something happened to its key.
+    /// Schedules an immediate review of the lock, because its key has changed.
     pub fn review_soon(&mut self, queue: QueueId, cause: Cause) {
         self.set_review(queue, UnixMs::MIN, cause);
     }
@@ -293,49 +309,53 @@ impl WaitQueues {
         self.review.begin();
     }
 
-    /// Begins a round over all queues, in which [`next_in_sweep`](Self::next_in_sweep) returns one after the other.
+    /// Begins a sweep over all queues. [`next_in_sweep`](Self::next_in_sweep) returns them one by one.
     pub fn begin_sweep(&mut self) {
         self.sweep.begin();
     }
 
-    /// Returns whether a round is under way.
+    /// Returns whether a sweep has not ended.
     pub fn is_sweeping(&self) -> bool {
         self.sweep.has_more()
     }
 
-    /// Returns the next queue of the round, or `None` at its end.
+    /// Returns the next queue of the sweep, or `None` at its end.
     pub fn next_in_sweep(&mut self) -> Option<QueueId> {
         self.sweep.next(&self.queues)
     }
 
-    /// Begins a walk over those who wait for a lock that is another server's now.
-    /// [`next_aborted`](Self::next_aborted) returns them.
+    /// Begins to abort the waits for a lock whose slot has moved to another server. [`next_aborted`](Self::next_aborted) returns the
+    /// waiters.
     pub fn abort(&mut self, queue: QueueId) {
         self.aborted.entry(queue).or_insert(Turn(u64::MIN));
     }
 
-    /// Returns whether such a walk is under way.
+    /// Returns whether waits of any lock are being aborted.
     pub fn has_aborted(&self) -> bool {
         !self.aborted.is_empty()
     }
 
-    /// Returns those who share the next place in such a walk, or nobody at its end. Returns `None` if there is no walk.
+    /// Returns the waiters of the next entry whose wait is aborted, or an empty list at the end of a queue. Returns `None` if no waits
+    /// are being aborted.
     pub fn next_aborted(&mut self) -> Option<Vec<WaiterId>> {
         let (&queue, &from) = self.aborted.first_key_value()?;
-        // The slot of a queue that is gone may be another one's.
+        // The order finds a queue by its slot, and the slot of a dropped queue may belong to another one.
         let next = self.queues.get(queue).and_then(|_| self.order.first_from(queue, from));
         let Some((turn, entry)) = next else {
             self.aborted.remove(&queue);
             return Some(Vec::new());
         };
+        debug_assert!(turn >= from, "the turns of aborted waits rise");
         self.aborted.insert(queue, Turn(turn.0.saturating_add(1)));
-        let requests = self.entries.get(entry).into_iter().flat_map(|entry| self.requests_of(entry));
+        let entry = self.entries.get(entry).or_bug("an aborted entry does not exist");
+        let requests = entry.into_iter().flat_map(|entry| self.requests_of(entry));
         Some(requests.map(|(_, request)| request.waiter).collect())
     }
 
-    /// Returns the waiters of a lock, first in line first.
+    /// Returns the waiters of a lock in the order of their turns.
     pub fn waiters(&self, queue: QueueId) -> impl Iterator<Item = Waiter<'_>> {
-        self.order.of(queue).filter_map(|entry| self.entries.get(entry)).flat_map(|entry| {
+        let entries = self.order.of(queue).filter_map(|entry| self.entries.get(entry).or_bug("a waiter has no entry"));
+        entries.flat_map(|entry| {
             self.requests_of(entry).map(|(_, request)| Waiter {
                 claim: &entry.claim,
                 since: entry.since,
@@ -356,9 +376,9 @@ impl WaitQueues {
     }
 
     fn set_review(&mut self, id: QueueId, time: UnixMs, cause: Cause) {
-        // The review of a lock in the backlog looks at all that another would look at.
+        // A lock in the backlog is reviewed in its turn, and needs no other review.
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
-        // Without requests there is nobody to serve.
+        // Without requests there is no waiter that could be granted the lock.
         let time = if queue.requests == 0 { NEVER } else { time };
         self.reviews.reschedule(id, queue.review_at, time);
         queue.review_at = time;
@@ -366,6 +386,8 @@ impl WaitQueues {
     }
 }
 
+#[cfg(test)]
+mod invariants;
 #[cfg(test)]
 mod model;
 #[cfg(test)]

@@ -1,19 +1,20 @@
-//! When sessions are renewed, by the length of their leases.
+//! The scheduled renewals of sessions, in classes by the length of their leases.
 //!
-//! Sessions of all shares of one lock may be due together. With thousands of them their leases are long, and renewing them takes
-//! longer than a short lease of another lock lasts. So leases of about the same length wait for each other only.
+//! The sessions of all shares of one lock may be due at the same time. Renewing thousands of them takes longer than a short lease of
+//! another lock lasts, so only leases of similar length wait for each other.
 
 use super::SessionId;
-use crate::core::timer_queue::TimerQueue;
+use crate::core::bug;
+use crate::core::timer_queue::{NEVER, TimerQueue};
 use crate::core::{Lease, UnixMs};
 
 /// The number of classes of leases.
 const CLASSES: usize = 6;
 
-/// The shortest lease of each class but the first, in milliseconds.
+/// The shortest lease of each class after the first, in milliseconds.
 const SHORTEST_MS: [i64; CLASSES - 1] = [400, 1_600, 6_400, 25_600, 102_400];
 
-/// The class of a lease: a lower number has shorter leases.
+/// The class of a lease. Classes with lower numbers have shorter leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class(u8);
 
@@ -40,7 +41,7 @@ impl Renewals {
         Self { classes: [const { TimerQueue::new() }; CLASSES], next: 0 }
     }
 
-    /// Takes the renewals apart into their sessions.
+    /// Returns the sessions of all renewals and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = SessionId> {
         self.classes.into_iter().flat_map(TimerQueue::into_entries)
     }
@@ -51,16 +52,15 @@ impl Renewals {
         self.classes.iter().map(TimerQueue::entry_count).sum()
     }
 
-    /// Moves the renewal of a session from one class and time to another. The time [`NEVER`](crate::core::timer_queue::NEVER)
-    /// means that there is none.
+    /// Moves the renewal of a session from one class and time to another. The time [`NEVER`] means that there is no renewal.
     pub fn reschedule(&mut self, id: SessionId, from: (Class, UnixMs), to: (Class, UnixMs)) {
-        use crate::core::timer_queue::NEVER;
         if from.0 != to.0 {
             self.reschedule(id, from, (from.0, NEVER));
             return self.reschedule(id, (to.0, NEVER), to);
         }
-        if let Some(class) = self.classes.get_mut(usize::from(to.0.0)) {
-            class.reschedule(id, from.1, to.1);
+        match self.classes.get_mut(usize::from(to.0.0)) {
+            Some(class) => class.reschedule(id, from.1, to.1),
+            None => bug("a class of leases does not exist"),
         }
     }
 
@@ -85,8 +85,6 @@ impl Renewals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::timer_queue::NEVER;
-
     fn class_of(ms: i64) -> Class {
         Class::of(Lease::from_ms(ms).unwrap())
     }

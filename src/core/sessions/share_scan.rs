@@ -1,4 +1,4 @@
-//! Looks at the sessions of all shares of a lock, so many at a time.
+//! Scans over the shares of a lock that have sessions, in batches.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -8,24 +8,24 @@ use crate::core::LockIndex;
 /// The number of shares of one lock that are processed in one step.
 pub const MAX_SHARE_BATCH: usize = 100;
 
-/// Locks, each with how far a walk over its shares has come.
+/// Locks, each with the position of a scan over its shares.
 pub struct ShareScans(BTreeMap<(i32, Rc<[u8]>), ShareScan>);
 
 struct ShareScan {
-    /// The token that comes next, or one before it.
+    /// A token that is not after the next token of the scan.
     from: Box<[u8]>,
-    /// Whether others may have removed shares since the walk began.
+    /// Whether external writes may have removed shares since the scan began.
     needs_recheck: bool,
-    /// Whether the lock stands in a queue of those that go on.
+    /// Whether the lock is in the queue of locks whose scans continue.
     is_queued: bool,
 }
 
-/// The next shares in a walk.
+/// The next shares of a scan.
 pub struct ShareBatch {
     pub tokens: Vec<Box<[u8]>>,
-    /// The token that comes after them, or `None` at the end of the walk.
+    /// The next token after them, or `None` at the end of the scan.
     pub next: Option<Box<[u8]>>,
-    /// Whether others may have removed shares while the walk went on that has ended.
+    /// Whether the scan has ended and external writes may have removed shares during it.
     pub(super) needs_recheck: bool,
 }
 
@@ -43,7 +43,7 @@ impl ShareScans {
         self.0.len()
     }
 
-    /// Begins a walk over the shares of a lock, anew if one is under way.
+    /// Begins a scan over the shares of a lock. It replaces an earlier scan.
     pub fn begin(&mut self, db: i32, key: &[u8]) {
         let scan = ShareScan { from: Box::default(), needs_recheck: false, is_queued: false };
         let before = self.0.insert((db, key.into()), scan);
@@ -52,48 +52,48 @@ impl ShareScans {
         }
     }
 
-    /// Records that the lock of a walk stands in a queue. Returns its name if it did not, and there is a walk.
+    /// Records that the lock of a scan is in a queue. Returns its name if there is a scan and it was not in the queue.
     pub fn mark_queued(&mut self, db: i32, key: &[u8]) -> Option<(i32, Rc<[u8]>)> {
         let lock = (db, key.into());
         let scan = self.0.get_mut(&lock)?;
         (!std::mem::replace(&mut scan.is_queued, true)).then_some(lock)
     }
 
-    /// Records that the lock of a walk stands in no queue any more. Returns whether it did.
+    /// Records that the lock of a scan is no longer in a queue. Returns whether it was.
     pub fn mark_dequeued(&mut self, db: i32, key: &Rc<[u8]>) -> bool {
         let scan = self.0.get_mut(&(db, Rc::clone(key)));
         scan.is_some_and(|scan| std::mem::replace(&mut scan.is_queued, false))
     }
 
-    /// Ends a walk, if there is one.
+    /// Ends the scan of a lock, if there is one.
     pub fn end(&mut self, db: i32, key: &[u8]) {
         if !self.is_empty() {
             self.0.remove(&(db, key.into()));
         }
     }
 
-    /// Returns a lock with a walk under way.
+    /// Returns a lock with a scan.
     pub fn first(&self) -> Option<(i32, Rc<[u8]>)> {
         self.0.first_key_value().map(|(lock, _)| lock.clone())
     }
 
-    /// Returns the token with which the walk over a lock's shares goes on, or one before it.
+    /// Returns the position of the scan of a lock: a token that is not after its next token.
     pub fn position(&self, db: i32, key: &[u8]) -> Option<&[u8]> {
         if self.is_empty() { None } else { self.0.get(&(db, key.into())).map(|scan| &*scan.from) }
     }
 
-    /// Records that others may have removed shares. Returns whether there is a walk over them.
+    /// Records that external writes may have removed shares. Returns whether the lock has a scan.
     pub fn mark_for_recheck(&mut self, db: i32, key: &[u8]) -> bool {
         let scan = if self.is_empty() { None } else { self.0.get_mut(&(db, key.into())) };
         scan.map(|scan| scan.needs_recheck = true).is_some()
     }
 
-    /// Returns whether others may have removed shares while the walk went on.
+    /// Returns whether external writes may have removed shares during the scan.
     pub fn needs_recheck(&self, db: i32, key: &[u8]) -> bool {
         !self.is_empty() && self.0.get(&(db, key.into())).is_some_and(|scan| scan.needs_recheck)
     }
 
-    /// Returns the next shares in a walk, which is over if there are no more. Returns `None` if there is no walk.
+    /// Returns the next shares of a scan, and ends the scan if there are no more. Returns `None` if there is no scan.
     pub fn advance<T>(&mut self, shares: &LockIndex<T>, db: i32, key: &[u8]) -> Option<ShareBatch> {
         let lock = (db, key.into());
         let scan = self.0.get_mut(&lock)?;
@@ -102,6 +102,7 @@ impl ShareScans {
         let next = if tokens.len() > MAX_SHARE_BATCH { tokens.pop() } else { None };
         let needs_recheck = match &next {
             Some(token) => {
+                debug_assert!(*token > scan.from, "the tokens of a scan rise");
                 scan.from.clone_from(token);
                 false
             }
@@ -110,7 +111,7 @@ impl ShareScans {
         Some(ShareBatch { tokens, next, needs_recheck })
     }
 
-    /// Takes the walks apart.
+    /// Returns the locks of all scans and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = (i32, Rc<[u8]>)> {
         self.0.into_keys()
     }

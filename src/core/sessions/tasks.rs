@@ -1,9 +1,9 @@
-//! What is due for sessions: renewals, and checks whether their locks are still held.
+//! The due tasks of sessions: renewals, and checks whether their locks are still held.
 
 use super::renewals::Class;
 use super::{SessionId, Sessions};
 use crate::core::timer_queue::NEVER;
-use crate::core::{HoldKey, UnixMs};
+use crate::core::{HoldKey, OrBug, UnixMs};
 
 /// A task that is due for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,13 +15,13 @@ pub enum SessionTask {
 }
 
 impl Sessions {
-    /// Schedules a check at once, because somebody else has set or removed the lease. If the lock goes before that, it
-    /// was taken away.
+    /// Schedules an immediate renewal, because an external write has set or removed the lease. If the lock is free by then, an external
+    /// write has removed it.
     pub fn lease_changed(&mut self, id: SessionId) {
         self.check_soon(id, NEVER);
     }
 
-    /// Schedules a check at once, because the lease has ended by itself: the session takes the lock back.
+    /// Schedules an immediate renewal, because the lease has expired. The session takes the lock again.
     pub fn lease_expired(&mut self, id: SessionId) {
         self.check_soon(id, UnixMs::MIN);
     }
@@ -38,7 +38,7 @@ impl Sessions {
         self.checks.begin();
     }
 
-    /// Returns the time when the next task is due.
+    /// Returns the time when the next task is due. [`UnixMs::MIN`] means now.
     pub fn next_due(&self) -> Option<UnixMs> {
         if self.checks.has_more()
             || self.has_closed_connections()
@@ -52,8 +52,8 @@ impl Sessions {
         }
     }
 
-    /// Removes and returns a task that is due at `now`: a check, a renewal, or, if `returns_more`, the renewal with which a lock goes
-    /// on to give its shares back. The three take turns.
+    /// Removes and returns a task that is due at `now`: a check, a renewal, or, if `returns_more`, the renewal with which a lock
+    /// continues to return its shares. The three kinds take turns.
     pub fn pop_due(&mut self, now: UnixMs, returns_more: bool) -> Option<SessionTask> {
         const SOURCES: usize = 3;
         for source in (0..SOURCES).cycle().skip(self.next_source).take(SOURCES) {
@@ -73,12 +73,15 @@ impl Sessions {
 
     fn pop_renewal(&mut self, now: UnixMs) -> Option<SessionTask> {
         let id = self.renewals.pop_due(now)?;
-        self.sessions.get_mut(id)?.renew_at = NEVER;
+        let session = self.sessions.get_mut(id).or_bug("a session with a renewal does not exist")?;
+        debug_assert!(session.renew_at <= now, "a renewal comes early");
+        session.renew_at = NEVER;
         Some(SessionTask::Renew(id))
     }
 
-    /// Records that a lease was renewed at `now`, or taken back, and schedules the next renewal.
+    /// Records that a lease was renewed at `now`, or the lock was taken again, and schedules the next renewal.
     pub fn renewed(&mut self, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
+        debug_assert!(lease_end.is_none_or(|end| end > now), "a renewed lease has ended");
         self.schedule_renewal(id, now);
         self.set_lease_end(id, lease_end);
     }
@@ -90,7 +93,7 @@ impl Sessions {
         }
     }
 
-    /// Schedules the next renewal of a session that has none: a task that was popped has not renewed it.
+    /// Schedules the next renewal of a session that has none, because the task that was popped has not renewed it.
     pub fn keep_renewal(&mut self, hold_key: HoldKey<'_>, now: UnixMs) {
         let without = self.find(hold_key).filter(|&id| self.get(id).is_some_and(|session| session.renew_at == NEVER));
         let Some((id, session)) = without.and_then(|id| self.get(id).map(|session| (id, session))) else { return };

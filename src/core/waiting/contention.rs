@@ -1,6 +1,6 @@
-//! Which locks are waited for, by how many, and for how long.
+//! Statistics of the contended locks.
 //!
-//! Nothing is kept for this: to ask is rare, to wait is not. So each question goes through the lines once.
+//! They are computed by a scan of all queues, because they are needed rarely and waits begin often.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,27 +8,31 @@ use std::collections::BinaryHeap;
 use super::WaitQueues;
 use super::queue_order::Position;
 use super::types::{Contended, Contention};
+use crate::core::OrBug;
 
 impl WaitQueues {
-    /// Returns how many locks are waited for, over all databases, and since when.
+    /// Returns the number of contended locks of all databases, and the time since which the first waiter has waited.
     ///
-    /// O(N) in the number of locks that are waited for, however many wait for each.
+    /// O(N) in the number of contended locks, whatever the lengths of their queues.
     pub fn contention(&self) -> Contention {
         let mut locks = 0_usize;
         let heads = self.order.heads().inspect(|_| locks = locks.saturating_add(1));
         let first = heads.min_by_key(|head| head.turn);
-        Contention { locks, since: first.and_then(|first| self.entries.get(first.entry)).map(|entry| entry.since) }
+        let entry = first.and_then(|first| self.entries.get(first.entry).or_bug("a first waiter has no entry"));
+        Contention { locks, since: entry.map(|entry| entry.since) }
     }
 
-    /// Returns the locks of a database that most requests wait for, most first: `count` of them, or all if there are
-    /// fewer. Of locks that as many wait for, the one comes first whose first in line came first.
+    /// Returns the most contended locks of a database, at most `count`, in descending order of their requests. Of locks with the same
+    /// number, the one with the earliest first waiter comes first.
     ///
-    /// O(N log `count`) in the number of locks that are waited for, with memory for `count` of them.
+    /// O(N log `count`) in the number of contended locks, with memory for `count` of them.
     pub fn most_contended(&self, db: i32, count: usize) -> Vec<Contended<'_>> {
         let mut most = BinaryHeap::new();
         for head in self.order.heads() {
-            let Some(queue) = self.queues.at(head.queue).filter(|queue| queue.db == db) else { continue };
-            // Turns differ, so the order is the same each time.
+            let queue = self.queues.at(head.queue).or_bug("a waiter has no queue");
+            let Some(queue) = queue.filter(|queue| queue.db == db) else { continue };
+            debug_assert!(queue.requests > 0, "a contended lock has no requests");
+            // No two turns are equal, so the order is definite.
             let rank = Reverse((queue.requests, Reverse(head.turn), head));
             if most.len() < count {
                 most.push(rank);
@@ -51,10 +55,10 @@ mod tests {
 
     const NOW: UnixMs = 1_000;
 
-    /// Lets somebody wait for a lock from this time on.
-    fn join(waiting: &mut WaitQueues, db: i32, key: &str, who: u64, now: UnixMs) -> RequestId {
-        let claim = Claim { kind: Kind::Mutex, owner: who.to_string().as_bytes().into(), lease: None, limit: None };
-        let join = JoinRequest { db, key: key.as_bytes(), claim, waiter: WaiterId(who), now, deadline: None };
+    /// Adds a request of this waiter for a lock, at this time.
+    fn join(waiting: &mut WaitQueues, db: i32, key: &str, waiter: u64, now: UnixMs) -> RequestId {
+        let claim = Claim { kind: Kind::Mutex, owner: waiter.to_string().as_bytes().into(), lease: None, limit: None };
+        let join = JoinRequest { db, key: key.as_bytes(), claim, waiter: WaiterId(waiter), now, deadline: None };
         waiting.join(join, usize::MAX).unwrap().request
     }
 
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn each_database_has_its_own() {
+    fn contention_is_counted_by_database() {
         let mut waiting = WaitQueues::new();
         join(&mut waiting, 3, "k", 1, NOW);
         join(&mut waiting, 5, "k", 2, NOW + 1);
@@ -96,15 +100,15 @@ mod tests {
     #[test]
     fn detached_entries_do_not_count() {
         let mut waiting = WaitQueues::new();
-        let [first, second] = [1, 2].map(|who| join(&mut waiting, 0, "k", who, NOW + who as UnixMs));
+        let [first, second] = [1, 2].map(|waiter| join(&mut waiting, 0, "k", waiter, NOW + waiter as UnixMs));
         waiting.withdraw_request(first, Some(NOW + 99));
         assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 2)]);
         waiting.withdraw_request(second, Some(NOW + 99));
-        assert!(waiting.queue_of(0, b"k").is_some(), "their places are kept");
+        assert!(waiting.queue_of(0, b"k").is_some(), "their entries are kept");
         assert_eq!(shown(&waiting, 0, 9), []);
         assert_eq!(waiting.contention(), Contention { locks: 0, since: None });
         join(&mut waiting, 0, "k", 1, NOW + 50);
-        assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 1)], "back in its turn");
+        assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 1)], "attached at its turn");
     }
 
     #[test]

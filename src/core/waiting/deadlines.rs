@@ -1,21 +1,21 @@
 //! The deadlines of waiting requests.
 //!
-//! Of the locks that have requests whose time is up, each has one request answered in turn. So a lock with very many such requests
-//! does not delay the time-outs of another.
+//! The locks with requests that have timed out take turns: one request of each is replied to. So very many time-outs of one lock do
+//! not delay those of another.
 
 use std::collections::BTreeSet;
 
 use super::types::{Queue, QueueId, RequestId};
-use crate::core::UnixMs;
 use crate::core::slab::Slot;
 use crate::core::timer_queue::{NEVER, TimerQueue};
+use crate::core::{OrBug, UnixMs, check};
 
 /// Deadlines, ordered by their queues and then by time.
 pub struct Deadlines {
-    /// All queues share one set: a set for each would take the space of a dozen deadlines where there is only one.
-    /// A request is named by its slot, which takes half the space of its handle.
+    /// The deadlines of all queues: queue, time, request. A set for each queue would take the memory of a dozen deadlines. A slot
+    /// takes half the memory of a handle.
     by_queue: BTreeSet<(Slot, UnixMs, Slot)>,
-    /// The turn of each queue: its earliest deadline, or the time when it last had a turn if that is later.
+    /// The turn of each queue: its earliest deadline, or the time of its last turn if that is later.
     turns: TimerQueue<QueueId>,
 }
 
@@ -30,42 +30,60 @@ impl Deadlines {
         self.by_queue.len().saturating_add(self.turns.entry_count())
     }
 
+    /// Returns whether a deadline is scheduled.
+    #[cfg(test)]
+    pub fn has(&self, id: QueueId, time: UnixMs, request: RequestId) -> bool {
+        self.by_queue.contains(&(id.slot(), time, request.slot()))
+    }
+
+    /// Panics if the turn of a queue is before its earliest deadline, or exists without deadlines.
+    #[cfg(test)]
+    pub fn check_turn(&self, id: QueueId, queue: &Queue) {
+        match self.first_of(id) {
+            Some((time, _)) => assert!(queue.next_time_out >= time && queue.next_time_out != NEVER),
+            None => assert_eq!(queue.next_time_out, NEVER),
+        }
+    }
+
     /// Adds a deadline. [`NEVER`] adds nothing.
     pub fn insert(&mut self, id: QueueId, queue: &mut Queue, time: UnixMs, request: RequestId) {
         if time == NEVER {
             return;
         }
-        self.by_queue.insert((id.slot(), time, request.slot()));
+        check(self.by_queue.insert((id.slot(), time, request.slot())), "a deadline is scheduled twice");
         if time < queue.next_time_out {
             self.set_turn(id, queue, time);
         }
     }
 
-    /// Removes a deadline, which was added with this time.
+    /// Removes a deadline that was added with this time.
     pub fn remove(&mut self, id: QueueId, queue: &mut Queue, time: UnixMs, request: RequestId) {
         if time == NEVER {
             return;
         }
-        self.by_queue.remove(&(id.slot(), time, request.slot()));
+        check(self.by_queue.remove(&(id.slot(), time, request.slot())), "a deadline is not scheduled");
         if time <= queue.next_time_out {
             let earliest = self.first_of(id).map_or(NEVER, |(earliest, _)| earliest);
             self.set_turn(id, queue, earliest.max(queue.next_time_out));
         }
     }
 
-    /// Returns the time when a request is to be answered next.
+    /// Returns the time of the next time-out.
     pub fn earliest(&self) -> Option<UnixMs> {
         self.turns.earliest()
     }
 
     /// Returns the queue that has its turn at `now`, with its earliest deadline and the slot of that request.
     pub fn first_due(&self, now: UnixMs) -> Option<(QueueId, UnixMs, Slot)> {
-        let queue = self.turns.first().filter(|_| self.turns.earliest().is_some_and(|turn| turn <= now))?;
-        self.first_of(queue).map(|(time, request)| (queue, time, request))
+        let queue = self.turns.first_due(now)?;
+        let (time, request) = self.first_of(queue).or_bug("a queue with a turn has no deadline")?;
+        debug_assert!(time <= now, "a turn comes before its deadline");
+        Some((queue, time, request))
     }
 
-    /// Ends the turn of a queue: others that are due at `now` come first.
+    /// Ends the turn of a queue: other queues that are due at `now` have theirs first.
     pub fn end_turn(&mut self, id: QueueId, queue: &mut Queue, now: UnixMs) {
+        debug_assert!(queue.next_time_out <= now, "a turn ends before it is due");
         self.set_turn(id, queue, queue.next_time_out.max(now));
     }
 

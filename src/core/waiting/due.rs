@@ -1,14 +1,14 @@
-//! Due work: reviews of locks, time-outs, and places to be dropped.
+//! Due work: reviews of locks, time-outs, and detached entries to drop.
 
 use super::WaitQueues;
 use super::types::{Due, DueFilter, QueueId};
 use crate::core::timer_queue::NEVER;
-use crate::core::{Cause, UnixMs};
+use crate::core::{Cause, OrBug, UnixMs, bug};
 
 /// A source of due work.
 type Source = fn(&mut WaitQueues, UnixMs, DueFilter) -> Option<Due>;
 
-/// The sources take turns, so that none of them has to wait for another, however much is due there.
+/// The sources take turns, so that much due work of one source does not delay the others.
 const SOURCES: [Source; 5] = [
     WaitQueues::pop_review_of_all,
     WaitQueues::pop_review,
@@ -18,7 +18,7 @@ const SOURCES: [Source; 5] = [
 ];
 
 impl WaitQueues {
-    /// Returns the time when something is due next.
+    /// Returns the earliest time at which work is due, of the kinds in `filter`. [`UnixMs::MIN`] means now.
     pub fn next_due(&self, filter: DueFilter) -> Option<UnixMs> {
         let has_backlog = filter == DueFilter::All && !self.backlog.is_empty();
         let reviews = match filter {
@@ -27,14 +27,16 @@ impl WaitQueues {
             _ => self.reviews.earliest(),
         };
         let detached = if self.drops_detached { Some(UnixMs::MIN) } else { self.detached.earliest() };
-        [reviews, self.deadlines.earliest(), detached].into_iter().flatten().min()
+        let next = [reviews, self.deadlines.earliest(), detached].into_iter().flatten().min();
+        debug_assert_ne!(next, Some(NEVER), "work without a time is scheduled");
+        next
     }
 
-    /// Removes and returns something that is due at `now`.
+    /// Removes and returns work that is due at `now`.
     ///
-    /// Of each kind the earliest comes first. A lock that is due for review is reviewed before a request for it times out, so a
-    /// lock that came free before a deadline is still granted, unless its review has stopped after a batch. A request that timed
-    /// out is returned again and again, until it [leaves](Self::withdraw_request).
+    /// Of each kind, the earliest is returned first. A review of a lock comes before the time-outs of its requests, so a lock that
+    /// became free before a deadline is still granted, unless its review has stopped after a batch. A request that has timed out is
+    /// returned repeatedly until it is [withdrawn](Self::withdraw_request).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
         for (number, source) in turns {
@@ -46,8 +48,7 @@ impl WaitQueues {
         None
     }
 
-    /// Schedules the rest of a review that has stopped although the first waiter can be granted the lock. It goes on behind those
-    /// of other locks that have stopped earlier.
+    /// Schedules the rest of a review that has stopped after a batch, behind the stopped reviews of other locks.
     pub fn review_in_turn(&mut self, id: QueueId, cause: Cause) {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog && queue.requests > 0) else {
             return;
@@ -57,14 +58,14 @@ impl WaitQueues {
         self.backlog.push_back(id);
     }
 
-    /// Records that a lock has had a whole batch of grants, after the background work began to run for the time with this number.
+    /// Records that a lock has had a whole batch of grants in the run of the background work with this number.
     pub fn end_batch(&mut self, id: QueueId, run: u32) {
         if let Some(queue) = self.queues.get_mut(id) {
             queue.last_batch_run = run;
         }
     }
 
-    /// Returns whether a lock has had a batch since that run began, and its review is to go on in its turn.
+    /// Returns whether a lock has had a batch in this run, and its review is to continue in its turn.
     pub fn has_used_batch(&self, queue: QueueId, run: u32) -> bool {
         self.queues.get(queue).is_some_and(|queue| queue.is_in_backlog && queue.last_batch_run == run)
     }
@@ -88,27 +89,30 @@ impl WaitQueues {
             return None;
         }
         let id = self.reviews.pop_due(now)?;
-        if let Some(queue) = self.queues.get_mut(id) {
-            queue.review_at = NEVER;
-        }
+        let queue = self.queues.get_mut(id).or_bug("a queue with a review does not exist")?;
+        debug_assert!(queue.review_at <= now, "a review comes early");
+        debug_assert!(queue.requests > 0, "a lock without waiters is reviewed");
+        debug_assert!(!queue.is_in_backlog, "a lock in the backlog has a review of its own");
+        queue.review_at = NEVER;
         Some(Due::Review(id))
     }
 
-    /// Returns a request whose time is up, or a review of its lock, if that is due: the lock may be free.
+    /// Returns a request whose deadline has passed, or the review of its lock if that is due before.
     fn pop_time_out(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let (id, deadline, slot) = self.deadlines.first_due(now)?;
         if filter != DueFilter::ReadOnly && self.take_review_before(id, deadline) {
             return Some(Due::Review(id));
         }
-        if let Some(queue) = self.queues.get_mut(id) {
-            self.deadlines.end_turn(id, queue, now);
+        match self.queues.get_mut(id) {
+            Some(queue) => self.deadlines.end_turn(id, queue, now),
+            None => bug("a queue with deadlines does not exist"),
         }
-        self.requests.id_at(slot).map(Due::TimedOut)
+        self.requests.id_at(slot).or_bug("a request with a deadline does not exist").map(Due::TimedOut)
     }
 
-    /// Returns whether a queue is to be reviewed before a deadline is over, and takes that for done.
+    /// Returns whether the review of a queue is due before a deadline, and cancels that review.
     fn take_review_before(&mut self, id: QueueId, deadline: UnixMs) -> bool {
-        let Some(queue) = self.queues.get_mut(id) else { return false };
+        let Some(queue) = self.queues.get_mut(id) else { return false }; // The caller reports it.
         if self.review.has_more() && queue.last_review != self.review.number() {
             queue.last_review = self.review.number();
             return true;
@@ -120,12 +124,12 @@ impl WaitQueues {
         is_due
     }
 
-    /// Returns the next review that has stopped and is to go on.
+    /// Returns the next review that has stopped and is to continue.
     fn pop_backlog(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
         if filter != DueFilter::All {
             return None;
         }
-        // A queue may have been dropped since, or all its waiters have left.
+        // A queue may have been dropped since, or may have no waiters.
         while let Some(id) = self.backlog.pop_front() {
             if let Some(queue) = self.queues.get_mut(id) {
                 queue.is_in_backlog = false;
@@ -137,11 +141,11 @@ impl WaitQueues {
         None
     }
 
-    /// Drops a place that is away and whose time has passed, or any if all of them are to be dropped.
+    /// Drops a detached entry whose time has passed, or any detached entry if all are to be dropped.
     fn pop_dropped(&mut self, now: UnixMs, _filter: DueFilter) -> Option<Due> {
-        // The last of them may have come back, or have been removed, meanwhile.
+        // The last detached entry may have been attached or removed since.
         self.drops_detached &= self.detached.first().is_some();
-        let entry = if self.drops_detached { self.detached.first() } else { self.detached.pop_due(now) }?;
+        let entry = if self.drops_detached { self.detached.first() } else { self.detached.first_due(now) }?;
         let dropped = self.remove_entry(entry);
         self.drops_detached &= self.detached.first().is_some();
         dropped.map(|_| Due::Dropped)

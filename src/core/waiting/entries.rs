@@ -1,20 +1,20 @@
-//! Places and the requests that share them.
+//! Queue entries and the requests that share them.
 
 use super::names::ClaimKey;
 use super::types::{QueueEntry, QueueEntryId, QueueId, Request, RequestId, Turn};
 use super::{Claim, WaitQueues, first_expired_ms};
 use crate::core::timer_queue::NEVER;
-use crate::core::{Cause, Kind, Limit, UnixMs, steps};
+use crate::core::{Cause, Kind, Limit, OrBug, UnixMs, bug, check, steps};
 
 impl WaitQueues {
-    /// Returns the place of a claim, present or away.
+    /// Returns the entry of a claim, attached or detached.
     pub(super) fn entry_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<QueueEntryId> {
         let queue = self.queue_of(db, key)?;
         let claim = ClaimKey { queue, kind, owner };
         self.claims.find(claim, |id| self.entries.get(id).is_some_and(|entry| entry.claim_key() == claim))
     }
 
-    /// Returns the first place of an owner, of any kind but `other_than`.
+    /// Returns the entry of an owner with the lowest turn, of any kind but `other_than`.
     pub(super) fn any_entry_of(
         &self,
         db: i32,
@@ -23,16 +23,19 @@ impl WaitQueues {
         other_than: Option<Kind>,
     ) -> Option<QueueEntryId> {
         let queue = self.queue_of(db, key)?;
-        let claim = ClaimKey { queue, kind: Kind::Mutex, owner }; // Of the hash, a kind is no part.
+        let claim = ClaimKey { queue, kind: Kind::Mutex, owner }; // The kind is not part of the hash.
         let is_owners = |entry: &&QueueEntry| {
             entry.queue == queue && *entry.claim.owner == *owner && Some(entry.claim.kind) != other_than
         };
         self.claims.find_first(claim, |id| self.entries.get(id).filter(is_owners).map(|entry| entry.turn))
     }
 
-    /// Adds a place with the last turn. It has no requests yet, so it is not in the line.
+    /// Adds an entry with the last turn. It has no requests yet, so it is not in the queue order.
+    ///
+    /// Returns `None` if there are almost 2^32 entries already.
     pub(super) fn add_entry(&mut self, queue: QueueId, claim: Claim, since: UnixMs) -> Option<QueueEntryId> {
         let turn = Turn(self.next_turn);
+        debug_assert!(self.next_turn < u64::MAX, "turns rise");
         self.next_turn = self.next_turn.saturating_add(1);
         let is_share = claim.kind == Kind::Shared;
         let entry = QueueEntry { queue, turn, claim, since, latest: None, kept_until: NEVER };
@@ -40,28 +43,35 @@ impl WaitQueues {
         self.share_entries = self.share_entries.saturating_add(is_share.into());
         let key = self.entries.get(id).map(QueueEntry::claim_key)?;
         self.claims.insert(key, id, |id| self.entries.get(id).map(QueueEntry::claim_key));
-        let queue = self.queues.get_mut(queue)?;
+        let queue = self.queues.get_mut(queue).or_bug("a new entry has no queue")?;
         queue.entries = queue.entries.saturating_add(1);
         Some(id)
     }
 
-    /// Removes a place without requests, and the queue if that was its last place.
+    /// Removes an entry without requests, and its queue if that was the last entry.
     pub(super) fn remove_entry(&mut self, id: QueueEntryId) -> Option<QueueEntry> {
-        let entry = self.entries.remove(id)?;
-        self.share_entries = self.share_entries.saturating_sub((entry.claim.kind == Kind::Shared).into());
+        let entry = self.entries.remove(id).or_bug("an entry to remove does not exist")?;
+        check(entry.latest.is_none(), "an entry is removed before its requests");
+        let shares = usize::from(entry.claim.kind == Kind::Shared);
+        debug_assert!(self.share_entries >= shares, "an entry of a share was not counted");
+        self.share_entries = self.share_entries.saturating_sub(shares);
         self.detached.reschedule(id, entry.kept_until, NEVER);
         self.remove_from_order(id, entry.queue, entry.turn);
-        self.claims.remove(entry.claim_key(), id);
-        let queue = self.queues.get_mut(entry.queue)?;
+        check(self.claims.remove(entry.claim_key(), id), "an entry has no claim in the index");
+        let queue = self.queues.get_mut(entry.queue).or_bug("an entry had no queue")?;
+        debug_assert!(queue.entries > 0, "an entry was not counted");
         queue.entries = queue.entries.saturating_sub(1);
         if queue.entries == 0 {
+            debug_assert_eq!(queue.requests, 0, "a queue without entries has requests");
+            debug_assert_eq!(queue.review_at, NEVER, "a queue without entries has a review");
+            debug_assert_eq!(queue.next_time_out, NEVER, "a queue without entries has deadlines");
             let queue = self.queues.remove(entry.queue)?;
-            self.by_lock.remove(queue.lock_name(), entry.queue);
+            check(self.by_lock.remove(queue.lock_name(), entry.queue), "a queue has no name in the index");
         }
         Some(entry)
     }
 
-    /// Makes room for one more place below `limit`, by dropping a place that is away.
+    /// Drops a detached entry if there are `limit` entries or more, so that one can be added.
     pub(super) fn free_capacity(&mut self, limit: usize) {
         if self.entries.len() >= limit {
             if let Some(entry) = self.detached.first() {
@@ -70,43 +80,48 @@ impl WaitQueues {
         }
     }
 
-    /// Returns whether a place has no requests.
+    /// Returns whether an entry has no requests.
     pub(super) fn is_detached(&self, id: QueueEntryId) -> bool {
         self.entries.get(id).is_some_and(|entry| entry.latest.is_none())
     }
 
-    /// Removes a place that has lost its last request from the line, and keeps it until `until`.
+    /// Removes an entry without requests from the queue order, and keeps it until `until`.
     pub(super) fn mark_detached(&mut self, id: QueueEntryId, until: UnixMs) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
+        let Some(entry) = self.entries.get_mut(id) else { return bug("an entry to detach does not exist") };
+        debug_assert!(entry.latest.is_none(), "a detached entry has requests");
+        debug_assert_eq!(entry.kept_until, NEVER, "an entry is detached twice");
+        debug_assert!(until < NEVER, "a detached entry has no end");
         self.detached.reschedule(id, std::mem::replace(&mut entry.kept_until, until), until);
         let (queue, turn) = (entry.queue, entry.turn);
         self.remove_from_order(id, queue, turn);
     }
 
-    /// Moves a place to another turn.
+    /// Moves an entry to another turn.
     pub(super) fn move_to_turn(&mut self, id: QueueEntryId, turn: Turn) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
+        debug_assert!(turn.0 < self.next_turn, "a restored turn was never given");
+        let Some(entry) = self.entries.get_mut(id) else { return bug("an entry to move does not exist") };
         let previous = std::mem::replace(&mut entry.turn, turn);
         if self.order.remove(entry.queue, previous, id) {
-            self.order.insert(entry.queue, turn, id);
+            let is_new = self.order.insert(entry.queue, turn, id);
+            debug_assert!(is_new, "two entries have one turn");
         }
     }
 
-    /// Merges the limit of one more request into that of its place: the smallest counts. A place that is away takes the new
-    /// request's, because the earlier requests have left.
+    /// Merges the limit of one more request into that of its entry: the smallest counts. A detached entry takes the limit of the new
+    /// request.
     fn merge_limit(&mut self, id: QueueEntryId, limit: Option<Limit>) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
+        let Some(entry) = self.entries.get_mut(id) else { return bug("a new request has no entry") };
         let smallest = if entry.latest.is_none() { limit } else { entry.claim.limit.into_iter().chain(limit).min() };
         entry.claim.limit = smallest;
     }
 
-    /// Merges the limits of the requests that share a place again, after one with the limit `withdrawn` has left. If the limit
-    /// has risen, the first waiter may have a share now, so the lock is reviewed.
+    /// Recomputes the limit of an entry after a request with the limit `withdrawn` was removed. If the limit rises, the first waiter
+    /// may be granted a share, so the lock is reviewed.
     ///
-    /// Copies of one request are usually equal: then the first of them ends the search. At worst it visits all, of which
-    /// there are [`MAX_COPIES`](super::MAX_COPIES).
+    /// Copies of one request usually have the same limit, and then the first one ends the search. At worst the search visits all
+    /// [`MAX_COPIES`](super::MAX_COPIES) requests.
     pub(super) fn recompute_limit(&mut self, id: QueueEntryId, withdrawn: Option<Limit>) {
-        let Some(entry) = self.entries.get(id) else { return };
+        let Some(entry) = self.entries.get(id) else { return bug("a removed request had no entry") };
         if withdrawn.is_none() || withdrawn != entry.claim.limit {
             return;
         }
@@ -126,53 +141,61 @@ impl WaitQueues {
         }
     }
 
-    /// Adds a request to a place, which returns to its turn in the line if it was away.
+    /// Adds a request to an entry, and attaches the entry at its turn if it was detached.
     pub(super) fn add_request(&mut self, request: Request) -> Option<RequestId> {
         let (entry_id, deadline) = (request.entry, request.deadline);
         self.merge_limit(entry_id, request.limit);
-        let entry = self.entries.get_mut(entry_id)?;
+        let entry = self.entries.get_mut(entry_id).or_bug("a new request has no entry")?;
+        let was_attached = entry.latest.is_some();
+        debug_assert!(!was_attached || entry.kept_until == NEVER, "an attached entry is to be dropped");
         let request = Request { previous: entry.latest, next: None, ..request };
         let id = self.requests.insert(request)?;
         self.detached.reschedule(entry_id, std::mem::replace(&mut entry.kept_until, NEVER), NEVER);
-        if let Some(previous) = entry.latest.replace(id).and_then(|previous| self.requests.get_mut(previous)) {
-            previous.next = Some(id);
+        if let Some(previous) = entry.latest.replace(id) {
+            let previous = self.requests.get_mut(previous).or_bug("the latest request of an entry does not exist");
+            previous.into_iter().for_each(|previous| previous.next = Some(id));
         }
-        let queue = self.queues.get_mut(entry.queue)?;
-        self.order.insert(entry.queue, entry.turn, entry_id);
+        let queue = self.queues.get_mut(entry.queue).or_bug("a new request has no queue")?;
+        let is_new = self.order.insert(entry.queue, entry.turn, entry_id);
+        check(is_new != was_attached, "the queue order does not have exactly the attached entries");
         queue.requests = queue.requests.saturating_add(1);
         self.deadlines.insert(entry.queue, queue, first_expired_ms(deadline), id);
         Some(id)
     }
 
-    /// Removes a request. Its place keeps its limit.
+    /// Removes a request, if it exists. Its entry keeps its limit.
     pub(super) fn remove_request(&mut self, id: RequestId) -> Option<Request> {
         let request = self.requests.remove(id)?;
-        if let Some(previous) = request.previous.and_then(|id| self.requests.get_mut(id)) {
-            previous.next = request.next;
+        if let Some(previous) = request.previous {
+            let previous = self.requests.get_mut(previous).or_bug("the request before this one does not exist");
+            previous.into_iter().for_each(|previous| previous.next = request.next);
         }
-        if let Some(next) = request.next.and_then(|id| self.requests.get_mut(id)) {
-            next.previous = request.previous;
+        if let Some(next) = request.next {
+            let next = self.requests.get_mut(next).or_bug("the request after this one does not exist");
+            next.into_iter().for_each(|next| next.previous = request.previous);
         }
-        let entry = self.entries.get_mut(request.entry)?;
+        let entry = self.entries.get_mut(request.entry).or_bug("a request had no entry")?;
+        debug_assert_eq!(entry.latest == Some(id), request.next.is_none(), "the latest request has no next one");
         if entry.latest == Some(id) {
             entry.latest = request.previous;
         }
-        let queue = self.queues.get_mut(entry.queue)?;
+        let queue = self.queues.get_mut(entry.queue).or_bug("a request had no queue")?;
+        debug_assert!(queue.requests > 0, "a request was not counted");
         queue.requests = queue.requests.saturating_sub(1);
         self.deadlines.remove(entry.queue, queue, first_expired_ms(request.deadline), id);
         Some(request)
     }
 
-    /// Removes all requests of a place. Returns what `of` makes of each.
+    /// Removes all requests of an entry. Returns the results of `of` for them, the latest first.
     pub(super) fn remove_requests<T>(&mut self, id: QueueEntryId, of: impl Fn(Request) -> T) -> Vec<T> {
-        let ids: Vec<_> = match self.entries.get(id) {
+        let ids: Vec<_> = match self.entries.get(id).or_bug("an entry to empty does not exist") {
             Some(entry) => self.requests_of(entry).map(|(id, _)| id).collect(),
             None => Vec::new(),
         };
         ids.into_iter().filter_map(|id| self.remove_request(id)).map(of).collect()
     }
 
-    /// Returns the requests that share a place, the latest first.
+    /// Returns the requests that share an entry, the latest first.
     pub(super) fn requests_of<'r>(
         &'r self,
         entry: &QueueEntry,
@@ -181,8 +204,10 @@ impl WaitQueues {
         std::iter::successors(find(entry.latest), move |(_, request)| find(request.previous))
     }
 
-    /// Removes a place from the line. If that leaves no requests, there is nobody to serve, and no review. If a share is
-    /// first in line now, there may be room for it beside those that are held.
+    /// Removes an entry from the queue order, if it is in it.
+    ///
+    /// Without requests, the queue needs no review. If the first waiter now wants a share, the shares that are held may leave capacity
+    /// for it, and the lock is reviewed.
     fn remove_from_order(&mut self, entry: QueueEntryId, id: QueueId, turn: Turn) {
         let was_attached = self.order.remove(id, turn, entry);
         let is_shares_turn = || self.first(id).is_some_and(|claim| claim.kind == Kind::Shared);

@@ -70,6 +70,7 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
         }
     }
     assert_contention(server, model);
+    server.waiting.check_invariants();
     assert_eq!(server.answers, model.answers);
     let waiting: HashSet<_> = server.requests.keys().collect();
     assert_eq!(waiting.len(), server.waiting.waiter_count(), "a waiter was lost");

@@ -1,11 +1,11 @@
-//! The keys by which places and queues are found.
+//! The keys of the hash tables of entries and queues.
 
 use std::hash::{Hash, Hasher};
 
 use super::types::{Queue, QueueEntry, QueueId};
 use crate::core::Kind;
 
-/// What identifies a place: a claim on the lock of a queue.
+/// The key of a queue entry: its queue and its claim.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ClaimKey<'n> {
     pub queue: QueueId,
@@ -13,14 +13,14 @@ pub struct ClaimKey<'n> {
     pub owner: &'n [u8],
 }
 
-/// The places of an owner in a queue have the same hash, whatever their kinds are.
+/// The entries of an owner in a queue have the same hash, whatever their kinds are.
 impl Hash for ClaimKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.queue, self.owner).hash(state);
     }
 }
 
-/// What identifies a queue: its lock.
+/// The key of a queue: the name of its lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LockName<'n> {
     pub db: i32,

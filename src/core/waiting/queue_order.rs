@@ -1,4 +1,4 @@
-//! The order in which present places are served.
+//! The order in which attached entries are granted their locks.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -7,11 +7,11 @@ use super::types::{QueueEntryId, QueueId, Turn};
 use crate::core::slab::Slot;
 use crate::core::steps;
 
-/// The lines of all queues, one after the other in one set. A set for each queue would take the space of a dozen places
-/// where only one waits.
+/// The attached entries of all queues in one set, ordered by queue and turn. A set for each queue would take the memory of a dozen
+/// entries.
 pub struct QueueOrder(BTreeSet<Position>);
 
-/// The position of a present place. The order of the fields is the order of the set.
+/// The position of an attached entry. The order of the fields is the order of the set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub queue: Slot,
@@ -19,8 +19,7 @@ pub struct Position {
     pub entry: QueueEntryId,
 }
 
-/// The number of places of one line that [`QueueOrder::heads`] passes by one by one. A look-up of the next line costs about as
-/// much.
+/// The number of entries of one queue that [`QueueOrder::heads`] skips one by one. A look-up of the next queue takes about as long.
 const MAX_SCANNED: usize = 16;
 
 impl QueueOrder {
@@ -28,23 +27,23 @@ impl QueueOrder {
         Self(BTreeSet::new())
     }
 
-    /// Returns the number of places in all lines.
+    /// Returns the number of attached entries of all queues.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         self.0.len()
     }
 
-    /// Adds a place to the line, if it is not in it.
-    pub fn insert(&mut self, queue: QueueId, turn: Turn, entry: QueueEntryId) {
-        self.0.insert(Position { queue: queue.slot(), turn, entry });
+    /// Adds an entry. Returns whether it was not there.
+    pub fn insert(&mut self, queue: QueueId, turn: Turn, entry: QueueEntryId) -> bool {
+        self.0.insert(Position { queue: queue.slot(), turn, entry })
     }
 
-    /// Removes a place from the line. Returns whether it was in it.
+    /// Removes an entry. Returns whether it was there.
     pub fn remove(&mut self, queue: QueueId, turn: Turn, entry: QueueEntryId) -> bool {
         self.0.remove(&Position { queue: queue.slot(), turn, entry })
     }
 
-    /// Returns the places in the line of a queue, first in line first.
+    /// Returns the attached entries of a queue in the order of their turns.
     pub fn of(&self, queue: QueueId) -> impl Iterator<Item = QueueEntryId> {
         let queue = queue.slot();
         let from = Position { queue, turn: Turn(u64::MIN), entry: QueueEntryId::MIN };
@@ -54,17 +53,17 @@ impl QueueOrder {
         })
     }
 
-    /// Returns the first place in the line of a queue whose turn is not before `turn`, with its turn.
+    /// Returns the first attached entry of a queue whose turn is not before `turn`, with its turn.
     pub fn first_from(&self, queue: QueueId, turn: Turn) -> Option<(Turn, QueueEntryId)> {
         let queue = queue.slot();
         let first = self.0.range(Position { queue, turn, entry: QueueEntryId::MIN }..).next()?;
         (first.queue == queue).then_some((first.turn, first.entry))
     }
 
-    /// Returns the first place of each line that has one, in the order of the queues.
+    /// Returns the first attached entry of each queue that has one, in the order of the queues.
     ///
-    /// A walk through the set is several times faster than a look-up for each line, so only the rest of a long line is
-    /// skipped by one.
+    /// A scan of the set is several times faster than a look-up for each queue, so only the rest of a long queue is skipped by a
+    /// look-up.
     pub fn heads(&self) -> impl Iterator<Item = Position> {
         let mut rest = self.0.range(..);
         let mut latest = None;
@@ -80,6 +79,7 @@ impl QueueOrder {
                     rest.next()?
                 }
             };
+            debug_assert!(latest < Some(head.queue), "queues come in order");
             latest = Some(head.queue);
             Some(*head)
         })
@@ -109,7 +109,9 @@ mod tests {
         ] {
             let mut order = QueueOrder::new();
             for (number, &length) in (0..).zip(&lengths) {
-                (0..length as u32).for_each(|turn| order.insert(queue(number), Turn(u64::from(turn) + 7), entry(turn)));
+                for turn in 0..length as u32 {
+                    assert!(order.insert(queue(number), Turn(u64::from(turn) + 7), entry(turn)));
+                }
             }
             let heads: Vec<_> = order.heads().map(|head| (head.queue, head.turn, head.entry)).collect();
             let expected = (0..).zip(&lengths).filter(|(_, length)| **length > 0);

@@ -10,25 +10,25 @@ use crate::core::{Cause, HoldKey, Id, Kind, Lease, Limit, UnixMs};
 pub type QueueId = Id<Queue>;
 /// A handle to a waiting request.
 pub type RequestId = Id<Request>;
-/// A handle to a place. It is used inside the wait queues only, where nothing keeps it longer than its place.
+/// A handle to a queue entry. It is used inside the wait queues only, and is never kept longer than its entry.
 pub type QueueEntryId = Slot;
 
-/// The turn of a place: a lower number comes first.
+/// The turn of a queue entry: a lower number comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn(pub u64);
 
-/// The host's number for the client of a request. The core only hands it back.
+/// The host's number for the client of a request. The core only returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(pub u64);
 
-/// What a waiter wants, and as whom.
+/// The lock that a waiter wants, and its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// The lease, which counts from the grant, or `None` for a lock without a lease.
+    /// The lease, which begins with the grant, or `None` for a lock without a lease.
     pub lease: Option<Lease>,
-    /// The number of shares up to which a share is granted, or `None` for any number.
+    /// The maximum number of shares, or `None` for any number.
     pub limit: Option<Limit>,
 }
 
@@ -39,7 +39,7 @@ pub struct JoinRequest<'k> {
     pub claim: Claim,
     pub waiter: WaiterId,
     pub now: UnixMs,
-    /// The time of the reply nil, or `None` to wait for ever.
+    /// The time of the reply nil, or `None` to wait forever.
     pub deadline: Option<UnixMs>,
 }
 
@@ -47,7 +47,7 @@ pub struct JoinRequest<'k> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinOutcome {
     pub request: RequestId,
-    /// The claim had a place already.
+    /// Whether the claim had an entry already.
     pub rejoined: bool,
 }
 
@@ -55,21 +55,21 @@ pub struct JoinOutcome {
 pub struct Queue {
     pub db: i32,
     pub key: Rc<[u8]>,
-    /// The number of places, present or away.
+    /// The number of entries, attached or detached.
     pub entries: u32,
     /// The number of requests.
     pub requests: u32,
     /// The time of the next review of the lock, or [`NEVER`].
     pub review_at: UnixMs,
-    /// What is expected to make the lock free.
+    /// The event that is expected to make the lock free.
     pub cause: Cause,
-    /// Whether the review of the lock has stopped, and is to go on in its turn. Then it has no time.
+    /// Whether the review of the lock has stopped after a batch. Then `review_at` is [`NEVER`].
     pub is_in_backlog: bool,
-    /// The number of the last run of the background work before or in which the lock had a whole batch of grants.
+    /// The number of the last run of the background work in which the lock had a whole batch of grants.
     pub last_batch_run: u32,
-    /// The turn of the queue among those with deadlines, or [`NEVER`].
+    /// The turn of the queue among the queues with deadlines, or [`NEVER`].
     pub next_time_out: UnixMs,
-    /// The number of the review of all queues that has reached this queue last.
+    /// The number of the last review of all queues that has reached this queue.
     pub last_review: u32,
 }
 
@@ -91,17 +91,17 @@ impl Queue {
     }
 }
 
-/// A claim with its turn in the line of one lock.
+/// A claim with its turn in the queue of one lock.
 pub struct QueueEntry {
     pub queue: QueueId,
     pub turn: Turn,
-    /// The claim, with the smallest limit of the requests that share the place; that of the last one while it is away. The
-    /// lease is that of the first request: [`Grant`] has the lease to be granted.
+    /// The claim. Its limit is the smallest one of the requests that share the entry, or that of the last request while detached. Its
+    /// lease is that of the first request. [`Grant`] has the lease to be granted.
     pub claim: Claim,
     pub since: UnixMs,
-    /// The latest of the requests that share the place, or `None` while it is away.
+    /// The latest of the requests that share the entry, or `None` while it is detached.
     pub latest: Option<RequestId>,
-    /// The time when the place is dropped, while it is away.
+    /// The time when a detached entry is dropped. [`NEVER`] while it is attached.
     pub kept_until: UnixMs,
 }
 
@@ -112,9 +112,9 @@ pub struct Request {
     pub deadline: UnixMs,
     pub lease: Option<Lease>,
     pub limit: Option<Limit>,
-    /// The next earlier request at the same place.
+    /// The next earlier request of the same entry.
     pub previous: Option<RequestId>,
-    /// The next later request at the same place.
+    /// The next later request of the same entry.
     pub next: Option<RequestId>,
 }
 
@@ -140,7 +140,7 @@ pub struct GrantedRequest {
 }
 
 impl Grant {
-    /// Keeps the requests for which `is_kept` returns true. The lease is then the one that these asked for.
+    /// Keeps the requests for which `is_kept` returns true, and recomputes the lease from them.
     pub fn retain(&mut self, mut is_kept: impl FnMut(WaiterId) -> bool) {
         self.waiters.retain(|request| is_kept(request.waiter));
         self.merge_leases();
@@ -154,15 +154,15 @@ impl Grant {
         self.claim.lease = longest.filter(|_| leases().all(|lease| lease.is_some()));
     }
 
-    /// Returns what is granted.
+    /// Returns the key of the hold that is granted.
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.claim.kind, &self.claim.owner)
     }
 
     /// Returns the lease to grant.
     ///
-    /// It is the longest that a request asked for, where no lease counts as the longest. But a lock in a session always
-    /// has a lease, because that frees the lock if the server fails.
+    /// It is the longest that a request asked for, where no lease counts as the longest. A lock in a session always has a lease,
+    /// because the lease frees the lock if the server fails.
     pub fn lease(&self, in_session: bool) -> Option<Lease> {
         if in_session { self.longest_lease } else { self.claim.lease }
     }
@@ -177,44 +177,44 @@ pub struct Waiter<'w> {
     pub id: WaiterId,
 }
 
-/// A lock that is waited for, for display.
+/// A contended lock, for display.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Contended<'w> {
     pub key: &'w [u8],
-    /// The number of requests that wait, at least 1.
+    /// The number of waiting requests, at least 1.
     pub requests: usize,
-    /// The time since which the first in line has waited.
+    /// The time since which the first waiter has waited.
     pub since: UnixMs,
 }
 
-/// How much is waited for, over all locks.
+/// The contention of all locks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Contention {
-    /// The number of locks that are waited for.
+    /// The number of contended locks.
     pub locks: usize,
-    /// The time since which the first of all who wait has waited, if anybody does.
+    /// The time since which the waiter with the lowest turn has waited, or `None` without waiters.
     pub since: Option<UnixMs>,
 }
 
-/// Something that is due.
+/// Due work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// The lock of this queue may be free: look at its key.
+    /// The lock of this queue may be free, and its key is to be checked.
     Review(QueueId),
     /// This request has timed out.
     TimedOut(RequestId),
-    /// A place that was away was dropped. There is nothing left to do.
+    /// A detached entry was dropped. There is nothing left to do.
     Dropped,
-    /// The review of all locks has come by one that nobody waits for. There is nothing to do.
+    /// The review of all locks has skipped a lock without waiters. There is nothing to do.
     Skipped,
 }
 
-/// The things to consider.
+/// The kinds of due work to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DueFilter {
     All,
-    /// All but reviews that have stopped with waiters left.
+    /// All but reviews that have stopped after a batch.
     NoBacklog,
-    /// Only those that can be done without writing to a key.
+    /// Only work that writes to no key.
     ReadOnly,
 }

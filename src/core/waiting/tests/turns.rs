@@ -83,6 +83,7 @@ proptest! {
                     None => break,
                 }
             }
+            waiting.check_invariants();
             prop_assert!(waiting.next_due(filter).is_none_or(|due| due > now), "busy after step {}", number);
         }
     }

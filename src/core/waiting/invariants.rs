@@ -1,0 +1,68 @@
+//! Checks of all invariants of the wait queues, for tests. O(N) in the number of entries and requests.
+
+use std::collections::BTreeMap;
+
+use super::types::{QueueEntry, QueueEntryId, QueueId};
+use super::{Cursor, Kind, NEVER, Slot, WaitQueues, first_expired_ms};
+
+impl WaitQueues {
+    /// Panics if an index disagrees with what it indexes, or a counter with what it counts.
+    pub fn check_invariants(&self) {
+        let mut counts: BTreeMap<QueueId, (u32, u32)> = BTreeMap::new();
+        let (mut attached, mut shares, mut requests, mut from) = (0, 0, 0, Some(Slot::MIN));
+        while let Some((id, entry)) = from.and_then(|from| self.entries.first_from(from)) {
+            from = id.next();
+            let of_entry = self.check_entry(id, entry);
+            let (entries, of_queue) = counts.entry(entry.queue).or_default();
+            (*entries, *of_queue) = (*entries + 1, *of_queue + of_entry);
+            attached += usize::from(of_entry > 0);
+            shares += usize::from(entry.claim.kind == Kind::Shared);
+            requests += of_entry as usize;
+        }
+        let sizes = [attached, self.entries.len() - attached, self.entries.len(), shares, requests];
+        let indexes = [
+            self.order.entry_count(),
+            self.detached.entry_count(),
+            self.claims.len(),
+            self.share_entries,
+            self.requests.len(),
+        ];
+        assert_eq!(indexes, sizes, "attached, detached, claims, shares, requests");
+        let mut cursor = Cursor::start();
+        let queues: Vec<_> = std::iter::from_fn(|| self.queues.next(&mut cursor)).collect();
+        assert_eq!(queues, counts.keys().copied().collect::<Vec<_>>(), "a queue without entries");
+        assert_eq!(self.by_lock.len(), queues.len());
+        queues.into_iter().for_each(|id| self.check_queue(id, counts[&id]));
+    }
+
+    /// Returns the number of requests of the entry.
+    fn check_entry(&self, id: QueueEntryId, entry: &QueueEntry) -> u32 {
+        let is_attached = entry.latest.is_some();
+        assert!(entry.turn.0 < self.next_turn);
+        assert_eq!(entry.kept_until == NEVER, is_attached, "only a detached entry is dropped");
+        assert_eq!(self.order.of(entry.queue).any(|other| other == id), is_attached, "the order of {id:?}");
+        let found = self.claims.find(entry.claim_key(), |other| {
+            self.entries.get(other).is_some_and(|other| other.claim_key() == entry.claim_key())
+        });
+        assert_eq!(found, Some(id), "the index of claims");
+        let mut next = None;
+        let mut count = 0;
+        for (request_id, request) in self.requests_of(entry) {
+            assert_eq!((request.entry, request.next), (id, next), "the list of requests");
+            let has_deadline = first_expired_ms(request.deadline) != NEVER;
+            assert_eq!(self.deadlines.has(entry.queue, first_expired_ms(request.deadline), request_id), has_deadline);
+            (next, count) = (Some(request_id), count + 1);
+        }
+        count
+    }
+
+    fn check_queue(&self, id: QueueId, (entries, requests): (u32, u32)) {
+        let queue = self.queues.get(id).unwrap();
+        assert_eq!((queue.entries, queue.requests), (entries, requests), "the counters of {id:?}");
+        assert_eq!(self.queue_of(queue.db, &queue.key), Some(id), "the index of queues");
+        let has_review = queue.review_at != NEVER;
+        assert!(!has_review || requests > 0 && !queue.is_in_backlog, "a review that is not needed");
+        assert!(!queue.is_in_backlog || self.backlog.contains(&id), "a queue is missing in the backlog");
+        self.deadlines.check_turn(id, queue);
+    }
+}
