@@ -37,7 +37,9 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     mark_holder_notified(&lock, caller);
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);
-    let token = request.draw(lock_key::read_integer(&counter)?, server::now_us())?;
+    let last = lock_key::read_integer(&counter)?;
+    let token = request.draw(last, server::now_us())?;
+    debug_assert!(last.is_none_or(|last| token > last), "fencing tokens rise");
     format_integer(token, |digits| effects::set_counter(&mut counter, OwnedString::new(digits).as_ref()));
     Ok(token)
 }

@@ -1,11 +1,11 @@
-//! Sends replies.
+//! Sends replies: errors, and values of every type.
 
 use crate::command::Reply;
 use crate::core::{Error, increment};
 use crate::host::state::{self, Context};
 use crate::server;
 
-/// Replies to a request of `command` with an error, and counts it.
+/// Replies to `command` with an error. Counts NOTOWNER, and logs that a limit is reached.
 pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
         state::with(|state| increment(&mut state.stats.not_owner));
@@ -16,7 +16,7 @@ pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     ctx.reply_error(&error.text(command));
 }
 
-/// Logs that a limit is reached, if it is the first time in a while.
+/// Logs that a limit is reached, unless this was logged a short time before.
 #[cold]
 fn warn(ctx: &Context<'_>, error: Error) {
     let now = server::monotonic_ms();
@@ -25,7 +25,7 @@ fn warn(ctx: &Context<'_>, error: Error) {
     }
 }
 
-/// Sends a reply of any shape.
+/// Sends a reply of any type.
 pub fn send(ctx: &mut Context<'_>, reply: &Reply<'_>) {
     match reply {
         Reply::Nil => ctx.reply_nil(),

@@ -1,4 +1,4 @@
-//! Executes a request to look at a lock.
+//! Executes the commands that read a lock: LOCK.INFO and LOCK.WAITERS.
 
 use std::marker::PhantomData;
 
@@ -39,7 +39,12 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             (Lock::Held(holder), Some(session)) => session.matches(holder),
             _ => false,
         };
-        let session = sessions.find(HoldKey::whole(db, name.bytes())).filter(is_of);
+        let session = sessions.find(HoldKey::whole(db, name.bytes()));
+        debug_assert!(
+            session.is_none_or(|id| sessions.get(id).is_some()),
+            "the index has a session that does not exist"
+        );
+        let session = session.filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
         let view = LockView {
             lock: &lock,
@@ -49,6 +54,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {
                 let entry = entries.get(pending_id(waiter.id));
+                debug_assert!(entry.is_some(), "a queue has a request that no client waits for");
                 let requester = Requester {
                     client: entry.map_or(-1, |entry| entry.client),
                     channel: entry.and_then(|entry| entry.channel()).map(|channel| &**channel),
@@ -56,7 +62,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
                 (waiter, requester)
             }),
         };
-        // The reply borrows from the state, and sending it may call back, so it is copied.
+        // The reply borrows from the state. It is copied, because sending it may call the module back.
         inspection.report(view).into_owned()
     }))
 }

@@ -1,4 +1,4 @@
-//! Executes `LOCK.QUEUES`, which looks at all locks that are waited for.
+//! Executes LOCK.QUEUES, which lists the locks with the longest queues.
 
 use super::error_reply;
 use crate::command::{Queues, Reply};
@@ -6,7 +6,7 @@ use crate::core::Error;
 use crate::host::state::{self, Context, Locks};
 use crate::server::{self, Arguments, RunCommand};
 
-/// The command.
+/// The command LOCK.QUEUES.
 pub struct ListQueues;
 
 impl RunCommand<Locks> for ListQueues {
@@ -23,6 +23,6 @@ impl RunCommand<Locks> for ListQueues {
 fn list(ctx: &Context<'_>, arguments: Arguments<'_>) -> Result<Reply<'static>, Error> {
     let Queues { count } = Queues::parse(arguments.arguments_from(1))?;
     let (db, now) = (ctx.db(), server::now_ms());
-    // The reply borrows from the state, and sending it may call back, so it is copied.
+    // The reply borrows from the state. It is copied, because sending it may call the module back.
     Ok(state::with(|state| Queues::report(&state.waiting.most_contended(db, count), now).into_owned()))
 }

@@ -1,5 +1,6 @@
-//! The commands: what each does between its arguments and its reply.
+//! The commands: what each command does with its arguments, up to the reply.
 
+pub mod checks;
 pub mod draw_token;
 pub mod error_reply;
 pub mod execute;

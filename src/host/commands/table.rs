@@ -1,4 +1,4 @@
-//! The table of commands, in the terms of the layer `server`.
+//! Translates the table of commands into the types of the layer `server`.
 
 use super::draw_token::Draw;
 use super::execute::Execute;
