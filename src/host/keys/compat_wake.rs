@@ -1,7 +1,7 @@
-//! Wakes those who wait for a lock by the means of another library, when the lock is left free: `lock.wake-foreign`.
+//! Wakes the waiters of compatible lock libraries when a lock becomes free: `lock.wake-foreign`.
 //!
-//! It does what the release scripts of these libraries do, by the same commands. So blocked clients are served, subscribers of
-//! every node are told, and replicas and the AOF get the same, in one transaction with the release.
+//! It runs the commands that the release scripts of these libraries run. So the server wakes blocked clients, sends the message
+//! to the subscribers on every node, and replicates the commands, in one transaction with the release.
 
 use std::ffi::CStr;
 
@@ -10,28 +10,30 @@ use crate::core::{redisson_channel_of, signal_list_of};
 use crate::host::state::{self, Key};
 use crate::server::{self, OwnedString, StringRef, ValueType};
 
-/// The time for which python-redis-lock keeps a signal that nobody has taken, in milliseconds.
+/// The time for which python-redis-lock keeps a signal that no waiter has popped, in milliseconds.
 const SIGNAL_MS: &[u8] = b"1000";
 
-/// The message by which Redisson says that a lock is free.
+/// The message of Redisson that a lock is free.
 const UNLOCK_MESSAGE: &[u8] = b"0";
 
-/// Deletes the key of a lock that is held alone, and wakes those who wait for a lock of this form.
+/// Deletes the key of a lock that is held alone, and wakes the compatible waiters for a lock of this type.
 #[cold]
 pub fn free(key: &mut Key<'_, '_>) {
     let form = key.value_type();
+    debug_assert!(matches!(form, ValueType::String | ValueType::Hash), "the lock is not held alone");
     effects::free(key);
     if form == ValueType::Hash { publish(key) } else { signal(key) }
 }
 
-/// Wakes those who wait for a lock that is free, and of which nobody knows any more which form it had.
+/// Wakes the compatible waiters for a free lock whose last type is unknown.
 #[cold]
 pub fn wake(key: &mut Key<'_, '_>) {
+    debug_assert!(key.is_empty(), "the lock is held");
     signal(key);
     publish(key);
 }
 
-/// Lets one of python-redis-lock's waiters try again: leaves one signal in the list from which they pop.
+/// Lets one waiter of python-redis-lock try again: leaves one signal in the list that the waiters pop.
 fn signal(key: &mut Key<'_, '_>) {
     let Some(list) = signal_list_of(key.name().bytes()).filter(|list| is_in_slot_of(key, list)) else { return };
     let list = OwnedString::new(&list);
@@ -40,7 +42,8 @@ fn signal(key: &mut Key<'_, '_>) {
     call(key, c"PEXPIRE", &[list.as_ref(), OwnedString::new(SIGNAL_MS).as_ref()]);
 }
 
-/// Tells Redisson's waiters. In a cluster they listen on a shard channel, or, those of older versions, on a plain one.
+/// Publishes the message to the waiters of Redisson. In a cluster they subscribe to a shard channel, older versions to a plain
+/// channel.
 fn publish(key: &mut Key<'_, '_>) {
     let channel = redisson_channel_of(key.name().bytes());
     if !is_in_slot_of(key, &channel) {
@@ -53,12 +56,17 @@ fn publish(key: &mut Key<'_, '_>) {
     call(key, c"PUBLISH", &[channel.as_ref(), message.as_ref()]);
 }
 
-/// Returns whether a script could name both, as those of the libraries do: in a cluster they are in one slot.
+/// Returns whether one script can use both names, as the scripts of the libraries do: in a cluster this requires one slot.
 fn is_in_slot_of(key: &Key<'_, '_>, other: &[u8]) -> bool {
     !server::is_in_cluster() || server::hash_slot(key.name().bytes()) == server::hash_slot(other)
 }
 
+/// Runs a command, and logs a refusal. The command does not use the key of the lock, which is open.
 fn call(key: &mut Key<'_, '_>, command: &'static CStr, arguments: &[StringRef<'_>]) {
+    debug_assert!(
+        arguments.first().is_some_and(|name| name.bytes() != key.name().bytes()),
+        "the command would change the key that is open"
+    );
     if !key.call_alongside(command, arguments) {
         let line = state::with(|state| state.refusals.record_call(command, server::monotonic_ms()));
         if let Some(line) = line {

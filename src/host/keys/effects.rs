@@ -1,11 +1,14 @@
-//! The effects of a decision on a key: the write, then replication, then keyspace events.
+//! The effects of a decision on a key, in this order: the write, the replication, the keyspace events.
+//!
+//! Debug builds check the written value before the events, because a handler of another module may change the key. A key in use
+//! cannot be written, and looks empty.
 
 use super::share_key::{self, ShareEnd};
 use crate::core::{Kind, UnixMs, format_integer, increment};
 use crate::host::state::{self, Key, State};
 use crate::server::{self, Event, OwnedString, StringRef, ValueType};
 
-/// Makes `owner` the holder, with one hold, whoever held the lock before; or one more holder of a share.
+/// Makes `owner` the only holder, with one hold, and replaces any other holder. For a share, adds `owner` to the holders.
 #[inline(always)]
 pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end: Option<UnixMs>) {
     match kind {
@@ -30,10 +33,12 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
     }
 }
 
-/// Gives a token its share with this end of its lease, or sets the end of the lease. The key is empty or holds shares.
+/// Adds the share of a token, or changes the end of its lease. The key is empty or a shared lock.
 pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
+    debug_assert!(is_empty_or(key, ValueType::SortedSet), "the key is not a shared lock");
     let end = ShareEnd::at(lease_end);
     key.set_score(token, end.score());
+    debug_assert!(key.is_in_use() || share_key::end_of(key, token) == Some(end), "the share was not written");
     let replicated = match end.time() {
         Some(time) => format_integer(time, |digits| key.replicate_zadd(digits, token)),
         None => key.replicate_zadd(b"inf", token),
@@ -43,9 +48,11 @@ pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<
     signal_all(key, Event::ZADD, expires);
 }
 
-/// Removes a share, and the key if nobody holds one any more.
+/// Removes a share. Deletes the key if no share is left that has not expired.
 pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
+    debug_assert!(is_empty_or(key, ValueType::SortedSet), "the key is not a shared lock");
     key.remove_member(token);
+    debug_assert!(share_key::end_of(key, token).is_none(), "the share was not removed");
     let replicated = key.replicate_zrem(token);
     check(key, replicated);
     if share_key::latest(key).is_some_and(|latest| !latest.has_expired(now)) {
@@ -53,49 +60,54 @@ pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
         return signal_all(key, Event::ZREM, expires);
     }
     if !key.is_empty() {
-        // It would expire at once, under the open handle.
+        // All other shares have expired. The server would expire the key while it is open.
         key.delete();
         replicate_del(key);
     }
     key.signal(&[Event::ZREM, Event::DEL]);
 }
 
-/// Sets the end of a share's lease, if one is given, and in any case lets the key live as long as its last share.
+/// Sets the end of a share's lease, if one is given, and sets the expiry time of the key to the end of its last share.
 pub fn renew_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
     if lease_end.is_some() { set_share(key, token, lease_end) } else { fit_expiry_to_last_share(key) }
 }
 
-/// Lets a key live as long as its last share, after others have removed a later one or set its expiry time.
+/// Sets the expiry time of a key to the end of its last share, after external writes to its shares or its expiry time.
 pub fn fit_expiry_to_last_share(key: &mut Key<'_, '_>) {
     if let Some(event) = fit_expiry(key) {
         key.signal(&[event]);
     }
 }
 
-/// Lets the key live as long as its last share. Returns the event of the change, if there was one.
+/// Sets the expiry time of the key to the end of its last share. Returns the event of the change, if there is one.
 fn fit_expiry(key: &mut Key<'_, '_>) -> Option<Event> {
     let wanted = share_key::latest(key)?.time();
     if wanted == key.expiry() {
         return None;
     }
-    match wanted {
+    let event = match wanted {
         Some(at) => {
             set_expiry(key, at);
-            Some(Event::EXPIRE)
+            Event::EXPIRE
         }
         None => {
             key.remove_expiry();
             let replicated = key.replicate_persist();
             check(key, replicated);
-            Some(Event::PERSIST)
+            Event::PERSIST
         }
-    }
+    };
+    debug_assert!(key.is_in_use() || key.expiry() == wanted, "the key does not end with its last share");
+    Some(event)
 }
 
-/// Sets the owner's number of holds and, if given, the end of the lease. The key is empty or holds this lock.
+/// Sets the number of holds of an owner and, if given, the end of the lease. The key is empty or a re-entrant lock of this owner.
 pub fn set_holds(key: &mut Key<'_, '_>, owner: StringRef<'_>, holds: i64, lease_end: Option<UnixMs>) {
+    debug_assert!(holds >= 1, "a lock without holds is free");
+    debug_assert!(is_empty_or(key, ValueType::Hash), "the key is not a re-entrant lock");
     let holds = format_integer(holds, OwnedString::new);
     key.set_field(owner, holds.as_ref());
+    debug_assert!(key.is_in_use() || key.value_type() == ValueType::Hash, "the holds were not written");
     let replicated = key.replicate_hset(owner, holds.as_ref());
     check(key, replicated);
     if let Some(end) = lease_end {
@@ -104,14 +116,16 @@ pub fn set_holds(key: &mut Key<'_, '_>, owner: StringRef<'_>, holds: i64, lease_
     signal(key, Event::HSET, lease_end.is_some());
 }
 
-/// Sets the end of the lease.
+/// Sets the end of the lease of a lock that is held alone.
 pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
+    debug_assert!(!key.is_empty() || key.is_in_use(), "a free lock has no lease");
     set_expiry(key, lease_end);
     key.signal(&[Event::EXPIRE]);
 }
 
-/// Sets the value of a counter, which is a String, and keeps its expiry time.
+/// Sets the value of a counter, which is a String or does not exist, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
+    debug_assert!(is_empty_or(key, ValueType::String), "the key is not a counter");
     let expiry = key.expiry();
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);
@@ -121,6 +135,7 @@ pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
 #[inline(always)]
 pub fn free(key: &mut Key<'_, '_>) {
     key.delete();
+    debug_assert!(key.is_empty(), "the key was not deleted");
     replicate_del(key);
     key.signal(&[Event::DEL]);
 }
@@ -128,6 +143,11 @@ pub fn free(key: &mut Key<'_, '_>) {
 #[inline(always)]
 fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs>) {
     key.set_string(value, expiry);
+    debug_assert!(
+        key.is_in_use()
+            || key.value_type() == ValueType::String && key.string() == value.bytes() && key.expiry() == expiry,
+        "the String was not written"
+    );
     let replicated = match expiry {
         Some(at) => format_integer(at, |digits| key.replicate_set(value, Some(digits))),
         None => key.replicate_set(value, None),
@@ -146,7 +166,7 @@ fn replicate_del(key: &mut Key<'_, '_>) {
     check(key, replicated);
 }
 
-/// Records whether the server has taken a write for its replicas and the AOF.
+/// Records a write that the server did not replicate.
 #[inline(always)]
 fn check(key: &Key<'_, '_>, replicated: bool) {
     if !replicated {
@@ -154,7 +174,7 @@ fn check(key: &Key<'_, '_>, replicated: bool) {
     }
 }
 
-/// Records a write that replicas and the AOF do not get. It stands: a message may have notified a client of it.
+/// Records a write that replicas and the AOF do not get. The write is not undone: a message may have notified a client of it.
 #[cold]
 fn not_replicated(key: &Key<'_, '_>) {
     let line = state::with(|State { stats, refusals, .. }| {
@@ -166,6 +186,12 @@ fn not_replicated(key: &Key<'_, '_>) {
     }
 }
 
+/// Returns whether the key is empty or of this type.
+fn is_empty_or(key: &Key<'_, '_>, value_type: ValueType) -> bool {
+    key.is_empty() || key.value_type() == value_type
+}
+
+/// Signals the key, the event, and the second event if there is one.
 fn signal_all(key: &mut Key<'_, '_>, event: Event, other: Option<Event>) {
     match other {
         Some(other) => key.signal(&[event, other]),
@@ -173,7 +199,7 @@ fn signal_all(key: &mut Key<'_, '_>, event: Event, other: Option<Event>) {
     }
 }
 
-/// Signals the key and its events. A new lease is an event of its own.
+/// Signals the key and its events. A new lease causes a second event.
 #[inline(always)]
 fn signal(key: &mut Key<'_, '_>, event: Event, new_lease: bool) {
     if new_lease { key.signal(&[event, Event::EXPIRE]) } else { key.signal(&[event]) }

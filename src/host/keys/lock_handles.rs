@@ -1,7 +1,7 @@
-//! Handles to what the module remembers of one lock.
+//! Handles to the queue, the sessions and the revocation of one lock.
 
 use crate::core::{HoldKey, Kind, QueueId, Revocation, RevocationId, SessionId};
-use crate::host::state::{self, Key};
+use crate::host::state::{self, Key, State};
 use crate::server::ValueType;
 
 /// The queue, the session and the revocation of a lock, as far as there are any.
@@ -16,12 +16,12 @@ pub struct LockHandles {
     pub has_share_sessions: bool,
 }
 
-/// Returns the seat of a token's share of a lock.
+/// Returns the hold key of a token's share of a lock.
 pub fn share_hold_key<'n>(key: &Key<'n, '_>, token: &'n [u8]) -> HoldKey<'n> {
     HoldKey::of(key.ctx().db(), key.name().bytes(), Kind::Shared, token)
 }
 
-/// Returns the seat of a holder of the lock as it is, alone or of a share.
+/// Returns the hold key of a holder, by the type of the key: the whole lock, or a share.
 pub fn hold_key_of<'n>(key: &Key<'n, '_>, holder: &'n [u8]) -> HoldKey<'n> {
     if key.value_type() == ValueType::SortedSet {
         share_hold_key(key, holder)
@@ -31,12 +31,12 @@ pub fn hold_key_of<'n>(key: &Key<'n, '_>, holder: &'n [u8]) -> HoldKey<'n> {
 }
 
 impl LockHandles {
-    /// Looks up the handles of a lock. Returns `None` if there are none.
+    /// Returns the handles of a lock, or `None` if there are none.
     ///
-    /// Call this after the key was opened, because that may call back and change the result.
+    /// The key is open already: to open it may call the module back, which can change the result.
     #[inline]
     pub fn of(key: &Key<'_, '_>) -> Option<Self> {
-        // The common case needs neither the database nor a look-up.
+        // The common case needs neither the database nor a lookup.
         if state::with(|state| state.is_idle()) { None } else { Self::find(key) }
     }
 
@@ -47,14 +47,26 @@ impl LockHandles {
             if let Some(session) = state.sessions.take_orphan(hold_key) {
                 state.revocations.add(Revocation::of_session(session));
             }
-            Self {
+            let found = Self {
                 queue: state.waiting.queue_of(db, name),
                 session: state.sessions.find(hold_key),
                 revocation: state.revocations.find(hold_key),
                 has_share_sessions: state.sessions.has_shares(db, name),
-            }
+            };
+            debug_assert!(found.is_consistent(state, hold_key), "a handle does not belong to the lock");
+            found
         });
         let Self { queue, session, revocation, has_share_sessions } = found;
         (queue.is_some() || session.is_some() || revocation.is_some() || has_share_sessions).then_some(found)
+    }
+
+    /// Returns whether each handle leads to an entry of this lock.
+    fn is_consistent(self, state: &State, hold_key: HoldKey<'_>) -> bool {
+        let State { waiting, sessions, revocations, .. } = state;
+        let is_of_lock = |found: HoldKey<'_>| found == hold_key;
+        let is_own_queue = |queue| waiting.lock_of(queue).is_some_and(|(db, key)| is_of_lock(HoldKey::whole(db, &key)));
+        self.queue.is_none_or(is_own_queue)
+            && self.session.is_none_or(|id| sessions.get(id).is_some_and(|session| is_of_lock(session.lock.hold_key())))
+            && self.revocation.is_none_or(|id| revocations.get(id).is_some_and(|it| is_of_lock(it.hold_key())))
     }
 }

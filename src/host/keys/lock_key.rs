@@ -7,7 +7,7 @@ use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, Shares, UnixMs, parse_int
 use crate::host::state::Key;
 use crate::server::{StringRef, ValueType};
 
-/// Reads the state of the lock. It borrows from the value, so it ends before the next write.
+/// Returns the state of the lock. It borrows from the value, so it cannot be used after the next write.
 ///
 /// # Errors
 ///
@@ -16,7 +16,7 @@ pub fn read<'k>(key: &'k Key<'_, '_>, now: UnixMs) -> Result<Lock<'k, impl Lease
     read_for(key, None, now)
 }
 
-/// Like [`read`], as `caller` sees it: with its own share, and faster if it is the holder.
+/// Returns the same as [`read`], with the share of `caller`, if it has one. It is faster if `caller` is the holder.
 ///
 /// # Errors
 ///
@@ -40,14 +40,14 @@ pub fn read_for<'k>(
     Ok(Lock::Held(Holder { kind, owner, holds, lease_end: End::OfKey(key) }))
 }
 
-/// Returns the shares, if the Sorted Set is a lock.
+/// Returns the shares, or `None` if the Sorted Set is not a lock.
 #[cold]
 fn shared<'k, 's, 'c>(
     key: &'k Key<'s, 'c>,
     caller: Option<StringRef<'k>>,
     now: UnixMs,
 ) -> Option<Lock<'k, End<'k, 's, 'c>>> {
-    // First, because one who holds the only share has told the rest with it.
+    // This comes first: if the caller holds the only share, its score is the lowest and the highest, too.
     let own_end = caller.and_then(|caller| share_key::end_of(key, caller));
     let view = share_key::view(key, now)?;
     let own = caller.and_then(|caller| {
@@ -55,12 +55,20 @@ fn shared<'k, 's, 'c>(
         let lease_end = End::Known([end.time(), view.expiry].into_iter().flatten().min());
         Some(Holder { kind: Kind::Shared, owner: Cow::Borrowed(caller.bytes()), holds: 1, lease_end })
     });
+    debug_assert!(own.is_none() || view.held >= 1, "the share of the caller is not counted");
+    debug_assert!(
+        own_end.is_none_or(|end| view.earliest <= end && end <= view.latest),
+        "a share is out of the range of all"
+    );
     Some(Lock::Shared(Shares { own, held: view.held, lease_end: End::Known(view.ends_at()) }))
 }
 
-/// Returns the owner and the number of holds, if the Hash has one field whose value is a number of holds.
+/// Returns the owner and the number of holds, or `None` if the Hash has several fields or its value is not a number of holds.
+///
+/// The read is faster if `likely` is the owner.
 fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
     let read = |field: Option<&[u8]>, value: &[u8]| {
+        debug_assert!(field.is_some() || likely.is_some(), "a field without a name is the likely one");
         let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
         let owner = match field {
             Some(field) => Cow::Owned(field.to_vec()),
@@ -71,7 +79,7 @@ fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<
     key.only_field(likely, read).flatten()
 }
 
-/// Reads the integer in a String, or `None` from an empty key.
+/// Returns the integer in a String, or `None` if the key is empty.
 ///
 /// # Errors
 ///
@@ -84,11 +92,11 @@ pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     }
 }
 
-/// The end of a lease.
+/// When a lease ends.
 enum End<'k, 's, 'c> {
-    /// The expiry time of the key, looked up when it is needed.
+    /// The lease ends with the key. Its expiry time is read on demand.
     OfKey(&'k Key<'s, 'c>),
-    /// The end of a share's lease.
+    /// The lease of a share ends at this time, or never.
     Known(Option<UnixMs>),
 }
 

@@ -1,33 +1,32 @@
-//! Reads a Sorted Set as the shares of a lock: its members are the tokens, its scores the ends of their leases.
+//! Reads a Sorted Set as the shares of a lock. A member is a token, and its score is the end of its lease.
 
 use crate::core::{LATEST_SHARE_END, UnixMs};
 use crate::host::state::{self, Key, State};
 use crate::server::{OwnedString, StringRef, ValueType};
 
-/// The number of members whose time has passed that are told from those that hold: each look at the lock counts them. More are
-/// taken for such that hold, until they are removed.
+/// The maximum number of expired members that are recognized. Each read of the lock counts them. Expired members beyond this
+/// number count as holders until they are removed.
 const MAX_EXPIRED: usize = 1000;
 
-/// Returns whether there may be more members whose time has passed than are told from those that hold.
+/// Returns whether there may be more than [`MAX_EXPIRED`] expired members.
 pub fn has_too_many_expired(key: &Key<'_, '_>) -> bool {
     key.member_count() > MAX_EXPIRED
 }
 
-/// The end of a share's lease, as its score tells.
+/// The end of a share's lease, as the score has it.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub struct ShareEnd(f64);
 
 /// The shares of a lock.
 pub struct ShareView {
-    /// The time at which they are looked at. It stands still where the key should have expired and is still there, as
-    /// it does in a script.
+    /// The time of the read, but no later than the expiry time of the key: in a script, the server keeps an expired key.
     pub now: UnixMs,
-    /// The number of members that hold, and of those sessions whose shares are being given back.
+    /// The number of shares that are held, and of shares that are being returned to their sessions.
     pub held: usize,
     /// The earliest end, which may have passed.
     pub earliest: ShareEnd,
     pub latest: ShareEnd,
-    /// The expiry time of the key. It is another one than the latest end if others have set it, or removed a share.
+    /// The expiry time of the key. After external writes it may differ from the latest end.
     pub expiry: Option<UnixMs>,
 }
 
@@ -37,19 +36,19 @@ impl ShareView {
         [self.latest.time(), self.expiry].into_iter().flatten().min()
     }
 
-    /// Returns whether the key ends before its last share: others have set its expiry time.
+    /// Returns whether the key ends before its last share. Then an external write has set its expiry time.
     pub fn outlives_key(&self) -> bool {
         ShareEnd::at(self.expiry) < self.latest
     }
 
-    /// Returns whether there are members whose time has passed, or the key would outlive its last share.
+    /// Returns whether there are expired members, or the key would outlive its last share.
     pub fn needs_purge(&self) -> bool {
         self.earliest.has_expired(self.now) || ShareEnd::at(self.expiry) > self.latest
     }
 }
 
 impl ShareEnd {
-    /// The end of a lease at `time`, or of a share without a lease.
+    /// Returns the end of a lease at `time`, at most [`LATEST_SHARE_END`], or of a share without a lease.
     pub fn at(time: Option<UnixMs>) -> Self {
         Self(time.map_or(f64::INFINITY, |time| time.min(LATEST_SHARE_END) as f64))
     }
@@ -64,7 +63,7 @@ impl ShareEnd {
         self.0
     }
 
-    /// Returns whether the time of the share has passed. It holds through the millisecond in which it ends, as a key does.
+    /// Returns whether the share has expired. It is held through the millisecond in which it ends, like a key.
     pub fn has_expired(self, now: UnixMs) -> bool {
         self < Self::at(Some(now))
     }
@@ -76,8 +75,10 @@ impl ShareEnd {
     }
 }
 
-/// Returns the shares of a lock, or `None` if the value of the key is none: if its highest score has passed, or is finite
-/// on a key that does not expire, or no score of ours.
+/// Returns the shares of a lock, or `None` if the key is not a shared lock.
+///
+/// A Sorted Set is not a lock if its highest score has expired, if its highest score is finite and the key has no expiry time,
+/// or if the module does not write such scores.
 pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
     if key.value_type() != ValueType::SortedSet {
         return None;
@@ -90,11 +91,13 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
         return None;
     }
     let expired = if earliest.has_expired(now) { key.count_below(now as f64, MAX_EXPIRED) } else { 0 };
+    debug_assert!(earliest <= latest, "the scores are not in order");
+    debug_assert!(expired < key.member_count(), "the last share has not expired");
     let held = key.member_count().saturating_sub(expired).saturating_add(to_return(key));
     Some(ShareView { now, held, earliest, latest, expiry })
 }
 
-/// Returns how many shares may not have been given back to their sessions yet.
+/// Returns the number of shares that may still have to be returned to their sessions.
 fn to_return(key: &Key<'_, '_>) -> usize {
     state::with(
         |State { sessions, .. }| {
@@ -103,17 +106,17 @@ fn to_return(key: &Key<'_, '_>) -> usize {
     )
 }
 
-/// Returns the latest end, even if it has passed, or `None` if the key is empty.
+/// Returns the latest end, even if it has expired, or `None` if the key is empty.
 pub fn latest(key: &Key<'_, '_>) -> Option<ShareEnd> {
     key.highest_score().map(ShareEnd)
 }
 
-/// Returns the token with the earliest end, if that has passed.
+/// Returns the token with the earliest end, if that has expired.
 pub fn first_expired(key: &Key<'_, '_>, now: UnixMs) -> Option<OwnedString> {
     key.lowest().filter(|(_, score)| ShareEnd(*score).has_expired(now)).map(|(token, _)| token)
 }
 
-/// Returns the end of a token's share, even if it has passed, or `None` if it has none.
+/// Returns the end of a token's share, even if it has expired, or `None` if there is no such share.
 pub fn end_of(key: &Key<'_, '_>, token: StringRef<'_>) -> Option<ShareEnd> {
     key.score(token).map(ShareEnd)
 }
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_ours_are_whole_and_exact_or_infinite() {
+    fn own_scores_are_exact_integers_or_infinite() {
         let latest = LATEST_SHARE_END as f64;
         for score in [f64::INFINITY, 0.0, 7.0, -7.0, latest, -latest] {
             assert!(ShareEnd(score).is_ours(), "{score}");
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_ends_with_its_last_share_or_with_its_key() {
+    fn shared_lock_ends_with_last_share_or_key() {
         for (earliest, expiry, ends_at, outlives_key, needs_purge) in [
             (NOW, Some(NOW + 5), NOW + 5, false, false),
             (NOW - 1, Some(NOW + 5), NOW + 5, false, true),
