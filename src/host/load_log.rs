@@ -1,9 +1,9 @@
-//! What the server's log says when the module has been loaded.
+//! The lines in the server's log after the module was loaded.
 
 use super::state::{Context, Locks};
 use crate::server::{self, Module};
 
-/// Says what was loaded where, what is missing there, and what endangers locks.
+/// Logs the versions of module and server, the features that the server lacks, and settings that endanger locks.
 pub fn log(ctx: &mut Context<'_>) {
     let server = server_name(ctx);
     ctx.notice(&format!("redis-lock {} is loaded into {server}", Locks::VERSION));
@@ -21,7 +21,7 @@ pub fn log(ctx: &mut Context<'_>) {
     }
 }
 
-/// Returns the server's name and version, as far as it tells.
+/// Returns the name and version of the server, from INFO.
 fn server_name(ctx: &mut Context<'_>) -> String {
     let mut named = |name, field| ctx.server_info(c"server", field).map(|version| format!("{name} {version}"));
     // Valkey and Redict also show the version of Redis that they are compatible with.

@@ -1,12 +1,13 @@
-//! Requests that are refused because a limit is reached, and commands that the server refuses the module. The first of many
-//! is worth a line in the log.
+//! Log lines for refused requests, refused commands of the module, and writes that were not replicated.
+//!
+//! Only the first of a burst is logged.
 
 use std::ffi::CStr;
 
 use super::settings::{self, MAX_SESSIONS, MAX_WAITERS};
 use crate::core::{Burst, Error};
 
-/// When requests were refused last.
+/// When the last refusal of each type was.
 pub struct Refusals {
     queue_full: Burst,
     session_full: Burst,
@@ -20,8 +21,8 @@ impl Refusals {
         Self { queue_full, session_full, call, replication }
     }
 
-    /// Records that a request is refused, at a time of the monotonic clock. Returns the line to log if a limit is the reason
-    /// and this is the first such refusal in a minute.
+    /// Records that a request is refused, at a time of the monotonic clock in milliseconds. Returns the line to log, if the reason
+    /// is a limit and this is the first such refusal in a minute.
     pub fn record(&mut self, error: Error, now_ms: i64) -> Option<String> {
         match error {
             Error::QueueFull if self.queue_full.begins_at(now_ms) => Some(format!(
@@ -36,8 +37,8 @@ impl Refusals {
         }
     }
 
-    /// Records that the server has not executed a command that `lock.wake-foreign` needs. Returns the line to log if this is
-    /// the first in a minute.
+    /// Records that the server refused a command that `lock.wake-foreign` needs. Returns the line to log, if this is the first in
+    /// a minute.
     pub fn record_call(&mut self, command: &CStr, now_ms: i64) -> Option<String> {
         self.call.begins_at(now_ms).then(|| {
             format!(
@@ -47,8 +48,7 @@ impl Refusals {
         })
     }
 
-    /// Records that the server has not taken a write for its replicas. Returns the line to log if this is the first in a
-    /// minute.
+    /// Records that the server did not replicate a write. Returns the line to log, if this is the first in a minute.
     pub fn record_replication(&mut self, now_ms: i64) -> Option<&'static str> {
         const MESSAGE: &str = "the server did not replicate a write of this module: replicas and the AOF may differ";
         self.replication.begins_at(now_ms).then_some(MESSAGE)

@@ -3,38 +3,40 @@
 use crate::core::{Lease, MAX_DURATION_MS, UnixMs};
 use crate::server::Setting;
 
-/// The maximum number of requests that wait, over all locks. Each costs the server memory, see docs/operations.md.
+/// The maximum number of requests that wait, over all locks. Each needs memory, see docs/operations.md.
 pub static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 100_000, 0, 10_000_000);
 
 /// The longest wait, in milliseconds, whatever BLOCK says. 0 means no limit.
 pub static MAX_BLOCK_MS: Setting = Setting::new(c"max-block-ms", 0, 0, MAX_DURATION_MS);
 
-/// The time, in milliseconds, for which the place of a waiter that disconnected or timed out is kept. 0 means that it
-/// is not kept.
+/// The grace period, in milliseconds: how long the queue entry of a waiter is kept after it disconnected or timed out. 0 means
+/// that it is not kept.
 pub static REJOIN_GRACE_MS: Setting = Setting::new(c"rejoin-grace-ms", 10_000, 0, 86_400_000);
 
 /// The maximum number of pairs of a connection and a lock in its session, including those that wait for the lock.
 pub static MAX_SESSIONS: Setting = Setting::new(c"max-sessions", 100_000, 0, 10_000_000);
 
-/// The longest lease, in milliseconds, and every lock needs one. 0 means no limit.
+/// The longest lease, in milliseconds. If it is set, every lock needs a lease. 0 means no limit.
 pub static MAX_LEASE_MS: Setting = Setting::new(c"max-lease-ms", 0, 0, MAX_DURATION_MS);
 
 /// The length of the recovery period, in milliseconds. 0 means that there is none.
 pub static RECOVERY_MS: Setting = Setting::new(c"recovery-ms", 0, 0, MAX_DURATION_MS);
 
-/// Whether a lock that is left free wakes those who wait for it by other means.
+/// Whether a lock that becomes free wakes the waiters of compatible lock libraries.
 pub static WAKE_FOREIGN: Setting = Setting::switch(c"wake-foreign");
 
 /// All settings.
 pub const SETTINGS: &[&Setting] =
     &[&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS, &MAX_LEASE_MS, &RECOVERY_MS, &WAKE_FOREIGN];
 
-/// Returns the value of a setting that limits a number of things.
+/// Returns the value of a setting that limits a number of entries.
 pub fn limit(setting: &Setting) -> usize {
+    debug_assert!(setting.get() >= 0, "the setting is out of its range");
+    // On 32 bits a larger value is no limit.
     usize::try_from(setting.get()).unwrap_or(usize::MAX)
 }
 
-/// Returns whether a setting is in force by which requests are refused, or answered otherwise.
+/// Returns whether a setting is in force that can change the reply to a request.
 #[inline(always)]
 pub fn restrict_requests() -> bool {
     MAX_LEASE_MS.get() | RECOVERY_MS.get() != 0
@@ -45,12 +47,12 @@ pub fn longest_lease() -> Option<Lease> {
     Lease::from_ms(MAX_LEASE_MS.get())
 }
 
-/// Cuts a lease to the longest one that a lock may have now. It may have been asked for under another limit.
+/// Returns a lease, cut to the longest lease that a lock may have now. The limit may have changed since the request.
 pub fn cut(lease: Lease) -> Lease {
     longest_lease().map_or(lease, |longest| lease.min(longest))
 }
 
-/// Returns the time until which the place of a client that leaves at `now` is kept, or `None` if it is not kept.
+/// Returns the end of the grace period of a queue entry that becomes detached at `now`, or `None` if the entry is not kept.
 pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
     let grace_ms = REJOIN_GRACE_MS.get();
     (grace_ms > 0).then(|| now.saturating_add(grace_ms))

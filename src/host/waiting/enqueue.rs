@@ -1,4 +1,4 @@
-//! Lets a request wait in line.
+//! Adds a request to the queue of a lock.
 
 use std::rc::Rc;
 
@@ -16,19 +16,19 @@ use crate::server::{self, StringRef, ValueType};
 pub enum Waits {
     /// The client is blocked.
     Blocked,
-    /// A message will come.
+    /// The client gets a message.
     ForMessage,
-    /// Not at all: the server does not block this client.
+    /// It does not wait: the server does not block this client.
     Not,
 }
 
-/// Lets the request of this command wait until it gets the lock or times out: with its client blocked, or for a message
-/// on `channel`.
+/// Adds the request of this command to the queue, until it gets the lock or times out. It waits for a message on `channel`, if
+/// that is given, and otherwise its client is blocked.
 ///
 /// # Errors
 ///
 /// [`Error::QueueFull`] if `lock.max-waiters` requests wait already, or too many with this claim, and
-/// [`Error::NoSubscriber`] if nobody listens on the channel.
+/// [`Error::NoSubscriber`] if the channel has no subscriber.
 pub fn wait(
     key: &mut Key<'_, '_>,
     caller: &[u8],
@@ -46,6 +46,7 @@ pub fn wait(
     }
 }
 
+/// Blocks the client, and adds the request to the queue.
 fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<Waits, Error> {
     let client = key.ctx().client_id();
     let session = wait.lease.filter(|_| wait.session);
@@ -57,30 +58,35 @@ fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -
     })
     .ok_or(Error::QueueFull)?;
 
-    // First, because a request that does not wait must leave no trace at a place that it would have shared.
+    // This comes before it joins the queue: a request that does not wait must not change a queue entry that it would share.
     let handle = key.block(server_id_of(id));
     if handle.is_none() {
         state::with(|state| state.pending.remove(id));
         return Ok(Waits::Not);
     }
-    state::with(|state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)));
-    match join(key, caller, wait, id, limit, now) {
+    let is_pending = state::with(|state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)).is_some());
+    debug_assert!(is_pending, "the request ended before it joined the queue");
+    let joined = join(key, caller, wait, id, limit, now);
+    debug_assert!(joined.is_ok(), "the capacity was checked before");
+    match joined {
         Ok(joined) => begin_wait(id, joined),
         Err(_) => delivery::end_wait(waiter_id(id), WaitState::Ended),
     }
     Ok(Waits::Blocked)
 }
 
-/// Records that a request waits.
+/// Records that a request is in the queue.
 fn begin_wait(id: PendingReplyId, joined: JoinOutcome) {
     state::with(|State { pending, stats, .. }| {
-        pending.set_wait_state(id, WaitState::Waiting(joined.request));
+        let before = pending.set_wait_state(id, WaitState::Waiting(joined.request));
+        debug_assert!(matches!(before, Some(WaitState::Ended)), "the request is in a queue already");
         if joined.rejoined {
             increment(&mut stats.resent);
         }
     });
 }
 
+/// Adds the request to the queue. It replaces an earlier request with the same claim and channel.
 fn wait_for_message(
     key: &Key<'_, '_>,
     caller: &[u8],
@@ -94,13 +100,13 @@ fn wait_for_message(
     let channel = channel.bytes();
     let client = key.ctx().client_id();
     let replaced = previous_request(key, caller, wait.kind, channel);
-    // A repeat without SESSION does not take the session away.
-    let wished = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
-    let previous = state::with(|state| state.pending.get(replaced?).and_then(wished));
+    // A repeat without SESSION keeps the session that the earlier request asked for.
+    let wanted = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
+    let previous = state::with(|state| state.pending.get(replaced?).and_then(wanted));
     let session = wait.lease.filter(|_| wait.session).or(previous);
-    // The grant has the lease of its session at least: it is renewed a third of that later.
+    // The lease of the grant is at least that of its session, which is renewed after a third of its lease.
     let wait = WaitOptions { lease: wait.lease.max(session), ..wait };
-    // The earlier one makes room for this one, even where there are more than may wait.
+    // A replacement adds no waiter, so it is accepted even if the limit is exceeded.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
     let (db, name) = (key.ctx().db(), key.name().bytes());
     if replaced.is_none() && !state::with(|state| state.waiting.has_capacity_for_copy(db, name, wait.kind, caller)) {
@@ -113,8 +119,14 @@ fn wait_for_message(
     slot_check::add_waiter(key.name().bytes());
     state::with(|State { waiting, pending, .. }| {
         if let Some(replaced) = replaced {
-            if let Some(WaitState::Waiting(request)) = pending.get(replaced).map(|entry| entry.wait_state()) {
-                waiting.withdraw_request(request, None);
+            let wait_state = pending.get(replaced).map(|entry| entry.wait_state());
+            debug_assert!(
+                matches!(wait_state, Some(WaitState::Waiting(_))),
+                "a queue has a request that does not wait"
+            );
+            if let Some(WaitState::Waiting(request)) = wait_state {
+                let withdrawn = waiting.withdraw_request(request, None);
+                debug_assert_eq!(withdrawn, Some(waiter_id(replaced)), "a wait and its request do not agree");
             }
             pending.remove(replaced);
         }
@@ -133,18 +145,21 @@ fn join(
 ) -> Result<JoinOutcome, Error> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
+    debug_assert!(deadline.is_none_or(|deadline| deadline > now), "the deadline is in the past");
     let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease, limit: wait.limit };
     let join = JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline };
     state::with(|state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)
 }
 
-/// Returns the request with the same claim that waits for a message on the same channel, if there is one. A request that
-/// waits for a message there takes its place.
+/// Returns the request with the same claim that waits for a message on the same channel, if there is one. A new request
+/// replaces it.
 pub fn previous_request(key: &Key<'_, '_>, caller: &[u8], kind: Kind, channel: &[u8]) -> Option<PendingReplyId> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|State { waiting, pending, .. }| {
         let is_via_channel = |id: &PendingReplyId| {
-            let own_channel = pending.get(*id).and_then(|entry| entry.channel());
+            let entry = pending.get(*id);
+            debug_assert!(entry.is_some(), "a queue has a request that no client waits for");
+            let own_channel = entry.and_then(|entry| entry.channel());
             own_channel.is_some_and(|own: &Rc<[u8]>| **own == *channel)
         };
         waiting.waiters_of(db, name, kind, caller).map(pending_id).find(is_via_channel)

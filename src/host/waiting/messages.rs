@@ -1,7 +1,7 @@
-//! Messages to those who wait without blocking their connection.
+//! Messages to waiters whose connections are not blocked.
 //!
-//! A message is `<event> <lease end> <db> <token> <key>`. It leaves with the replies of this round of the loop, and the
-//! server says at once how many subscribers it goes to.
+//! A message is `<event> <lease end> <db> <token> <key>`. The server sends it with the replies of this event-loop iteration, and
+//! returns the number of its subscribers immediately.
 
 use std::rc::Rc;
 
@@ -15,15 +15,15 @@ use crate::server::{self, OwnedString, StringRef};
 pub enum Event {
     /// The lock is granted, with this end of its lease.
     Granted(UnixMs),
-    /// The time is up.
+    /// The wait has timed out.
     TimedOut,
-    /// RELEASE has given the place up.
+    /// RELEASE has cancelled the wait.
     Withdrawn,
-    /// This server cannot go on with it.
+    /// This server cannot continue the wait.
     Aborted,
 }
 
-/// What a waiter waited for.
+/// The lock and the token of a waiter.
 #[derive(Clone, Copy)]
 pub struct Subject<'s> {
     pub db: i32,
@@ -31,14 +31,14 @@ pub struct Subject<'s> {
     pub owner: &'s [u8],
 }
 
-/// Tells the subscribers of a channel that the lock is granted. Returns whether there is one who gets the message.
+/// Publishes that the lock is granted. Returns whether the channel has a subscriber.
 pub fn publish_granted(channel: &[u8], lease_end: UnixMs, subject: Subject<'_>) -> bool {
+    debug_assert!(lease_end > 0, "a grant by message has a lease");
     let message = message(Event::Granted(lease_end), subject);
     publish(channel, &message) > 0
 }
 
-/// Tells the subscribers of a channel how a wait has ended, if there are any: now, or where a message might land inside
-/// a reply, in the next round of the loop.
+/// Publishes how a wait has ended. Where a message could get inside a reply, it is postponed to the next event-loop iteration.
 pub fn publish_end(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     let message = message(event, subject);
     if server::may_publish() {
@@ -49,12 +49,12 @@ pub fn publish_end(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     }
 }
 
-/// Returns the message that says that a wait is lost.
+/// Returns the message that a wait is aborted.
 pub fn aborted_message(subject: Subject<'_>) -> Vec<u8> {
     message(Event::Aborted, subject)
 }
 
-/// Publishes what was postponed, up to `limit` messages. Returns whether there are more.
+/// Publishes at most `limit` postponed messages. Returns whether there are more.
 pub fn publish_postponed(limit: usize) -> bool {
     for _ in 0..limit {
         let Some((channel, message)) = state::with(|state| state.postponed.pop_front()) else { return false };
@@ -63,16 +63,19 @@ pub fn publish_postponed(limit: usize) -> bool {
     state::with(|state| !state.postponed.is_empty())
 }
 
-/// Returns whether anybody on this server listens on a channel.
+/// Returns whether a channel has a subscriber on this server.
 pub fn has_subscriber(channel: StringRef<'_>) -> bool {
     server::has_subscriber(channel)
 }
 
+/// Publishes a message. Returns the number of subscribers on this server.
 fn publish(channel: &[u8], message: &[u8]) -> usize {
+    debug_assert!(server::may_publish(), "the message could get inside a reply");
     server::publish(OwnedString::new(channel).as_ref(), OwnedString::new(message).as_ref())
 }
 
 fn message(event: Event, Subject { db, key, owner }: Subject<'_>) -> Vec<u8> {
+    debug_assert!(!owner.contains(&b' '), "a token with a space makes the message ambiguous");
     let (name, lease_end) = match event {
         Event::Granted(lease_end) => (b"granted".as_slice(), lease_end),
         Event::TimedOut => (b"timeout".as_slice(), 0),

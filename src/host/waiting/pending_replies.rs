@@ -1,4 +1,7 @@
-//! Those who wait for locks, how each of them is told, and the grants that are being delivered to blocked clients.
+//! The waiters and how each of them is notified, and the grants that are being delivered to blocked clients.
+//!
+//! A waiter has an entry here while its client or its channel is known. While its wait state is `Waiting`, its request is in a
+//! queue of the core. A grant is delivered until the last of its blocked clients is freed.
 
 use std::mem;
 use std::rc::Rc;
@@ -13,37 +16,37 @@ pub struct PendingReplies {
     entries: Arena<PendingReply>,
     /// The number of waiting requests that asked for a session.
     session_waiters: usize,
-    /// The number of requests that are told by message.
+    /// The number of requests that wait for a message.
     pubsub_count: usize,
-    /// The channels that messages go to, each kept once, with the number of its requests.
+    /// The channels of these requests, each stored once, with the number of its requests.
     channels: NameMap<usize>,
-    /// The requests that are told by message. Unlike a blocked client, they do not end with their connection by
-    /// themselves.
+    /// The requests that wait for a message, by connection. The server reports a closed connection of a blocked client only.
     connections: Connections<PendingReplyId>,
-    /// A walk over the requests that end because the server has become another master or a replica, or after a panic: those
-    /// that were there when it began, the last of which has this number.
+    /// The scan of the requests that are aborted, after a change of the server's role or after a panic. It ends with the request
+    /// that was the latest when the scan began.
     aborted: (Cursor, Option<PendingReplyId>),
     /// Grants that are being delivered.
     deliveries: Arena<Delivery>,
+    /// The delivery of the latest grant of each lock or share.
     latest_deliveries: LockIndex<Delivery>,
 }
 
-/// A handle to a request that waits, or is about to.
+/// A handle to an entry.
 pub type PendingReplyId = Id<PendingReply>;
 
-/// A request that waits, or is about to.
+/// A request that waits, or will wait after this step, or whose blocked client is not freed yet.
 pub struct PendingReply {
     pub reply_via: ReplyVia,
-    /// The connection that asked.
+    /// The connection of the request.
     pub client: ClientId,
     /// The lease to renew, if the request asked for a session.
     pub session: Option<Lease>,
     wait_state: WaitState,
 }
 
-/// How a waiter is told of the end of its wait.
+/// How a waiter is notified of the end of its wait.
 pub enum ReplyVia {
-    /// By the reply to its command. The server's handle is there once the client is blocked.
+    /// By the reply to its command. The server's handle is known as soon as the client is blocked.
     BlockedClient(Option<BlockedClient>),
     /// By a message on this shard channel.
     PubSub(Rc<[u8]>),
@@ -52,23 +55,24 @@ pub enum ReplyVia {
 /// The state of a wait.
 #[derive(Clone, Copy)]
 pub enum WaitState {
+    /// The request is in a queue.
     Waiting(RequestId),
-    /// The lock is written in the client's name, and the reply is on its way.
+    /// The lock is granted, and the reply is being delivered.
     Granted(Id<Delivery>),
-    /// The wait has ended otherwise.
+    /// The wait has not begun, or has ended without a grant.
     Ended,
-    /// The same, because something has gone wrong inside the module.
+    /// The wait has ended with a panic of the module.
     Failed,
 }
 
-/// A grant that is being delivered to its clients.
+/// A grant that is being delivered to its blocked clients.
 pub struct Delivery {
     pub grant: Grant,
     /// The number of its clients that are still blocked.
     clients: usize,
-    /// Whether a client has, or may have, been told of the grant. Then the grant stands.
+    /// Whether a client was notified of the grant, or may have been. Then the grant stays.
     is_notified: bool,
-    /// The connections whose requests were told by message.
+    /// The connections whose requests were notified by message.
     pubsub_clients: Vec<ClientId>,
 }
 
@@ -78,7 +82,7 @@ impl PendingReply {
         self.wait_state
     }
 
-    /// Returns the channel of a waiter that is told by message.
+    /// Returns the channel of a request that waits for a message.
     pub fn channel(&self) -> Option<&Rc<[u8]>> {
         match &self.reply_via {
             ReplyVia::BlockedClient(_) => None,
@@ -86,15 +90,15 @@ impl PendingReply {
         }
     }
 
-    /// Returns whether it asks for a session, and a request of this connection, or one that is told on this channel, is the
-    /// same.
+    /// Returns whether the request asks for a session, and is of this connection or waits for a message on this channel.
     pub fn asks_for_session(&self, client: ClientId, channel: Option<&[u8]>) -> bool {
         let is_via_channel = channel.is_some() && self.channel().map(|own| &**own) == channel;
         self.session.is_some() && (self.client == client || is_via_channel)
     }
 
-    /// Sets the server's handle, when the client is blocked.
+    /// Sets the server's handle of a blocked client.
     pub fn set_handle(&mut self, handle: Option<BlockedClient>) {
+        debug_assert!(self.channel().is_none(), "the request waits for a message");
         self.reply_via = ReplyVia::BlockedClient(handle);
     }
 
@@ -121,21 +125,22 @@ impl PendingReplies {
         }
     }
 
-    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    /// Returns the number of entries of all tables, which is 0 without waiters and deliveries.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
+        self.check_invariants();
         let deliveries = [self.deliveries.len(), self.latest_deliveries.handle_count()];
         let messages = [self.channels.len(), self.connections.entries().count()];
         let waiters = [self.entries.len(), self.session_waiters];
         deliveries.into_iter().chain(messages).chain(waiters).sum()
     }
 
-    /// Adds a request whose client is about to be blocked.
+    /// Adds a request whose client will be blocked. Returns `None` if the table is full.
     pub fn insert_blocked(&mut self, client: ClientId, session: Option<Lease>) -> Option<PendingReplyId> {
         self.insert(ReplyVia::BlockedClient(None), client, session)
     }
 
-    /// Adds a request that is to be told by message.
+    /// Adds a request that waits for a message. Returns `None` if the table is full.
     pub fn insert_pubsub(
         &mut self,
         client: ClientId,
@@ -151,6 +156,7 @@ impl PendingReplies {
             Some(requests) => *requests = requests.saturating_add(1),
             None => _ = self.channels.insert(channel, 1),
         }
+        debug_assert!(self.pubsub_count <= self.entries.len(), "more requests wait for a message than there are");
         Some(id)
     }
 
@@ -158,36 +164,38 @@ impl PendingReplies {
         self.entries.insert(PendingReply { reply_via, client, session, wait_state: WaitState::Ended })
     }
 
-    /// Returns an entry, if it is still there.
+    /// Returns an entry, or `None` if it was removed.
     pub fn get(&self, id: PendingReplyId) -> Option<&PendingReply> {
         self.entries.get(id)
     }
 
-    /// Returns an entry for modification, if it is still there.
+    /// Returns an entry for modification, or `None` if it was removed.
     pub fn get_mut(&mut self, id: PendingReplyId) -> Option<&mut PendingReply> {
         self.entries.get_mut(id)
     }
 
-    /// Removes an entry.
+    /// Removes an entry, if it was not removed before.
     pub fn remove(&mut self, id: PendingReplyId) {
         self.set_wait_state(id, WaitState::Ended);
         let Some(PendingReply { reply_via: ReplyVia::PubSub(channel), client, .. }) = self.entries.remove(id) else {
             return;
         };
         self.connections.remove(client, id);
+        debug_assert!(self.pubsub_count > 0, "the request was not counted");
         self.pubsub_count = self.pubsub_count.saturating_sub(1);
+        debug_assert!(self.channels.get(&channel).is_some_and(|&count| count >= 1), "the channel has no request");
         match self.channels.get_mut(&channel) {
             Some(requests) if *requests > 1 => *requests = requests.saturating_sub(1),
             _ => _ = self.channels.remove(&channel),
         }
     }
 
-    /// Returns the number of requests that are told by message.
+    /// Returns the number of requests that wait for a message.
     pub fn pubsub_count(&self) -> usize {
         self.pubsub_count
     }
 
-    /// Returns whether any request is told by message.
+    /// Returns whether any request waits for a message.
     pub fn has_messages(&self) -> bool {
         self.pubsub_count > 0
     }
@@ -197,31 +205,34 @@ impl PendingReplies {
         self.connections.close(client);
     }
 
-    /// Returns the channel of a waiter that is told by message, and whether the connection that asked has closed: then
-    /// nothing is told any more.
+    /// Returns the channel of a request that waits for a message, and whether its connection has closed. Then no message is sent.
     pub fn channel_of(&self, id: PendingReplyId) -> Option<(Rc<[u8]>, bool)> {
         let entry = self.get(id)?;
         Some((Rc::clone(entry.channel()?), self.connections.is_closed(entry.client)))
     }
 
-    /// Returns a request of a closed connection, which is to be removed.
+    /// Returns a request of a closed connection, which the caller removes.
     pub fn next_of_closed(&mut self) -> Option<PendingReplyId> {
-        self.connections.next_of_closed().map(|(_, id)| id)
+        let id = self.connections.next_of_closed().map(|(_, id)| id)?;
+        debug_assert!(self.get(id).is_some_and(|it| it.channel().is_some()), "a connection has a request that ended");
+        Some(id)
     }
 
-    /// Records that all requests that are told by message now are lost. [`next_aborted`](Self::next_aborted) returns them.
+    /// Aborts all requests that wait for a message now. [`next_aborted`](Self::next_aborted) returns them.
     pub fn abort_all(&mut self) {
         self.aborted = (Cursor::start(), self.entries.latest());
     }
 
-    /// Ends all waits, after a panic that may have interrupted any change.
-    /// [`next_aborted`](Self::next_aborted) returns those whose
-    /// clients are blocked. The others are removed here, and returned with their channels. What was granted stays granted, whether
-    /// its client is told or not.
+    /// Ends all waits, after a panic that may have interrupted any change. A grant stays, whether its client was notified or not.
+    ///
+    /// Removes the requests that wait for a message, and returns them with their channels. [`next_aborted`](Self::next_aborted)
+    /// returns the requests whose clients are blocked.
     pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
         let (mut cursor, mut unnotified) = (Cursor::start(), Vec::new());
         while let Some(id) = self.entries.next(&mut cursor) {
-            let Some(entry) = self.entries.get_mut(id) else { break };
+            let entry = self.entries.get_mut(id);
+            debug_assert!(entry.is_some(), "the scan returned an entry that does not exist");
+            let Some(entry) = entry else { break };
             let was_waiting = match entry.wait_state {
                 WaitState::Waiting(request) => Some(request),
                 _ => None,
@@ -241,15 +252,15 @@ impl PendingReplies {
         unnotified
     }
 
-    /// Returns the next request that is lost, or none in its place: then a later one was passed by. Returns `None` if there are
-    /// no more.
+    /// Returns the next request that is aborted, or `Some(None)` for a later request, which the scan skips. Returns `None` at the
+    /// end of the scan.
     pub fn next_aborted(&mut self) -> Option<Option<PendingReplyId>> {
         let (cursor, latest) = &mut self.aborted;
         let id = self.entries.next(cursor)?;
         Some(latest.is_some_and(|latest| !id.is_later_than(latest)).then_some(id))
     }
 
-    /// Returns whether requests are to be removed, or told that they are lost.
+    /// Returns whether requests of closed connections are to be removed, or requests are to be aborted.
     pub fn has_ended(&self) -> bool {
         self.connections.has_closed() || self.aborted.0.has_more()
     }
@@ -265,6 +276,7 @@ impl PendingReplies {
         let before = mem::replace(&mut entry.wait_state, state);
         if entry.session.is_some() {
             let waits = |state: WaitState| usize::from(matches!(state, WaitState::Waiting(_)));
+            debug_assert!(self.session_waiters >= waits(before), "the request was not counted");
             self.session_waiters = self.session_waiters.saturating_add(waits(state)).saturating_sub(waits(before));
         }
         Some(before)
@@ -275,7 +287,7 @@ impl PendingReplies {
         !self.deliveries.is_empty()
     }
 
-    /// Returns a grant that is being delivered, unless a message has told this connection of it, or the lock was granted again.
+    /// Returns a grant that is being delivered, unless a message has notified this connection, or the lock was granted again.
     pub fn grant_unknown_to(&self, client: ClientId, id: Id<Delivery>) -> Option<&Grant> {
         self.deliveries
             .get(id)
@@ -289,21 +301,25 @@ impl PendingReplies {
         self.latest_deliveries.get(grant.hold_key()) == Some(id)
     }
 
-    /// Records that the holder of a lock or a share is told that it holds it, by the reply to another request.
+    /// Records that the reply to another request notifies the holder of a lock or a share that it holds it.
     pub fn mark_holder_notified(&mut self, hold_key: HoldKey<'_>) {
         let latest = self.latest_deliveries.get(hold_key);
+        debug_assert!(latest.is_none_or(|id| self.deliveries.get(id).is_some()), "the latest delivery has ended");
         if let Some(delivery) = latest.and_then(|id| self.deliveries.get_mut(id)) {
             delivery.is_notified = true;
         }
     }
 
-    /// Begins the delivery of a grant to a number of blocked clients. The requests of these connections were told by message.
+    /// Begins the delivery of a grant to a number of blocked clients. Returns `None` if the table is full.
+    ///
+    /// `pubsub_clients` are the connections whose requests were notified by message.
     pub fn begin_delivery(
         &mut self,
         grant: Grant,
         clients: usize,
         pubsub_clients: Vec<ClientId>,
     ) -> Option<Id<Delivery>> {
+        debug_assert!(clients > 0, "a grant without blocked clients is not delivered");
         let id = self.deliveries.insert(Delivery {
             grant,
             clients,
@@ -315,16 +331,18 @@ impl PendingReplies {
         Some(id)
     }
 
-    /// Records that a lock or a share was granted anew, to somebody who has been told: what is on its way is void.
+    /// Records that a lock or a share was granted again, to a client that was notified. An earlier delivery has no effect then.
     pub fn supersede_delivery(&mut self, hold_key: HoldKey<'_>) {
         self.latest_deliveries.remove(hold_key);
     }
 
     /// Finishes the delivery of a grant to one client.
     ///
-    /// With the last client, returns the grant if nobody was told of it and the lock was not granted again meanwhile.
+    /// With the last client, returns the grant if no client was notified and the lock was not granted again since.
     pub fn finish_delivery(&mut self, id: Id<Delivery>, is_notified: bool) -> Option<Grant> {
+        // It is unknown if a panic has ended all deliveries.
         let delivery = self.deliveries.get_mut(id)?;
+        debug_assert!(delivery.clients > 0, "the delivery has finished");
         delivery.is_notified |= is_notified;
         delivery.clients = delivery.clients.saturating_sub(1);
         if delivery.clients > 0 {
@@ -337,14 +355,34 @@ impl PendingReplies {
         }
         (is_latest && !is_notified).then_some(grant)
     }
+
+    /// Checks that counters and indexes agree with the entries. It reads all of them.
+    #[cfg(any(test, feature = "simulated"))]
+    pub fn check_invariants(&self) {
+        let (mut pubsub, mut session_waiters, mut cursor) = (0_usize, 0_usize, Cursor::start());
+        while let Some(entry) = self.entries.next(&mut cursor).and_then(|id| self.entries.get(id)) {
+            let waits_for_session = entry.session.is_some() && matches!(entry.wait_state, WaitState::Waiting(_));
+            session_waiters = session_waiters.saturating_add(waits_for_session.into());
+            let Some(channel) = entry.channel() else { continue };
+            pubsub = pubsub.saturating_add(1);
+            let stored = self.channels.get_key_value(channel);
+            debug_assert!(stored.is_some_and(|(stored, _)| Rc::ptr_eq(stored, channel)), "a channel is stored twice");
+        }
+        debug_assert_eq!(session_waiters, self.session_waiters, "the count of requests for a session is wrong");
+        debug_assert_eq!(pubsub, self.pubsub_count, "the count of requests for a message is wrong");
+        debug_assert_eq!(pubsub, self.connections.entries().count(), "the connections have other requests");
+        debug_assert_eq!(pubsub, self.channels.values().sum(), "the channels have other requests");
+        let latest = self.latest_deliveries.handle_count();
+        debug_assert!(latest <= self.deliveries.len(), "a lock has a delivery that has ended");
+    }
 }
 
-/// Returns the core's number for an entry.
+/// Returns the waiter, as the core knows it, of an entry.
 pub fn waiter_id(id: PendingReplyId) -> WaiterId {
     WaiterId(id.to_bits())
 }
 
-/// Returns the entry for the core's number.
+/// Returns the entry of a waiter.
 pub fn pending_id(waiter: WaiterId) -> PendingReplyId {
     Id::from_bits(waiter.0)
 }

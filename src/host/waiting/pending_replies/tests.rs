@@ -3,19 +3,19 @@ use crate::core::{Claim, Kind, Turn};
 
 const NEWS: &[u8] = b"news";
 
-/// A request number of the core.
+/// Returns a request of the core, by its number.
 fn request(number: u64) -> RequestId {
     Id::from_bits(number)
 }
 
-/// A request that waits for a message, by its number.
+/// Adds a request that waits for a message.
 fn notified(pending: &mut PendingReplies, number: u64) -> PendingReplyId {
     let id = pending.insert_pubsub(7, None, NEWS).unwrap();
     pending.set_wait_state(id, WaitState::Waiting(request(number)));
     id
 }
 
-/// A request whose client is blocked.
+/// Adds a request whose client is blocked.
 fn blocked(pending: &mut PendingReplies, number: u64) -> PendingReplyId {
     let id = pending.insert_blocked(8, None).unwrap();
     pending.set_wait_state(id, WaitState::Waiting(request(number)));
@@ -50,7 +50,7 @@ fn only_earlier_waiters_are_aborted() {
 }
 
 #[test]
-fn after_a_panic_every_wait_has_failed() {
+fn panic_fails_every_wait() {
     let mut pending = PendingReplies::new();
     let (is_notified, blocked) = (notified(&mut pending, 1), blocked(&mut pending, 2));
     let over = pending.insert_pubsub(7, None, NEWS).unwrap();
@@ -71,8 +71,8 @@ fn grant_stands_if_one_client_was_notified() {
     for is_notified in [[false, false], [false, true], [true, false]] {
         let mut pending = PendingReplies::new();
         let delivery = pending.begin_delivery(grant("a"), 2, Vec::new()).unwrap();
-        assert_eq!(pending.entry_count(), 2, "the delivery, and that it is the latest");
-        assert_eq!(pending.finish_delivery(delivery, is_notified[0]), None, "the other may be");
+        assert_eq!(pending.entry_count(), 2, "the delivery, and its entry in the index of the latest");
+        assert_eq!(pending.finish_delivery(delivery, is_notified[0]), None, "the other may be notified");
         let unnotified = pending.finish_delivery(delivery, is_notified[1]);
         assert_eq!(unnotified.is_some(), is_notified == [false, false], "{is_notified:?}");
         assert!(!pending.has_deliveries() && pending.entry_count() == 0);
@@ -99,7 +99,7 @@ fn superseded_delivery_is_void() {
     assert!(pending.grant_unknown_to(8, first).is_none());
     assert_eq!(pending.finish_delivery(first, false), None);
     assert!(pending.grant_unknown_to(8, second).is_some());
-    assert!(pending.grant_unknown_to(7, second).is_none(), "a message has told that connection");
+    assert!(pending.grant_unknown_to(7, second).is_none(), "a message has notified that connection");
     let third = pending.begin_delivery(grant("c"), 1, Vec::new()).unwrap();
     pending.supersede_delivery(HoldKey::whole(0, b"door"));
     assert_eq!(pending.finish_delivery(third, false), None);
