@@ -1,4 +1,4 @@
-//! How waiters are told, and what happens to a grant that nobody was told of.
+//! Notifies waiters of the end of their wait, and revokes grants that reached no client.
 
 use std::mem;
 use std::num::NonZeroU64;
@@ -15,7 +15,7 @@ use crate::server::{self, BlockedClientId, OwnedString, StringRef};
 
 /// Returns the server's number for a blocked client.
 pub fn server_id_of(id: PendingReplyId) -> BlockedClientId {
-    // A handle is never 0.
+    debug_assert!(id.to_bits() != 0, "the handle of a waiter is never 0");
     BlockedClientId(NonZeroU64::new(id.to_bits()).unwrap_or(NonZeroU64::MIN))
 }
 
@@ -24,22 +24,26 @@ pub fn pending_id_of(client: BlockedClientId) -> PendingReplyId {
     pending_id(WaiterId(client.0.get()))
 }
 
-/// Returns whether the grant needs a lease, because a copy of the request asked for a session or is told by message.
+/// Returns whether the grant needs a lease, because a copy of the request asked for a session or is notified by message.
 pub fn needs_lease(grant: &Grant) -> bool {
     state::with(|State { pending, .. }| {
+        debug_assert!(
+            grant.waiters.iter().all(|it| pending.get(pending_id(it.waiter)).is_some()),
+            "a waiter is pending"
+        );
         let mut entries = grant.waiters.iter().filter_map(|request| pending.get(pending_id(request.waiter)));
         entries.any(|entry| entry.session.is_some() || entry.channel().is_some())
     })
 }
 
-/// Publishes the messages of a grant, each with the end of the lease, which `lease_end_of` returns. Requests without a
-/// subscriber are dropped. Returns whether any request is left, to which the lock can be granted.
+/// Publishes the messages of a grant, each with the end of the lease, which `lease_end_of` returns. Drops the requests
+/// without a subscriber. Returns whether any request is left, to which the lock can be granted.
 ///
-/// It comes before the lock is written: a grant that no client hears of is not made, and need not be taken back.
+/// Called before the lock is written. If no client receives the message, no lock is written and none has to be revoked.
 pub fn announce(grant: &mut Grant, lease_end_of: impl Fn(&Grant) -> Option<UnixMs>) -> bool {
     if state::with(|state| state.pending.has_messages()) {
         if grant.waiters.len() > 1 {
-            // First those without a subscriber: the lease that the messages tell is that of the requests that are left.
+            // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
             let lease_end = lease_end_of(grant);
             let mut rest = grant.clone();
             rest.retain(|waiter| has_subscriber(waiter) || notify_waiter(grant, waiter, lease_end));
@@ -55,20 +59,22 @@ pub fn announce(grant: &mut Grant, lease_end_of: impl Fn(&Grant) -> Option<UnixM
 /// Returns whether a waiter needs no message, or its connection is open and its channel has a subscriber.
 fn has_subscriber(waiter: WaiterId) -> bool {
     let found = state::with(|state| state.pending.channel_of(pending_id(waiter)));
-    let Some((channel, is_closed)) = found else { return true };
+    let Some((channel, is_closed)) = found else { return true }; // A blocked client.
     !is_closed && server::subscribers(OwnedString::new(&channel).as_ref()) > 0
 }
 
-/// Tells a waiter of its grant, if it is told by message. Returns whether it is still to be granted the lock.
+/// Publishes the message of a grant, if the waiter is notified by message. Returns whether the lock can be granted to it.
 fn notify_waiter(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool {
     let id = pending_id(waiter);
     let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
         return true;
     };
+    debug_assert!(lease_end.is_some(), "a waiter that is notified by message gets a lease");
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
     let is_delivered = !is_closed && messages::publish_granted(&channel, lease_end.unwrap_or_default(), subject);
     if !is_delivered {
         state::with(|state| {
+            debug_assert!(is_waiting(state, id), "only a waiter is notified");
             state.pending.remove(id);
             state.spend(1);
             increment(&mut state.stats.cancelled);
@@ -77,12 +83,19 @@ fn notify_waiter(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> 
     is_delivered
 }
 
-/// Answers the blocked clients of a grant, and begins a session with those that asked for one.
+fn is_waiting(state: &State, id: PendingReplyId) -> bool {
+    state.pending.get(id).is_some_and(|entry| matches!(entry.wait_state(), WaitState::Waiting(_)))
+}
+
+/// Replies to the blocked clients of a grant, and begins the sessions that waiters have asked for.
 ///
-/// It is called last, after all effects of the command.
+/// Called last, after all effects of the command.
 pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
+    debug_assert!(!waiters.is_empty(), "a grant has a recipient");
+    debug_assert!(lease_end.is_none_or(|end| end >= now), "the lease of a grant ends in the future");
     let (blocked, delivery) = state::with(|state| {
+        debug_assert!(waiters.iter().all(|it| is_waiting(state, pending_id(*it))), "a grant goes to waiters");
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
         if let Some(session) = state.sessions.find(grant.hold_key()) {
             state.sessions.set_lease_end(session, lease_end);
@@ -99,6 +112,7 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
             return (blocked, None);
         }
         let delivery = state.pending.begin_delivery(grant, blocked.len(), pubsub_clients);
+        debug_assert!(delivery.is_some(), "the table of deliveries is not full");
         (blocked, delivery)
     });
     let Some(delivery) = delivery else { return };
@@ -116,7 +130,7 @@ fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs
     }
 }
 
-/// Tells those whose place was given up: blocked clients by nil, the others by message.
+/// Notifies the waiters whose queue entry was withdrawn: blocked clients by nil, the others by message.
 pub fn reply_withdrawn(waiters: Vec<WaiterId>, subject: Subject<'_>) {
     for waiter in waiters {
         state::with(|state| increment(&mut state.stats.cancelled));
@@ -124,34 +138,35 @@ pub fn reply_withdrawn(waiters: Vec<WaiterId>, subject: Subject<'_>) {
     }
 }
 
-/// Ends the wait of a request whose time is up. Its place is kept for the grace time.
+/// Ends the wait of a request that has timed out. Its queue entry is kept for the grace period.
 pub fn time_out(request: RequestId, now: UnixMs) {
     let keep_until = settings::kept_until(now);
     state::with(|state| increment(&mut state.stats.timed_out));
     end_request(request, Event::TimedOut, keep_until);
 }
 
-/// Ends the wait of a request that is told by message, because the server cannot go on with it; or has a blocked client
-/// answered whose wait has ended with a panic.
+/// Ends the wait of a request that is notified by message, because this server cannot continue it. Also unblocks a client
+/// whose wait a panic has ended.
 pub fn abort(id: PendingReplyId) {
     let found = state::with(|state| state.pending.get(id).map(|entry| (entry.wait_state(), entry.channel().is_some())));
     match found {
         Some((WaitState::Waiting(request), true)) => {
             state::with(|state| increment(&mut state.stats.cancelled));
-            // Who asks again while the slot is still here, or back again, has lost no turn.
+            // The slot may stay or come back. A client that repeats its request then has its turn again.
             let keep_until = settings::kept_until(server::now_ms());
             end_request(request, Event::Aborted, keep_until);
         }
-        // The server itself sees to blocked clients, but for those that a panic has left behind.
+        // The server itself ends the wait of a blocked client, unless a panic has ended it.
         Some((WaitState::Waiting(_), false)) | Some((_, true)) | None => {}
-        // Nothing happens if it was unblocked before.
+        // Unblocking a client that was unblocked before has no effect.
         Some((_, false)) => server::unblock::<Locks>(server_id_of(id)),
     }
 }
 
-/// Takes a request out of its queue and tells its waiter.
+/// Removes a request from its queue and notifies its waiter.
 fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
     let Some((waiter, db, key, owner)) = state::with(|State { waiting, .. }| {
+        debug_assert!(waiting.origin_of(request).is_some(), "a request that ends is in a queue");
         let (queue, claim) = waiting.origin_of(request)?;
         let origin = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
         waiting.withdraw_request(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
@@ -161,29 +176,33 @@ fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
     end_without_lock(waiter, event, Subject { db, key: &key, owner: &owner });
 }
 
-/// Tells a waiter that is in no queue any more that it does not get the lock.
+/// Notifies a waiter, which is in no queue any more, that it does not get the lock.
 fn end_without_lock(waiter: WaiterId, event: Event, subject: Subject<'_>) {
     let id = pending_id(waiter);
     let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
         return end_wait(waiter, WaitState::Ended);
     };
-    state::with(|state| state.pending.remove(id));
+    state::with(|state| {
+        debug_assert!(is_waiting(state, id), "a wait ends once");
+        state.pending.remove(id);
+    });
     if !is_closed {
         messages::publish_end(&channel, event, subject);
     }
 }
 
-/// Ends the wait of a blocked client that is in no queue any more. The server then asks for the reply, which depends on
+/// Ends the wait of a blocked client, which is in no queue any more. The server then asks for the reply, which depends on
 /// `wait_state`.
 ///
-/// It is called last, after all effects of the command, because the server may call back at once.
+/// Called last, after all effects of the command, because the server may call back before this returns.
 pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
     let id = pending_id(waiter);
-    state::with(|state| state.pending.set_wait_state(id, wait_state));
+    let before = state::with(|state| state.pending.set_wait_state(id, wait_state));
+    debug_assert!(matches!(before, Some(WaitState::Waiting(_))), "a wait ends once");
     server::unblock::<Locks>(server_id_of(id));
 }
 
-/// Records that the holder is told that it holds the lock. A holder that may have been told keeps its lock.
+/// Records that a reply notifies the holder that it holds the lock. A holder that may have been notified keeps its lock.
 pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
     if state::with(|state| state.pending.has_deliveries()) {
         let hold_key = hold_key_of(key, holder.bytes());
@@ -191,7 +210,7 @@ pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
     }
 }
 
-/// Removes a request from its queue, if it still waits. Its place is kept for the grace time.
+/// Removes a request from its queue, if it still waits. Its queue entry is kept for the grace period.
 pub fn withdraw_request(id: PendingReplyId) {
     let keep_until = settings::kept_until(server::now_ms());
     let has_withdrawn = state::with(|state| {
@@ -199,18 +218,19 @@ pub fn withdraw_request(id: PendingReplyId) {
             return false;
         };
         state.pending.set_wait_state(id, WaitState::Ended);
-        state.waiting.withdraw_request(request, keep_until);
+        let withdrawn = state.waiting.withdraw_request(request, keep_until);
+        debug_assert_eq!(withdrawn.map(pending_id), Some(id), "a request that waits is in a queue");
         increment(&mut state.stats.cancelled);
         true
     });
     if has_withdrawn {
-        alarm::set(); // The next in line may have room beside the shares that are held.
+        alarm::set(); // The lock may have capacity for the next waiter's share.
     }
 }
 
 /// Finishes the delivery of a grant to a client, if it has one.
 ///
-/// If no client was told, the lock is revoked. If others were, the lock does not belong to this client's connection.
+/// If no client was notified, the lock is revoked. If only others were, this client's connection is detached from the session.
 pub fn finish_delivery(id: PendingReplyId, is_notified: bool) {
     state::with(|State { pending, sessions, revocations, .. }| {
         let Some(entry) = pending.get(id) else { return };
@@ -220,6 +240,7 @@ pub fn finish_delivery(id: PendingReplyId, is_notified: bool) {
             sessions.detach(grant.hold_key(), client);
         }
         if let Some(unnotified) = pending.finish_delivery(delivery, is_notified) {
+            debug_assert!(unnotified.waiters.is_empty(), "a grant that was delivered has no waiters left");
             revocations.add(Revocation::of_grant(unnotified));
         }
     });

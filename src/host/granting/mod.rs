@@ -1,4 +1,4 @@
-//! Grants: to the next waiter, to a session, and what follows from them.
+//! Grants a lock to the next waiter or to its session, and delivers the grant to the clients.
 
 pub mod delivery;
 pub mod handover;

@@ -1,4 +1,4 @@
-//! Processes what is overdue for a lock, before a request for it is executed.
+//! Processes the overdue work of a lock, before a request for it is executed.
 
 use super::handover;
 use crate::core::{Lock, SessionId, UnixMs};
@@ -9,10 +9,10 @@ use crate::host::sessions::share_sessions;
 use crate::host::state::{self, Key};
 use crate::server::{StringRef, ValueType};
 
-/// Processes what is overdue for a lock and for the share of `caller`, and returns the lock's handles afterwards.
+/// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards.
 ///
-/// A holder that is gone loses the lock, and a free lock is granted to its session or to the first in line. So nobody
-/// overtakes, and nobody is told that it holds a lock that is about to be revoked.
+/// Revokes the lock of a disconnected holder, and grants a free lock to its session or to the next waiter. So no request
+/// overtakes a waiter, and no reply confirms a lock that is about to be revoked.
 #[inline(always)]
 pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now: UnixMs) -> Option<LockHandles> {
     if state::with(|state| state.is_idle()) {
@@ -27,8 +27,13 @@ pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now
 }
 
 fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
+    debug_assert!(
+        handles.session.is_none() || !handles.has_share_sessions,
+        "a lock has one session, or sessions of shares"
+    );
     if let Some(revocation) = handles.revocation {
         revocation::carry_out_on(key, revocation, now);
+        debug_assert!(state::with(|state| state.revocations.get(revocation).is_none()), "it is carried out once");
         handles = LockHandles::of(key)?;
     }
     if key.is_empty() {
@@ -52,18 +57,19 @@ fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs)
             LockHandles::of(key)
         }
         _ if handles.has_share_sessions => {
-            share_sessions::end_sessions(key); // Somebody has overwritten the lock.
+            share_sessions::end_sessions(key); // An external write has replaced the lock.
             LockHandles::of(key)
         }
         _ => Some(handles),
     }
 }
 
-/// Returns whether a key, which is not empty, still holds the lock of this session. Somebody may have overwritten it.
+/// Returns whether a key, which is not empty, still holds the lock of this session. An external write may have replaced it.
 fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
     let lock = lock_key::read(key, now);
     state::with(|state| {
         let session = state.sessions.get(id);
+        debug_assert!(session.is_some(), "handles name a current session");
         session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
     })
 }
