@@ -1,4 +1,4 @@
-//! Sessions: renewal of their leases, and locks of closed connections.
+//! Renews the leases of sessions, and releases the locks of closed connections.
 
 pub mod renewal;
 pub mod revocation;

@@ -13,32 +13,34 @@ use crate::host::settings;
 use crate::host::state::{self, Context, Key, State};
 use crate::server::{Mode, OwnedString, Slot, ValueType};
 
-/// The state of a session's lock.
+/// What a session's lock was found to be.
 enum SessionLockState {
     /// The session holds the lock, with this end of the lease.
     Held(Option<UnixMs>),
-    /// The key is empty: the lease has ended although a connection is open, or the lock was taken away.
+    /// The key is empty: the lease has ended although a connection is open, or an external command has removed the lock.
     Free,
-    /// The time of the share has passed, and it is still there.
+    /// The share has expired, and its member is still in the Sorted Set.
     Expired,
-    /// The shares of the lock are being given back to their sessions, and it may be this one's turn.
+    /// The shares of the lock are being returned to their sessions, and this share may be the next.
     Returning,
-    /// Somebody else holds the lock, or the key is not a lock.
+    /// Another holder has the lock, or the key is not a lock.
     Lost,
 }
 
-/// Carries out a task of a session. A session that has lost its lock ends, and one whose lease has ended takes the lock
-/// back.
+/// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to
+/// it.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = state::with(|State { sessions, .. }| {
-        // A session whose connections are all closed is about to lose the lock.
+        // The session may have ended since the task was taken: the revocation before it may have released its lock.
+        // Without an open connection, its lock is about to be revoked.
         let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
         sessions.fit_lease(id, settings::longest_lease());
         sessions.get(id).filter(|_| is_open).cloned()
     }) else {
         return;
     };
+    debug_assert!(session.lock.holds >= 1, "a session has a hold");
     ctx.select_db(session.lock.db);
     let name = OwnedString::new(&session.lock.key);
     let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read), now);
@@ -51,7 +53,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         }
         SessionLockState::Lost => return end(&session),
         SessionLockState::Returning if state::with(|state| state.had_batch) => {
-            // Its share is renewed when it is given back, behind other locks whose turn it is.
+            // Its share is renewed when it is returned, after the work of other locks.
             return state::with(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
         }
         SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {}
@@ -78,15 +80,17 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
     }
 }
 
-/// Schedules a task again that cannot be carried out now. Where shares are being returned and writes are refused, it goes on as soon as
-/// the server accepts one.
+/// Schedules a task again that cannot be carried out now. While shares are being returned and writes are refused, it continues as
+/// soon as the server accepts a write.
 fn postpone(id: SessionId, session: &Session, found: &SessionLockState, now: UnixMs) {
     let is_returning = matches!(found, SessionLockState::Returning);
     state::with(|state| {
         if is_returning && state.refused.is_refused() {
             state.sessions.return_in_turn(session.lock.db, &session.lock.key);
         } else {
-            state.sessions.schedule_renewal_at(id, session.lock.lease.renewal_retry_after(now));
+            let retry_at = session.lock.lease.renewal_retry_after(now);
+            debug_assert!(retry_at > now, "a task that is postponed is not due");
+            state.sessions.schedule_renewal_at(id, retry_at);
         }
     });
 }
@@ -111,13 +115,13 @@ fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockS
     }
 }
 
-/// Returns whether the share of a session is still there, held or not.
+/// Returns whether the share of a session still has a member, expired or not.
 fn is_of_share(session: &Session, key: &Key<'_, '_>) -> bool {
     let owner = OwnedString::new(&session.lock.owner);
     session.lock.kind == Kind::Shared && share_key::end_of(key, owner.as_ref()).is_some()
 }
 
-/// Sets the lease to its full length again. A lease that somebody made longer, or removed, stays as it is.
+/// Sets the lease to its full length again. Does not shorten a lease that an external command has made longer or removed.
 fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
     let is_share = session.lock.kind == Kind::Shared;
     let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
@@ -125,14 +129,16 @@ fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Opt
     let mut lease_end = lease_end;
     if is_share {
         share_sessions::purge_expired(key, now);
-        // The share may end later than its key, if others have set that one's expiry time.
+        // External commands may have set the key's expiry time, so that the share ends later than its key.
         lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
     }
+    debug_assert!(!key.is_empty(), "a lock that is renewed is held");
     let is_shorter = lease_end.is_some_and(|end| end < renewed);
     if is_share {
         effects::renew_share(key, owner.as_ref(), is_shorter.then_some(renewed));
     } else if is_shorter {
         effects::set_lease(key, renewed);
+        debug_assert_eq!(key.expiry(), Some(renewed), "the lease was written");
     }
     reviews::schedule_renewal(key, id, if is_shorter { Some(renewed) } else { lease_end }, now);
 }

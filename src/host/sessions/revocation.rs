@@ -1,4 +1,4 @@
-//! Takes locks back from connections that are gone.
+//! Carries out revocations: releases the locks of disconnected holders.
 
 use super::share_sessions;
 use crate::core::{Cause, Kind, RETRY_MS, Revocation, RevocationId, UnixMs};
@@ -13,7 +13,9 @@ use crate::server::{Mode, OwnedString, Slot, StringRef};
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
-    let Some(revocation) = state::with(|state| state.revocations.get(id).cloned()) else { return };
+    let found = state::with(|state| state.revocations.get(id).cloned());
+    debug_assert!(found.is_some(), "a revocation that is due exists");
+    let Some(revocation) = found else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
     if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
@@ -21,10 +23,15 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     }
     let slot = write_permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
-        // Whatever the key holds when the slot comes back belongs to another grant.
+        // When the slot comes back, the holder in the key belongs to another grant.
         return state::with(|state| _ = state.revocations.remove(id));
     }
-    let postpone = || state::with(|state| state.revocations.postpone(id, now.saturating_add(RETRY_MS)));
+    let postpone = || {
+        state::with(|state| {
+            debug_assert!(state.revocations.get(id).is_some(), "a revocation exists until it is carried out");
+            state.revocations.postpone(id, now.saturating_add(RETRY_MS));
+        });
+    };
     if slot != Slot::Ours || !write_permission::accepts_write_to(ctx, name.as_ref(), revocation.kind) {
         return postpone();
     }
@@ -37,7 +44,13 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
 
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
-    let Some(revocation) = state::with(|state| state.revocations.remove(id)) else { return };
+    let removed = state::with(|state| state.revocations.remove(id));
+    debug_assert!(removed.is_some(), "a revocation is carried out once");
+    let Some(revocation) = removed else { return };
+    debug_assert!(
+        revocation.grant.as_ref().is_none_or(|grant| grant.hold_key() == revocation.hold_key()),
+        "a revocation restores the grant that it revokes"
+    );
     if !is_still_held(&revocation, key, now) {
         return;
     }
@@ -50,14 +63,14 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
         share_sessions::purge_expired(key, now);
         handover::release_share(key, token.as_ref(), handles, Cause::Disconnect, now);
         if !key.is_empty() {
-            reviews::schedule_if_waiting(key, now); // It may have been the last of the shares that ends.
+            reviews::schedule_if_waiting(key, now); // It may have been the share that ends last.
         }
     } else {
         handover::release(key, handles, Cause::Disconnect, now);
     }
 }
 
-/// Carries out the revocation of this token's share, if there is one.
+/// Carries out the revocation of this token's share, if it has one.
 pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     let hold_key = share_hold_key(key, token.bytes());
     let revocation = state::with(|state| {
@@ -71,6 +84,7 @@ pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: Uni
     }
 }
 
+/// Returns whether the holder that is to lose the lock still holds it.
 fn is_still_held(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
     let owner = OwnedString::new(&revocation.owner);
     let lock = lock_key::read_for(key, Some(owner.as_ref()), now);

@@ -1,7 +1,6 @@
-//! What becomes of the shares of a lock by themselves: they are removed when their time has passed, or given back to their
-//! sessions.
+//! Purges the expired shares of a lock, and returns shares to their sessions.
 
-use crate::core::{HoldKey, Lease, QueueId, SessionId, ShareBatch, UnixMs};
+use crate::core::{HoldKey, LATEST_SHARE_END, Lease, MAX_SHARE_BATCH, QueueId, SessionId, ShareBatch, UnixMs};
 use crate::host::background::suspension;
 use crate::host::granting::reviews;
 use crate::host::keys::effects;
@@ -11,31 +10,32 @@ use crate::host::settings;
 use crate::host::state::{self, Key, State};
 use crate::server::{OwnedString, StringRef, ValueType};
 
-/// The number of expired members of a shared lock that are removed, or renewed by their sessions, in one step.
+/// The number of expired members of a shared lock that are removed or renewed in one step.
 const MAX_REMOVED: usize = 1000;
 
-/// Returns whether there are members of a shared lock to remove, or somebody in line for whom it has room.
+/// Returns whether a shared lock has expired members to purge, or capacity for the first waiter.
 pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
     share_key::view(key, now).is_some_and(|view| view.needs_purge()) || reviews::has_capacity_for_first(key, queue, now)
 }
 
-/// Removes the members of a shared lock whose time has passed, and lets the key end with its last share. Shares with an open
-/// session are renewed instead.
+/// Removes the expired members of a shared lock, and sets the key to expire with its last share. Renews the shares with an open
+/// session instead.
 pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs) {
     if suspension::suspends_grant() {
-        return; // Those with a session keep their turn, and what has passed does not count.
+        return; // Shares with a session are returned after the suspension. Expired members do not count as holders.
     }
     let Some(view) = share_key::view(key, now).filter(|view| view.needs_purge() || view.now != now) else { return };
     if view.now != now && !lives_on(key, now) {
-        return; // The key would expire if it were signalled. What has passed does not count, and goes later.
+        return; // The server would expire the key in the write. Expired members do not count, and are removed later.
     }
     if !view.earliest.has_expired(now) {
         return effects::fit_expiry_to_last_share(key);
     }
     let mut seen = 0_usize;
     while let Some(token) = share_key::first_expired(key, now) {
+        debug_assert!(seen <= MAX_REMOVED, "a step is limited");
         if seen == MAX_REMOVED {
-            begin_return(key); // Nobody is let in before those with sessions.
+            begin_return(key); // No waiter is granted a share before the sessions have theirs.
             break;
         }
         seen = seen.saturating_add(1);
@@ -52,18 +52,19 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs) {
     reviews::schedule_if_waiting(key, now);
 }
 
-/// Has the sessions of a lock's shares given back what they have lost by the end of their leases, if that is not under way.
+/// Begins to return the shares that have expired to their sessions, if that has not begun.
 fn begin_return(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|State { sessions, .. }| {
         if sessions.has_shares(db, name) && !sessions.is_returning(db, name) {
             sessions.begin_return(db, name);
+            debug_assert!(sessions.is_returning(db, name), "the return has begun");
         }
     });
 }
 
-/// Gives the shares of a key that should have expired, and is still there because the server's time stands still, back to
-/// their sessions. Returns whether it lives on by them.
+/// Returns shares to their sessions whose key should have expired, but still exists because the server's cached time does not
+/// advance. Returns whether the renewed shares keep the key.
 #[cold]
 fn lives_on(key: &mut Key<'_, '_>, now: UnixMs) -> bool {
     begin_return(key);
@@ -71,12 +72,14 @@ fn lives_on(key: &mut Key<'_, '_>, now: UnixMs) -> bool {
     key.expiry().is_none_or(|end| end >= now)
 }
 
-/// Gives the shares of a lock that is free back to their sessions, whose leases have ended although a connection is open.
-/// The other sessions end: their shares were taken away.
+/// Returns the shares of a free lock to the sessions whose leases have ended although a connection is open.
+/// The other sessions end: external commands have removed their shares.
 pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
+    debug_assert!(key.is_empty(), "the lock is free");
     let (db, name) = (key.ctx().db(), key.name().bytes());
+    debug_assert!(state::with(|state| state.sessions.has_shares(db, name)), "shares of the lock have sessions");
     if state::with(|state| state.sessions.needs_recheck(db, name)) {
-        return end_sessions(key); // Which of them were taken away cannot be known any more.
+        return end_sessions(key); // It is unknown which shares external commands have removed.
     }
     if suspension::suspends_grant() {
         return;
@@ -85,13 +88,14 @@ pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
     return_next(key, now);
 }
 
-/// Gives the next shares of a lock back to their sessions, as far as they are being given back. When all are, those in line
-/// for whom there is room are served.
+/// Returns the next batch of shares of a lock to their sessions, if a return has begun. After the last batch, the lock is granted
+/// to the waiters for which it has capacity.
 pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_return(db, name)) else {
         return;
     };
+    debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
     for token in &tokens {
         if !return_to(key, token, now) {
             end_if_removed(key, token, now);
@@ -102,12 +106,12 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
         state.had_batch |= next.is_some();
     });
     if next.is_some() && key.is_empty() {
-        return end_sessions(key); // It did not end with their leases: others have taken it away.
+        return end_sessions(key); // The leases have not ended: an external command has removed the lock.
     }
     reviews::schedule_if_waiting(key, now);
 }
 
-/// Gives the share of a token, which may not have been given back yet, back to its session.
+/// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     if !state::with(|state| state.sessions.is_returning_any()) || key.value_type() != ValueType::SortedSet {
         return;
@@ -120,7 +124,7 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     }
 }
 
-/// Gives a share back to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
+/// Returns a share to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
 fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
     let expired = state::with(|state| expired_session(state, share_hold_key(key, token), now));
     if let Some((session, lease)) = expired {
@@ -129,28 +133,28 @@ fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
     expired.is_some()
 }
 
-/// Ends the sessions of those shares of a lock that others have removed, if others have changed it: of the next so many
-/// shares.
+/// Ends the sessions whose shares external commands have removed, for the next batch of shares, if the lock needs a recheck.
 pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
     if key.is_empty() {
-        return; // The doubt stays until its shares are given back, or not.
+        return; // The recheck stays pending until the shares are returned or their sessions end.
     }
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_recheck(db, name)) else {
         return;
     };
+    debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
     tokens.iter().for_each(|token| end_if_removed(key, token, now));
     state::with(|state| {
         state.spend(tokens.len());
         state.had_batch |= next.is_some();
     });
     if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
-        // The next renewal lets the key live on.
+        // The next renewal sets the key's expiry time to the latest end of a share.
         state::with(|state| state.sessions.renew_one_share(db, name));
     }
 }
 
-/// Ends the session of a share that is not there any more.
+/// Ends the session of a share if its member does not exist any more.
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
     let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
     state::with(|State { sessions, .. }| {
@@ -162,12 +166,17 @@ fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
 /// Ends the sessions of all shares of a lock.
 pub fn end_sessions(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.sessions.end_shares(db, name));
+    state::with(|state| {
+        state.sessions.end_shares(db, name);
+        debug_assert!(!state.sessions.has_shares(db, name), "they have ended");
+        debug_assert!(!state.sessions.is_returning(db, name), "a return ends with its sessions");
+    });
 }
 
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
 fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
     let id = state.sessions.find(hold_key)?;
+    debug_assert!(state.sessions.get(id).is_some(), "the index names a session");
     state.sessions.clients(id).next()?;
     state.sessions.fit_lease(id, settings::longest_lease());
     state.sessions.get(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lock.lease))
@@ -175,6 +184,8 @@ fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Opt
 
 fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Lease, now: UnixMs) {
     let end = lease.share_end_from(now);
+    debug_assert!(end > now || end == LATEST_SHARE_END, "the lease ends in the future");
     effects::set_share(key, token, Some(end));
+    debug_assert!(share_key::end_of(key, token).is_some_and(|it| it.time() == Some(end)), "the share was written");
     state::with(|state| state.sessions.renewed(id, Some(end), now));
 }
