@@ -1,4 +1,4 @@
-//! All that the module remembers between two calls.
+//! The module's state: everything that it keeps between two calls.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,32 +27,32 @@ pub struct State {
     pub waiting: WaitQueues,
     pub pending: PendingReplies,
     pub sessions: Sessions,
-    /// Locks to be taken back from connections that are gone.
+    /// Locks to be released on behalf of disconnected holders.
     pub revocations: Revocations,
-    /// What is left of sessions and revocations that were given up together.
+    /// Tables of sessions and revocations that ended together, to be freed in steps.
     pub deferred_free: DeferredFree,
-    /// Runs while there may be something to write.
+    /// Detects stalls of the event loop. Runs while stalls matter, see [`State::must_tick`].
     pub stall: StallDetector,
     pub recovery: Recovery,
-    /// Whether a standstill matters although there is nothing to do: grants are held back after it.
+    /// Whether a stall matters although there is no work: grants are suspended after it.
     pub watches_stalls: bool,
     pub replica_watch: ReplicaWatch,
     pub slots: SlotWatch,
     /// Messages that are published in the next run of the background work, in this order.
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
-    /// How many entries have been worked off within tasks since this run of the background work began: requests that were
-    /// told of a grant, or that nobody listened for, and shares that were removed or given back.
+    /// The number of entries that tasks have processed since this run of the background work began: requests that were granted a
+    /// lock or had no subscriber, and shares that were removed or returned.
     pub spent: usize,
-    /// How many waiters have ended with their connections since the last run of the background work.
+    /// The number of waiters that have ended with their connections since the last run of the background work.
     pub ended: usize,
-    /// Whether a lock has had a batch of grants, or of shares given back, since this run of the background work began, and has more
-    /// to do. Then the server serves its clients, and other locks have their turn, before another batch.
+    /// Whether a lock has had a batch of grants, or of returned shares, since this run of the background work began, and has more
+    /// work. Then the server serves its clients, and other locks have their turn, before another batch.
     pub had_batch: bool,
-    /// The number of queue entries of one lock that are granted it in one step, [`MAX_BATCH`] but in some tests.
+    /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
     pub batch: usize,
     /// The number of runs of the background work that have begun.
     pub run: u32,
-    /// Whether the server refuses writes, and when it is asked again.
+    /// Whether the server refuses writes, and when the module asks again.
     pub refused: BackOff,
     pub stats: Stats,
     pub refusals: Refusals,
@@ -63,7 +63,7 @@ pub const MAX_BATCH: usize = 100;
 
 server::module_state!(STATE: State = State::new());
 
-/// Lends the state to `body`, which must not call the server: the server may call back.
+/// Lends the state to `body`, which must not call the server, because the server may call back.
 ///
 /// # Panics
 ///
@@ -73,7 +73,7 @@ pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
     STATE.with(body)
 }
 
-/// Returns how much the module remembers of clients and locks, which is nothing when everybody has left.
+/// Returns the number of entries of all tables, which is 0 without clients, sessions and revocations.
 #[cfg(feature = "simulated")]
 pub fn entry_count() -> usize {
     with(|State { waiting, pending, sessions, revocations, .. }| {
@@ -81,7 +81,7 @@ pub fn entry_count() -> usize {
     })
 }
 
-/// Sets the number of queue entries of one lock that are granted it in one step, so that few waiters are a long queue.
+/// Sets the number of queue entries of one lock that are granted it in one step, so that a few waiters are a long queue.
 #[cfg(feature = "simulated")]
 pub fn set_batch(batch: usize) {
     with(|state| state.batch = batch);
@@ -112,33 +112,34 @@ impl State {
         }
     }
 
-    /// Forgets what only a master may act on, when the server becomes a master or a replica. The leases go on.
+    /// Drops the state on which only a master may act, when the server becomes a master or a replica. The leases go on.
     pub fn clear_master_state(&mut self) {
         self.revocations.clear(&mut self.deferred_free);
         self.sessions.end_all(&mut self.deferred_free);
         self.waiting.drop_detached_entries();
+        debug_assert!(!self.has_owners(), "no connection owns a lock");
     }
 
-    /// Returns whether a connection owns a lock, or has owned one that is not taken back yet.
+    /// Returns whether a connection owns a lock, or a lock of a closed connection is still to be released.
     pub fn has_owners(&self) -> bool {
         !self.sessions.is_empty() || !self.revocations.is_empty()
     }
 
-    /// Returns whether there may be something to write in the background: a client waits, a grant is on its way to one, or a
+    /// Returns whether there may be something to write in the background: a client waits, a grant is being delivered, or a
     /// connection owns a lock.
     pub fn has_work(&self) -> bool {
         self.waiting.waiter_count() > 0 || self.pending.has_deliveries() || self.has_owners()
     }
 
-    /// Returns whether stalls of the event loop matter: there is work, or one stall has ended only just and another may follow
-    /// before there is work again.
+    /// Returns whether stalls of the event loop matter: there is work, or a stall has just ended and another may follow before
+    /// there is work again.
     pub fn must_tick(&self) -> bool {
         self.has_work()
             || self.watches_stalls
             || self.stall.is_running() && self.stall.suspends_writes(server::monotonic_ms())
     }
 
-    /// Returns for how long nobody is granted a lock that he does not hold already, in milliseconds, or 0.
+    /// Returns the time for which grants are suspended, in milliseconds, or 0. A holder may still confirm its lock.
     pub fn grants_suspended_ms(&self) -> i64 {
         let length_ms = RECOVERY_MS.get();
         if length_ms == 0 {
@@ -146,16 +147,18 @@ impl State {
         }
         let now = server::monotonic_ms();
         let until_next_check_ms = if self.replica_watch.lacks_replicas() { REPLICA_CHECK_MS } else { 0 };
-        self.recovery.remaining_ms(length_ms, now).max(self.stall.suspended_ms(now)).max(until_next_check_ms)
+        let remaining_ms = self.recovery.remaining_ms(length_ms, now);
+        debug_assert!(remaining_ms >= 0, "a period that has ended has nothing left");
+        remaining_ms.max(self.stall.suspended_ms(now)).max(until_next_check_ms)
     }
 
-    /// Records that entries were worked off within a task.
+    /// Records that a task has processed this number of entries.
     pub fn spend(&mut self, entries: usize) {
         self.spent = self.spent.saturating_add(entries);
     }
 
-    /// Returns whether there is something to do at once that writes nothing: to tell those who are lost, to look at locks in a
-    /// round, or to free what is left.
+    /// Returns whether there is immediate work that writes nothing: to notify aborted waiters, to continue a sweep, to publish
+    /// messages, or to free deferred entries.
     pub fn must_run_soon(&self) -> bool {
         self.pending.has_ended()
             || self.waiting.has_aborted()
@@ -167,5 +170,16 @@ impl State {
     /// Returns whether there is no queue, no session and no revocation.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.sessions.is_empty() && self.revocations.is_empty()
+    }
+
+    /// Asserts what holds between two calls of the module.
+    pub fn check_invariants(&self) {
+        let waiters = self.waiting.waiter_count();
+        debug_assert!(waiters == 0 || !self.waiting.is_empty(), "a waiter has a queue entry");
+        debug_assert!(self.pending.pubsub_count() <= waiters, "a request that is notified by message waits");
+        debug_assert!(self.pending.session_waiters() <= waiters, "a request for a session waits");
+        debug_assert!(self.sessions.pairs() == 0 || !self.sessions.is_empty(), "a pair has a session");
+        debug_assert!(self.revocations.is_empty() == self.revocations.next_due().is_none(), "a revocation has a time");
+        debug_assert!(self.batch >= 1, "a batch grants a lock");
     }
 }

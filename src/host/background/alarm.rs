@@ -1,17 +1,17 @@
-//! The module's timer: when the server is to call the module next.
+//! Sets the module's timer, from which the background work runs.
 
 use crate::core::{DueFilter, TICK_MS, UnixMs};
 use crate::host::state::{self, Locks};
 use crate::server;
 
-/// Sets the timer to the time when something is due next.
+/// Sets the timer to the earliest time at which something is due.
 ///
-/// While a stall of the event loop matters, the timer also ticks often enough to detect one.
+/// While stalls of the event loop matter, the timer also fires every [`TICK_MS`], to detect them.
 pub fn set() {
     let now = server::now_ms();
     set_at(state::with(|state| {
-        let pulse = state.must_tick().then(|| now.saturating_add(TICK_MS));
-        if pulse.is_none() {
+        let tick = state.must_tick().then(|| now.saturating_add(TICK_MS));
+        if tick.is_none() {
             state.stall.stop();
         } else if !state.stall.is_running() {
             state.stall.tick(server::monotonic_ms());
@@ -19,8 +19,11 @@ pub fn set() {
         let at_once = state.must_run_soon().then_some(UnixMs::MIN);
         let suspended = state.recovery.is_suspending().then(|| now.saturating_add(state.grants_suspended_ms()));
         let waiting = state.waiting.next_due(DueFilter::All);
-        let due = [pulse, at_once, suspended, state.revocations.next_due(), waiting, state.sessions.next_due()];
-        due.into_iter().flatten().min()
+        let due = [tick, at_once, suspended, state.revocations.next_due(), waiting, state.sessions.next_due()];
+        let earliest = due.into_iter().flatten().min();
+        debug_assert!(earliest.is_some() || !state.has_work(), "while there is work the timer is set");
+        debug_assert!(!state.must_run_soon() || earliest <= Some(now), "what runs soon is not put off");
+        earliest
     }));
 }
 

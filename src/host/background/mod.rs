@@ -1,4 +1,4 @@
-//! Work outside of commands: the timer, the conditions under which the module may write, recovery, slots.
+//! Background work: the timer, the conditions under which the module may write, the recovery period, cluster slots.
 
 pub mod alarm;
 pub mod restart_after_panic;

@@ -1,9 +1,9 @@
-//! What the module does after a panic.
+//! Restarts the module with an empty state after a panic.
 //!
-//! A panic may have interrupted any change of what the module remembers. Locks are keys and are not concerned: so the module
-//! forgets the lines, the sessions and what is to be taken back, and tells those who waited. Leases go on, as after a
-//! failover. Who may have closed a connection, or have become a master, meanwhile is not known any more: a lock that belonged
-//! to a connection ends with its lease, and the recovery period begins anew.
+//! A panic may have interrupted any change of the module's state, so the module drops its queues, sessions and revocations, and
+//! notifies the waiters. Locks are keys, which a panic does not change. Leases go on, as after a failover. The events of the
+//! time since the panic may be missed: a lock that belonged to a connection ends with its lease, and the recovery period begins
+//! again, because the server may have become a master.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,24 +15,24 @@ use crate::host::state::{self, Context, Locks, State};
 use crate::host::waiting::messages::{self, Subject};
 use crate::server;
 
-/// Whether the module is to begin anew.
+/// Whether the restart is due.
 static IS_DUE: AtomicBool = AtomicBool::new(false);
 
-/// Whether the background work is under way.
+/// Whether the background work is running.
 static IS_WORKING: AtomicBool = AtomicBool::new(false);
 
-/// Has the module begin anew in the next run of the background work, where nothing else is under way.
+/// Schedules the restart for the next run of the background work, when no other call is in progress.
 pub fn begin_soon() {
     IS_DUE.store(true, Ordering::Relaxed);
     if IS_WORKING.swap(false, Ordering::Relaxed) {
-        // A panic each time must not keep the server busy.
+        // The background work itself panicked. If it panics in each run, the delay leaves the server time for its clients.
         alarm::set_at(Some(server::now_ms().saturating_add(RETRY_MS)));
     } else {
         server::run_timer_soon::<Locks>();
     }
 }
 
-/// Runs the background work, and begins anew before it if there was a panic.
+/// Runs the background work. Restarts the module before it if there was a panic.
 #[inline]
 pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
     IS_WORKING.store(true, Ordering::Relaxed);
@@ -46,7 +46,7 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 #[cold]
 fn begin(ctx: &Context<'_>) {
     ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
-    let _forgotten = state::with(|state| {
+    let _dropped = state::with(|state| {
         let State { waiting, pending, sessions, revocations, postponed, .. } = state;
         for (channel, request) in pending.fail_all() {
             if let Some((queue, claim)) = waiting.origin_of(request) {
@@ -58,5 +58,7 @@ fn begin(ctx: &Context<'_>) {
         let sessions = mem::replace(sessions, Sessions::new());
         (waiting, sessions, mem::replace(revocations, Revocations::new()))
     });
+    debug_assert!(state::with(|state| state.is_idle() && !state.pending.has_messages()), "the state is empty");
+    debug_assert!(state::with(|state| !state.pending.has_deliveries()), "no delivery is left");
     suspension::begin();
 }

@@ -1,9 +1,9 @@
-//! Background work: leases that have ended, keys that somebody else has freed, time-outs, and grants that nobody has
-//! heard of.
+//! Runs the background work: leases that have ended, keys that external commands have freed, time-outs, and grants that reached
+//! no client.
 //!
-//! It runs from the timer only. Redis can also run a job after an event, but does so inside its own loops (for
-//! instance, the one over keys that expire), which break when keys are added or removed. The work is idempotent: it
-//! looks at the key and does what that calls for, so an event too many costs one look.
+//! It runs from the timer only. Redis can also run a job after an event, but inside its own loops (for instance, the one over
+//! keys that expire), which break when keys are added or removed. The work is idempotent: it reads the key and acts on what it
+//! finds, so a superfluous event costs one review.
 
 use std::ffi::CStr;
 use std::mem;
@@ -29,19 +29,20 @@ use crate::host::waiting::messages;
 use crate::host::waiting::pending_replies::pending_id;
 use crate::server::{self, ContextFlags, Mode, OwnedString, Slot, Stopwatch, ValueType};
 
-/// The number of tasks that run in a row. Then the server serves its clients.
+/// The number of tasks in one batch. After it the server serves its clients.
 const MAX_TASKS: usize = 1000;
 
-/// The time after which no other task is begun, in milliseconds. Then the server serves its clients.
+/// The time after which a batch begins no other task, in milliseconds.
 const MAX_RUN_MS: i64 = 4;
 
-/// The number of tasks that run in any case, however much has ended with connections in the same round.
+/// The number of tasks that a batch may have in any case, however many waits have ended with their connections in the same
+/// event-loop iteration.
 const MIN_TASKS: usize = 100;
 
 /// The name of a run in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-background";
 
-/// Does what is due, and sets the timer for the rest.
+/// Does the work that is due, and sets the timer for the rest.
 pub fn run(ctx: &mut Context<'_>) {
     let stopwatch = Stopwatch::start();
     restart_after_panic::work(ctx, work);
@@ -49,6 +50,7 @@ pub fn run(ctx: &mut Context<'_>) {
         ctx.warn(&format!("bug: {message}; {count} since the module was loaded, please report it"));
     }
     stopwatch.stop(LATENCY_EVENT);
+    state::with(|state| state.check_invariants());
 }
 
 fn work(ctx: &mut Context<'_>) {
@@ -61,7 +63,7 @@ fn work(ctx: &mut Context<'_>) {
         return alarm::set();
     }
     slot_check::check(ctx);
-    // What ended with connections in this round was a part of this stretch.
+    // The waits that ended with their connections in this event-loop iteration count as a part of this batch.
     let ended = state::with(|state| {
         (state.spent, state.had_batch, state.run) = (0, false, state.run.wrapping_add(1));
         mem::take(&mut state.ended)
@@ -89,6 +91,7 @@ fn work(ctx: &mut Context<'_>) {
             break;
         }
     }
+    debug_assert_eq!(state::with(|state| state.spent), 0, "every entry is counted in a batch");
     steps::note_batch(tasks);
     if writable && !state::with(|state| state.refused.is_refused()) {
         state::with(|state| state.refused.end());
@@ -102,7 +105,7 @@ fn work(ctx: &mut Context<'_>) {
                 state.stall.stop();
             }
             if state.must_run_soon() {
-                return Some(UnixMs::MIN); // Those who are lost are told so at once, however many they are.
+                return Some(UnixMs::MIN); // Aborted waiters are notified without a delay, however many they are.
             }
             (must_tick || !state.is_idle())
                 .then(|| state.waiting.next_due(DueFilter::ReadOnly).map_or(retry, |next| next.min(retry)))
@@ -110,8 +113,8 @@ fn work(ctx: &mut Context<'_>) {
     }
 }
 
-/// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns how
-/// many of them there were.
+/// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns the number
+/// of those that were due.
 fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     let (closed, revocation, task) = state::with(|state| {
         let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
@@ -129,16 +132,16 @@ fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
-/// Ends the waits of connections that have closed, of those that are told by message: the first stretch of them, however
-/// many connections close in a round of the loop.
+/// Ends the waits for messages of connections that have closed: the first [`MAX_TASKS`] in an event-loop iteration, however many
+/// connections close in it.
 pub fn end_closed() {
     while state::with(|state| state.ended) < MAX_TASKS && end_one_closed() {
         state::with(|state| state.ended = state.ended.saturating_add(1));
     }
 }
 
-/// Ends the waits of requests that are told by message, whose connection has closed or which are lost: of one request, or
-/// of one place that all its copies share. Returns whether there may be more.
+/// Ends the waits for messages whose connection has closed or which are aborted: of one request, or of one queue entry with all
+/// its copies. If there are none, frees one deferred entry. Returns whether there may be more.
 fn process_disconnected() -> bool {
     if let Some(next) = state::with(|state| state.pending.next_aborted()) {
         if let Some(aborted) = next {
@@ -147,30 +150,35 @@ fn process_disconnected() -> bool {
         return true;
     }
     if let Some(waiters) = state::with(|state| state.waiting.next_aborted()) {
-        state::with(|state| state.spend(waiters.len()));
+        state::with(|state| {
+            debug_assert!(waiters.iter().all(|it| state.pending.get(pending_id(*it)).is_some()), "a waiter is pending");
+            state.spend(waiters.len());
+        });
         waiters.into_iter().for_each(|waiter| delivery::abort(pending_id(waiter)));
         return true;
     }
     end_one_closed() || state::with(|state| state.deferred_free.free_one())
 }
 
+/// Ends the wait of one request whose connection has closed. Returns whether there was one.
 fn end_one_closed() -> bool {
     let closed = state::with(|state| state.pending.next_of_closed());
     if let Some(closed) = closed {
+        debug_assert!(state::with(|state| state.pending.get(closed).is_some()), "a closed connection has waiters");
         delivery::withdraw_request(closed);
         state::with(|state| state.pending.remove(closed));
     }
     closed.is_some()
 }
 
-/// Looks at one lock of which others may have removed shares with sessions. Returns whether there was one.
+/// Checks one lock whose shares with sessions external commands may have removed. Returns whether there was one.
 fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs) -> bool {
     let Some((db, key)) = state::with(|state| state.sessions.first_to_recheck()) else { return false };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let key = ctx.open(name.as_ref(), Mode::Read);
     if key.is_empty() {
-        share_sessions::end_sessions(&key); // Which of them were taken away cannot be known any more.
+        share_sessions::end_sessions(&key); // It is unknown which shares external commands have removed.
     } else {
         share_sessions::end_removed(&key, now);
     }
@@ -188,16 +196,18 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
     true
 }
 
-/// Looks at a lock that may be free, and grants it to the first in line if it is.
+/// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.
 fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
-    let Some((db, key)) = state::with(|state| state.waiting.lock_of(queue)) else { return };
+    let found = state::with(|state| state.waiting.lock_of(queue));
+    debug_assert!(found.is_some(), "a queue that is due exists");
+    let Some((db, key)) = found else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let retry_at = now.saturating_add(RETRY_MS);
     match write_permission::slot_of(ctx, name.as_ref()) {
         Slot::Ours => {}
         slot => {
-            // The server tells blocked clients itself if the slot is gone for good.
+            // The server itself redirects blocked clients if another node has the slot.
             if slot == Slot::Elsewhere {
                 slot_check::abort_waiters(queue);
             }
@@ -210,7 +220,7 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
         return state::with(|state| state.waiting.review_at(queue, retry_at));
     }
     if checked.value_type() == ValueType::SortedSet {
-        // It may have come under those who wait.
+        // An external command may have made a shared lock of it while clients waited for a lock of another kind.
         server::subscribe_to_sorted_sets::<Locks>();
     }
     let held_as = if checked.is_empty() { Kind::Mutex } else { Kind::Shared };
@@ -230,6 +240,6 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     if !key.is_empty() {
         reviews::schedule(&key, queue, now);
     } else if has_ended && WAKE_FOREIGN.is_on() && !suspension::suspends_grant() {
-        compat_wake::wake(&mut key); // Those who were in line have left.
+        compat_wake::wake(&mut key); // No waiter has got the lock, so clients of other libraries are woken.
     }
 }

@@ -1,12 +1,12 @@
-//! Tells those who wait for a message that the slot of their lock has left. The server tells blocked clients only, and a
-//! slot may leave without an event.
+//! Notifies waiters by message when the slot of their lock moves to another node. The server itself redirects blocked clients
+//! only, and a slot may move without an event.
 
 use crate::core::QueueId;
 use crate::host::state::{self, Context, State};
 use crate::server::{self, OwnedString, Slot, SlotState};
 
-/// Asks the server for its slots, if that is due. If they have changed, or keys leave one by one, all locks that are
-/// waited for are looked at.
+/// Asks the server for its slots, if that is due. If they have changed, or a slot is being migrated, begins a sweep over all
+/// locks with waiters.
 pub fn check(ctx: &mut Context<'_>) {
     if !server::is_in_cluster() {
         return;
@@ -19,11 +19,12 @@ pub fn check(ctx: &mut Context<'_>) {
     state::with(|State { waiting, slots, .. }| {
         if slots.update(found) {
             waiting.begin_sweep();
+            debug_assert!(waiting.is_empty() || waiting.is_sweeping(), "the sweep has begun");
         }
     });
 }
 
-/// Records that somebody waits for a message about this lock.
+/// Records that a waiter is notified by message about this lock.
 pub fn add_waiter(key: &[u8]) {
     if server::is_in_cluster() {
         let slot = server::hash_slot(key);
@@ -31,21 +32,22 @@ pub fn add_waiter(key: &[u8]) {
     }
 }
 
-/// How many locks are passed by in one step that are certainly here.
+/// The number of locks on this node that one step of a sweep skips.
 const MAX_SKIPPED: usize = 100;
 
-/// Looks at the next locks of the round, up to one that may be elsewhere. Returns how many there were.
+/// Checks the next locks of the sweep, up to one that may be on another node. Returns the number of locks that were checked.
 pub fn check_next(ctx: &mut Context<'_>) -> usize {
     for skipped in 0..MAX_SKIPPED {
         let Some((queue, db, key)) = state::with(|State { waiting, .. }| {
             let queue = waiting.next_in_sweep()?;
+            debug_assert!(waiting.lock_of(queue).is_some(), "a sweep returns queues that exist");
             waiting.lock_of(queue).map(|(db, key)| (queue, db, key))
         }) else {
             return skipped;
         };
         let slot = server::hash_slot(&key);
         let is_elsewhere = match state::with(|state| state.slots.slot_state(slot)) {
-            // Who waits there has asked as a client does that was sent here.
+            // Clients that wait for a lock in an arriving slot were redirected here.
             SlotState::Here | SlotState::Arriving => continue,
             SlotState::Leaving => {
                 ctx.select_db(db);
@@ -61,7 +63,10 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
     MAX_SKIPPED
 }
 
-/// Ends the waits for a lock that is another node's, of those that are told by message.
+/// Ends the waits for messages about a lock that is on another node.
 pub fn abort_waiters(queue: QueueId) {
-    state::with(|state| state.waiting.abort(queue));
+    state::with(|state| {
+        state.waiting.abort(queue);
+        debug_assert!(state.must_run_soon(), "aborted waiters are notified soon");
+    });
 }

@@ -1,16 +1,16 @@
-//! What this node was last found to have of the cluster's slots.
+//! Remembers which of the cluster's slots this node had when the server was last asked.
 
 use crate::server::{ClusterSlots, SlotState};
 
-/// How often the server is asked for its slots, in milliseconds. Those who wait are to know within a second.
+/// The interval at which the server is asked for its slots, in milliseconds. Waiters are notified within a second.
 const SLOT_CHECK_MS: i64 = 300;
 
 /// The slots that this node had when it was last asked.
 pub struct SlotWatch {
     last_seen: ClusterSlots,
-    /// Whether somebody waits in a slot that was not known to be here.
+    /// Whether a client waits for a lock in a slot that was not on this node when the server was last asked.
     is_outdated: bool,
-    /// The monotonic time of the next look, in milliseconds.
+    /// The monotonic time of the next check, in milliseconds.
     next_check: i64,
 }
 
@@ -19,27 +19,29 @@ impl SlotWatch {
         Self { last_seen: ClusterSlots::none(), is_outdated: false, next_check: i64::MIN }
     }
 
-    /// Returns whether the server is to be asked now. The next time is a while later.
+    /// Returns whether the server is to be asked at `now_ms`, a monotonic time. If so, the next check is due [`SLOT_CHECK_MS`]
+    /// later.
     pub fn begin_check(&mut self, now_ms: i64) -> bool {
         let is_due = self.next_check <= now_ms;
         if is_due {
             self.next_check = now_ms.saturating_add(SLOT_CHECK_MS);
+            debug_assert!(self.next_check > now_ms, "the next check is later");
         }
         is_due
     }
 
-    /// Returns where the keys of a slot were.
+    /// Returns where the keys of a slot were when the server was last asked.
     pub fn slot_state(&self, slot: u16) -> SlotState {
         self.last_seen.slot_state(slot)
     }
 
-    /// Records that somebody waits in a slot, which must be here. If it had left and has come back since the last look, it
-    /// may leave before the next, which would find nothing new.
+    /// Records that a client waits for a lock in a slot, which must be on this node. If the slot has come back since the last
+    /// check, it may leave again before the next, which would find no change.
     pub fn add_waiter(&mut self, slot: u16) {
         self.is_outdated |= self.slot_state(slot) == SlotState::Elsewhere;
     }
 
-    /// Records the slots that this node has now. Returns whether a lock that is waited for may be elsewhere.
+    /// Records the slots that this node has now. Returns whether a lock with waiters may be on another node.
     pub fn update(&mut self, found: ClusterSlots) -> bool {
         let has_changed = std::mem::take(&mut self.is_outdated) || found.any_leaves() || found != self.last_seen;
         self.last_seen = found;
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_asked_every_now_and_then() {
+    fn server_is_asked_at_intervals() {
         let mut watch = SlotWatch::new();
         assert!(watch.begin_check(5000));
         assert!(!watch.begin_check(5000 + SLOT_CHECK_MS - 1));

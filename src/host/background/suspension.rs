@@ -1,12 +1,12 @@
-//! When grants are held back: in the recovery period, after a standstill of the event loop, and while replicas are silent.
+//! Suspends grants: in the recovery period, after a stall of the event loop, and while replicas do not respond.
 //!
-//! A server that has just started, or has become a master, may have forgotten the last grants. A master whose loop stood
-//! still, or has not heard of its replicas, may have been replaced meanwhile, which it learns when they are gone for
-//! `min-replicas-max-lag`. As long as `lock.recovery-ms` is set, neither grants a lock before what the other may have granted
-//! has ended.
+//! A server that has just started, or has become a master, may not know the last grants. A master whose event loop has stalled,
+//! or whose replicas do not respond, may have been replaced. It notices that when its replicas have been missing for
+//! `min-replicas-max-lag`. While `lock.recovery-ms` is set, neither grants a lock before the leases that the other may have
+//! granted have ended.
 //!
-//! What a grant would have made of it stays: the key is free, the line stands, and the session keeps its turn. When the
-//! time is over, all locks that are waited for are looked at.
+//! A suspended grant changes nothing: the key is free, the queue stays, and the session keeps its right to the lock. When the
+//! suspension ends, all locks with waiters are reviewed.
 
 use super::alarm;
 use crate::core::{DEFAULT_LAG_S, Decision, Error, MIN_SUSPENSION_MS, SuspensionChange, Write};
@@ -14,8 +14,8 @@ use crate::host::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use crate::host::state::{self, Context, Locks};
 use crate::server;
 
-/// How much longer than `min-replicas-max-lag` a server may take to see that its replicas are gone, in milliseconds. It
-/// counts lags in whole seconds, and looks at them once a second.
+/// The time beyond `min-replicas-max-lag` that a server may need to notice that its replicas are missing, in milliseconds. It
+/// counts lags in whole seconds, and checks them once a second.
 const LAG_MARGIN_MS: i64 = 3000;
 
 /// Begins a recovery period: the server has started, or has become a master.
@@ -24,7 +24,7 @@ pub fn begin() {
     update_suspension_soon();
 }
 
-/// Has the time in which grants are held back followed from now on, or to its end: it may have been set otherwise.
+/// Schedules an update of the suspension, because a setting or the role may have changed it.
 pub fn update_suspension_soon() {
     if RECOVERY_MS.get() > 0 {
         server::subscribe_to_roles::<Locks>();
@@ -34,7 +34,7 @@ pub fn update_suspension_soon() {
     }
 }
 
-/// Returns whether the grant that is due now is held back. If so, the lock is looked at when that is over.
+/// Returns whether the grant that is due now is suspended. If so, the lock is reviewed when the suspension ends.
 #[inline(always)]
 pub fn suspends_grant() -> bool {
     RECOVERY_MS.get() > 0 && suspend_grant()
@@ -55,14 +55,14 @@ fn suspend_grant() -> bool {
     is_suspended
 }
 
-/// Returns what is decided on a request while grants are held back: somebody may hold the lock of whom the server does not
+/// Returns the decision on a request, restricted while grants are suspended: the lock may have a holder that this server does not
 /// know.
 ///
 /// # Errors
 ///
-/// [`Error::MayBeReplaced`] if a lease would be lengthened, which a server that was replaced must not do.
-/// [`Error::JustBegun`] if it would be while the master that was replaced may still grant locks. To that one the lease ends
-/// when it did, and the next in line gets the lock there.
+/// [`Error::MayBeReplaced`] if the request sets a lease and another server may have replaced this one.
+/// [`Error::JustBegun`] if the request sets a lease while the previous master may still grant locks. The previous master does not
+/// know the new lease, and grants the lock to its next waiter when the old lease ends.
 pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     match decided {
         decided if RECOVERY_MS.get() == 0 => decided,
@@ -73,6 +73,7 @@ pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     }
 }
 
+/// Returns whether a write sets the end of a lease.
 fn sets_lease(write: Write) -> bool {
     match write {
         Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end.is_some(),
@@ -81,26 +82,25 @@ fn sets_lease(write: Write) -> bool {
     }
 }
 
-/// Returns whether leases must end when they do now: another server may grant the locks then.
+/// Returns whether leases must not be lengthened, because another server may grant the locks when they end.
 pub fn forbids_longer_leases() -> bool {
     RECOVERY_MS.get() > 0 && (may_be_replaced() || other_may_grant())
 }
 
-/// Returns whether the master before this one may still grant locks. It does until the longest lease before the end of the
-/// recovery period; without a longest lease nothing is known of that.
+/// Returns whether the previous master may still grant locks. It may until `lock.max-lease-ms` before the end of the recovery
+/// period. Without `lock.max-lease-ms` the time is unknown, and the answer is `false`.
 fn other_may_grant() -> bool {
     let longest_ms = MAX_LEASE_MS.get();
     let first_part_ms = RECOVERY_MS.get().saturating_sub(longest_ms);
     longest_ms > 0 && state::with(|state| state.recovery.remaining_ms(first_part_ms, server::monotonic_ms()) > 0)
 }
 
-/// Returns whether another server may have taken this one's place.
+/// Returns whether another server may have replaced this one as the master.
 fn may_be_replaced() -> bool {
     state::with(|state| state.replica_watch.lacks_replicas() || state.stall.suspended_ms(server::monotonic_ms()) > 0)
 }
 
-/// Follows the time in which grants are held back, on a master or a replica. When it is over, all locks that are waited
-/// for are looked at.
+/// Updates the suspension, on a master or a replica. When it ends, all locks with waiters are reviewed.
 pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     let watches = RECOVERY_MS.get() > 0 && !is_replica;
     if watches {
@@ -114,6 +114,14 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
         let grants_suspended_ms = if watches { state.grants_suspended_ms() } else { 0 };
         (state.recovery.update(grants_suspended_ms > 0), grants_suspended_ms)
     });
+    debug_assert!(
+        match change {
+            Some(SuspensionChange::Began) => grants_suspended_ms > 0,
+            Some(SuspensionChange::Ended) => grants_suspended_ms == 0,
+            None => true,
+        },
+        "a suspension that begins has a length, and one that ends has none"
+    );
     match change {
         Some(SuspensionChange::Began) => ctx.notice(&format!(
             "nobody is granted a lock for {grants_suspended_ms} ms: this server may not know of all that are held (lock.recovery-ms)"
@@ -128,16 +136,21 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     }
 }
 
-/// Looks at the replicas, if that is due. Where CONFIG has another name, it is not known how many are needed.
+/// Checks whether the replicas respond, if that is due. Where the command CONFIG is renamed, the number of replicas that are
+/// needed is unknown and taken as 0.
 ///
-/// The server does the same for `min-replicas-to-write`, but once in so many rounds of its cron: while commands hold up its
-/// loop, only every ten seconds, say. This is by the clock.
+/// The server checks `min-replicas-to-write` itself, but in a fraction of the runs of its cron: while commands keep its event
+/// loop busy, as rarely as every ten seconds. This check follows the clock.
 fn check_replicas(ctx: &mut Context<'_>) {
     let now = server::monotonic_ms();
     if state::with(|state| state.replica_watch.is_due(now)) {
         let max_lag_s = server::server_setting(c"min-replicas-max-lag").unwrap_or(DEFAULT_LAG_S);
         let needed = server::server_setting(c"min-replicas-to-write").unwrap_or(0);
         let responding = if needed > 0 { ctx.responding_replicas(max_lag_s) } else { 0 };
-        state::with(|state| state.replica_watch.record_check(now, max_lag_s, needed, responding));
+        debug_assert!(responding >= 0, "a number of replicas is not negative");
+        state::with(|state| {
+            state.replica_watch.record_check(now, max_lag_s, needed, responding);
+            debug_assert!(!state.replica_watch.is_due(now), "the next check is later");
+        });
     }
 }

@@ -1,39 +1,42 @@
 //! Decides whether the module may write now, outside of a command.
 //!
-//! What forbids a write mostly forbids all of them: a pause, too few replicas, a cluster that is down. So after a refusal nothing is
-//! written, and the server is not asked again, until some time has passed, which grows with the time for which writes are refused.
+//! Most reasons to refuse a write concern all keys: a pause, too few replicas, a cluster that is down. So after a refusal the
+//! module writes nothing and does not ask the server again for some time. That time grows with the time for which writes are
+//! refused.
 
 use crate::core::Kind;
 use crate::host::state::{self, Context};
 use crate::server::{self, Probe, Slot, StringRef};
 
-/// Returns whether the server accepts writes, and has not stalled a moment ago. It is not asked soon after a refusal.
+/// Returns whether the server accepts writes and its event loop has not just stalled. Does not ask the server soon after a
+/// refusal.
 pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::monotonic_ms();
-    let unsettled = state::with(|state| {
+    let must_wait = state::with(|state| {
         let may_ask = state.refused.begin_run(now);
         if state.stall.is_running() {
             state.stall.tick(now);
         }
         state.stall.suspends_writes(now) || !may_ask
     });
-    !unsettled && ctx.accepts_writes()
+    !must_wait && ctx.accepts_writes()
 }
 
 /// Returns whether the server would accept a client's write to this key, which is empty or holds a lock of this kind.
 ///
-/// A refusal concerns all keys, so it is recorded: nothing else is tried in this batch.
+/// A refusal concerns all keys, so it is recorded, and nothing else is written in this batch.
 pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -> bool {
     let probe = match kind {
         Kind::Mutex => Probe::String,
         Kind::Reentrant => Probe::Hash,
         Kind::Shared => Probe::SortedSet,
     };
-    let welcome = ctx.accepts_write_to(key, probe);
-    if !welcome {
+    let is_accepted = ctx.accepts_write_to(key, probe);
+    if !is_accepted {
         state::with(|state| state.refused.refuse());
+        debug_assert!(state::with(|state| state.refused.is_refused()), "nothing else is written in this run");
     }
-    welcome
+    is_accepted
 }
 
 /// Returns the state of the slot of a key that is to be written. A cluster that is down is recorded, as a refusal is.
