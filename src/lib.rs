@@ -2,12 +2,12 @@
 //!
 //! This is a loadable server module in four layers. Each of them uses only those before it in this list:
 //!
-//! - [`core`] decides who holds a lock and who is next, without a server;
+//! - [`core`] decides which client holds a lock and which is next, without a server;
 //! - [`command`] parses arguments into typed requests;
 //! - [`server`] makes the module API safe, and knows nothing of locks;
-//! - [`host`] carries out on a server what the core has decided.
+//! - [`host`] carries out the decisions of the core on a server.
 //!
-//! With the feature `simulated`, a simulated server takes the place of `server`. The other layers are the same.
+//! With the feature `simulated`, a simulated server replaces the layer `server`. The other layers are the same.
 //!
 //! `docs/design.md` explains the design.
 

@@ -1,4 +1,4 @@
-//! What the server's calls and events mean for locks.
+//! Implements the server's callbacks for locks.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::server::{
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
-    // The first are replicated, the others are probes.
+    // The module replicates some of these commands, and uses the others as probes.
     const NEEDED_COMMANDS: &'static [&'static CStr] = &[
         c"SET",
         c"HSET",
@@ -63,7 +63,7 @@ impl Module for Locks {
         info_section::fields(state)
     }
 
-    /// Begins a recovery period if the server starts.
+    /// Begins a recovery period if the server is starting.
     fn loaded(ctx: &mut Context<'_>) {
         if ctx.is_starting() {
             suspension::begin();
@@ -77,7 +77,7 @@ impl Module for Locks {
             return Err("locks belong to connections (lock_sessions in INFO lock)");
         }
         if state.grants_suspended_ms() > 0 {
-            return Err("nobody is granted a lock now, which the module would forget (lock_recovery_ms in INFO lock)");
+            return Err("grants are suspended, and a new module would not know (lock_recovery_ms in INFO lock)");
         }
         if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
     }
@@ -86,7 +86,7 @@ impl Module for Locks {
         restart_after_panic::begin_soon();
     }
 
-    /// What a setting held back may be due now.
+    /// A setting may have ended a suspension or begun one.
     fn setting_changed() {
         suspension::update_suspension_soon();
     }
@@ -95,7 +95,7 @@ impl Module for Locks {
         run::run(ctx);
     }
 
-    /// Stalls are detected while there is nothing to do, too: the first work after one may follow at once.
+    /// Stalls are detected while there is no work, too: work may come right after a stall.
     fn cron(interval_ms: i64) {
         state::with(|state| state.stall.cron(server::monotonic_ms(), interval_ms));
     }
@@ -139,6 +139,7 @@ impl Module for Locks {
         state::with(|state| {
             state.clear_master_state();
             state.pending.abort_all();
+            debug_assert!(!state.has_owners(), "sessions end with the role");
         });
         check_all_locks();
     }
@@ -156,6 +157,8 @@ impl Module for Locks {
         let id = delivery::pending_id_of(client);
         delivery::withdraw_request(id);
         let wait_state = state::with(|state| state.pending.get(id).map(|entry| entry.wait_state()));
+        debug_assert!(wait_state.is_some(), "a blocked client is pending until it is freed");
+        debug_assert!(!matches!(wait_state, Some(WaitState::Waiting(_))), "a client that is answered waits no more");
         match wait_state {
             // A waiter is granted its first hold.
             Some(WaitState::Granted(_)) => reply.integer(1),
@@ -176,6 +179,8 @@ impl Module for Locks {
         delivery::withdraw_request(id);
         delivery::finish_delivery(id, replied);
         let overdue = state::with(|state| {
+            let before = state.pending.get(id).map(|entry| entry.wait_state());
+            debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
             state.pending.remove(id);
             !state.revocations.is_empty()
         });
@@ -185,7 +190,7 @@ impl Module for Locks {
     }
 }
 
-/// Schedules a check of every lock, since any may have changed. The timer runs it in batches.
+/// Schedules a check of every lock, because any may have changed. The timer runs it in batches.
 fn check_all_locks() {
     state::with(|state| {
         state.sessions.check_all();
@@ -194,11 +199,11 @@ fn check_all_locks() {
     alarm::set();
 }
 
-/// Updates a session after an event of its key. A lease that has ended by itself is no loss: the session takes the lock
-/// back.
+/// Updates a session after an event of its key. If the lease has ended by itself, the lock will be returned to the session.
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
+    debug_assert!(sessions.is_current(id), "the index names a current session");
     let Some(session) = sessions.get(id) else { return };
-    // Valkey also calls it `expired` when a command has set the lease into the past.
+    // Valkey also sends `expired` when a command has set the expiry time into the past.
     if event == b"expired" && session.has_expired(now) {
         sessions.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
@@ -209,28 +214,28 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
     }
 }
 
-/// Updates the sessions of a lock's shares after an event of its key. If the lock is gone, so are all of them, but for those
-/// whose leases have ended by themselves. What else happens to shares is found when the key is looked at next.
+/// Updates the sessions of a lock's shares after an event of its key. If the key was deleted or replaced, all of them end, except
+/// those whose leases have ended by themselves. Other changes are found at the next check of the key.
 fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8], now: UnixMs) {
     if event != b"expired" {
         let is_replaced = REPLACEMENTS.contains(&event);
         return if is_replaced { sessions.end_shares(db, key) } else { sessions.mark_for_recheck(db, key) };
     }
     let is_expired = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_expired(now));
-    let expired = sessions.shares(db, key).take(MAX_ASKED).find(is_expired);
+    let expired = sessions.shares(db, key).take(MAX_CHECKED).find(is_expired);
     if let Some(one) = expired {
-        sessions.lease_expired(one); // All of them are given back together.
-    } else if sessions.shares(db, key).nth(MAX_ASKED).is_none() {
+        sessions.lease_expired(one); // All shares are returned together.
+    } else if sessions.shares(db, key).nth(MAX_CHECKED).is_none() {
         sessions.end_shares(db, key);
     } else {
-        sessions.mark_for_recheck(db, key); // They end in the next round.
+        sessions.mark_for_recheck(db, key); // The sessions end in the next run of the background work.
     }
 }
 
-/// The number of shares of an expired lock of which it is asked whether their leases have ended by themselves.
-const MAX_ASKED: usize = 100;
+/// The number of shares of an expired lock that are checked for a lease that has ended by itself.
+const MAX_CHECKED: usize = 100;
 
-/// The events of foreign commands that set or remove a lease.
+/// The events of external commands that set or remove a lease.
 const LEASE_CHANGES: [&[u8]; 2] = [b"expire", b"persist"];
 
 /// The events by which a key is deleted or replaced, other than its expiry.

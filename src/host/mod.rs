@@ -1,9 +1,9 @@
-//! The host: executes requests, hands locks over, lets clients wait, renews sessions and takes locks back.
+//! The host: executes requests, blocks waiters, grants locks, renews sessions and carries out revocations.
 //!
-//! There is no unsafe code here, and no code for differences between servers. Both are in the layer `server`, which
-//! calls in through [`Module`](crate::server::Module), implemented in `module.rs`. The module's state is lent to
-//! closures (`state::with`), which must not call the server, because the server may call back. After each call that may
-//! call back, the state is read again.
+//! There is no unsafe code here, and no code for differences between servers. Both are in the layer `server`, which calls the
+//! host through [`Module`](crate::server::Module), implemented in `locks.rs`. The module's state is lent to closures
+//! (`state::with`), which must not call the server, because the server may call back. After each call that may call back, the
+//! state is read again.
 //!
 //! Effects always run in this order: write and expiry, replication, notification, unblocking, reply.
 
