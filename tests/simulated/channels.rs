@@ -1,4 +1,4 @@
-//! What becomes of messages in the simulated server, note by note.
+//! Messages in the event log of the simulated server.
 
 use redis_lock::server::{ClientId, LoggedEvent, Node, Reply, ServerKind};
 
@@ -21,7 +21,7 @@ fn send(node: Node, client: ClientId, lines: &[&str]) {
     }
 }
 
-/// The notes of what is published, told and sent.
+/// Returns the events of messages and replies.
 fn notes(node: Node) -> Vec<LoggedEvent> {
     let is_wanted = |note: &LoggedEvent| {
         matches!(
@@ -49,7 +49,7 @@ fn replied(client: ClientId, reply: &str) -> LoggedEvent {
 }
 
 #[test]
-fn a_message_is_noted_where_it_is_published_put_into_a_buffer_and_sent() {
+fn message_is_logged_when_published_pushed_and_sent() {
     for kind in ServerKind::ALL {
         let (node, client) = with_subscriber(kind);
         let other = node.connect();
@@ -60,7 +60,7 @@ fn a_message_is_noted_where_it_is_published_put_into_a_buffer_and_sent() {
 }
 
 #[test]
-fn who_publishes_is_told_behind_the_reply_but_on_redis_7_0() {
+fn own_message_follows_reply_except_on_redis_7_0() {
     for kind in ServerKind::ALL {
         let (node, client) = with_subscriber(kind);
         send(node, client, &["WITNESS.PUBLISH news hello"]);
@@ -72,7 +72,7 @@ fn who_publishes_is_told_behind_the_reply_but_on_redis_7_0() {
 }
 
 #[test]
-fn who_has_closed_counts_in_the_same_round_but_is_sent_nothing() {
+fn closed_subscriber_is_counted_but_receives_nothing() {
     for kind in ServerKind::ALL {
         let (node, client) = with_subscriber(kind);
         let other = node.connect();
@@ -86,7 +86,7 @@ fn who_has_closed_counts_in_the_same_round_but_is_sent_nothing() {
 
 #[test]
 #[should_panic(expected = "a message in the middle of a reply")]
-fn on_redis_7_0_a_message_to_who_has_sent_exec_ends_the_server() {
+fn message_in_own_exec_ends_redis_7_0() {
     let (node, client) = with_subscriber(ServerKind::Redis70);
     send(node, client, &["MULTI", "WITNESS.PUBLISH news hello", "EXEC"]);
     node.turn();
@@ -94,14 +94,14 @@ fn on_redis_7_0_a_message_to_who_has_sent_exec_ends_the_server() {
 
 #[test]
 #[should_panic(expected = "a message in the middle of a reply")]
-fn on_redis_7_0_a_message_in_an_event_of_the_subscribers_own_command_ends_the_server() {
+fn message_in_event_of_own_command_ends_redis_7_0() {
     let (node, client) = with_subscriber(ServerKind::Redis70);
     send(node, client, &["WITNESS.LISTEN", "WITNESS.REPORT news", "SET door x", "DEL door"]);
     node.turn();
 }
 
 #[test]
-fn on_redis_7_0_a_message_to_others_can_be_published_in_a_transaction() {
+fn message_to_others_in_exec_works_on_redis_7_0() {
     let (node, client) = with_subscriber(ServerKind::Redis70);
     let other = node.connect();
     send(node, other, &["MULTI", "WITNESS.PUBLISH news hello", "EXEC"]);

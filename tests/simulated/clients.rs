@@ -1,9 +1,9 @@
-//! The module in a simulated server, as its clients see it.
+//! A simulated server with the module, and its clients.
 
 use redis_lock::host::{Locks, entry_count};
 use redis_lock::server::{Effect, LoggedEvent, Node, Reply, ServerKind};
 
-/// One server, whose clients are told what the module replies.
+/// One server with the module.
 pub struct Stage(pub Node);
 
 impl Stage {
@@ -12,18 +12,18 @@ impl Stage {
         Self(Node::new::<Locks>(kind))
     }
 
-    /// Sends a command, to be run in the next round.
+    /// Sends a command, which runs in the next iteration of the event loop.
     pub fn send(&self, client: i64, line: &str) {
         self.0.send(client, 0, line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect());
     }
 
-    /// Runs a command, and the loop until it has nothing to do. Returns what was replied, and to whom.
+    /// Sends a command and runs the event loop until no work is due. Returns the replies with their clients.
     pub fn run(&self, client: i64, line: &str) -> Vec<(i64, Reply)> {
         self.send(client, line);
         self.turn()
     }
 
-    /// Turns the loop until there is nothing to do now.
+    /// Runs the event loop until no work is due.
     fn settle(&self) {
         self.0.turn();
         while self.0.next_wake().is_some_and(|wake| wake <= self.0.now_ms()) {
@@ -31,7 +31,7 @@ impl Stage {
         }
     }
 
-    /// The same, and returns what was replied, and to whom.
+    /// Runs the event loop until no work is due. Returns the replies with their clients.
     pub fn turn(&self) -> Vec<(i64, Reply)> {
         self.settle();
         let replied = |note| match note {
@@ -41,7 +41,7 @@ impl Stage {
         self.0.event_log().into_iter().filter_map(replied).collect()
     }
 
-    /// Lets time pass, millisecond by millisecond.
+    /// Lets time pass, millisecond by millisecond. Returns the replies with their clients.
     pub fn pass(&self, ms: i64) -> Vec<(i64, Reply)> {
         let one = |_| {
             Node::pass_us(1000);
@@ -50,7 +50,7 @@ impl Stage {
         (0..ms).flat_map(one).collect()
     }
 
-    /// Lets time pass, and returns all that happens meanwhile.
+    /// Lets time pass, millisecond by millisecond. Returns the event log.
     pub fn notes(&self, ms: i64) -> Vec<LoggedEvent> {
         (0..ms).for_each(|_| {
             Node::pass_us(1000);
@@ -59,24 +59,24 @@ impl Stage {
         self.0.event_log()
     }
 
-    /// How much the module remembers.
+    /// Returns the number of entries in the module's tables.
     pub fn left(&self) -> usize {
         self.0.with_module(entry_count)
     }
 
-    /// A field of INFO.
+    /// Returns a field of INFO.
     pub fn info(&self, name: &str) -> u64 {
         let fields = self.0.info().into_iter();
         fields.into_iter().find_map(|(field, value)| (field == name).then_some(value)).expect("a field of INFO")
     }
 
-    /// What replicas are told since this was last asked.
+    /// Returns the replicated commands since the last call.
     pub fn stream(&self) -> Vec<String> {
         self.0.stream().iter().flatten().map(Effect::line).collect()
     }
 }
 
-/// One client is answered with an integer.
+/// Returns the replies in which one client receives an integer, and no other client anything.
 pub fn received(client: i64, value: i64) -> Vec<(i64, Reply)> {
     vec![(client, Reply::Integer(value))]
 }

@@ -1,10 +1,10 @@
-//! Copies of one request that differ: a copy that waits no longer counts no longer.
+//! Copies of one request with different options. A copy that does not wait any more does not count.
 
 use redis_lock::server::{LoggedEvent, Reply};
 
 use super::clients::{Stage, on_every_kind, received};
 
-/// Has a new client subscribe to a channel.
+/// Subscribes a new client to a channel.
 fn listen(stage: &Stage, channel: &str) -> i64 {
     let client = stage.0.connect();
     stage.send(client, "HELLO 3");
@@ -13,14 +13,14 @@ fn listen(stage: &Stage, channel: &str) -> i64 {
     client
 }
 
-/// The milliseconds until the lock expires.
+/// Returns the time until the lock expires, in milliseconds.
 fn lease_ms(stage: &Stage) -> Option<i64> {
     let keyspace = stage.0.keyspace();
     let entry = keyspace.get(0, b"door").expect("the lock is held");
     entry.expiry.map(|end| end - stage.0.now_ms())
 }
 
-/// Two of five shares are held. The copy with LIMIT 1 leaves, which makes room for the other.
+/// Two of five shares are held. The copy with LIMIT 1 is withdrawn, so the other copy has capacity.
 #[test]
 fn limit_of_a_copy_that_left_counts_no_more() {
     for leaves in ["times out", "disconnects", "is unblocked"] {
@@ -97,20 +97,20 @@ fn unheard_copy_adds_nothing_to_the_lease() {
             stage.turn();
             stage.send(alice, "LOCK.RELEASE door alice");
             let granted_end = format!("granted {} 0 token door", stage.0.now_ms() + 1001);
-            let is_told = |note: &LoggedEvent| match note {
+            let is_expected = |note: &LoggedEvent| match note {
                 LoggedEvent::Published { message, reached, .. } => {
                     *reached == 1 && **message == *granted_end.as_bytes()
                 }
                 _ => false,
             };
             let notes = stage.notes(1);
-            assert!(notes.iter().any(is_told), "{notes:?}");
+            assert!(notes.iter().any(is_expected), "{notes:?}");
             assert_eq!(lease_ms(&stage), Some(1000));
         });
     }
 }
 
-/// The repeat has the session of the request that it replaces, so it has the lease of that session, too.
+/// The repeated request inherits the session of the request that it replaces, and the lease of that session.
 #[test]
 fn repeat_without_session_keeps_its_lease() {
     on_every_kind(|stage, alice, bob| {

@@ -1,10 +1,10 @@
-//! A simulated server with very many requests.
+//! A simulated server for tests with many thousands of requests.
 
 use redis_lock::core::steps;
 use redis_lock::host::Locks;
 use redis_lock::server::{ClientId, LoggedEvent, Node, Reply, ServerKind, Value};
 
-/// A server with clients, of which one has most of the requests.
+/// A server with three clients. The asker sends most of the requests.
 pub struct Stage {
     pub node: Node,
     pub alice: ClientId,
@@ -33,7 +33,7 @@ impl Stage {
         self.settle();
     }
 
-    /// Sends a line, and turns the loop once. Returns the reply.
+    /// Sends a command and runs one iteration of the event loop. Returns the reply.
     pub fn ask(&self, client: ClientId, line: &str) -> Reply {
         self.node.event_log();
         self.send(client, line);
@@ -45,13 +45,13 @@ impl Stage {
         self.node.event_log().into_iter().find_map(replied).expect("a reply")
     }
 
-    /// Sends a line for each number.
+    /// Sends a command for each number, and runs the event loop until no work is due.
     pub fn each(&self, client: ClientId, count: usize, line: impl Fn(usize) -> String) {
         (0..count).for_each(|number| self.send(client, &line(number)));
         self.settle();
     }
 
-    /// Turns the loop until there is nothing to do now. Returns how many entries were touched in the round with the most.
+    /// Runs the event loop until no work is due. Returns the largest number of entries that one iteration touched.
     pub fn settle(&self) -> usize {
         let mut longest = 0;
         loop {
@@ -66,7 +66,7 @@ impl Stage {
         }
     }
 
-    /// Lets time pass, until there is nothing left to do.
+    /// Lets time pass in steps of 10 ms. Returns the largest number of entries that one iteration touched.
     pub fn pass(&self, ms: i64) -> usize {
         let steps = (0..ms / 10).map(|_| {
             Node::pass_us(10_000);

@@ -1,4 +1,4 @@
-//! What the module relies on, shown by the simulated server of every kind: each scenario of tests/facts, one test each.
+//! Plays each scenario of tests/facts on the simulated server of every kind, in one test each.
 
 use redis_lock::server::ServerKind;
 use support::facts;
@@ -6,7 +6,7 @@ use support::stage::{Stage, play};
 
 use super::stage::Simulated;
 
-/// Plays one scenario on every kind of server that it is for.
+/// Plays one scenario on every kind of server to which it applies.
 #[track_caller]
 fn shows(name: &str) {
     let scenario = facts::scenario(name);

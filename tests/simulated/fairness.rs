@@ -41,12 +41,12 @@ fn readers_and_bob(lease_ms: i64) -> Stage {
     stage
 }
 
-/// The other lock's due work is done soon, and before the last reader has a share. In the end all have one.
+/// The other lock's due work is done soon, and before the last reader has a share. In the end all readers have one.
 #[track_caller]
-fn bob_is_soon_served(stage: &Stage) {
+fn bob_is_granted_soon(stage: &Stage) {
     let turns = turns_until(stage, || has_holder(stage, "other", "bob"));
     assert!(turns <= SOON, "{turns} iterations");
-    assert!(stage.waiters() > 0, "the readers are still being served");
+    assert!(stage.waiters() > 0, "some readers still wait");
     stage.settle();
     assert_eq!((stage.shares("row").len(), stage.waiters()), (MANY, 0));
 }
@@ -57,7 +57,7 @@ fn long_queue_does_not_delay_deleted_lock() {
     stage.send(stage.alice, "LOCK.RELEASE row alice");
     stage.node.turn();
     stage.send(stage.alice, "DEL other");
-    bob_is_soon_served(&stage);
+    bob_is_granted_soon(&stage);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn long_queue_does_not_delay_end_of_lease() {
     stage.send(stage.alice, "LOCK.RELEASE row alice");
     stage.node.turn();
     Node::pass_us(101_000);
-    bob_is_soon_served(&stage);
+    bob_is_granted_soon(&stage);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn long_queue_does_not_delay_time_out() {
     Node::pass_us(51_000);
     let timed_out = || stage.count("timed_out") == 1;
     assert!(turns_until(&stage, timed_out) <= SOON);
-    assert!(stage.waiters() > 1, "the readers are still being served");
+    assert!(stage.waiters() > 1, "some readers still wait");
 }
 
 #[test]
@@ -94,22 +94,22 @@ fn long_queue_does_not_delay_renewals() {
         keyspace.get(0, format!("s{number}").as_bytes()).is_some_and(|entry| entry.expiry == Some(end))
     };
     assert!(turns_until(&stage, || (0..200).all(is_renewed)) <= SOON);
-    assert!(stage.waiters() > 1, "the readers are still being served");
+    assert!(stage.waiters() > 1, "some readers still wait");
 }
 
 #[test]
-fn release_of_share_serves_no_second_batch() {
+fn release_of_share_grants_no_second_batch() {
     let stage = readers_and_bob(600_000);
     stage.send(stage.alice, "LOCK.RELEASE row alice");
     stage.node.turn();
     let before = stage.waiters();
     (0..50).for_each(|number| stage.send(stage.asker, &format!("LOCK.RELEASE row r{number}")));
     stage.node.turn();
-    assert!(before - stage.waiters() <= 200, "{} readers are served in an iteration", before - stage.waiters());
+    assert!(before - stage.waiters() <= 200, "{} readers get a share in an iteration", before - stage.waiters());
 }
 
 #[test]
-fn shares_given_back_do_not_delay_other_lock() {
+fn returned_shares_do_not_delay_other_lock() {
     let stage = Stage::start();
     stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 10000 SESSION"));
     stage.run(stage.alice, "LOCK.ACQUIRE other alice PX 600000");
@@ -125,7 +125,7 @@ fn shares_given_back_do_not_delay_other_lock() {
     }
     stage.send(stage.alice, "DEL other");
     assert!(turns_until(&stage, || has_holder(&stage, "other", "bob")) <= SOON);
-    assert!(stage.shares("row").len() < MANY, "shares are still being given back");
+    assert!(stage.shares("row").len() < MANY, "shares are still being returned");
     stage.settle();
     assert_eq!((stage.shares("row").len(), stage.count("sessions")), (MANY, MANY as u64));
 }
@@ -173,7 +173,7 @@ fn cluster_that_is_down_is_asked_once_for_all_locks() {
         }
         stage.node.set_cluster_down(false);
         stage.pass(1000);
-        assert_eq!(stage.waiters(), 0, "all are served when the cluster is up again");
+        assert_eq!(stage.waiters(), 0, "all locks are granted when the cluster is up again");
         all
     };
     let [few, many] = [300, 1200].map(steps_while_down);

@@ -1,11 +1,11 @@
-//! A server that has nothing to do for the module does nothing.
+//! The module keeps an idle server idle: without work it sets no timer.
 
 use redis_lock::server::Node;
 
 use super::crowd::Stage;
 
-/// The number of iterations in which the module asks for another one at once, after a new role while a queue entry is kept, and then
-/// this command.
+/// Returns the number of event-loop iterations in which the module asks for another one immediately, after a change of role while
+/// a queue entry is detached, and then this command.
 fn busy_iterations(command: &str) -> usize {
     let stage = Stage::start();
     stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");

@@ -1,7 +1,8 @@
-//! Modules in a simulated server.
+//! Tests of modules in a simulated server.
 
 #![cfg(feature = "simulated")]
 
+mod cached_time;
 mod channels;
 mod clients;
 mod copies;
@@ -20,6 +21,5 @@ mod sessions;
 mod shares;
 mod single_commands;
 mod stage;
-mod standing_time;
 #[path = "../modules/witness/witness/mod.rs"]
 mod witness;

@@ -1,17 +1,17 @@
-//! What those are told who wait for a message.
+//! Messages to waiters, and the sessions that they wait for.
 
 use redis_lock::server::{ClientId, LoggedEvent, Reply};
 
 use super::clients::{Stage, on_every_kind, received};
 
-/// Has a client listen to these channels.
+/// Subscribes a client to these channels.
 fn listen(stage: &Stage, client: ClientId, channels: &[&str]) {
     stage.send(client, "HELLO 3");
     channels.iter().for_each(|channel| stage.send(client, &format!("SSUBSCRIBE {channel}")));
     stage.turn();
 }
 
-/// Lets time pass, and returns the messages that are published meanwhile.
+/// Lets time pass, and returns the messages that are published in that time.
 fn published(stage: &Stage, ms: i64) -> Vec<String> {
     let message = |note| match note {
         LoggedEvent::Published { message, .. } => Some(String::from_utf8_lossy(&message).into_owned()),
@@ -30,9 +30,9 @@ fn assert_full(replies: &[(ClientId, Reply)]) {
     assert!(refused.starts_with("SESSIONFULL"), "{refused}");
 }
 
-/// Has a client wait for a message and a session, of which there may be no other.
+/// Lets a client wait for a message and a session. No other session fits under the limit.
 #[track_caller]
-fn wait_for_the_only_session(stage: &Stage, holder: ClientId, waiter: ClientId, ask: &str) {
+fn wait_for_only_session(stage: &Stage, holder: ClientId, waiter: ClientId, ask: &str) {
     listen(stage, waiter, &["news", "olds"]);
     assert_eq!(stage.run(holder, "LOCK.ACQUIRE door alice"), received(holder, 1));
     assert_eq!(stage.run(holder, "CONFIG SET lock.max-sessions 1"), [(holder, Reply::OK)]);
@@ -40,10 +40,10 @@ fn wait_for_the_only_session(stage: &Stage, holder: ClientId, waiter: ClientId, 
 }
 
 #[test]
-fn a_repeat_of_who_waits_for_a_session_is_no_session_more() {
+fn repeated_request_needs_no_second_session() {
     on_every_kind(|stage, alice, bob| {
         let (carol, ask) = (stage.0.connect(), "LOCK.ACQUIRE door bob PX 500 BLOCK 0");
-        wait_for_the_only_session(&stage, alice, bob, ask);
+        wait_for_only_session(&stage, alice, bob, ask);
         for (client, channel) in [(bob, "news"), (bob, "olds"), (carol, "news")] {
             assert_eq!(stage.run(client, &format!("{ask} NOTIFY {channel} SESSION")), waiting(client), "on {channel}");
         }
@@ -51,10 +51,10 @@ fn a_repeat_of_who_waits_for_a_session_is_no_session_more() {
 }
 
 #[test]
-fn who_is_not_the_same_waits_for_a_session_more() {
+fn different_request_needs_another_session() {
     on_every_kind(|stage, alice, bob| {
         let (carol, ask) = (stage.0.connect(), "LOCK.ACQUIRE door bob PX 500 BLOCK 0");
-        wait_for_the_only_session(&stage, alice, bob, ask);
+        wait_for_only_session(&stage, alice, bob, ask);
         assert_full(&stage.run(carol, &format!("{ask} NOTIFY olds SESSION")));
         assert_full(&stage.run(carol, &format!("{ask} SESSION")));
         let other = "LOCK.ACQUIRE door other PX 500 BLOCK 0 NOTIFY news";
@@ -64,9 +64,9 @@ fn who_is_not_the_same_waits_for_a_session_more() {
     });
 }
 
-/// Whether the slot has left is not known then. Afterwards the lock is granted.
+/// While the cluster is down, the owner of the slot is unknown. After that the lock is granted.
 #[test]
-fn nobody_is_lost_while_the_cluster_is_down() {
+fn cluster_that_is_down_aborts_no_wait() {
     on_every_kind(|stage, alice, bob| {
         stage.0.join_cluster();
         listen(&stage, bob, &["news"]);
@@ -81,7 +81,7 @@ fn nobody_is_lost_while_the_cluster_is_down() {
 }
 
 #[test]
-fn where_nobody_hears_of_the_end_of_a_lease_those_who_wait_by_other_means_are_woken() {
+fn lease_end_without_subscriber_wakes_compat_clients() {
     on_every_kind(|stage, alice, bob| {
         for (wakes, is_deleted, is_woken) in [(0, false, 0), (1, true, 0), (1, false, 1)] {
             let listener = stage.0.connect();
@@ -94,14 +94,14 @@ fn where_nobody_hears_of_the_end_of_a_lease_those_who_wait_by_other_means_are_wo
                 assert_eq!(stage.run(alice, "DEL lock:door"), received(alice, 1));
             }
             stage.pass(101);
-            assert_eq!(stage.run(alice, "EXISTS lock:door"), received(alice, 0), "nobody has heard");
+            assert_eq!(stage.run(alice, "EXISTS lock:door"), received(alice, 0), "no subscriber");
             assert_eq!(stage.run(alice, "EXISTS lock-signal:door"), received(alice, is_woken), "{wakes} {is_deleted}");
         }
     });
 }
 
 #[test]
-fn who_waits_on_a_master_that_becomes_a_replica_is_lost() {
+fn demotion_aborts_waits_for_messages() {
     on_every_kind(|stage, alice, bob| {
         listen(&stage, bob, &["news"]);
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
@@ -112,9 +112,9 @@ fn who_waits_on_a_master_that_becomes_a_replica_is_lost() {
     });
 }
 
-/// Also where no message may be published in it.
+/// On some servers no message may be published in the transaction.
 #[test]
-fn what_a_transaction_frees_is_granted_behind_it() {
+fn lock_freed_in_transaction_is_granted_after_it() {
     on_every_kind(|stage, alice, bob| {
         listen(&stage, bob, &["news"]);
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));

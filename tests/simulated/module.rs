@@ -1,4 +1,4 @@
-//! The module in a simulated server: the same core, commands and host, linked unchanged.
+//! The module in a simulated server, with the unchanged layers core, command and host.
 
 use redis_lock::host::Locks;
 use redis_lock::server::{Node, Reply, ServerKind, Unnoticed};
@@ -6,7 +6,7 @@ use redis_lock::server::{Node, Reply, ServerKind, Unnoticed};
 use super::clients::{Stage, on_every_kind, received};
 
 #[test]
-fn a_release_serves_the_next_in_the_same_round() {
+fn release_grants_in_same_iteration() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 500 BLOCK 0"), []);
@@ -19,7 +19,7 @@ fn a_release_serves_the_next_in_the_same_round() {
 }
 
 #[test]
-fn the_end_of_a_lease_serves_the_next_one_millisecond_after_its_last() {
+fn lease_end_grants_one_millisecond_later() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.REENTER door alice PX 20"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.REENTER door bob BLOCK 0"), []);
@@ -29,7 +29,7 @@ fn the_end_of_a_lease_serves_the_next_one_millisecond_after_its_last() {
 }
 
 #[test]
-fn a_wait_ends_with_nil_on_time() {
+fn wait_times_out_with_nil() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 30"), []);
@@ -39,7 +39,7 @@ fn a_wait_ends_with_nil_on_time() {
 }
 
 #[test]
-fn a_session_goes_with_its_connection() {
+fn session_ends_with_its_connection() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 3000 SESSION"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
@@ -49,9 +49,9 @@ fn a_session_goes_with_its_connection() {
     });
 }
 
-/// Who is let go may have been in the way of a share for which there is room.
+/// The unblocked waiter was before a share for which the lock has capacity.
 #[test]
-fn who_is_unblocked_holds_up_no_share() {
+fn unblocked_waiter_does_not_block_next_share() {
     on_every_kind(|stage, alice, bob| {
         let carol = stage.0.connect();
         assert_eq!(stage.run(alice, "LOCK.SHARE door alice"), received(alice, 1));
@@ -63,9 +63,9 @@ fn who_is_unblocked_holds_up_no_share() {
     });
 }
 
-/// The lock is free when the shares that are left have ended, however long the one would have lasted that has gone.
+/// The lock is free when the shares that are left have ended. The share that was revoked would have lasted longer.
 #[test]
-fn a_share_that_goes_with_its_connection_brings_the_end_forward() {
+fn closed_connection_brings_end_of_shares_forward() {
     on_every_kind(|stage, alice, bob| {
         let carol = stage.0.connect();
         assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 1000 SESSION"), received(alice, 1));
@@ -77,9 +77,9 @@ fn a_share_that_goes_with_its_connection_brings_the_end_forward() {
     });
 }
 
-/// A share whose lease has ended in a pause is given back, also if another one is taken back first.
+/// A share whose lease has ended in a pause is returned, even if another share is revoked first.
 #[test]
-fn a_share_that_goes_takes_no_lapsed_one_along() {
+fn revoked_share_does_not_remove_expired_share() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 100 SESSION"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 300 SESSION"), received(bob, 1));
@@ -91,7 +91,7 @@ fn a_share_that_goes_takes_no_lapsed_one_along() {
 }
 
 #[test]
-fn each_node_has_a_state_of_its_own() {
+fn each_node_has_its_own_state() {
     let one = Stage::on(ServerKind::Redis70);
     let other = Stage(Node::new::<Locks>(ServerKind::Valkey9));
     let [(alice, bob), (_, carol)] = [&one, &other].map(|stage| (stage.0.connect(), stage.0.connect()));
@@ -103,7 +103,7 @@ fn each_node_has_a_state_of_its_own() {
 }
 
 #[test]
-fn settings_are_set_within_their_range() {
+fn settings_are_checked_against_their_range() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "CONFIG SET lock.max-waiters 0"), [(alice, Reply::OK)]);
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
@@ -117,13 +117,13 @@ fn settings_are_set_within_their_range() {
 }
 
 #[test]
-fn a_lease_is_not_renewed_for_a_connection_that_is_closed() {
+fn lease_of_closed_connection_is_not_renewed() {
     on_every_kind(|stage, alice, _| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100 SESSION"), received(alice, 1));
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE gate alice PX 270 SESSION"), received(alice, 1));
         stage.stream();
         stage.0.hang_up(alice);
-        // Both leases are due to be renewed in the round in which the connection closes.
+        // The renewals of both leases are due in the iteration in which the connection closes.
         Node::pass_us(95_000);
         stage.turn();
         let mut stream = stage.stream();
@@ -133,7 +133,7 @@ fn a_lease_is_not_renewed_for_a_connection_that_is_closed() {
 }
 
 #[test]
-fn in_a_pause_a_kept_place_goes_in_time_and_then_the_timer_rests() {
+fn detached_entry_expires_in_pause_and_timer_stops() {
     on_every_kind(|stage, alice, bob| {
         stage.run(alice, "CONFIG SET lock.rejoin-grace-ms 500");
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
@@ -141,7 +141,7 @@ fn in_a_pause_a_kept_place_goes_in_time_and_then_the_timer_rests() {
         stage.run(alice, "CLIENT PAUSE 100000 WRITE");
         stage.0.hang_up(bob);
         stage.pass(500);
-        assert!(stage.left() > 0, "his place");
+        assert!(stage.left() > 0, "the queue entry of bob");
         stage.pass(1);
         assert_eq!(stage.left(), 0);
         stage.pass(100);
@@ -149,15 +149,15 @@ fn in_a_pause_a_kept_place_goes_in_time_and_then_the_timer_rests() {
     });
 }
 
-/// Stands still for a second, after which a write of the module's own ends the simulated server until it has noticed that its
-/// replicas are gone.
+/// Stalls for a second. After that a background write panics in the simulated server, until the server has noticed that its
+/// replicas are missing.
 fn stall_while_replicas_are_missing(stage: &Stage) {
     Node::pass_us(1_000_000);
     stage.0.change_unnoticed(Unnoticed::NoReplicas);
 }
 
 #[test]
-fn the_loop_is_watched_on_after_a_stall_that_has_ended_all_waits() {
+fn second_stall_is_detected_after_all_waits_ended() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 1"), []);
@@ -175,14 +175,15 @@ fn the_loop_is_watched_on_after_a_stall_that_has_ended_all_waits() {
 }
 
 #[test]
-fn a_grant_on_its_way_is_reason_to_watch_the_loop() {
+fn stall_is_detected_while_grant_is_delivered() {
     let stage = Stage::on(ServerKind::Redis8);
     let [alice, bob, carol] = [(); 3].map(|()| stage.0.connect());
     assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
     assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
     stage.send(bob, "LOCK.RELEASE door bob");
     assert_eq!(stage.run(carol, "LOCK.ACQUIRE door carol BLOCK 0"), []);
-    // Bob is answered at the end of the round, and what he sent then hands the lock to Carol, who is answered in the next.
+    // Bob gets his reply at the end of the iteration. That releases the lock to Carol, whose reply comes in the next
+    // iteration.
     stage.send(alice, "LOCK.RELEASE door alice");
     stage.0.turn();
     stage.0.hang_up(carol);
@@ -197,7 +198,7 @@ fn a_grant_on_its_way_is_reason_to_watch_the_loop() {
 
 /// A score is exact up to 2^53, and the expiry time of a key is an integer.
 #[test]
-fn a_share_that_is_handed_over_ends_before_2_53_and_a_mutex_when_it_is_to() {
+fn granted_share_ends_before_2_53_unlike_mutex() {
     on_every_kind(|stage, alice, bob| {
         for (command, write) in [
             ("SHARE", ["DEL door", "ZADD door 9007199254740991 bob", "PEXPIREAT door 9007199254740991"].as_slice()),
@@ -216,7 +217,7 @@ fn a_share_that_is_handed_over_ends_before_2_53_and_a_mutex_when_it_is_to() {
 }
 
 #[test]
-fn a_lock_that_a_copy_asks_for_without_a_lease_is_granted_without_one() {
+fn copy_without_lease_grants_lock_without_lease() {
     on_every_kind(|stage, alice, bob| {
         let carol = stage.0.connect();
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));

@@ -1,10 +1,10 @@
-//! A server that does not open a key for writing, or does not take what the module replicates.
+//! A server that does not open a key for writing, or refuses to replicate.
 
 use redis_lock::server::Reply;
 
 use super::clients::{Stage, on_every_kind, received};
 
-/// Who holds the lock, as its key says.
+/// Returns the value of the lock's key.
 fn holder(stage: &Stage) -> Option<String> {
     let keyspace = stage.0.keyspace();
     let entry = keyspace.get(0, b"door")?;
@@ -13,7 +13,7 @@ fn holder(stage: &Stage) -> Option<String> {
 
 /// The lock is held in each of the three forms, and its holder disconnects during a save.
 #[test]
-fn lock_in_use_goes_to_the_next_waiter_after_the_save() {
+fn lock_in_use_is_granted_after_save() {
     for take in ["ACQUIRE", "REENTER", "SHARE"] {
         on_every_kind(|stage, alice, bob| {
             assert_eq!(stage.run(alice, &format!("LOCK.{take} door alice PX 60000 SESSION")), received(alice, 1));
@@ -65,7 +65,7 @@ fn session_of_a_lock_in_use_is_renewed_after_the_save() {
     });
 }
 
-/// The lock is granted all the same, since the next waiter may know already. The error is counted.
+/// The lock is granted nevertheless, because the next waiter may have been notified. The error is counted.
 #[test]
 fn refused_replication_is_counted() {
     on_every_kind(|stage, alice, bob| {

@@ -1,5 +1,5 @@
-//! The shares of one lock that are given back to very many sessions, so many at a time: nobody is let in meanwhile, and whoever
-//! asks for a share of theirs has it.
+//! The shares of one lock are returned to many sessions in batches. Until all are returned, no other token is granted a share. A
+//! request of an owner returns its own share early.
 
 use redis_lock::server::{Node, Reply, WriteFence};
 
@@ -7,11 +7,11 @@ use super::crowd::Stage;
 
 const SHARES: usize = 250;
 
-/// How many are given back in one step.
-const AT_ONCE: usize = redis_lock::core::MAX_SHARE_BATCH;
+/// The number of shares that one batch returns.
+const BATCH: usize = redis_lock::core::MAX_SHARE_BATCH;
 
-/// One connection has a session of each share of the door, of which there are no more. Bob waits for another, and the leases
-/// of all have ended while the server stood still. It has gone on for one round.
+/// One connection has all shares of the door, each with a session. Bob waits for a share. All leases have ended while the server
+/// stalled, and the first batch has been returned.
 fn after_first_iteration() -> Stage {
     let stage = Stage::start();
     stage.each(stage.asker, SHARES, |number| format!("LOCK.SHARE door a{number:04} LIMIT {SHARES} PX 10000 SESSION"));
@@ -19,10 +19,10 @@ fn after_first_iteration() -> Stage {
     stage.run(stage.alice, &bob);
     Node::pass_us(20_000_000);
     for _ in 0..200 {
-        // For a second the server waits for those who may be back.
+        // After a stall the module suspends its writes for a second.
         Node::pass_us(10_000);
         stage.node.turn();
-        if stage.shares("door").len() == AT_ONCE {
+        if stage.shares("door").len() == BATCH {
             return stage;
         }
     }
@@ -34,10 +34,10 @@ fn has(stage: &Stage, token: &str) -> bool {
 }
 
 #[test]
-fn all_are_given_back_before_anybody_else_is_let_in() {
+fn all_shares_are_returned_before_next_grant() {
     let stage = after_first_iteration();
-    for rounds in 1.. {
-        assert!(rounds < 10 && stage.shares("door").len() >= (rounds * AT_ONCE).min(SHARES) && !has(&stage, "bob"));
+    for batches in 1.. {
+        assert!(batches < 10 && stage.shares("door").len() >= (batches * BATCH).min(SHARES) && !has(&stage, "bob"));
         if stage.shares("door").len() == SHARES {
             break;
         }
@@ -52,7 +52,7 @@ fn all_are_given_back_before_anybody_else_is_let_in() {
 }
 
 #[test]
-fn whoever_asks_in_between_has_the_share() {
+fn request_of_owner_returns_its_share_early() {
     let stage = after_first_iteration();
     assert!(!has(&stage, "a0240"));
     assert_eq!(stage.ask(stage.asker, "LOCK.EXTEND door a0240 PX 30000"), Reply::Integer(30000));
@@ -66,7 +66,7 @@ fn whoever_asks_in_between_has_the_share() {
 }
 
 #[test]
-fn nobody_who_does_not_wait_comes_in_between() {
+fn other_request_is_refused_during_return() {
     let stage = after_first_iteration();
     let asked = stage.ask(stage.alice, &format!("LOCK.SHARE door carol LIMIT {SHARES} PX 60000"));
     assert_eq!(asked, Reply::Nil);
@@ -74,7 +74,7 @@ fn nobody_who_does_not_wait_comes_in_between() {
 }
 
 #[test]
-fn those_that_were_given_back_first_may_all_go_before_the_others_are() {
+fn first_batch_may_be_released_before_return_ends() {
     let stage = after_first_iteration();
     stage.node.set_fence(Some(WriteFence::NoReplicas));
     for token in stage.shares("door") {
@@ -83,15 +83,15 @@ fn those_that_were_given_back_first_may_all_go_before_the_others_are() {
     stage.node.set_fence(None);
     stage.settle();
     assert!(has(&stage, "bob"));
-    assert_eq!(stage.shares("door").len(), SHARES - AT_ONCE + 1);
+    assert_eq!(stage.shares("door").len(), SHARES - BATCH + 1);
 }
 
 #[test]
-fn while_nothing_may_be_written_nobody_is_let_in_and_then_it_goes_on() {
+fn return_goes_on_after_refused_writes() {
     let stage = after_first_iteration();
     stage.node.set_fence(Some(WriteFence::NoReplicas));
     stage.pass(200);
-    assert!(stage.shares("door").len() <= 2 * AT_ONCE);
+    assert!(stage.shares("door").len() <= 2 * BATCH);
     stage.node.set_fence(None);
     stage.pass(200);
     assert!(!has(&stage, "bob"));
@@ -99,7 +99,7 @@ fn while_nothing_may_be_written_nobody_is_let_in_and_then_it_goes_on() {
 }
 
 #[test]
-fn the_connection_closes_in_between() {
+fn closed_connection_ends_return() {
     let stage = after_first_iteration();
     stage.node.hang_up(stage.asker);
     stage.settle();
@@ -107,14 +107,14 @@ fn the_connection_closes_in_between() {
 }
 
 #[test]
-fn others_delete_the_lock_in_between() {
+fn deleted_lock_ends_return() {
     let stage = after_first_iteration();
     stage.run(stage.alice, "DEL door");
     assert_eq!((stage.shares("door"), stage.count("sessions")), (vec!["bob".to_owned()], 0));
 }
 
 #[test]
-fn others_remove_a_share_in_between() {
+fn externally_removed_share_is_not_returned() {
     let stage = after_first_iteration();
     let gone = stage.shares("door").remove(0);
     stage.run(stage.alice, &format!("ZREM door {gone}"));
@@ -124,7 +124,7 @@ fn others_remove_a_share_in_between() {
 }
 
 #[test]
-fn the_server_stands_still_again_in_between() {
+fn return_begins_again_after_second_stall() {
     let stage = after_first_iteration();
     Node::pass_us(20_000_000);
     stage.pass(2000);
@@ -133,7 +133,7 @@ fn the_server_stands_still_again_in_between() {
 }
 
 #[test]
-fn whoever_asks_while_grants_are_held_back_has_it_later() {
+fn share_is_not_returned_early_while_suspended() {
     let stage = after_first_iteration();
     stage.send(stage.alice, "CONFIG SET lock.recovery-ms 60000");
     stage.ask(stage.asker, "LOCK.EXTEND door a0240 PX 30000");
@@ -141,7 +141,7 @@ fn whoever_asks_while_grants_are_held_back_has_it_later() {
 }
 
 #[test]
-fn a_share_whose_time_has_passed_holds_up_nobody_beside_sessions() {
+fn expired_share_does_not_block_lock_with_sessions() {
     let stage = Stage::start();
     stage.each(stage.asker, SHARES, |number| format!("LOCK.SHARE door a{number:04} LIMIT 300 PX 60000 SESSION"));
     stage.run(stage.alice, "ZADD door 1 passed");
@@ -150,7 +150,7 @@ fn a_share_whose_time_has_passed_holds_up_nobody_beside_sessions() {
 }
 
 #[test]
-fn the_server_becomes_a_replica_in_between() {
+fn demotion_ends_return() {
     let stage = after_first_iteration();
     stage.node.become_replica();
     stage.settle();

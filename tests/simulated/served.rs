@@ -1,4 +1,4 @@
-//! One node whose clients are told what reaches them.
+//! One simulated node, and what its clients receive.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +8,7 @@ use super::witness::Witness;
 
 pub struct Served {
     pub node: Node,
-    /// Reads the trace, and has no name there.
+    /// Reads the trace. It has no name there.
     observer: ClientId,
     /// Replies that have reached their clients.
     inboxes: BTreeMap<ClientId, VecDeque<String>>,
@@ -26,7 +26,7 @@ impl Served {
         Self { node, observer, inboxes, buffers, messages: BTreeMap::new(), last_tag: 0 }
     }
 
-    /// Sends a command, which is read when the loop turns.
+    /// Sends a command, which the server reads in the next iteration of its event loop.
     pub fn send(&mut self, client: ClientId, words: &[&str]) {
         self.last_tag += 1;
         self.node.send(client, self.last_tag, words.iter().map(|word| word.as_bytes().to_vec()).collect());
@@ -37,31 +37,31 @@ impl Served {
         self.inboxes.entry(client).or_default().push_back(reply.to_owned());
     }
 
-    /// The next reply that has reached a client.
+    /// Removes and returns the next reply that has reached a client.
     pub fn next_reply(&mut self, client: ClientId) -> Option<String> {
         self.inboxes.get_mut(&client)?.pop_front()
     }
 
-    /// Sends a command whose reply comes at once.
+    /// Sends a command that does not block, and returns its reply.
     pub fn ask(&mut self, client: ClientId, words: &[&str]) -> String {
         self.send(client, words);
         self.settle();
-        self.next_reply(client).expect("a reply at once")
+        self.next_reply(client).expect("a reply")
     }
 
-    /// Begins to hear of events. What happened before leaves no trace.
+    /// Begins to record events. Earlier events are not in the trace.
     pub fn listen(&mut self) {
         assert_eq!(self.ask(self.observer, &["WITNESS.LISTEN"]), "done");
     }
 
-    /// The lines of the trace since it was last asked.
+    /// Returns the lines of the trace since the last call.
     pub fn trace(&mut self) -> Vec<String> {
         let traced = self.ask(self.observer, &["WITNESS.TRACE"]);
         let lines = traced.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&traced);
         lines.split(", ").filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Has the loop turn until there is nothing to do now.
+    /// Runs the event loop until no work is due.
     pub fn settle(&mut self) {
         self.node.turn();
         while self.node.next_wake().is_some_and(|wake| wake <= self.node.now_ms()) {
@@ -88,7 +88,7 @@ impl Served {
     }
 }
 
-/// A reply as the replies of real servers are displayed.
+/// Formats a reply like the replies of real servers.
 fn in_words(reply: &Reply) -> String {
     let list = |items: Vec<String>| items.join(", ");
     match reply {

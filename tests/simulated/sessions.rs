@@ -1,12 +1,12 @@
-//! What becomes of sessions: with their connections, with others' writes, and while no lease may be lengthened.
+//! Sessions end with their connections and by external writes, and are not renewed while no lease may be lengthened.
 
 use redis_lock::server::{Node, Reply, Value};
 
 use super::clients::{Stage, on_every_kind, received};
 
-/// Also behind others of its locks, which belong to another connection as well.
+/// The connection shares some of its sessions with another connection. Only its own locks are released.
 #[test]
-fn all_locks_of_a_connection_go_in_one_round() {
+fn close_releases_all_locks_in_one_iteration() {
     on_every_kind(|stage, alice, bob| {
         for (client, door) in [(alice, "a"), (bob, "a"), (alice, "b"), (bob, "b"), (alice, "c")] {
             assert_eq!(stage.run(client, &format!("LOCK.ACQUIRE {door} ours PX 3000 SESSION")), received(client, 1));
@@ -18,9 +18,9 @@ fn all_locks_of_a_connection_go_in_one_round() {
     });
 }
 
-/// The lease of a session is lengthened by nobody else, so a write to the key would be a renewal.
+/// Only a renewal would write to the key.
 #[test]
-fn no_session_is_renewed_while_the_master_before_may_grant_its_lock() {
+fn session_not_renewed_while_old_master_may_grant() {
     on_every_kind(|stage, alice, _| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 300 SESSION"), received(alice, 1));
         stage.pass(101);
@@ -32,10 +32,10 @@ fn no_session_is_renewed_while_the_master_before_may_grant_its_lock() {
     });
 }
 
-/// Another database comes in the place of the one in which it was, with a lock of the same name. Also where the name of who
-/// held it is there, but in another form.
+/// The lock's database is swapped with one that has a lock of the same name: of another holder, or of the same holder in another
+/// kind of lock.
 #[test]
-fn a_session_whose_lock_others_have_taken_is_over() {
+fn session_ends_when_lock_was_replaced() {
     on_every_kind(|stage, alice, bob| {
         for (command, write) in [
             ("ACQUIRE", "SET door bob"),
@@ -57,7 +57,7 @@ fn a_session_whose_lock_others_have_taken_is_over() {
 }
 
 #[test]
-fn what_is_taken_back_from_who_has_gone_is_no_lock_of_others() {
+fn revocation_keeps_lock_that_was_replaced() {
     on_every_kind(|stage, mut alice, bob| {
         for command in ["ACQUIRE", "REENTER", "SHARE"] {
             assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), received(alice, 1));
@@ -71,13 +71,13 @@ fn what_is_taken_back_from_who_has_gone_is_no_lock_of_others() {
 }
 
 #[test]
-fn a_request_ends_the_session_of_a_lock_that_others_have_overwritten() {
+fn request_ends_session_of_overwritten_lock() {
     on_every_kind(|stage, alice, bob| {
         for command in ["ACQUIRE", "REENTER", "SHARE"] {
             assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), received(alice, 1));
             assert_eq!(stage.run(bob, "SET door bob"), [(bob, Reply::OK)]);
             assert_eq!(stage.run(bob, "LOCK.ACQUIRE door carol"), [(bob, Reply::Nil)]);
-            stage.pass(100); // It is forgotten long before the lease is to be renewed.
+            stage.pass(100); // The session ends long before its renewal is due.
             assert_eq!(stage.info("sessions"), 0, "{command}");
             assert_eq!(stage.run(bob, "DEL door"), received(bob, 1));
         }
@@ -85,7 +85,7 @@ fn a_request_ends_the_session_of_a_lock_that_others_have_overwritten() {
 }
 
 #[test]
-fn nobody_lengthens_a_lease_while_the_master_before_may_grant_its_lock() {
+fn lease_not_extended_while_old_master_may_grant() {
     on_every_kind(|stage, alice, _| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 500"), received(alice, 1));
         for hold in 1..=2 {
@@ -97,11 +97,11 @@ fn nobody_lengthens_a_lease_while_the_master_before_may_grant_its_lock() {
             let replies = stage.run(alice, &format!("LOCK.{line}"));
             assert!(matches!(replies[..], [(_, Reply::Error(_))]), "{line}: {replies:?}");
         }
-        assert_eq!(stage.run(alice, "LOCK.RELEASE gate alice"), received(alice, 1), "that lengthens none");
+        assert_eq!(stage.run(alice, "LOCK.RELEASE gate alice"), received(alice, 1), "a release lengthens no lease");
     });
 }
 
-/// When each lease of the door ends.
+/// Returns the end of each lease of the lock.
 fn ends(stage: &Stage) -> Vec<i64> {
     let keyspace = stage.0.keyspace();
     match keyspace.get(0, b"door").map(|entry| (&entry.value, entry.expiry)) {
@@ -111,10 +111,10 @@ fn ends(stage: &Stage) -> Vec<i64> {
     }
 }
 
-/// The server stands still, and the longest lease is set before they are given back: each is renewed after a third of what it
-/// gets then.
+/// The server stalls, and `lock.max-lease-ms` is lowered before the locks are returned. Each is renewed after a third of its
+/// shorter lease.
 #[test]
-fn what_is_given_back_is_renewed_as_its_shorter_lease_calls_for() {
+fn returned_lock_is_renewed_for_shorter_lease() {
     for (command, takers) in [("ACQUIRE", 1), ("REENTER", 1), ("SHARE", 2)] {
         for recovery_ms in [0, 300] {
             on_every_kind(|stage, alice, bob| {
@@ -123,7 +123,7 @@ fn what_is_given_back_is_renewed_as_its_shorter_lease_calls_for() {
                     stage.run(client, &format!("LOCK.{command} door {name} PX {lease_ms} SESSION"));
                 }
                 stage.run(stage.0.connect(), "LOCK.ACQUIRE door carol BLOCK 0");
-                // Those of the gate are looked at first, and the line for the door before its sessions.
+                // The sessions of the gate are processed first, and the queue of the door before its sessions.
                 stage.run(alice, "LOCK.ACQUIRE gate alice PX 100 SESSION");
                 stage.run(alice, &format!("CONFIG SET lock.recovery-ms {recovery_ms}"));
                 Node::pass_us(2_000_000);

@@ -1,12 +1,12 @@
-//! Who is let in beside shares, and what others do to shares while somebody waits for the lock.
+//! Grants of shares, and external commands that change the shares of a lock with waiters.
 
 use redis_lock::server::Reply;
 
 use super::clients::{on_every_kind, received};
 
-/// Others have put shares in the place of the lock. One of them goes, so another is the last that ends.
+/// An external command has replaced the lock by shares. One of them is removed, so another share is the last that ends.
 #[test]
-fn shares_that_come_under_who_waits_for_the_lock_alone_are_watched() {
+fn exclusive_waiter_is_granted_after_external_shares() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
@@ -22,7 +22,7 @@ fn shares_that_come_under_who_waits_for_the_lock_alone_are_watched() {
 }
 
 #[test]
-fn a_share_that_others_remove_makes_room_at_once() {
+fn externally_removed_share_frees_capacity() {
     on_every_kind(|stage, alice, bob| {
         let [carol, dave] = [(); 2].map(|()| stage.0.connect());
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
@@ -35,7 +35,7 @@ fn a_share_that_others_remove_makes_room_at_once() {
 }
 
 #[test]
-fn the_last_share_that_others_remove_leaves_the_lock_free_when_the_others_end() {
+fn removed_last_share_frees_lock_when_others_end() {
     on_every_kind(|stage, alice, bob| {
         let carol = stage.0.connect();
         assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 1000"), received(alice, 1));
@@ -47,9 +47,9 @@ fn the_last_share_that_others_remove_leaves_the_lock_free_when_the_others_end() 
     });
 }
 
-/// There are more of them than are granted in one step.
+/// There are more waiters than one batch grants.
 #[test]
-fn all_in_a_row_of_shares_are_let_in() {
+fn all_waiting_shares_are_granted() {
     on_every_kind(|stage, alice, _| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
         for number in 0..250 {
@@ -60,7 +60,7 @@ fn all_in_a_row_of_shares_are_let_in() {
 }
 
 #[test]
-fn scores_that_are_no_ends_of_leases_are_data_of_others() {
+fn scores_that_are_not_lease_ends_are_wrong_type() {
     on_every_kind(|stage, alice, bob| {
         let later = stage.0.now_ms() + 1000;
         for scores in [["0.5", "inf"], ["1", "9007199254740994"], ["1", "2"]] {
@@ -79,13 +79,13 @@ fn scores_that_are_no_ends_of_leases_are_data_of_others() {
 }
 
 #[test]
-fn very_many_whose_time_has_passed_keep_nobody_out_for_long() {
+fn many_expired_members_delay_one_request() {
     on_every_kind(|stage, alice, bob| {
         stage.send(alice, "ZADD door inf alice");
         (0..1100).for_each(|number| stage.send(alice, &format!("ZADD door 1 passed{number}")));
         stage.turn();
         let ask = "LOCK.SHARE door bob LIMIT 2";
-        assert_eq!(stage.run(bob, ask), [(bob, Reply::Nil)], "they are more than are told from those that hold");
+        assert_eq!(stage.run(bob, ask), [(bob, Reply::Nil)], "there are more expired members than a request counts");
         assert_eq!(stage.run(bob, ask), received(bob, 1), "some were removed");
         assert_eq!(stage.run(alice, "DEL door"), received(alice, 1));
         assert_eq!(stage.left(), 0);
@@ -93,7 +93,7 @@ fn very_many_whose_time_has_passed_keep_nobody_out_for_long() {
 }
 
 #[test]
-fn a_request_in_vain_removes_no_few_whose_time_has_passed() {
+fn refused_request_removes_no_expired_member() {
     on_every_kind(|stage, alice, bob| {
         stage.run(alice, "ZADD door inf alice");
         stage.run(alice, "ZADD door 1 passed");

@@ -1,5 +1,5 @@
-//! How many entries a single command touches on the way to many waiters and sessions, and on the way back. A table that hashes
-//! all its entries again in one insertion, or frees them all in one removal, is seen here.
+//! The number of entries that a single command touches while the numbers of waiters and sessions grow and shrink. A table that
+//! hashes all its entries again in one insertion, or frees them all in one removal, fails here.
 
 use redis_lock::core::steps;
 
@@ -7,8 +7,8 @@ use super::crowd::Stage;
 
 const MANY: usize = 4000;
 
-/// The most entries that one command may touch: two tables may be split by the same insertion, and each entry that moves is
-/// counted where it is hashed and where its name is read.
+/// The number of entries that one command may touch. One insertion may split two tables, and each entry that moves is counted
+/// twice: when it is hashed and when its name is read.
 const MAX_STEPS: usize = 1800;
 
 /// Sends `line` for each number, each in an event-loop iteration of its own. No command touches too many entries.

@@ -1,4 +1,4 @@
-//! A simulated server with the witness in it.
+//! Plays scenarios on a simulated server with the recorder module.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,31 @@ use support::{Flavour, Program};
 
 use super::served::Served;
 
-/// How many milliseconds a reply may take.
+/// The time that a reply may take, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
-/// How often the server's cron runs, and looks for keys that have expired, in milliseconds, and how many it takes.
+/// The interval of the server's cron, which also expires keys, in milliseconds.
 const CYCLE_MS: i64 = 100;
+
+/// The number of keys that one run of the cron expires.
 const CYCLE_KEYS: usize = 20;
 
-/// How often it looks for everything else, in milliseconds.
+/// The interval of the server's other checks, in milliseconds.
 const CRON_MS: i64 = 1000;
 
-/// Commands of which some befall the server from outside. What was sent before them is run before.
+/// Commands that change the state of the simulated server from outside. Commands that were sent before run first.
 const CONTROLS: [&str; 4] = ["REPLICAOF", "CONFIG", "DEBUG", "WAIT"];
 
 pub struct Simulated {
     kind: ServerKind,
     server: Served,
     replica: Option<Served>,
-    /// What the replica has not heard yet, while it is stopped.
+    /// What the replica has not received, while it is stopped.
     missed: Option<Vec<Unit>>,
     clients: BTreeMap<String, ClientId>,
-    /// The server looks for keys that have expired.
+    /// Whether the server's cron expires keys.
     expires: bool,
-    /// What replicas were told since it was last asked.
+    /// The effects that were replicated since the last call of `stream`.
     received: Vec<Unit>,
 }
 
@@ -56,7 +58,7 @@ impl Simulated {
         stage
     }
 
-    /// What befalls a server by command, and a simulated one from outside.
+    /// Carries out a command that changes the simulated server from outside. Returns its reply, or `None` for other commands.
     fn control(&mut self, node: Node, words: &[&str]) -> Option<&'static str> {
         match *words {
             ["REPLICAOF", "NO", "ONE"] => node.become_master(),
@@ -65,14 +67,14 @@ impl Simulated {
                 node.set_fence((count != "0").then_some(WriteFence::NoReplicas));
             }
             ["DEBUG", "SET-ACTIVE-EXPIRE", on] => self.expires = on != "0",
-            // A replica is told at once.
+            // The replica has received everything.
             ["WAIT", ..] => return Some("1"),
             _ => return None,
         }
         Some("OK")
     }
 
-    /// The server that a client speaks with, and its number there.
+    /// Returns the server of a client, and the client's number there.
     fn of(&mut self, client: &str) -> (&mut Served, ClientId) {
         let number = *self.clients.get(client).unwrap_or_else(|| panic!("{client} has no connection"));
         (self.by_client(client), number)
@@ -85,7 +87,7 @@ impl Simulated {
         }
     }
 
-    /// Has all loops turn until there is nothing to do now, and the replica follow.
+    /// Runs all event loops until no work is due, and replays the stream on the replica.
     fn settle(&mut self) {
         self.server.settle();
         let received = self.server.node.stream();
@@ -216,7 +218,7 @@ impl Stage for Simulated {
     }
 }
 
-/// Several effects go out as a transaction.
+/// Returns the lines of a unit. Several effects are replicated as a transaction.
 fn as_lines(unit: &Unit) -> Vec<String> {
     let lines = unit.iter().map(Effect::line);
     if unit.len() < 2 {

@@ -1,10 +1,10 @@
-//! Shares whose leases end in a transaction, for which time stands still: their key is there to its end.
+//! Shares whose leases end in a transaction. The server's cached time does not advance in it, so the key exists until its end.
 
 use redis_lock::server::Reply;
 
 use super::clients::{Stage, on_every_kind, received};
 
-/// Runs a transaction that has lasted for 200 ms before the first of these lines. Returns what they are replied.
+/// Runs a transaction that has lasted for 200 ms before the first of these lines. Returns the replies to the lines.
 fn transact<const N: usize>(stage: &Stage, client: i64, lines: [&str; N]) -> Vec<Reply> {
     let lines = ["MULTI", "DEBUG SLEEP 0.2"].into_iter().chain(lines).chain(["EXEC"]);
     lines.for_each(|line| stage.send(client, line));
@@ -15,7 +15,7 @@ fn transact<const N: usize>(stage: &Stage, client: i64, lines: [&str; N]) -> Vec
     }
 }
 
-/// The members among the reply to `ZRANGE door 0 -1`, by their scores.
+/// Returns the members of the reply to `ZRANGE door 0 -1`, in the order of their scores.
 fn members(replied: &Reply) -> Vec<String> {
     let Reply::Array(pairs) = replied else { panic!("{replied:?}") };
     let text = |member: &Reply| match member {
@@ -26,7 +26,7 @@ fn members(replied: &Reply) -> Vec<String> {
 }
 
 #[test]
-fn who_has_a_session_keeps_the_share() {
+fn session_keeps_share_in_transaction() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.SHARE door alice LIMIT 2 PX 100 SESSION"), received(alice, 1));
         let lines = ["LOCK.SHARE door bob LIMIT 2 PX 1000", "LOCK.SHARE door carol LIMIT 2 PX 1000"];
@@ -37,11 +37,11 @@ fn who_has_a_session_keeps_the_share() {
 }
 
 #[test]
-fn who_has_a_session_keeps_the_share_when_one_without_gives_up_its_own() {
+fn release_of_expired_share_keeps_session_share() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 100 SESSION"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 100"), received(bob, 1));
-        // Its lease has ended, and this shows now that the key lives on.
+        // Its lease has ended. The share of the session has been returned, so the lock is held.
         let refused = Reply::Error("NOTOWNER Somebody else holds this lock".to_owned());
         assert_eq!(transact(&stage, bob, ["LOCK.RELEASE door bob"]), [refused]);
         stage.pass(500);
@@ -50,7 +50,7 @@ fn who_has_a_session_keeps_the_share_when_one_without_gives_up_its_own() {
 }
 
 #[test]
-fn what_has_ended_goes_later() {
+fn expired_shares_are_removed_after_transaction() {
     on_every_kind(|stage, alice, bob| {
         stage.run(alice, "LOCK.SHARE door one PX 20");
         stage.run(alice, "LOCK.SHARE door other PX 30");
