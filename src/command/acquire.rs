@@ -4,7 +4,7 @@ use super::options::{Allowed, Options};
 use super::{Request, WaitOptions, check_needed_lease, check_session};
 use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
-/// Takes the mutex. The reply is 1, or nil if somebody else holds the lock.
+/// Takes the mutex. The reply is 1, or nil if another caller holds the lock.
 pub struct Acquire(Options);
 
 impl Request for Acquire {

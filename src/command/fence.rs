@@ -3,7 +3,7 @@
 use super::check_identity;
 use crate::core::{self, Error, LeaseEnd, Lock};
 
-/// Draws a fencing token for the present holder. The counter is a key of its own.
+/// Draws a fencing token for the holder. The counter is another key than the lock.
 pub struct Fence<'a> {
     caller: &'a [u8],
 }
@@ -32,7 +32,7 @@ impl<'a> Fence<'a> {
         lock.held_by(self.caller).map(|_| ())
     }
 
-    /// Returns the token that follows `last`, the value of the counter. `now_us` is the Unix time in microseconds.
+    /// Returns the fencing token after `last`, the value of the counter. `now_us` is the Unix time in microseconds.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ mod tests {
     use crate::core::{Holder, Kind};
 
     #[test]
-    fn only_the_holder_draws() {
+    fn only_holder_draws_token() {
         let holder = Holder { kind: Kind::Mutex, owner: Cow::Borrowed(b"me"), holds: 1, lease_end: None };
         let check = |caller, lock: &Lock<'_>| Fence::parse(b"k", caller, b"c").unwrap().check_holder(lock);
         assert_eq!(check(b"me", &Lock::Free), Err(Error::NotHeld));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_a_key_a_token_and_a_counter_of_its_own() {
+    fn counter_differs_from_lock() {
         assert!(Fence::parse(b"k", b"t", b"c").is_ok());
         assert_eq!(Fence::parse(b"k", b"", b"c").err(), Some(Error::IdentityLength));
         assert_eq!(Fence::parse(b"k", b"t", b"k").err(), Some(Error::SameKey));

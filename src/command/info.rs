@@ -3,7 +3,7 @@
 use super::{Inspection, LockView, Reply, Requester};
 use crate::core::{Error, Kind, LeaseEnd, Lock, Waiter};
 
-/// Shows who holds the lock, for how long, and how many wait.
+/// Returns the holder of the lock, the remaining lease, and the number of waiters.
 pub struct Info;
 
 impl Inspection for Info {

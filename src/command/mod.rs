@@ -1,7 +1,7 @@
-//! The commands: what their arguments mean, and which rule of the core decides.
+//! The commands: the grammar of their arguments, and the functions of the core that decide.
 //!
-//! Each file parses the arguments of a command, which are any bytes, into a typed request. Nothing here uses the
-//! server; the host runs a request after all of it was parsed.
+//! Each file parses the arguments of a command, which are any bytes, into a typed request. Nothing here uses the server. The host
+//! runs a request after all arguments were parsed.
 
 #![forbid(unsafe_code)]
 
@@ -40,38 +40,38 @@ pub trait Request: Sized {
     /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
-    /// Parses the arguments behind the caller's identity.
+    /// Parses the arguments after the caller's identity.
     ///
     /// # Errors
     ///
     /// The error to reply with if an argument is invalid.
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
 
-    /// Checks the lease that is asked for against the longest one that a lock may have.
+    /// Checks the requested lease against the longest one that a lock may have.
     ///
     /// # Errors
     ///
     /// [`Error::LeaseLimit`] if it is longer, or missing although the request may take the lock.
     fn check_lease(&self, longest: Lease) -> Result<(), Error>;
 
-    /// Decides what happens to the lock.
+    /// Returns the decision on the request.
     ///
     /// # Errors
     ///
     /// The error to reply with if the request cannot be granted, now or later.
     fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error>;
 
-    /// Returns the kind of the lock and the lease to renew, if the lock is to belong to the connection.
+    /// Returns the kind of the lock and the lease to renew, if the request asks for a session.
     fn session(&self) -> Option<(Kind, Lease)> {
         None
     }
 
-    /// Returns whether the caller gives up its place in line. If it had one, that alone makes the request a success.
+    /// Returns whether the caller's waits for the lock are withdrawn. If there are any, the request succeeds.
     fn withdraws(&self, _outcome: &Result<Decision, Error>) -> bool {
         false
     }
 
-    /// Returns how to wait if somebody else holds the lock, or `None` to reply with nil.
+    /// Returns how to wait while the lock is held, or `None` to reply with nil.
     fn wait(&self) -> Option<WaitOptions> {
         None
     }
@@ -82,12 +82,12 @@ fn check_given_lease(lease: Option<Lease>, longest: Lease) -> Result<(), Error> 
     if lease.is_none_or(|lease| lease <= longest) { Ok(()) } else { Err(Error::LeaseLimit) }
 }
 
-/// Refuses a lease that is longer than `longest`, and to take a lock without one.
+/// Refuses a lease that is longer than `longest`, or missing.
 fn check_needed_lease(lease: Option<Lease>, longest: Lease) -> Result<(), Error> {
     lease.ok_or(Error::LeaseLimit).and_then(|lease| check_given_lease(Some(lease), longest))
 }
 
-/// Refuses a session for a lock that is held without a lease: nothing would free the lock if the server failed.
+/// Refuses a session for a lock that is held without a lease. Nothing would free the lock if the server failed.
 fn check_session(
     session: bool,
     lock: &Lock<'_, impl LeaseEnd>,
@@ -104,12 +104,12 @@ fn check_session(
 pub struct WaitOptions {
     pub kind: Kind,
     pub lease: Option<Lease>,
-    /// The number of shares up to which a share is granted.
+    /// The maximum number of shares.
     pub limit: Option<Limit>,
-    /// Whether the lock is to belong to the connection. Then there is a lease.
+    /// Whether the request asks for a session. Then there is a lease.
     pub session: bool,
     pub timeout: BlockTimeout,
-    /// The number of the argument behind the caller's identity that is the channel to be notified on.
+    /// The number of the argument with the channel to be notified on, counted after the caller's identity.
     pub notify: Option<usize>,
 }
 
@@ -117,16 +117,18 @@ impl WaitOptions {
     /// Returns the options of a request for a lock of this kind, or `None` if it does not wait.
     fn of(kind: Kind, options: &Options) -> Option<Self> {
         let Options { lease, limit, session, notify, block, .. } = *options;
+        debug_assert!(lease.is_some() || !session && notify.is_none(), "SESSION and NOTIFY need a lease");
+        debug_assert!(limit.is_none() || kind == Kind::Shared, "only a share has a limit");
         Some(Self { kind, lease, limit, session, timeout: block?, notify })
     }
 }
 
-/// A request to look at one lock. Its arguments begin with the key.
+/// A request that reads one lock. Its arguments begin with the key.
 pub trait Inspection: Sized {
     /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
-    /// Parses the arguments behind the key.
+    /// Parses the arguments after the key.
     ///
     /// # Errors
     ///
@@ -140,25 +142,25 @@ pub trait Inspection: Sized {
     ) -> Reply<'r>;
 }
 
-/// Who has asked for a lock, and waits.
+/// The client of a waiting request.
 #[derive(Clone, Copy)]
 pub struct Requester<'r> {
     pub client: ClientId,
-    /// The channel on which the end of the wait is told, or `None` if the client is blocked.
+    /// The channel on which the client is notified of the end of the wait, or `None` if the client is blocked.
     pub channel: Option<&'r [u8]>,
 }
 
-/// What an [`Inspection`] can show of a lock.
+/// The data of a lock for an [`Inspection`].
 pub struct LockView<'r, L, W> {
     pub lock: &'r Lock<'r, L>,
     pub now: UnixMs,
     /// The open connections of the lock's session.
     pub session: Vec<ClientId>,
-    /// The number of requests that wait.
+    /// The number of waiting requests.
     pub waiting: usize,
-    /// For how long nobody is granted a lock that he does not hold already, in milliseconds.
+    /// The rest of the recovery period in milliseconds, or 0. Until its end, a lock is granted only to its present holder.
     pub recovery_ms: i64,
-    /// The waiters, with who asked, first in line first.
+    /// The waiters with their clients, in the order of their turns.
     pub waiters: W,
 }
 

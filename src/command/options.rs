@@ -43,11 +43,11 @@ pub struct Options {
     pub hold: Option<HoldNumber>,
     pub limit: Option<Limit>,
     pub add: bool,
-    /// Whether SESSION was given. Then there is a lease of at least [`MIN_SESSION_LEASE_MS`].
+    /// Whether SESSION was given. Then the lease is at least [`MIN_SESSION_LEASE_MS`].
     pub session: bool,
     /// The value of COUNT, at least 1.
     pub count: Option<usize>,
-    /// The number of the word that is the channel, if NOTIFY was given. Then there are a lease and a BLOCK.
+    /// The number of the word with the channel, if NOTIFY was given. Then a lease and BLOCK were given, too.
     pub notify: Option<usize>,
 }
 
@@ -66,8 +66,8 @@ enum Word {
 }
 
 impl BlockTimeout {
-    /// Returns the deadline of a wait that begins at `now`, or `None` for ever. `limit_ms` caps the wait; 0 means no
-    /// limit.
+    /// Returns the deadline of a wait that begins at `now`, or `None` to wait forever. The wait is at most `limit_ms`
+    /// milliseconds, or unlimited if that is 0.
     pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
         let wait_ms = match (self, limit_ms) {
             (Self::Forever, ..=0) => return None,
@@ -135,7 +135,7 @@ impl Options {
 
 impl Word {
     fn read(text: &[u8]) -> Option<Self> {
-        // The most frequent first.
+        // The most frequent words come first.
         Some(match text {
             _ if text.eq_ignore_ascii_case(b"PX") => Self::Px,
             _ if text.eq_ignore_ascii_case(b"EX") => Self::Ex,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_checked_with_the_servers_words() {
+    fn invalid_values_have_errors_of_server() {
         for (line, error) in [
             ("PX 0", Error::InvalidExpire),
             ("PX -1", Error::InvalidExpire),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_channel_is_found_wherever_it_stands() {
+    fn channel_is_found_at_any_position() {
         let find = |line| parse(line, Allowed::all()).unwrap().notify;
         assert_eq!(find("NOTIFY c PX 1 BLOCK 1"), Some(1));
         assert_eq!(find("px 1 notify NOTIFY block 1"), Some(3));

@@ -7,7 +7,7 @@ use crate::core::{Contended, Error, MAX_QUEUES_SHOWN, UnixMs};
 /// The number of locks that are listed without COUNT.
 const DEFAULT_COUNT: usize = 10;
 
-/// Lists the locks of a database that most requests wait for, most first.
+/// Lists the most contended locks of a database.
 pub struct Queues {
     /// The number of locks to list, 1 to [`MAX_QUEUES_SHOWN`].
     pub count: usize,
@@ -27,8 +27,10 @@ impl Queues {
         if count <= MAX_QUEUES_SHOWN { Ok(Self { count }) } else { Err(Error::TooManyQueues) }
     }
 
-    /// Returns the reply: these locks, in this order.
+    /// Returns the reply with these locks, in this order.
     pub fn report<'r>(most: &[Contended<'r>], now: UnixMs) -> Reply<'r> {
+        debug_assert!(most.len() <= MAX_QUEUES_SHOWN, "too many locks are listed");
+        debug_assert!(most.is_sorted_by(|one, next| one.requests >= next.requests), "the most contended comes first");
         Reply::Array(most.iter().map(|lock| describe(lock, now)).collect())
     }
 }
@@ -50,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_locks_has_a_default_and_a_limit() {
+    fn count_has_default_and_limit() {
         assert_eq!(count(""), Ok(10));
         assert_eq!(count("count 1"), Ok(1));
         assert_eq!(count("COUNT 1000"), Ok(MAX_QUEUES_SHOWN));

@@ -4,8 +4,8 @@ use super::options::{Allowed, Options};
 use super::{Request, WaitOptions, check_needed_lease, check_session};
 use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
-/// Takes the re-entrant lock, or one more hold of it. The reply is the caller's number of holds, or nil if somebody
-/// else holds the lock.
+/// Takes the re-entrant lock, or one more hold of it. The reply is the caller's number of holds, or nil if another caller holds
+/// the lock.
 pub struct Reenter(Options);
 
 impl Request for Reenter {

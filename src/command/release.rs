@@ -4,7 +4,7 @@ use super::options::{Allowed, Options};
 use super::{Request, check_given_lease};
 use crate::core::{self, Decision, Error, Lease, LeaseEnd, Lock, UnixMs, Write};
 
-/// Gives up one hold. The reply is the number of holds that remain, or nil if the caller only waited.
+/// Releases one hold. The reply is the number of remaining holds, or nil if the caller only waited.
 pub struct Release(Options);
 
 impl Request for Release {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// A reply, as it is sent in RESP2 or RESP3.
+/// A reply in RESP2 or RESP3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<'r> {
     Nil,

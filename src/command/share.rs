@@ -4,7 +4,7 @@ use super::options::{Allowed, Options};
 use super::{Request, WaitOptions, check_needed_lease, check_session};
 use crate::core::{self, Decision, Error, Kind, Lease, LeaseEnd, Lock, UnixMs};
 
-/// Takes a share of the lock. The reply is 1, or nil if it cannot be granted now.
+/// Takes a share of the lock. The reply is 1, or nil if the share cannot be granted now.
 pub struct Share(Options);
 
 impl Request for Share {

@@ -1,4 +1,4 @@
-//! The table of all commands, with everything that the server is told about them.
+//! The table of all commands, with everything that is registered with the server.
 
 use super::{Acquire, Extend, Fence, Info, Inspection, Queues, Reenter, Release, Request, Share, Waiters};
 
@@ -36,8 +36,8 @@ pub enum CommandId {
 
 /// The keys among the arguments, of which the command name is number 0.
 ///
-/// There is one range for all of them, which cluster clients understand without asking the server on each call. A command
-/// without keys has zeroes.
+/// All keys are in one range, so that cluster clients find them without a request to the server. A command without keys has
+/// zeroes.
 pub struct Keys {
     pub first: i32,
     pub last: i32,
@@ -59,7 +59,7 @@ pub enum Access {
 /// An argument, in the terms of COMMAND DOCS.
 pub struct Argument {
     pub name: &'static str,
-    /// The word in front of the argument, or the word that it consists of.
+    /// The word before the argument, or the only word of the argument.
     pub token: Option<&'static str>,
     pub shape: Shape,
     pub optional: bool,
@@ -86,7 +86,7 @@ const fn lock(access: Access) -> Keys {
     Keys { first: 1, last: 1, step: 1, access }
 }
 
-/// The keys of a command that has none.
+/// The range of a command without keys.
 const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0, access: Access::Read };
 
 const KEY: Argument = Argument { name: "key", token: None, shape: Shape::Key, optional: false };

@@ -8,7 +8,7 @@ use crate::core::{Error, LeaseEnd, MAX_WAITERS_SHOWN, UnixMs, Waiter};
 /// The number of waiters that are listed without COUNT.
 const DEFAULT_COUNT: usize = 100;
 
-/// Lists who waits for the lock, first in line first.
+/// Lists the waiters of a lock in the order of their turns.
 pub struct Waiters {
     /// The number of waiters to list, 1 to [`MAX_WAITERS_SHOWN`].
     count: usize,
@@ -19,7 +19,7 @@ impl Inspection for Waiters {
 
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error> {
         let count = Options::parse(options, Allowed::COUNT)?.count.unwrap_or(DEFAULT_COUNT);
-        // Whoever may read the key may ask, and the server does nothing else meanwhile.
+        // Any client that may read the key may use this command, and the server serves no other client during it.
         Ok(Self { count: count.min(MAX_WAITERS_SHOWN) })
     }
 
@@ -35,7 +35,7 @@ impl Inspection for Waiters {
 }
 
 fn describe<'r>(waiter: &Waiter<'r>, requester: Requester<'r>, now: UnixMs) -> Reply<'r> {
-    // -1: without end, like the TTL of a key that does not expire.
+    // -1 means no deadline, like the TTL of a key that does not expire.
     let remaining_ms = waiter.deadline.map_or(-1, |deadline| deadline.saturating_sub(now).max(0));
     Reply::Map(vec![
         ("token", Reply::Bytes((&*waiter.claim.owner).into())),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_any_size_is_taken_and_limited() {
+    fn count_is_limited_to_maximum() {
         assert_eq!(count(""), Ok(100));
         assert_eq!(count("count 1"), Ok(1));
         assert_eq!(count("COUNT 999"), Ok(999));

@@ -1,7 +1,7 @@
 //! A generational arena: a slab whose handles never refer to a later entry.
 //!
-//! The server stores handles as plain integers and passes them back later. Each entry has a serial number, which its handle repeats,
-//! so a handle that outlives its entry finds nothing.
+//! The server stores handles as plain integers and passes them back later. Each entry has a serial number, which its handle
+//! repeats, so a handle that outlives its entry finds nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -57,8 +57,8 @@ impl<T> Id<T> {
         (u64::from(self.serial) << 32) | u64::from(self.slot.0.get())
     }
 
-    /// Returns the handle for an integer of [`Id::to_bits`]. Any other integer gives a handle that finds nothing, or some entry of type
-    /// `T`.
+    /// Returns the handle for an integer of [`Id::to_bits`]. Any other integer gives a handle that finds nothing, or some entry
+    /// of type `T`.
     pub fn from_bits(bits: u64) -> Self {
         let [slot, serial] = [bits as u32, (bits >> 32) as u32];
         Self { slot: NonZeroU32::new(slot).map_or(Slot::MIN, Slot), serial, entry: PhantomData }

@@ -1,21 +1,21 @@
-//! When the server is asked again whether it accepts writes, after it has refused one.
+//! The times between retries of writes that the server refuses.
 
-/// The shortest time after which the server is asked again, in milliseconds.
+/// The shortest time until a retry, in milliseconds.
 pub const RETRY_MS: i64 = 20;
 
-/// The longest time after which the server is asked again, in milliseconds.
+/// The longest time until a retry, in milliseconds.
 pub const MAX_RETRY_MS: i64 = 80;
 
-/// What part of the time for which writes are refused passes until the server is asked again.
+/// The divisor of the time for which writes have been refused. The quotient is the time until the next retry.
 const RETRY_PART: i64 = 8;
 
-/// Refusals in a row. All times are milliseconds of one monotonic clock.
+/// Consecutive refusals. All times are milliseconds of one monotonic clock.
 pub struct BackOff {
     /// Whether a write was refused in this run of the background work.
     is_refused: bool,
     /// The time of the first refusal, if there was one.
     since: Option<i64>,
-    /// The time before which the server is not asked.
+    /// The time of the next retry.
     until: i64,
 }
 
@@ -24,13 +24,13 @@ impl BackOff {
         Self { is_refused: false, since: None, until: i64::MIN }
     }
 
-    /// Begins a run of the background work. Returns whether the server may be asked.
+    /// Begins a run of the background work. Returns whether it may try to write.
     pub fn begin_run(&mut self, now: i64) -> bool {
         self.is_refused = false;
         now >= self.until
     }
 
-    /// Records a refusal: nothing else is written in this run.
+    /// Records a refusal. Nothing else is written in this run.
     pub fn refuse(&mut self) {
         self.is_refused = true;
     }
@@ -40,14 +40,16 @@ impl BackOff {
         self.is_refused
     }
 
-    /// Records the end of a run that could not write. Returns the time until the server is asked again, in milliseconds.
+    /// Records the end of a run that could not write. Returns the time until the next retry, in milliseconds.
     pub fn back_off(&mut self, now: i64) -> i64 {
+        debug_assert!(self.since.is_none_or(|since| since <= now), "the clock is monotonic");
         if self.until <= now {
-            // Where there was nothing left to write, the end of an earlier refusal was not seen.
+            // The end of an earlier refusal is not recorded if nothing was left to write.
             self.since = self.since.filter(|_| now.saturating_sub(self.until) <= MAX_RETRY_MS);
             let lasted_ms = now.saturating_sub(*self.since.get_or_insert(now));
             self.until = now.saturating_add(lasted_ms.div_euclid(RETRY_PART).clamp(RETRY_MS, MAX_RETRY_MS));
         }
+        debug_assert!(self.until > now, "a retry is in the past");
         self.until.saturating_sub(now)
     }
 
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_time_grows_with_the_refusal() {
+    fn retry_time_grows_with_refusals() {
         let mut refused = BackOff::new();
         let (mut now, mut retries) = (1_000, Vec::new());
         while now < 2_000 {
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn accepted_write_ends_the_back_off() {
+    fn accepted_write_ends_back_off() {
         let mut refused = BackOff::new();
         refused.begin_run(0);
         refused.refuse();

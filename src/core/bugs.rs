@@ -8,9 +8,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The shortest time between two reports, in milliseconds.
 const REPORT_INTERVAL_MS: i64 = 60_000;
 
-/// Whether a broken invariant is a panic in this build.
-const PANICS: bool = cfg!(any(debug_assertions, feature = "simulated"));
-
 /// The broken invariants of this process. The main thread alone uses the lock, so it never waits.
 static BUGS: Mutex<Bugs> = Mutex::new(Bugs::new());
 
@@ -23,7 +20,7 @@ struct Bugs {
     reported_at: Option<i64>,
 }
 
-/// What is worth a line in the log.
+/// A report for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BugReport {
     /// The number of broken invariants since the module was loaded.
@@ -53,7 +50,7 @@ impl Bugs {
     }
 }
 
-/// Records a broken invariant. `message` says what is wrong.
+/// Records a broken invariant. `message` states what is broken.
 ///
 /// # Panics
 ///
@@ -61,7 +58,7 @@ impl Bugs {
 #[cold]
 #[track_caller]
 pub fn bug(message: &'static str) {
-    assert!(!PANICS, "bug: {message}");
+    assert!(counts_bugs(), "bug: {message}");
     lock().record(message);
 }
 
@@ -76,7 +73,7 @@ pub fn check(is_kept: bool, message: &'static str) {
 
 /// A value that an invariant promises.
 pub trait OrBug {
-    /// Returns the value as it is, and records a [`bug`] if there is none.
+    /// Returns the value, and records a [`bug`] if there is none.
     #[track_caller]
     fn or_bug(self, message: &'static str) -> Self;
 }
@@ -99,6 +96,11 @@ pub fn bug_count() -> u64 {
 /// `now_ms` is the time of a monotonic clock in milliseconds.
 pub fn take_bug_report(now_ms: i64) -> Option<BugReport> {
     lock().take_report(now_ms)
+}
+
+/// Returns whether this build counts broken invariants, and does not panic.
+fn counts_bugs() -> bool {
+    !cfg!(any(debug_assertions, feature = "simulated"))
 }
 
 /// Lends the state. A panic cannot leave it changed in part.

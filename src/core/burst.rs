@@ -1,22 +1,23 @@
-//! Tells the first of many events from the others, so that a log has one line for all of them.
+//! Recognizes the first of many similar events, so that the log has one line for all of them.
 
-/// How long nothing must happen before the next event counts as a new beginning, in milliseconds.
+/// The time without events after which the next event begins a burst, in milliseconds.
 const QUIET_MS: i64 = 60_000;
 
-/// A row of events, each soon after the one before. All times are milliseconds of one monotonic clock.
+/// A burst of events, with less than a minute between two of them. All times are milliseconds of one monotonic clock.
 #[derive(Debug)]
 pub struct Burst {
     latest: Option<i64>,
 }
 
 impl Burst {
-    /// Nothing has happened.
+    /// Creates a burst without events.
     pub const fn new() -> Self {
         Self { latest: None }
     }
 
-    /// Records that something happens. Returns whether it is the first time in a minute.
+    /// Records an event. Returns whether it is the first one in a minute.
     pub fn begins_at(&mut self, now_ms: i64) -> bool {
+        debug_assert!(self.latest.is_none_or(|latest| latest <= now_ms), "the clock is monotonic");
         let latest = self.latest.replace(now_ms);
         latest.is_none_or(|latest| now_ms.saturating_sub(latest) >= QUIET_MS)
     }
@@ -36,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_without_any_ends_the_row() {
+    fn minute_without_events_ends_burst() {
         let mut burst = Burst::new();
         assert!(burst.begins_at(NOW));
         assert!(!burst.begins_at(NOW + QUIET_MS - 1));

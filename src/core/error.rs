@@ -1,13 +1,13 @@
-//! The errors that a request can be answered with, and their texts.
+//! The errors of requests and their texts.
 
 use std::borrow::Cow;
 
-/// The reason why a request is refused. A request that ends in an error has changed nothing.
+/// The reason why a request is refused. A request that ends with an error has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// Nobody holds the lock.
+    /// The lock has no holder.
     NotHeld,
-    /// Somebody else holds the lock.
+    /// Another caller holds the lock.
     NotOwner,
     /// The caller holds the lock alone and asks for a share of it, or holds a share and asks for the lock alone.
     OtherForm,
@@ -15,10 +15,9 @@ pub enum Error {
     NoLease,
     /// The lease exceeds `lock.max-lease-ms`, or is missing while that is set.
     LeaseLimit,
-    /// The lease would be lengthened shortly after a standstill, or while replicas are silent: the server may have been
-    /// replaced.
+    /// The lease would be lengthened shortly after a stall, or while replicas do not respond. Another server may be the master.
     MayBeReplaced,
-    /// The lease would be lengthened while a master that was replaced may still grant the lock when it ends there.
+    /// The lease would be lengthened while the previous master may still grant the lock when the lease ends there.
     JustBegun,
     /// The number of waiting requests has reached `lock.max-waiters`.
     QueueFull,
@@ -44,13 +43,13 @@ pub enum Error {
     NotifyNeedsWait,
     /// NOTIFY was given in a script or in a call by another module, where the client has no connection.
     NotifyInScript,
-    /// NOTIFY was given for a token with a space in it, which messages could not be told apart from the key.
+    /// NOTIFY was given for a token with a space. A message separates the token from the key by a space.
     TokenWithSpace,
     /// The channel of NOTIFY is empty or longer than [`MAX_CHANNEL_LEN`](super::MAX_CHANNEL_LEN).
     ChannelLength,
-    /// The user has no right to the channel of NOTIFY.
+    /// The user has no permission for the channel of NOTIFY.
     NoRightToChannel,
-    /// Nobody on this server listens on the channel of NOTIFY.
+    /// The channel of NOTIFY has no subscriber on this server.
     NoSubscriber,
     /// An option is unknown, repeated or missing, or contradicts another one.
     Syntax,
@@ -75,8 +74,8 @@ pub enum Error {
 impl Error {
     /// Returns the text of the error reply, which begins with the error code.
     ///
-    /// `command` is the name of the command in lower case. Where the server has its own wording for the same mistake,
-    /// that is used. The text never repeats what the caller sent.
+    /// `command` is the name of the command in lower case. If the server has a text for the same mistake, that text is used. The
+    /// text never contains arguments of the request.
     pub fn text(self, command: &str) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotHeld => "NOTHELD Nobody holds this lock",
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stated_length_of_a_token_is_the_enforced_one() {
+    fn error_text_states_enforced_token_length() {
         assert!(Error::IdentityLength.text("").contains(&crate::core::MAX_IDENTITY_LEN.to_string()));
     }
 

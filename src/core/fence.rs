@@ -1,4 +1,4 @@
-//! Fencing tokens: numbers that rise from holder to holder, so that a resource can refuse a write that comes too late.
+//! Fencing tokens: numbers that rise from holder to holder, so that a resource can refuse a late write.
 
 use super::Error;
 
@@ -8,8 +8,8 @@ pub const FENCING_TOKEN_LIMIT: i64 = 1 << 53;
 
 /// Returns the fencing token that follows `last`, the present value of the counter.
 ///
-/// `now_us` is the Unix time in microseconds, and a lower bound of the token: tokens keep rising if the counter is
-/// lost. The counter keeps them rising if the clock is set back.
+/// `now_us` is the Unix time in microseconds. It is a lower bound of the token, so tokens rise even if the counter is lost. The
+/// counter makes them rise even if the clock is set back.
 ///
 /// # Errors
 ///
@@ -20,6 +20,7 @@ pub fn next_fencing_token(last: Option<i64>, now_us: i64) -> Result<i64, Error> 
         None => now_us,
     };
     let token = after_last.max(now_us);
+    debug_assert!(last.is_none_or(|last| token > last), "fencing tokens rise");
     if token < FENCING_TOKEN_LIMIT { Ok(token) } else { Err(Error::Overflow) }
 }
 
@@ -39,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_at_its_end_is_refused() {
+    fn counter_at_its_maximum_is_refused() {
         assert_eq!(next_fencing_token(Some(FENCING_TOKEN_LIMIT - 2), NOW_US), Ok(FENCING_TOKEN_LIMIT - 1));
         assert_eq!(next_fencing_token(Some(FENCING_TOKEN_LIMIT - 1), NOW_US), Err(Error::Overflow));
         assert_eq!(next_fencing_token(Some(i64::MAX), NOW_US), Err(Error::Overflow));
@@ -47,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn tokens_rise_whatever_the_clock_does(clock in prop::collection::vec(0..FENCING_TOKEN_LIMIT / 2, 2..50)) {
+        fn tokens_rise_with_any_clock(clock in prop::collection::vec(0..FENCING_TOKEN_LIMIT / 2, 2..50)) {
             let mut last = None;
             for now_us in clock {
                 let token = next_fencing_token(last, now_us).unwrap();

@@ -1,8 +1,8 @@
 //! A hash table that grows in small steps.
 //!
-//! An ordinary hash table hashes all its entries again when it is full. With 500,000 entries that takes more than 100 ms, in which
-//! the server serves no client. This table consists of many small tables, and an insertion splits at most one of them (linear
-//! hashing).
+//! An ordinary hash table hashes all its entries again when it is full. With 500,000 entries that takes more than 100 ms, in
+//! which the server serves no client. This table consists of many small tables, and an insertion splits at most one of them
+//! (linear hashing).
 //!
 //! The bits of the hash from [`FIRST_BIT`] on select the small table. With n tables, the lowest k of these bits are its number,
 //! where 2^k is n rounded up to a power of two. If no table has that number yet, the lowest k - 1 bits are its number:

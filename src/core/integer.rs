@@ -20,7 +20,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
             b'0'..=b'9' => i64::from(byte.wrapping_sub(b'0')),
             _ => return None,
         };
-        // Negative numbers are summed downwards, because i64::MIN has no positive counterpart.
+        // A negative number is computed by subtraction, because i64::MIN has no positive counterpart.
         let shifted = value.checked_mul(10)?;
         if negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }
     })
@@ -40,14 +40,14 @@ const PAIRS: [[u8; 2]; 100] = {
 
 /// Calls `with` with the decimal form of `value` and returns its result. Does not allocate.
 ///
-/// It writes two digits at a time: each grant formats the end of its lease, and the formatter of std takes three times
-/// as long.
+/// It writes two digits at a time. Each grant formats the end of its lease, and the formatter of std takes three times as long.
 pub fn format_integer<R>(value: i64, with: impl FnOnce(&[u8]) -> R) -> R {
     let mut buffer = [0u8; MAX_LEN];
     let mut rest = value.unsigned_abs();
     let mut start = MAX_LEN;
-    // From the last pair to the first. The buffer is long enough for every i64.
+    // The pairs are written from the last to the first. The buffer is long enough for every i64.
     for slot in buffer.rchunks_exact_mut(2) {
+        // The index is always in range.
         let pair = PAIRS.get((rest % 100) as usize).unwrap_or(&[b'0'; 2]);
         slot.copy_from_slice(pair);
         start = start.wrapping_sub(2);
@@ -57,6 +57,7 @@ pub fn format_integer<R>(value: i64, with: impl FnOnce(&[u8]) -> R) -> R {
         }
         rest /= 100;
     }
+    debug_assert!(rest < 100 && start < MAX_LEN, "the buffer is too short");
     if value < 0 {
         start = start.wrapping_sub(1);
         buffer.get_mut(start).into_iter().for_each(|sign| *sign = b'-');
@@ -70,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reads_what_the_server_reads() {
+    fn canonical_integer_is_read() {
         for (text, value) in
             [("0", 0), ("7", 7), ("-1", -1), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)]
         {
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_the_server_refuses() {
+    fn other_text_is_refused() {
         for text in [
             "",
             "-",
@@ -111,7 +112,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_safe_and_only_canonical_text_is_read(text: Vec<u8>) {
+        fn only_canonical_text_is_read(text: Vec<u8>) {
             if let Some(value) = parse_integer(&text) {
                 prop_assert_eq!(value.to_string().into_bytes(), text);
             }

@@ -1,14 +1,18 @@
-//! The rules of holding: one lock, one request, one decision.
+//! The decisions on requests for one lock.
 //!
-//! Invariants: a decision never takes a lock from its holder. A lease that comes with ACQUIRE, REENTER or RELEASE never
-//! shortens the present one, and never gives one to a lock that has none; only EXTEND sets a lease exactly.
+//! Invariants: a decision never takes a lock from its holder. A lease of ACQUIRE, REENTER or RELEASE never shortens the present
+//! lease, and never gives a lease to a lock that has none. Only EXTEND sets a lease exactly.
+
+mod terms;
 
 use std::borrow::Cow;
-use std::num::{NonZeroI64, NonZeroU32};
 
-use super::{Error, MAX_DURATION_MS, UnixMs};
+use super::{Error, UnixMs};
+#[cfg(test)]
+use terms::MAX_LIMIT;
+pub use terms::{HoldNumber, LATEST_SHARE_END, Lease, Limit};
 
-/// The kind of a lock, and so its layout in the keyspace.
+/// The kind of a lock, which determines its layout in the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A String whose value is the holder's token.
@@ -19,7 +23,7 @@ pub enum Kind {
     Shared,
 }
 
-/// The state of a lock, as read from its key.
+/// The state of a lock, which was read from its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock<'k, L = Option<UnixMs>> {
     Free,
@@ -29,18 +33,18 @@ pub enum Lock<'k, L = Option<UnixMs>> {
     Shared(Shares<'k, L>),
 }
 
-/// The shares of a lock, as one caller sees them.
+/// The shares of a lock, for one caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares<'k, L = Option<UnixMs>> {
     /// The caller's own share, if it holds one.
     pub own: Option<Holder<'k, L>>,
-    /// The number of shares that are held.
+    /// The number of shares that are held, at least 1.
     pub held: usize,
     /// The end of the last lease.
     pub lease_end: L,
 }
 
-/// The present holder of a lock, or of a share of it.
+/// The holder of a lock, or of a share of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder<'k, L = Option<UnixMs>> {
     pub kind: Kind,
@@ -52,7 +56,7 @@ pub struct Holder<'k, L = Option<UnixMs>> {
     pub lease_end: L,
 }
 
-/// The end of a lease, or a way to look it up. Most decisions do not need it, and a look-up costs a call of the server.
+/// The end of a lease, or a way to look it up. Most decisions do not need it, and the look-up is a call of the server.
 pub trait LeaseEnd {
     /// Returns the end of the lease, or `None` if the lock has no lease.
     fn get(&self) -> Option<UnixMs>;
@@ -64,25 +68,10 @@ impl LeaseEnd for Option<UnixMs> {
     }
 }
 
-/// The length of a lease, from 1 to [`MAX_DURATION_MS`] milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Lease(NonZeroI64);
-
-/// The number of shares up to which one more is granted, from 1 to 2^31 - 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Limit(NonZeroU32);
-
-/// The largest number of shares that a request can name as its limit.
-pub const MAX_LIMIT: u32 = i32::MAX as u32;
-
-/// The number of a hold, at least 1, as its owner counts. It makes a request safe to send twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldNumber(NonZeroI64);
-
-/// What to write for the caller. The caller's identity is not part of it, because the host has it at hand.
+/// The write for the caller. It does not contain the caller's identity, which the host has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Nothing but, if given, a new end of the lease: the same request was granted before.
+    /// Set a new end of the lease, if given. The same request was granted before.
     Confirm { lease_end: Option<UnixMs> },
     /// Make the caller the holder, with one hold. The key is free, or has shares if the kind is [`Kind::Shared`].
     Take { kind: Kind, lease_end: Option<UnixMs> },
@@ -90,9 +79,9 @@ pub enum Write {
     SetHolds { holds: i64, lease_end: Option<UnixMs> },
     /// Set a new end of the lease. The caller stays the holder.
     SetLease(UnixMs),
-    /// Grant the lock to the next waiter, or delete the key: the caller has given up its last hold.
+    /// Grant the lock to the next waiter, or delete the key. The caller has released its last hold.
     Free,
-    /// Remove the caller's share, and grant what that makes room for.
+    /// Remove the caller's share, and grant the capacity to the next waiters.
     RemoveShare,
 }
 
@@ -101,75 +90,8 @@ pub enum Write {
 pub enum Decision {
     /// Carry out `write`, then reply with the integer `reply`.
     Done { write: Write, reply: i64 },
-    /// Somebody else holds the lock: wait, or reply with nil.
+    /// The lock is held, and the caller waits or gets nil.
     Contended,
-}
-
-impl Lease {
-    /// Creates a lease of `ms` milliseconds. Returns `None` if `ms` is not in 1 to [`MAX_DURATION_MS`].
-    pub fn from_ms(ms: i64) -> Option<Self> {
-        NonZeroI64::new(ms).filter(|_| (1..=MAX_DURATION_MS).contains(&ms)).map(Self)
-    }
-
-    /// Returns the end of a lease that begins at `start`, or `None` on overflow, which needs a start in the far future.
-    fn checked_end_from(self, start: UnixMs) -> Option<UnixMs> {
-        start.checked_add(self.0.get())
-    }
-
-    /// Returns the time to renew a lease that was set at `now`: after a third of it, and after at least 1 ms.
-    pub fn renewal_after(self, now: UnixMs) -> UnixMs {
-        now.saturating_add(self.0.get().div_euclid(3).max(1))
-    }
-
-    /// Returns the time to renew a lease of this length that ends at `end`.
-    pub fn renewal_before(self, end: UnixMs) -> UnixMs {
-        self.renewal_after(end.saturating_sub(self.0.get()))
-    }
-
-    /// Returns the time to retry a renewal that failed at `now`: after a twelfth of the lease, but 20 ms to 1 s later.
-    ///
-    /// The bounds keep the load low when many leases wait for the same thing.
-    pub fn renewal_retry_after(self, now: UnixMs) -> UnixMs {
-        now.saturating_add(self.0.get().div_euclid(12).clamp(20, 1000))
-    }
-
-    /// Returns the end of a lease that begins at `now`.
-    pub fn end_from(self, now: UnixMs) -> UnixMs {
-        now.saturating_add(self.0.get())
-    }
-
-    /// Returns the end of a share's lease that begins at `now`, at most [`LATEST_SHARE_END`].
-    pub fn share_end_from(self, now: UnixMs) -> UnixMs {
-        self.end_from(now).min(LATEST_SHARE_END)
-    }
-}
-
-impl Limit {
-    /// Creates a limit. Returns `None` if `number` is not in 1 to 2^31 - 1.
-    pub fn from_number(number: i64) -> Option<Self> {
-        u32::try_from(number).ok().filter(|&number| number <= MAX_LIMIT).and_then(NonZeroU32::new).map(Self)
-    }
-
-    /// Returns the number of shares.
-    pub fn number(self) -> u32 {
-        self.0.get()
-    }
-
-    /// Returns whether one more share may be held beside `held` others.
-    pub fn has_capacity(self, held: usize) -> bool {
-        u32::try_from(held).is_ok_and(|held| held < self.number())
-    }
-}
-
-impl HoldNumber {
-    /// Creates the number of a hold. Returns `None` if `number` is less than 1.
-    pub fn from_number(number: i64) -> Option<Self> {
-        NonZeroI64::new(number).filter(|_| number >= 1).map(Self)
-    }
-
-    fn number(self) -> i64 {
-        self.0.get()
-    }
 }
 
 impl<L: LeaseEnd> Holder<'_, L> {
@@ -177,7 +99,7 @@ impl<L: LeaseEnd> Holder<'_, L> {
         *self.owner == *caller
     }
 
-    /// Returns the end of `lease` if it begins at `now`, has an effect and lengthens the present one.
+    /// Returns the end of `lease` if it begins at `now` and lengthens the present lease.
     fn lengthened(&self, lease: Option<Lease>, now: UnixMs) -> Option<UnixMs> {
         let wanted = lease?.end_from(now);
         let present = self.lease_end.get()?;
@@ -190,8 +112,9 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] if the lock is free, and [`Error::NotOwner`] if somebody else holds it.
+    /// [`Error::NotHeld`] if the lock is free, and [`Error::NotOwner`] if another caller holds it.
     pub fn held_by(&self, caller: &[u8]) -> Result<&Holder<'k, L>, Error> {
+        self.assert_valid(caller);
         match self {
             Self::Free => Err(Error::NotHeld),
             Self::Held(holder) if holder.has_identity(caller) => Ok(holder),
@@ -200,7 +123,32 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
         }
     }
 
-    /// Checks that `caller` does not hold the lock in the other form, a share or alone: it would wait for itself.
+    /// Asserts what the host promises of a lock that it has read for `caller`.
+    #[inline(always)]
+    fn assert_valid(&self, caller: &[u8]) {
+        match self {
+            Self::Free => {}
+            Self::Held(holder) => {
+                debug_assert!(holder.kind != Kind::Shared, "a share is held alone");
+                debug_assert!(holder.holds >= 1, "a holder has no hold");
+                debug_assert!(holder.kind == Kind::Reentrant || holder.holds == 1, "a mutex has several holds");
+            }
+            Self::Shared(shares) => {
+                debug_assert!(shares.held >= 1, "a shared lock has no shares");
+                debug_assert!(
+                    shares.own.as_ref().is_none_or(|own| own.kind == Kind::Shared),
+                    "a share has another kind"
+                );
+                debug_assert!(shares.own.as_ref().is_none_or(|own| own.holds == 1), "a share has several holds");
+                debug_assert!(
+                    shares.own.as_ref().is_none_or(|own| own.has_identity(caller)),
+                    "a share of another caller"
+                );
+            }
+        }
+    }
+
+    /// Checks that `caller` does not hold the lock in the other form. It would wait for itself.
     fn check_form(&self, caller: &[u8], wanted: Kind) -> Result<(), Error> {
         let held = self.held_by(caller).map(|holder| holder.kind);
         let is_other = held.is_ok_and(|kind| (kind == Kind::Shared) != (wanted == Kind::Shared));
@@ -219,7 +167,7 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
 
 /// Decides LOCK.ACQUIRE: takes the mutex, or confirms that `token` holds it already.
 ///
-/// With `strict` (option NX) a lock that `token` holds already is contended as well.
+/// With `strict` (option NX), a lock that `token` holds already is contended, too.
 ///
 /// # Errors
 ///
@@ -242,7 +190,7 @@ pub fn acquire(
 
 /// Decides LOCK.SHARE: takes a share of the lock, or confirms that `token` has one already.
 ///
-/// With `limit` a share is granted only while fewer are held.
+/// With `limit`, a share is granted only while fewer shares are held.
 ///
 /// # Errors
 ///
@@ -266,16 +214,13 @@ pub fn share(
     }
 }
 
-/// The latest end of a share's lease: a score of a Sorted Set holds integers up to 2^53 exactly.
-pub const LATEST_SHARE_END: UnixMs = (1 << 53) - 1;
-
 fn share_end(lease: Lease, start: UnixMs) -> Result<UnixMs, Error> {
     lease.checked_end_from(start).filter(|&end| end <= LATEST_SHARE_END).ok_or(Error::InvalidExpire)
 }
 
 /// Decides LOCK.REENTER: takes the re-entrant lock, or one more hold of it. The reply is the caller's number of holds.
 ///
-/// With `hold` the request is for the caller's n-th hold, and a hold that was taken before is confirmed.
+/// With `hold`, the request is for the caller's n-th hold, and a hold that was taken before is confirmed.
 ///
 /// # Errors
 ///
@@ -304,16 +249,16 @@ pub fn reenter(
         },
         Lock::Held(_) | Lock::Shared(_) if lock.check_form(owner, Kind::Reentrant).is_err() => Err(Error::OtherForm),
         Lock::Held(_) | Lock::Shared(_) if first => Ok(Decision::Contended),
-        // A later hold makes no sense without the earlier ones, and those were lost.
+        // The request is for a later hold, but the earlier ones were lost.
         Lock::Free => Err(Error::NotHeld),
         Lock::Held(_) | Lock::Shared(_) => Err(Error::NotOwner),
     }
 }
 
-/// Decides LOCK.RELEASE: gives up one hold. The reply is the number of holds that remain.
+/// Decides LOCK.RELEASE: releases one hold. The reply is the number of remaining holds.
 ///
-/// With `hold` the request is to release the caller's n-th hold. If that was released before and an earlier hold is
-/// left, the release is confirmed.
+/// With `hold`, the request is to release the caller's n-th hold. If that was released before and an earlier hold remains, the
+/// release is confirmed.
 ///
 /// # Errors
 ///
@@ -339,14 +284,14 @@ pub fn release(
     })
 }
 
-/// Decides LOCK.EXTEND: sets the lease or, with `add`, adds to what remains of it. The reply is the remaining lease in
+/// Decides LOCK.EXTEND: sets the lease or, with `add`, adds to the remaining lease. The reply is the new remaining lease in
 /// milliseconds.
 ///
 /// # Errors
 ///
 /// - [`Error::NotHeld`] or [`Error::NotOwner`] if the caller does not hold the lock.
 /// - [`Error::NoLease`] if the lock has no lease.
-/// - [`Error::InvalidExpire`] if the end of the lease would overflow, or that of a share would come after
+/// - [`Error::InvalidExpire`] if the end of the lease would overflow, or the end of a share's lease would be after
 ///   [`LATEST_SHARE_END`].
 pub fn extend(
     lock: &Lock<'_, impl LeaseEnd>,
@@ -357,17 +302,19 @@ pub fn extend(
 ) -> Result<Decision, Error> {
     let holder = lock.held_by(caller)?;
     let present = holder.lease_end.get().ok_or(Error::NoLease)?;
-    // In a script that runs past the end of the lease the key is still there, with nothing left of the lease.
+    // In a script that runs beyond the end of the lease, the key still exists, and the remaining lease is 0.
     let start = if add { present.max(now) } else { now };
     let end = match holder.kind {
         Kind::Shared => share_end(lease, start)?,
         Kind::Mutex | Kind::Reentrant => lease.checked_end_from(start).ok_or(Error::InvalidExpire)?,
     };
+    debug_assert!(end > now, "a lease ends before it begins");
     Ok(Decision::Done { write: Write::SetLease(end), reply: end.saturating_sub(now) })
 }
 
 fn take(kind: Kind, lease: Option<Lease>, now: UnixMs) -> Decision {
     let lease_end = lease.map(|lease| lease.end_from(now));
+    debug_assert!(lease_end.is_none_or(|end| end > now), "a lease ends before it begins");
     Decision::Done { write: Write::Take { kind, lease_end }, reply: 1 }
 }
 
@@ -377,6 +324,8 @@ fn confirm(holder: &Holder<'_, impl LeaseEnd>, lease: Option<Lease>, now: UnixMs
 }
 
 fn set_holds(holder: &Holder<'_, impl LeaseEnd>, holds: i64, lease: Option<Lease>, now: UnixMs) -> Decision {
+    debug_assert!(holder.kind == Kind::Reentrant, "only a re-entrant lock has several holds");
+    debug_assert!(holds >= 1, "a holder keeps at least one hold");
     let lease_end = holder.lengthened(lease, now);
     Decision::Done { write: Write::SetHolds { holds, lease_end }, reply: holds }
 }

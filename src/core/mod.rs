@@ -1,11 +1,10 @@
-//! The lock itself, without a server: who holds it, who waits, who is next, and what has to be written.
+//! The pure lock logic: the holder, the waiters, the next waiter, and the writes.
 //!
-//! Nothing here reads a clock, calls the server or does I/O. A function takes the state of a lock, the time and a
-//! request, and returns a decision, which the host layer carries out. So these rules are tested against a naive model
-//! in milliseconds.
+//! Nothing here reads a clock, calls the server or does I/O. A function takes the state of a lock, the time and a request, and
+//! returns a decision, which the host layer carries out. So the logic is tested against a naive model in milliseconds.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::new_without_default, reason = "what is made in a static needs a const function")]
+#![expect(clippy::new_without_default, reason = "a value of a static needs a const function")]
 
 mod arena;
 mod back_off;
@@ -85,5 +84,5 @@ pub const MAX_WAITERS_SHOWN: usize = 1000;
 
 /// The longest lease or wait, in milliseconds (146 million years).
 ///
-/// This is half the range of an `i64`, so adding it to any clock reading cannot overflow.
+/// It is half the range of an `i64`, so that the sum of it and any clock reading does not overflow.
 pub const MAX_DURATION_MS: i64 = i64::MAX / 2;

@@ -8,8 +8,8 @@ use super::incremental_table::IncrementalTable;
 /// Values of type `V`, each with a name of its own.
 pub struct NameMap<V> {
     table: IncrementalTable<(Rc<[u8]>, V)>,
-    /// The hasher. Its key is random because clients choose the names. It is created with the first entry, because a constant cannot
-    /// have one.
+    /// The hasher. Its key is random because clients choose the names. It is created with the first entry, because a constant
+    /// cannot have one.
     hasher: Option<RandomState>,
 }
 

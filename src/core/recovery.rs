@@ -1,22 +1,23 @@
-//! The recovery period: after a start or a promotion, nobody is granted a lock that he does not hold already.
+//! The recovery period: after a start or a promotion, a lock is granted only to its present holder.
 //!
-//! A server that has just become a master, or has just started, may have forgotten the last grants: replication and most
-//! settings of `appendfsync` are behind. So it waits until what it may have forgotten has ended by itself.
+//! A server that has just started or become a master may have lost the last grants, because replication and most settings of
+//! `appendfsync` are asynchronous. So it waits until the leases that it may have lost have expired.
 
 use std::mem;
 
-/// When the server may have forgotten grants, and whether grants are held back. All times are milliseconds of one
+/// The time since which the server may have lost grants, and whether grants are suspended. All times are milliseconds of one
 /// monotonic clock.
 #[derive(Debug)]
 pub struct Recovery {
-    /// The latest start or promotion.
+    /// The time of the latest start or promotion.
     began_at: Option<i64>,
-    /// Whether a grant is held back, or may have been.
+    /// Whether a grant is suspended, or may have been.
     is_suspending: bool,
+    /// Whether the beginning of the suspension has been returned.
     is_announced: bool,
 }
 
-/// What has become of a time in which grants are held back.
+/// A change of the suspension of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspensionChange {
     Began,
@@ -30,28 +31,29 @@ impl Recovery {
 
     /// Records that the server has started, or has become a master.
     pub fn begin(&mut self, now_ms: i64) {
+        debug_assert!(self.began_at.is_none_or(|began_at| began_at <= now_ms), "the clock is monotonic");
         self.began_at = Some(now_ms);
         self.is_announced = false;
     }
 
-    /// Returns what remains of a period of `length_ms`, in milliseconds, or 0.
+    /// Returns the rest of a period of `length_ms` milliseconds, or 0.
     pub fn remaining_ms(&self, length_ms: i64, now_ms: i64) -> i64 {
-        // The clock shows a millisecond from its beginning on.
+        // The clock is rounded down, so the period may have begun up to a millisecond later.
         let end = |began_at: i64| began_at.saturating_add(1).saturating_add(length_ms);
         self.began_at.filter(|_| length_ms > 0).map_or(0, |began_at| end(began_at).saturating_sub(now_ms).max(0))
     }
 
-    /// Records that a grant was held back, so that [`follow`](Self::update) tells of the end.
+    /// Records that a grant was suspended, so that [`update`](Self::update) returns the end of the suspension.
     pub fn suspend(&mut self) {
         self.is_suspending = true;
     }
 
-    /// Returns whether a grant is held back, or may have been, and [`follow`](Self::update) has not told of the end.
+    /// Returns whether a grant is suspended, or may have been, and [`update`](Self::update) has not returned the end.
     pub fn is_suspending(&self) -> bool {
         self.is_suspending
     }
 
-    /// Records whether grants are held back now, for this or another reason. Returns what has changed since the last call.
+    /// Records whether grants are suspended now, for this or another reason. Returns the change since the last call.
     pub fn update(&mut self, is_suspending: bool) -> Option<SuspensionChange> {
         let was = mem::replace(&mut self.is_suspending, is_suspending);
         let was_announced = mem::replace(&mut self.is_announced, is_suspending);

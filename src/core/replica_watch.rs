@@ -1,12 +1,12 @@
-//! Whether a master has heard of its replicas: one that has not may have been replaced.
+//! Watches whether enough replicas respond to a master. If they do not, another server may be the master.
 
-/// How often the replicas are looked at, in milliseconds.
+/// The time between two checks of the replicas, in milliseconds.
 pub const REPLICA_CHECK_MS: i64 = 1000;
 
-/// What `min-replicas-max-lag` is where the server does not tell, in seconds: its default.
+/// The value of `min-replicas-max-lag` that is used if the module cannot read it, in seconds. It is the server's default.
 pub const DEFAULT_LAG_S: i64 = 10;
 
-/// What was seen of the replicas at the latest look.
+/// The result of the latest check of the replicas.
 #[derive(Debug)]
 pub struct ReplicaWatch {
     checked_at: Option<i64>,
@@ -19,25 +19,26 @@ impl ReplicaWatch {
         Self { checked_at: None, max_lag_s: DEFAULT_LAG_S, lacks_replicas: false }
     }
 
-    /// Returns whether to look again, by a monotonic clock in milliseconds.
+    /// Returns whether the next check is due. `now_ms` is the time of a monotonic clock in milliseconds.
     pub fn is_due(&self, now_ms: i64) -> bool {
         self.checked_at.is_none_or(|checked_at| now_ms.saturating_sub(checked_at) >= REPLICA_CHECK_MS)
     }
 
-    /// Records that `responding` replicas were heard of within `max_lag_s` seconds, and that `needed` have to be.
+    /// Records that `responding` replicas have responded within `max_lag_s` seconds, and that `needed` are required.
     ///
-    /// As to the server, either setting is no condition at all if it is 0.
+    /// As in the server, there is no condition if either setting is 0.
     pub fn record_check(&mut self, now_ms: i64, max_lag_s: i64, needed: i64, responding: i64) {
+        debug_assert!(self.checked_at.is_none_or(|checked_at| checked_at <= now_ms), "the clock is monotonic");
         let lacks_replicas = max_lag_s > 0 && responding < needed;
         *self = Self { checked_at: Some(now_ms), max_lag_s, lacks_replicas };
     }
 
-    /// Returns for how long a replica may be silent, in milliseconds.
+    /// Returns the longest time without a response of a replica, in milliseconds.
     pub fn max_lag_ms(&self) -> i64 {
         self.max_lag_s.saturating_mul(1000)
     }
 
-    /// Returns whether there were fewer replicas than needed.
+    /// Returns whether fewer replicas than needed have responded.
     pub fn lacks_replicas(&self) -> bool {
         self.lacks_replicas
     }

@@ -1,33 +1,33 @@
-//! Revocations: locks to be taken back from connections that are gone.
+//! Revocations: locks to be released because their holders have disconnected.
 //!
-//! A lock is revoked when the last connection of its session has closed, or when no connection has heard of its grant.
-//! A revocation is about one grant; a later grant of the lock makes it void.
+//! A lock is revoked when the last connection of its session has closed, or when no connection has received its grant. A
+//! revocation belongs to one grant, and a later grant of the lock cancels it.
 
 use std::rc::Rc;
 
 use super::lock_index::LockIndex;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, DeferredFree, Grant, HoldKey, Holder, Id, Kind, Session, SessionLock, UnixMs};
+use super::{Arena, DeferredFree, Grant, HoldKey, Holder, Id, Kind, OrBug, Session, SessionLock, UnixMs, bug};
 
 /// A handle to a revocation.
 pub type RevocationId = Id<Revocation>;
 
-/// A lock to be released on behalf of a holder that is gone, if it still is the holder.
+/// A lock to be released on behalf of a disconnected holder, if that still holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
     pub db: i32,
     pub key: Rc<[u8]>,
     pub kind: Kind,
     pub owner: Box<[u8]>,
-    /// The grant that no connection heard of. Its turn is kept, in case the claim comes back.
+    /// The grant that no connection has received. Its turn is restored when the lock is released.
     pub grant: Option<Grant>,
-    /// Releases all holds, not only the first one.
+    /// Whether all holds are released, and not only the first one.
     all_holds: bool,
     /// The time of the next attempt.
     due: UnixMs,
 }
 
-/// All pending revocations, at most one for each lock that was held alone, and for each share.
+/// All pending revocations, at most one for each hold key.
 pub struct Revocations {
     entries: Arena<Revocation>,
     by_lock: LockIndex<Revocation>,
@@ -47,7 +47,7 @@ impl Revocation {
         Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
     }
 
-    /// Returns what is to be taken back.
+    /// Returns the key of the hold to be released.
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
@@ -63,7 +63,7 @@ impl Revocations {
         Self { entries: Arena::new(), by_lock: LockIndex::new(), due: TimerQueue::new() }
     }
 
-    /// Returns the number of entries of all kinds, which is 0 when everybody has left.
+    /// Returns the sum of the sizes of all tables.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         [self.entries.len(), self.by_lock.handle_count(), self.due.entry_count()].into_iter().sum()
@@ -84,9 +84,9 @@ impl Revocations {
         self.entries.get(id)
     }
 
-    /// Adds a revocation, which is due at once. It replaces an earlier one of the same lock or share.
+    /// Adds a revocation, which is due now. It replaces an earlier one of the same hold key.
     ///
-    /// If the earlier one is about the same holder, whose grant and session ended together, the two are merged.
+    /// If both have the same holder, whose grant and session ended together, they are merged.
     pub fn add(&mut self, mut revocation: Revocation) {
         if let Some(previous) = self.find(revocation.hold_key()).and_then(|id| self.remove(id)) {
             if previous.kind == revocation.kind && previous.owner == revocation.owner {
@@ -96,24 +96,24 @@ impl Revocations {
         }
         let due = revocation.due;
         let Some(id) = self.entries.insert(revocation) else { return };
-        if let Some(revocation) = self.entries.get(id) {
-            let Revocation { db, key, .. } = revocation;
-            self.by_lock.insert(*db, Rc::clone(key), revocation.hold_key().share, id);
-            self.due.reschedule(id, NEVER, due);
-        }
+        let Some(revocation) = self.entries.get(id) else { return bug("a new revocation does not exist") };
+        let Revocation { db, key, .. } = revocation;
+        self.by_lock.insert(*db, Rc::clone(key), revocation.hold_key().share, id);
+        self.due.reschedule(id, NEVER, due);
     }
 
-    /// Removes and returns a revocation, because it is carried out now or is void.
+    /// Removes and returns a revocation that is carried out now or is cancelled.
     pub fn remove(&mut self, id: RevocationId) -> Option<Revocation> {
         let revocation = self.entries.remove(id)?;
         self.due.reschedule(id, revocation.due, NEVER);
+        // The index drops a lock's handles when it gets one of the other form.
         if self.by_lock.get(revocation.hold_key()) == Some(id) {
             self.by_lock.remove(revocation.hold_key());
         }
         Some(revocation)
     }
 
-    /// Removes the revocation of a lock or a share, because it is granted anew.
+    /// Removes the revocation of a lock or a share that is granted again.
     pub fn cancel(&mut self, hold_key: HoldKey<'_>) {
         if let Some(id) = self.find(hold_key) {
             self.remove(id);
@@ -122,6 +122,7 @@ impl Revocations {
 
     /// Postpones a revocation until `time`.
     pub fn postpone(&mut self, id: RevocationId, time: UnixMs) {
+        debug_assert!(time < NEVER, "a revocation is postponed forever");
         if let Some(revocation) = self.entries.get_mut(id) {
             self.due.reschedule(id, revocation.due, time);
             revocation.due = time;
@@ -130,7 +131,8 @@ impl Revocations {
 
     /// Returns a revocation that is due at `now`. It stays due until it is removed or postponed.
     pub fn first_due(&self, now: UnixMs) -> Option<RevocationId> {
-        self.due.first().filter(|_| self.due.earliest().is_some_and(|due| due <= now))
+        let id = self.due.first_due(now)?;
+        self.get(id).or_bug("a scheduled revocation does not exist").map(|_| id)
     }
 
     /// Returns the time when the next revocation is due.
@@ -138,7 +140,7 @@ impl Revocations {
         self.due.earliest()
     }
 
-    /// Removes all revocations, and leaves what there was to be freed.
+    /// Removes all revocations, and adds their tables to `deferred_free`.
     pub fn clear(&mut self, deferred_free: &mut DeferredFree) {
         let Self { entries, by_lock, due } = std::mem::replace(self, Self::new());
         if !entries.is_empty() {
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_taken_back_only_as_it_was_granted() {
+    fn revocation_matches_only_unchanged_grant() {
         let revocation = undelivered("a");
         assert!(revocation.matches(&holder("a", 1)));
         assert!(!revocation.matches(&holder("a", 2)));
@@ -177,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_a_lock_and_the_latest_holder_counts() {
+    fn later_revocation_replaces_earlier_one() {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(undelivered("b"));
         let id = revocations.find(HoldKey::whole(0, b"k")).unwrap();
         assert_eq!(&*revocations.get(id).unwrap().owner, b"b");
-        // The other's turn is not b's.
+        // The turn of c is not restored for b.
         let alone = Revocation { grant: None, ..undelivered("b") };
         revocations.add(undelivered("c"));
         revocations.add(alone.clone());
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_and_a_session_that_went_together_are_one() {
+    fn revocations_of_grant_and_session_are_merged() {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_put_off_comes_again() {
+    fn postponed_revocation_is_due_again() {
         let mut revocations = Revocations::new();
         revocations.add(undelivered("a"));
         let id = revocations.first_due(0).unwrap();

@@ -1,11 +1,12 @@
-//! Sessions: locks that belong to connections. Their leases are renewed while a connection is open, and they are released when the
-//! last one closes.
+//! Sessions: locks that belong to connections. Their leases are renewed while a connection is open, and they are released when
+//! the last one closes.
 //!
-//! A **session** belongs to one grant of one lock. It ends when the lock is released, lost or granted to another holder, or when its
-//! last connection closes. It stores the holder, the number of holds, and the length and the end of the lease. With these it takes
-//! the lock again if the lease expires while a connection is open, and distinguishes that case from every other loss.
+//! A **session** belongs to one grant of one lock. It ends when the lock is released, lost or granted to another holder, or when
+//! its last connection closes. It stores the holder, the number of holds, and the length and the end of the lease. With these it
+//! takes the lock again if the lease expires while a connection is open, and distinguishes that case from every other loss.
 //!
-//! A share has a session of its own. When a lock is lost with all its shares, their sessions end together, and are removed one by one.
+//! A share has a session of its own. When a lock is lost with all its shares, their sessions end together, and are removed one by
+//! one.
 //!
 //! A connection may have very many sessions, so its close is only recorded, and the sessions are processed one by one.
 //!
@@ -182,8 +183,8 @@ impl Sessions {
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
     ///
-    /// A session of another holder belonged to an earlier grant, and ends. The lease of the session becomes the longer one of its own
-    /// and that of `lock`.
+    /// A session of another holder belonged to an earlier grant, and ends. The lease of the session becomes the longer one of its
+    /// own and that of `lock`.
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
         debug_assert!(lock.holds >= 1, "a session without a hold begins");
         let SessionLock { db, lease, .. } = lock;
@@ -306,8 +307,8 @@ impl Sessions {
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
     }
 
-    /// Fits the lease to renew to the present limits. It is long enough for all shares of the lock to be renewed in it, but at most
-    /// `longest`, and at least [`MIN_SESSION_LEASE_MS`].
+    /// Fits the lease to renew to the present limits. It is long enough for all shares of the lock to be renewed in it, but at
+    /// most `longest`, and at least [`MIN_SESSION_LEASE_MS`].
     pub fn fit_lease(&mut self, id: SessionId, longest: Option<Lease>) {
         self.raise_lease(id);
         if let (Some(longest), Some(session)) = (longest, self.sessions.get_mut(id)) {
@@ -322,8 +323,8 @@ impl Sessions {
         }
     }
 
-    /// Sets the end of the lease that a check has found. The renewal is scheduled in time for it, because an external write may have
-    /// shortened the lease.
+    /// Sets the end of the lease that a check has found. The renewal is scheduled in time for it, because an external write may
+    /// have shortened the lease.
     pub fn lease_found(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         self.set_lease_end(id, lease_end);
         if let (Some(end), Some(session)) = (lease_end, self.get(id)) {

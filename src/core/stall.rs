@@ -1,14 +1,14 @@
 //! Detects that the server's event loop has stalled.
 //!
-//! While a process stands still (a suspended machine, a slow script), replicas are promoted and majorities are lost.
-//! When it goes on, the first round of its loop does what became due meanwhile, before the server has noticed any of
-//! that. So after a stall the module holds off its own writes for a while.
+//! While a process stalls (a suspended machine, a slow script), replicas may be promoted and majorities lost. When it continues,
+//! its first event-loop iteration runs all work that is due, before the server has noticed these changes. So after a stall the
+//! module suspends its own writes for a while.
 
-/// The shortest gap between two rounds of the loop, in milliseconds, that counts as a stall.
+/// The shortest time between two event-loop iterations that counts as a stall, in milliseconds.
 const STALL_MS: i64 = 1000;
 
-/// How long writes are held off after a stall at least, in milliseconds. The server checks its replicas and cluster once
-/// a second, which is every ten rounds of a cron that runs ten times a second, and may be 100 ms late.
+/// The shortest suspension of writes after a stall, in milliseconds. The server checks its replicas and its cluster once a
+/// second, in every tenth run of a cron that runs ten times a second and may be 100 ms late.
 pub const MIN_SUSPENSION_MS: i64 = 1200;
 
 /// The longest time between two calls of [`StallDetector::tick`], in milliseconds, while the detector is running.
@@ -16,17 +16,17 @@ pub const TICK_MS: i64 = 100;
 
 /// Detects stalls of the event loop. All times are milliseconds of one monotonic clock.
 ///
-/// While there is work, the module's own timer ticks. While there is none, only the server's cron is seen, which may be
-/// set to run as rarely as once a second.
+/// While there is work, the module's timer ticks. Otherwise only the server's cron is recorded, which may run as rarely as once a
+/// second.
 #[derive(Debug)]
 pub struct StallDetector {
     /// Whether the timer ticks.
     is_running: bool,
-    /// The time when the loop was last seen to turn.
+    /// The time of the last recorded event-loop iteration.
     last_iteration: Option<i64>,
     /// The time between two runs of the server's cron.
     cron_interval_ms: i64,
-    /// When the loop turned again after the latest stall, or later by what does not count of the time since then.
+    /// The time of the first iteration after the latest stall, plus the time since then that does not count.
     resumed_at: i64,
     suspension_ms: i64,
 }
@@ -42,17 +42,18 @@ impl StallDetector {
         }
     }
 
-    /// Sets how long writes are held off after a stall, in milliseconds.
+    /// Sets the length of the suspension of writes after a stall, in milliseconds.
     pub fn set_suspension(&mut self, ms: i64) {
+        debug_assert!(ms >= 0, "a suspension has a negative length");
         self.suspension_ms = ms;
     }
 
-    /// Returns whether the timer is to tick.
+    /// Returns whether the timer ticks.
     pub fn is_running(&self) -> bool {
         self.is_running
     }
 
-    /// Records that the event loop runs its timers, and expects the next tick in [`TICK_MS`] or sooner.
+    /// Records that the event loop runs its timers. The next tick is expected within [`TICK_MS`].
     pub fn tick(&mut self, now_ms: i64) {
         self.turn(now_ms);
         self.is_running = true;
@@ -64,43 +65,44 @@ impl StallDetector {
         self.cron_interval_ms = interval_ms;
     }
 
-    /// Expects no tick any more, because there is no work to do.
+    /// Records that no further tick is expected, because there is no work.
     pub fn stop(&mut self) {
         self.is_running = false;
     }
 
     fn turn(&mut self, now_ms: i64) {
+        debug_assert!(self.last_iteration.is_none_or(|last| last <= now_ms), "the clock is monotonic");
         self.resumed_at = self.resumed_by(now_ms);
         self.last_iteration = Some(now_ms);
     }
 
-    /// Returns what `resumed_at` is when the loop turns at `now_ms`.
+    /// Returns the value of `resumed_at` for an iteration at `now_ms`.
     fn resumed_by(&self, now_ms: i64) -> i64 {
         let Some(last_iteration) = self.last_iteration else { return self.resumed_at };
         let gap = now_ms.saturating_sub(last_iteration);
         if self.is_stall(gap) {
             return now_ms;
         }
-        // The server's cron counts its rounds: a longer one counts no more.
+        // The server's cron counts its runs, so a longer iteration counts as one of normal length.
         let counts = !self.suspends_writes(last_iteration);
         let uncounted = if counts { 0 } else { gap.saturating_sub(TICK_MS).max(0) };
         self.resumed_at.saturating_add(uncounted)
     }
 
-    /// Returns whether a gap between two rounds of the loop is a stall.
+    /// Returns whether a time between two event-loop iterations is a stall.
     fn is_stall(&self, gap_ms: i64) -> bool {
         let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
         gap_ms >= without_stall.saturating_mul(2).max(STALL_MS)
     }
 
-    /// Returns whether a stall has ended only just: what the server knows may be out of date.
+    /// Returns whether writes are suspended after a stall, because the state of the server may be out of date.
     pub fn suspends_writes(&self, now_ms: i64) -> bool {
         self.end_after(self.resumed_at) > now_ms
     }
 
-    /// Returns for how long writes are held off from `now_ms` on, in milliseconds, or 0.
+    /// Returns the rest of the suspension of writes at `now_ms`, in milliseconds, or 0.
     ///
-    /// The first command after a stall, or a shorter gap, may come before the first turn: then it is seen here.
+    /// The first command after a stall may run before the first recorded iteration, so this function detects the stall, too.
     pub fn suspended_ms(&self, now_ms: i64) -> i64 {
         self.end_after(self.resumed_by(now_ms)).saturating_sub(now_ms).max(0)
     }
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_gap_changes_nothing() {
+    fn shorter_gap_is_no_stall() {
         let mut detector = StallDetector::new();
         for turn in 0..50 {
             detector.tick(NOW + turn * (STALL_MS - 1));
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_does_not_count_as_time_to_settle() {
+    fn gap_does_not_shorten_suspension() {
         let mut detector = StallDetector::new();
         detector.tick(NOW);
         let thawed = NOW + STALL_MS;
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_seen_while_there_is_nothing_to_do() {
+    fn stall_without_work_is_detected() {
         let mut detector = StallDetector::new();
         detector.cron(NOW, 100);
         detector.tick(NOW + STALL_MS);
@@ -187,7 +189,7 @@ mod tests {
         let before_its_end = thawed + MIN_SUSPENSION_MS - 100;
         detector.tick(before_its_end - TICK_MS);
         let suspended_ms = detector.suspended_ms(before_its_end + 500);
-        assert!(suspended_ms > 0, "the time was to end in the gap");
+        assert!(suspended_ms > 0, "the suspension would have ended during the gap");
         detector.tick(before_its_end + 500);
         assert_eq!(detector.suspended_ms(before_its_end + 500), suspended_ms, "as the turn sees it");
     }
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cron_that_runs_rarely_is_no_stall() {
+    fn rare_cron_is_no_stall() {
         let mut detector = StallDetector::new();
         for run in 0..5 {
             detector.cron(NOW + run * STALL_MS, STALL_MS);
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_stall_before_the_first_turn() {
+    fn first_iteration_is_no_stall() {
         let mut detector = StallDetector::new();
         detector.tick(NOW);
         assert!(!detector.suspends_writes(NOW));

@@ -1,6 +1,8 @@
 //! Counters since the module was loaded, for `INFO lock`.
 
-/// What made a lock free that was then granted to a waiter.
+use super::OrBug;
+
+/// The event that made a lock free, before it was granted to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// LOCK.RELEASE.
@@ -15,8 +17,7 @@ pub enum Cause {
     Other,
 }
 
-/// The inclusive upper bounds of the wait-time buckets, in milliseconds. One more bucket, without a bound, follows
-/// them.
+/// The inclusive upper bounds of the wait-time buckets, in milliseconds. The last bucket has no bound and follows them.
 pub const WAIT_BUCKETS_MS: [i64; 10] = [1, 2, 5, 10, 50, 100, 500, 1_000, 10_000, 60_000];
 
 /// Counters, which only grow.
@@ -25,13 +26,13 @@ pub struct Stats {
     pub granted_at_once: u64,
     /// Waits that timed out.
     pub timed_out: u64,
-    /// Waits that ended because the client left, was unblocked or gave up.
+    /// Waits that ended because the client disconnected, was unblocked or withdrew.
     pub cancelled: u64,
-    /// Requests of a caller that held the lock, or waited for it, already.
+    /// Requests of a caller that already held the lock or waited for it.
     pub resent: u64,
     /// Requests that ended in NOTOWNER.
     pub not_owner: u64,
-    /// Writes that the server has not taken for its replicas and the AOF.
+    /// Writes that the server has refused to replicate.
     pub not_replicated: u64,
     handovers: [u64; Cause::ALL.len()],
     waits: [u64; WAIT_BUCKETS_MS.len() + 1],
@@ -69,27 +70,27 @@ impl Stats {
 
     /// Counts a lock that was granted to a waiter, `waited_ms` milliseconds after its request.
     pub fn record_handover(&mut self, cause: Cause, waited_ms: i64) {
-        if let Some(total) = self.handovers.get_mut(cause as usize) {
+        if let Some(total) = self.handovers.get_mut(cause as usize).or_bug("a cause has no counter") {
             increment(total);
         }
         let bucket = WAIT_BUCKETS_MS.partition_point(|&bound| bound < waited_ms);
-        if let Some(total) = self.waits.get_mut(bucket) {
+        if let Some(total) = self.waits.get_mut(bucket).or_bug("a wait has no bucket") {
             increment(total);
         }
     }
 
     /// Returns the number of hand-overs with this cause.
     pub fn handovers(&self, cause: Cause) -> u64 {
-        self.handovers.get(cause as usize).copied().unwrap_or(0)
+        self.handovers.get(cause as usize).or_bug("a cause has no counter").copied().unwrap_or(0)
     }
 
-    /// Returns the number of locks granted to a request that had waited.
+    /// Returns the number of locks granted to a waiter.
     pub fn granted_after_waiting(&self) -> u64 {
         self.handovers.iter().sum()
     }
 
-    /// Returns, for each bound of [`WAIT_BUCKETS_MS`], the number of waits that were granted within it. The last number
-    /// counts all waits.
+    /// Returns, for each bound of [`WAIT_BUCKETS_MS`], the number of waits that ended with a grant within it. The last number is
+    /// that of all waits.
     pub fn waits_within(&self) -> impl Iterator<Item = u64> {
         self.waits.iter().scan(0u64, |total, &more| {
             *total = total.saturating_add(more);
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_cumulative_and_bounds_belong_to_them() {
+    fn buckets_are_cumulative_with_inclusive_bounds() {
         let mut stats = Stats::new();
         for waited_ms in [0, 1, 2, 60_000, 60_001] {
             stats.record_handover(Cause::Release, waited_ms);

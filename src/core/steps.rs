@@ -1,5 +1,5 @@
-//! Counts how many entries are touched, and how many tasks are done in a row, for tests of how long the server is held up at a
-//! stretch. Nothing of it is in the module.
+//! Counts the entries that are touched and the tasks of a batch, for tests of how long the server does not serve its clients. The
+//! module does not contain it.
 
 #[cfg(feature = "simulated")]
 use std::cell::Cell;
@@ -17,20 +17,20 @@ pub fn count() {
     STEPS.set(STEPS.get().saturating_add(1));
 }
 
-/// Returns how many entries this thread has touched since it was last asked.
+/// Returns the number of entries that this thread has touched since the last call.
 #[cfg(feature = "simulated")]
 pub fn take() -> usize {
     STEPS.take()
 }
 
-/// Notes how many tasks of the background work were done in a row.
+/// Records the number of tasks of one batch of background work.
 #[inline(always)]
 pub fn note_batch(_tasks: usize) {
     #[cfg(feature = "simulated")]
     LONGEST.set(LONGEST.get().max(_tasks));
 }
 
-/// Returns the most tasks that were done in a row on this thread since it was last asked.
+/// Returns the number of tasks of the longest batch on this thread since the last call.
 #[cfg(feature = "simulated")]
 pub fn take_longest_batch() -> usize {
     LONGEST.take()

@@ -4,8 +4,8 @@
 //! **request** is a connection that waits for the reply, with a deadline of its own. Requests with the same claim share an
 //! entry, so a request that is sent twice has one entry.
 //!
-//! An entry with requests is **attached**. An entry without requests is **detached**: it is kept for the grace period, and does not
-//! delay other waiters. When the same claim waits again, the entry is attached at its old turn.
+//! An entry with requests is **attached**. An entry without requests is **detached**: it is kept for the grace period, and does
+//! not delay other waiters. When the same claim waits again, the entry is attached at its old turn.
 //!
 //! Invariants:
 //!
@@ -186,8 +186,8 @@ impl WaitQueues {
 
     /// Adds a request to the queue of a lock: to the entry of its claim if there is one, else to a new entry at the end.
     ///
-    /// Returns `None` if there are `limit` requests already. If there are `limit` entries, the detached entry that would be dropped
-    /// next is dropped now.
+    /// Returns `None` if there are `limit` requests already. If there are `limit` entries, the detached entry that would be
+    /// dropped next is dropped now.
     pub fn join(&mut self, join: JoinRequest<'_>, limit: usize) -> Option<JoinOutcome> {
         if !self.has_capacity(limit) {
             return None;
@@ -232,8 +232,9 @@ impl WaitQueues {
 
     /// Removes a request whose client disconnected or gets another reply.
     ///
-    /// If it was the last request of its entry, the entry is kept until `keep_until`, or dropped if that is `None`. Otherwise the entry
-    /// no longer has its lease and its limit, and a review of the lock may be due. Returns `None` if the request does not wait.
+    /// If it was the last request of its entry, the entry is kept until `keep_until`, or dropped if that is `None`. Otherwise the
+    /// entry no longer has its lease and its limit, and a review of the lock may be due. Returns `None` if the request does not
+    /// wait.
     pub fn withdraw_request(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
         let request = self.remove_request(request)?;
         if self.is_detached(request.entry) {
@@ -267,8 +268,8 @@ impl WaitQueues {
         }
     }
 
-    /// Restores the turn of a grant that was revoked. The entry is detached and kept until `until`, unless the claim already waits
-    /// again.
+    /// Restores the turn of a grant that was revoked. The entry is detached and kept until `until`, unless the claim already
+    /// waits again.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
         let Grant { db, key, claim, turn, since, .. } = grant;
         let entry = match self.entry_of(db, &key, claim.kind, &claim.owner) {
@@ -324,8 +325,8 @@ impl WaitQueues {
         self.sweep.next(&self.queues)
     }
 
-    /// Begins to abort the waits for a lock whose slot has moved to another server. [`next_aborted`](Self::next_aborted) returns the
-    /// waiters.
+    /// Begins to abort the waits for a lock whose slot has moved to another server. [`next_aborted`](Self::next_aborted) returns
+    /// the waiters.
     pub fn abort(&mut self, queue: QueueId) {
         self.aborted.entry(queue).or_insert(Turn(u64::MIN));
     }
@@ -335,8 +336,8 @@ impl WaitQueues {
         !self.aborted.is_empty()
     }
 
-    /// Returns the waiters of the next entry whose wait is aborted, or an empty list at the end of a queue. Returns `None` if no waits
-    /// are being aborted.
+    /// Returns the waiters of the next entry whose wait is aborted, or an empty list at the end of a queue. Returns `None` if no
+    /// waits are being aborted.
     pub fn next_aborted(&mut self) -> Option<Vec<WaiterId>> {
         let (&queue, &from) = self.aborted.first_key_value()?;
         // The order finds a queue by its slot, and the slot of a dropped queue may belong to another one.

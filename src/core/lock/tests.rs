@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::MAX_DURATION_MS;
 
 const NOW: UnixMs = 1_000_000;
 
@@ -17,7 +18,7 @@ fn done(write: Write, reply: i64) -> Result<Decision, Error> {
 }
 
 #[test]
-fn a_lease_is_positive_and_within_the_calendar() {
+fn lease_is_positive_and_limited() {
     assert_eq!(Lease::from_ms(0), None);
     assert_eq!(Lease::from_ms(-1), None);
     assert!(Lease::from_ms(MAX_DURATION_MS).is_some());
@@ -35,7 +36,7 @@ fn renewal_comes_after_third_of_lease() {
 }
 
 #[test]
-fn a_free_lock_is_taken_with_a_lease_from_now() {
+fn free_lock_is_taken_with_lease_from_now() {
     let lease_end = Some(NOW + 500);
     let write = Write::Take { kind: Kind::Mutex, lease_end };
     assert_eq!(acquire(&FREE, b"me", lease(500), false, NOW), done(write, 1));
@@ -66,7 +67,7 @@ fn kinds_exclude_each_other_for_one_identity() {
 }
 
 #[test]
-fn an_inner_lease_only_lengthens_the_outer_one() {
+fn inner_lease_only_lengthens_outer_one() {
     let lock = held(Kind::Mutex, 1, Some(NOW + 100));
     assert_eq!(acquire(&lock, b"me", lease(50), false, NOW), done(Write::Confirm { lease_end: None }, 1));
     assert_eq!(acquire(&lock, b"me", lease(100), false, NOW), done(Write::Confirm { lease_end: None }, 1));
@@ -80,7 +81,7 @@ fn an_inner_lease_only_lengthens_the_outer_one() {
 }
 
 #[test]
-fn a_lock_without_a_lease_is_given_none() {
+fn lock_without_lease_gets_none() {
     assert_eq!(
         acquire(&held(Kind::Mutex, 1, None), b"me", lease(50), false, NOW),
         done(Write::Confirm { lease_end: None }, 1)
@@ -105,7 +106,7 @@ fn only_last_release_frees_reentrant_lock() {
 }
 
 #[test]
-fn only_the_holder_releases_and_extends() {
+fn only_holder_releases_and_extends() {
     for kind in [Kind::Mutex, Kind::Reentrant] {
         let lock = held(kind, 1, Some(NOW + 1));
         assert_eq!(release(&lock, b"you", None, None, NOW), Err(Error::NotOwner));
@@ -139,7 +140,7 @@ fn hold(number: i64) -> Option<HoldNumber> {
 }
 
 #[test]
-fn a_hold_is_counted_from_one() {
+fn hold_number_starts_at_one() {
     assert_eq!(hold(0), None);
     assert_eq!(hold(-1), None);
     assert!(hold(1).is_some());
@@ -179,7 +180,7 @@ fn repeated_numbered_release_counts_once() {
 }
 
 #[test]
-fn a_mutex_has_one_hold() {
+fn mutex_has_one_hold() {
     let lock = held(Kind::Mutex, 1, None);
     assert_eq!(release(&lock, b"me", None, hold(1), NOW), done(Write::Free, 0));
     assert_eq!(release(&lock, b"me", None, hold(3), NOW), Err(Error::HoldMismatch));
@@ -197,7 +198,7 @@ fn limit(number: i64) -> Option<Limit> {
 }
 
 #[test]
-fn a_share_is_taken_while_the_limit_has_room() {
+fn share_is_taken_below_limit() {
     let taken = done(Write::Take { kind: Kind::Shared, lease_end: Some(NOW + 50) }, 1);
     assert_eq!(share(&FREE, b"me", lease(50), limit(1), NOW), taken);
     assert_eq!(share(&shares(None, 7), b"me", lease(50), None, NOW), taken);
@@ -222,7 +223,7 @@ fn shares_and_other_kinds_exclude_each_other() {
 }
 
 #[test]
-fn a_token_has_one_form_at_a_time() {
+fn token_has_one_form_at_a_time() {
     let own = shares(Some(None), 1);
     for strict in [false, true] {
         assert_eq!(acquire(&own, b"me", None, strict, NOW), Err(Error::OtherForm));
@@ -236,7 +237,7 @@ fn a_token_has_one_form_at_a_time() {
 }
 
 #[test]
-fn a_share_is_released_and_extended_by_its_own_token() {
+fn share_is_released_and_extended_by_its_token() {
     let own = shares(Some(Some(NOW + 100)), 3);
     assert_eq!(release(&own, b"me", None, None, NOW), done(Write::RemoveShare, 0));
     assert_eq!(release(&own, b"me", None, hold(1), NOW), done(Write::RemoveShare, 0));
@@ -248,8 +249,8 @@ fn a_share_is_released_and_extended_by_its_own_token() {
 }
 
 #[test]
-fn a_share_ends_before_its_score_would_be_rounded() {
-    // 2^53 + 1 is no number of a Sorted Set.
+fn share_end_is_exact_as_score() {
+    // The score of a Sorted Set cannot be 2^53 + 1.
     assert_eq!(LATEST_SHARE_END, 9_007_199_254_740_991);
     assert_eq!(lease(500).unwrap().share_end_from(NOW), NOW + 500);
     assert_eq!(lease(500).unwrap().share_end_from(LATEST_SHARE_END - 499), LATEST_SHARE_END);
@@ -262,7 +263,7 @@ fn a_share_ends_before_its_score_would_be_rounded() {
 }
 
 #[test]
-fn a_limit_is_a_positive_number_of_31_bits() {
+fn limit_is_positive_and_below_2_to_31() {
     assert_eq!(limit(0), None);
     assert_eq!(limit(-1), None);
     assert_eq!(limit(i64::from(MAX_LIMIT)).map(Limit::number), Some(MAX_LIMIT));

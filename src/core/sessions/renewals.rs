@@ -1,7 +1,7 @@
 //! The scheduled renewals of sessions, in classes by the length of their leases.
 //!
-//! The sessions of all shares of one lock may be due at the same time. Renewing thousands of them takes longer than a short lease of
-//! another lock lasts, so only leases of similar length wait for each other.
+//! The sessions of all shares of one lock may be due at the same time. Renewing thousands of them takes longer than a short lease
+//! of another lock lasts, so only leases of similar length wait for each other.
 
 use super::SessionId;
 use crate::core::bug;
@@ -31,6 +31,7 @@ impl Class {
 
     /// Returns the class of a lease.
     pub fn of(lease: Lease) -> Self {
+        debug_assert!(SHORTEST_MS.is_sorted(), "classes grow");
         let ms = lease.end_from(0);
         Self(SHORTEST_MS.iter().filter(|&&shortest| shortest <= ms).fold(0, |class: u8, _| class.saturating_add(1)))
     }

@@ -59,8 +59,8 @@ impl Sessions {
         batch.inspect(|batch| self.scan_again(db, key, batch))
     }
 
-    /// Begins to return the shares of a lock to their sessions. Until [`next_to_return`](Self::next_to_return) has returned all of
-    /// them, the renewal of one of them is due in turn with other locks.
+    /// Begins to return the shares of a lock to their sessions. Until [`next_to_return`](Self::next_to_return) has returned all
+    /// of them, the renewal of one of them is due in turn with other locks.
     pub fn begin_return(&mut self, db: i32, key: &[u8]) {
         self.returning.begin(db, key);
         self.return_in_turn(db, key);
@@ -153,8 +153,8 @@ impl Sessions {
         one.into_iter().for_each(|one| self.schedule_renewal_at(one, UnixMs::MIN));
     }
 
-    /// Raises the lease of a share to one millisecond for every five sessions of the lock's shares, if it is shorter. Otherwise, with
-    /// thousands of them, it would expire before all were renewed or returned.
+    /// Raises the lease of a share to one millisecond for every five sessions of the lock's shares, if it is shorter. Otherwise,
+    /// with thousands of them, it would expire before all were renewed or returned.
     pub(super) fn raise_lease(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.lock.kind == Kind::Shared) else {
             return;

@@ -15,8 +15,8 @@ pub enum SessionTask {
 }
 
 impl Sessions {
-    /// Schedules an immediate renewal, because an external write has set or removed the lease. If the lock is free by then, an external
-    /// write has removed it.
+    /// Schedules an immediate renewal, because an external write has set or removed the lease. If the lock is free by then, an
+    /// external write has removed it.
     pub fn lease_changed(&mut self, id: SessionId) {
         self.check_soon(id, NEVER);
     }

@@ -8,7 +8,7 @@ fn attach(sessions: &mut Sessions, key: &str, owner: &str, client: ClientId) {
     sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, client, NOW);
 }
 
-/// Closes a connection, and works off what that brings about. Returns the owners of the sessions that ended.
+/// Closes a connection and processes its sessions. Returns the owners of the sessions that ended.
 fn close(sessions: &mut Sessions, client: ClientId) -> Vec<String> {
     sessions.connection_closed(client);
     let mut owners = Vec::new();
@@ -22,12 +22,12 @@ fn close(sessions: &mut Sessions, client: ClientId) -> Vec<String> {
 fn first_due(sessions: &mut Sessions, now: UnixMs) -> SessionId {
     match sessions.pop_due(now, true) {
         Some(SessionTask::Renew(id)) => id,
-        other => panic!("nothing to renew, but {other:?}"),
+        other => panic!("{other:?} is no renewal"),
     }
 }
 
 #[test]
-fn a_session_ends_with_the_last_of_its_connections() {
+fn session_ends_with_its_last_connection() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     attach(&mut sessions, "k", "a", 2);
@@ -41,7 +41,7 @@ fn a_session_ends_with_the_last_of_its_connections() {
 }
 
 #[test]
-fn a_connection_takes_all_its_locks_with_it() {
+fn closed_connection_ends_all_its_sessions() {
     let mut sessions = Sessions::new();
     for key in ["k", "l", "m"] {
         attach(&mut sessions, key, "a", 1);
@@ -53,7 +53,7 @@ fn a_connection_takes_all_its_locks_with_it() {
 }
 
 #[test]
-fn a_new_grant_ends_the_session_of_the_earlier_one() {
+fn new_grant_ends_earlier_session() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     attach(&mut sessions, "k", "b", 2);
@@ -73,12 +73,12 @@ fn orphan_is_found_by_hold_key() {
     let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
     assert_eq!(sessions.clients(id).collect::<Vec<_>>(), [2]);
     assert!(sessions.take_orphan(HoldKey::whole(0, b"l")).is_some());
-    assert!(!sessions.has_closed_connections(), "nothing is left of connection 1");
+    assert!(!sessions.has_closed_connections(), "connection 1 has no sessions");
     assert_eq!(sessions.pairs(), 1);
 }
 
 #[test]
-fn a_session_is_of_one_holder_and_one_form() {
+fn session_matches_one_holder_and_kind() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     let session = sessions.find(HoldKey::whole(0, b"k")).and_then(|id| sessions.get(id)).unwrap();
@@ -107,7 +107,7 @@ fn session_keeps_holds_and_fits_lease_to_limit() {
 }
 
 #[test]
-fn lock_missing_before_lease_end_was_taken_away() {
+fn lock_free_before_lease_end_has_not_expired() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
@@ -118,7 +118,7 @@ fn lock_missing_before_lease_end_was_taken_away() {
     sessions.set_lease_end(id, None);
     assert!(!expired(&sessions, NOW + 301));
     sessions.lease_changed(id);
-    assert!(!expired(&sessions, NOW + 301), "nobody knows");
+    assert!(!expired(&sessions, NOW + 301), "the end is unknown");
     assert_eq!(sessions.pop_due(NOW, true), Some(SessionTask::Renew(id)));
     sessions.lease_expired(id);
     assert!(expired(&sessions, NOW));
@@ -182,7 +182,7 @@ fn renewals_are_at_least_third_of_min_lease_apart() {
 }
 
 #[test]
-fn what_has_ended_is_neither_renewed_nor_released() {
+fn ended_session_has_no_tasks() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     // The session, its lock, its connection, the two as a pair, and its renewal.
@@ -195,7 +195,7 @@ fn what_has_ended_is_neither_renewed_nor_released() {
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
     let mut deferred_free = DeferredFree::new();
     sessions.end_all(&mut deferred_free);
-    assert!(deferred_free.is_empty(), "there was nothing");
+    assert!(deferred_free.is_empty(), "there were no sessions");
     attach(&mut sessions, "k", "a", 1);
     sessions.end_all(&mut deferred_free);
     assert!(sessions.is_empty() && sessions.connections.entries().count() == 0 && sessions.pairs() == 0);
@@ -204,7 +204,7 @@ fn what_has_ended_is_neither_renewed_nor_released() {
 }
 
 #[test]
-fn a_lease_is_renewed_every_third_of_it() {
+fn lease_is_renewed_after_each_third() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     assert_eq!(sessions.next_due(), Some(NOW + 100));
@@ -231,7 +231,7 @@ fn repeated_request_only_lengthens_lease() {
 }
 
 #[test]
-fn a_repeated_request_does_not_put_the_renewal_off() {
+fn repeated_request_does_not_delay_renewal() {
     let mut sessions = Sessions::new();
     attach(&mut sessions, "k", "a", 1);
     assert_eq!(sessions.next_due(), Some(NOW + 100));
@@ -248,7 +248,7 @@ fn a_repeated_request_does_not_put_the_renewal_off() {
 }
 
 #[test]
-fn shares_that_have_ended_together_do_not_count() {
+fn ended_shares_have_no_pairs() {
     let mut sessions = Sessions::new();
     let lease = Lease::from_ms(300).unwrap();
     for (owner, client) in [("a", 1), ("a", 2), ("b", 2)] {

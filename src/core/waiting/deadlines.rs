@@ -1,7 +1,7 @@
 //! The deadlines of waiting requests.
 //!
-//! The locks with requests that have timed out take turns: one request of each is replied to. So very many time-outs of one lock do
-//! not delay those of another.
+//! The locks with requests that have timed out take turns: one request of each is replied to. So very many time-outs of one lock
+//! do not delay those of another.
 
 use std::collections::BTreeSet;
 

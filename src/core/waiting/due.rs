@@ -34,9 +34,9 @@ impl WaitQueues {
 
     /// Removes and returns work that is due at `now`.
     ///
-    /// Of each kind, the earliest is returned first. A review of a lock comes before the time-outs of its requests, so a lock that
-    /// became free before a deadline is still granted, unless its review has stopped after a batch. A request that has timed out is
-    /// returned repeatedly until it is [withdrawn](Self::withdraw_request).
+    /// Of each kind, the earliest is returned first. A review of a lock comes before the time-outs of its requests, so a lock
+    /// that became free before a deadline is still granted, unless its review has stopped after a batch. A request that has timed
+    /// out is returned repeatedly until it is [withdrawn](Self::withdraw_request).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
         for (number, source) in turns {

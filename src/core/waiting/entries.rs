@@ -107,16 +107,16 @@ impl WaitQueues {
         }
     }
 
-    /// Merges the limit of one more request into that of its entry: the smallest counts. A detached entry takes the limit of the new
-    /// request.
+    /// Merges the limit of one more request into that of its entry: the smallest counts. A detached entry takes the limit of the
+    /// new request.
     fn merge_limit(&mut self, id: QueueEntryId, limit: Option<Limit>) {
         let Some(entry) = self.entries.get_mut(id) else { return bug("a new request has no entry") };
         let smallest = if entry.latest.is_none() { limit } else { entry.claim.limit.into_iter().chain(limit).min() };
         entry.claim.limit = smallest;
     }
 
-    /// Recomputes the limit of an entry after a request with the limit `withdrawn` was removed. If the limit rises, the first waiter
-    /// may be granted a share, so the lock is reviewed.
+    /// Recomputes the limit of an entry after a request with the limit `withdrawn` was removed. If the limit rises, the first
+    /// waiter may be granted a share, so the lock is reviewed.
     ///
     /// Copies of one request usually have the same limit, and then the first one ends the search. At worst the search visits all
     /// [`MAX_COPIES`](super::MAX_COPIES) requests.
@@ -206,8 +206,8 @@ impl WaitQueues {
 
     /// Removes an entry from the queue order, if it is in it.
     ///
-    /// Without requests, the queue needs no review. If the first waiter now wants a share, the shares that are held may leave capacity
-    /// for it, and the lock is reviewed.
+    /// Without requests, the queue needs no review. If the first waiter now wants a share, the shares that are held may leave
+    /// capacity for it, and the lock is reviewed.
     fn remove_from_order(&mut self, entry: QueueEntryId, id: QueueId, turn: Turn) {
         let was_attached = self.order.remove(id, turn, entry);
         let is_shares_turn = || self.first(id).is_some_and(|claim| claim.kind == Kind::Shared);

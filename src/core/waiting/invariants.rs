@@ -29,7 +29,8 @@ impl WaitQueues {
         ];
         assert_eq!(indexes, sizes, "attached, detached, claims, shares, requests");
         let mut cursor = Cursor::start();
-        let queues: Vec<_> = std::iter::from_fn(|| self.queues.next(&mut cursor)).collect();
+        let mut queues: Vec<_> = std::iter::from_fn(|| self.queues.next(&mut cursor)).collect();
+        queues.sort_unstable();
         assert_eq!(queues, counts.keys().copied().collect::<Vec<_>>(), "a queue without entries");
         assert_eq!(self.by_lock.len(), queues.len());
         queues.into_iter().for_each(|id| self.check_queue(id, counts[&id]));

@@ -1,7 +1,7 @@
-//! Random histories against a model that is too simple to be wrong: one list of places a lock, searched from the front.
+//! Random histories against a naive model: one list of queue entries for each lock, searched from the front.
 //!
-//! A tiny server drives the real core the way the host does. After every step the two must agree on who holds, who waits
-//! in which order, whose place is kept, and who was told what.
+//! A small server drives the real core as the host does. After each step both must agree on the holders, the waiters and their
+//! order, the detached entries, and the replies.
 
 mod naive;
 mod server;
@@ -17,7 +17,7 @@ use server::Server;
 const KEYS: u8 = 3;
 const GRACE_MS: i64 = 15;
 
-/// What happens next. `key` and `who` are small, so that histories collide.
+/// One step of a history. `key` and `who` are small, so that requests collide.
 #[derive(Clone, Debug)]
 enum Event {
     Take(Take),
@@ -28,7 +28,7 @@ enum Event {
     Delete {
         key: u8,
     },
-    /// The nth connection that waits goes away.
+    /// The nth waiting connection disconnects.
     Withdraw {
         nth: usize,
     },
@@ -58,13 +58,13 @@ fn assert_agreement(server: &Server, model: &Model, now: UnixMs) {
             .collect();
         order.dedup();
         let expected: Vec<(Kind, u8)> = attached.iter().map(|entry| (entry.take.kind, entry.take.who)).collect();
-        assert_eq!(order, expected, "line for {key}");
+        assert_eq!(order, expected, "queue order of {key}");
         let count = queue.and_then(|queue| server.waiting.queues.get(queue)).map_or(0, |queue| queue.entries as usize);
-        assert_eq!(count, entries.count(), "places for {key}, those that are away included");
+        assert_eq!(count, entries.count(), "entries of {key}, attached or detached");
         if let Some(first) = attached.first() {
             assert!(
                 !has_capacity(&holders, &first.wanted()),
-                "{first_who} waits for {key} beside {holders:?}",
+                "{first_who} waits for {key} although there is capacity next to {holders:?}",
                 first_who = first.take.who
             );
         }
@@ -107,7 +107,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Lets a millisecond pass in both, or none if `now` is as before.
+/// Advances both to `now`, at most one millisecond.
 fn tick(server: &mut Server, model: &mut Model, now: UnixMs) {
     server.tick(now);
     model.tick(now, &std::mem::take(&mut server.timed_out));
@@ -118,7 +118,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn any_history_agrees_with_the_naive_queue(history in prop::collection::vec(event(), 1..120)) {
+    fn any_history_agrees_with_naive_model(history in prop::collection::vec(event(), 1..120)) {
         let (mut server, mut model, mut now) = (Server::new(), Model::default(), 1_000);
         for (number, event) in history.into_iter().enumerate() {
             match event {

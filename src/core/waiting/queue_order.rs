@@ -7,8 +7,8 @@ use super::types::{QueueEntryId, QueueId, Turn};
 use crate::core::slab::Slot;
 use crate::core::steps;
 
-/// The attached entries of all queues in one set, ordered by queue and turn. A set for each queue would take the memory of a dozen
-/// entries.
+/// The attached entries of all queues in one set, ordered by queue and turn. A set for each queue would take the memory of a
+/// dozen entries.
 pub struct QueueOrder(BTreeSet<Position>);
 
 /// The position of an attached entry. The order of the fields is the order of the set.
@@ -19,7 +19,8 @@ pub struct Position {
     pub entry: QueueEntryId,
 }
 
-/// The number of entries of one queue that [`QueueOrder::heads`] skips one by one. A look-up of the next queue takes about as long.
+/// The number of entries of one queue that [`QueueOrder::heads`] skips one by one. A look-up of the next queue takes about as
+/// long.
 const MAX_SCANNED: usize = 16;
 
 impl QueueOrder {

@@ -13,13 +13,13 @@ fn claim(owner: &str) -> Claim {
     Claim { kind: Kind::Mutex, owner: owner.as_bytes().into(), lease: None, limit: None }
 }
 
-/// Lets `connection` wait for lock "k" of database `db` as `owner`.
+/// Adds a request of `waiter` for lock "k" of database `db`, as `owner`.
 fn join_as(waiting: &mut WaitQueues, db: i32, owner: &str, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
     let (claim, waiter) = (claim(owner), WaiterId(waiter));
     waiting.join(JoinRequest { db, key: b"k", claim, waiter, now: NOW, deadline }, NO_LIMIT).unwrap().request
 }
 
-/// Lets `connection` wait for lock "k" of database 0 as itself.
+/// Adds a request of `waiter` for lock "k" of database 0. Its owner is its number.
 fn join(waiting: &mut WaitQueues, waiter: u64, deadline: Option<UnixMs>) -> RequestId {
     join_as(waiting, 0, &waiter.to_string(), waiter, deadline)
 }
@@ -34,7 +34,7 @@ fn next(waiting: &mut WaitQueues) -> Option<u64> {
 }
 
 #[test]
-fn waiters_are_served_in_the_order_they_came() {
+fn waiters_are_granted_in_their_order() {
     let mut waiting = WaitQueues::new();
     for waiter in 1..=3 {
         join(&mut waiting, waiter, None);
@@ -64,7 +64,8 @@ fn lock_without_waiters_uses_no_memory() {
     let request = join(&mut waiting, 1, Some(NOW + 5));
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 9));
-    // The queue and its name, the place, its turn and its claim, the request, its deadline and that one's turn, and the review.
+    // The queue and its name, the entry, its turn and its claim, the request, its deadline, the turn of the deadline, and the
+    // review.
     assert_eq!(waiting.entry_count(), 9);
     waiting.withdraw_request(request, None);
     assert!(waiting.is_empty() && waiting.entry_count() == 0);
@@ -74,7 +75,7 @@ fn lock_without_waiters_uses_no_memory() {
 }
 
 #[test]
-fn the_same_key_in_another_database_is_another_lock() {
+fn key_in_other_database_is_another_lock() {
     let mut waiting = WaitQueues::new();
     join(&mut waiting, 1, None);
     assert_eq!(waiting.queue_of(1, b"k"), None);
@@ -103,7 +104,7 @@ fn review_comes_before_time_outs_of_its_lock() {
     waiting.review_at(queue, NOW + 20);
     let due_at = |waiting: &mut WaitQueues, now| waiting.pop_due(now, DueFilter::All);
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)));
-    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it leaves");
+    assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it is withdrawn");
     assert_eq!(waiting.withdraw_request(first, None), Some(WaiterId(2)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::Review(queue)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::TimedOut(second)));
@@ -126,7 +127,7 @@ fn read_only_filter_yields_no_writes() {
 }
 
 #[test]
-fn a_review_keeps_its_cause_while_it_is_put_off() {
+fn postponed_review_keeps_its_cause() {
     let mut waiting = WaitQueues::new();
     join(&mut waiting, 1, None);
     let queue = queue(&waiting);
@@ -162,7 +163,7 @@ fn waiters_are_listed_in_queue_order() {
     assert_eq!(waiting.waiter_count_of(queue(&waiting)), 2);
 }
 
-/// Connections by the order in which they would be served.
+/// The waiters in the order of their turns.
 fn order(waiting: &WaitQueues) -> Vec<u64> {
     waiting.queue_of(0, b"k").into_iter().flat_map(|queue| waiting.waiters(queue)).map(|waiter| waiter.id.0).collect()
 }
@@ -184,7 +185,7 @@ fn requests_with_same_claim_are_granted_together() {
 }
 
 #[test]
-fn the_other_kind_of_lock_is_another_claim() {
+fn other_kind_is_another_claim() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, None);
     let claim = Claim { kind: Kind::Reentrant, ..claim("a") };
@@ -223,7 +224,7 @@ fn kept_entry_regains_its_turn() {
     assert_eq!(waiting.waiter_count_of(queue(&waiting)), 1);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(order(&waiting), [3, 2]);
-    assert_eq!(waiting.next_due(DueFilter::All), None, "it is dropped no more");
+    assert_eq!(waiting.next_due(DueFilter::All), None, "an attached entry is not dropped");
 }
 
 #[test]
@@ -286,9 +287,9 @@ fn detached_entry_is_dropped_at_waiter_limit() {
     assert_eq!(join(&mut waiting, "c", 3), None);
     waiting.withdraw_request(two, Some(NOW + 40));
     waiting.withdraw_request(one, Some(NOW + 50));
-    assert!(join(&mut waiting, "c", 3).is_some(), "b was nearest to its end and went");
+    assert!(join(&mut waiting, "c", 3).is_some(), "the entry of b, which ends first, is dropped");
     assert_eq!(waiting.entries.len(), 2);
-    assert!(join(&mut waiting, "a", 4).is_some(), "a was kept");
+    assert!(join(&mut waiting, "a", 4).is_some(), "the entry of a is kept");
     assert_eq!(order(&waiting), [4, 3]);
     assert_eq!(join(&mut waiting, "d", 5), None);
 }
@@ -307,7 +308,7 @@ fn withdrawn_owner_has_no_entry() {
 }
 
 #[test]
-fn a_grant_that_is_taken_back_keeps_its_turn() {
+fn revoked_grant_keeps_its_turn() {
     let mut waiting = WaitQueues::new();
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
@@ -351,7 +352,7 @@ fn all_detached_entries_are_dropped_one_by_one() {
 }
 
 #[test]
-fn a_request_is_known_by_its_lock_and_its_claim() {
+fn origin_of_request_is_its_lock_and_claim() {
     let mut waiting = WaitQueues::new();
     let request = join_as(&mut waiting, 3, "a", 1, None);
     join_as(&mut waiting, 3, "a", 2, None);
@@ -390,5 +391,5 @@ fn repeated_review_of_all_delays_no_due_work() {
     assert!(due.contains(&Due::Review(ended)), "{due:?}");
     let of_late = due.iter().position(|it| *it == Due::Review(queue(&waiting)));
     let timed_out = due.iter().position(|it| *it == Due::TimedOut(late));
-    assert!(of_late.is_some() && of_late < timed_out, "its lock may be free, and is looked at first: {due:?}");
+    assert!(of_late.is_some() && of_late < timed_out, "its lock may be free, so the review comes first: {due:?}");
 }

@@ -95,8 +95,8 @@ impl Queue {
 pub struct QueueEntry {
     pub queue: QueueId,
     pub turn: Turn,
-    /// The claim. Its limit is the smallest one of the requests that share the entry, or that of the last request while detached. Its
-    /// lease is that of the first request. [`Grant`] has the lease to be granted.
+    /// The claim. Its limit is the smallest one of the requests that share the entry, or that of the last request while detached.
+    /// Its lease is that of the first request. [`Grant`] has the lease to be granted.
     pub claim: Claim,
     pub since: UnixMs,
     /// The latest of the requests that share the entry, or `None` while it is detached.

@@ -6,14 +6,14 @@ const NOW: UnixMs = 1_000_000;
 const DB: i32 = 0;
 const DOOR: &[u8] = b"door";
 
-/// Gives so many shares of the door sessions, each with a connection of its own.
+/// Creates sessions for `count` shares of the door, each with a connection of its own.
 fn sessions(count: usize) -> Sessions {
     let mut sessions = Sessions::new();
     (0..count).for_each(|number| attach(&mut sessions, Kind::Shared, &name(number), number as ClientId));
     sessions
 }
 
-/// The token of a share. Their order is that of their numbers.
+/// The token of a share. The order of the tokens is that of their numbers.
 fn name(number: usize) -> String {
     format!("{number:06}")
 }
@@ -35,7 +35,7 @@ fn text(token: &[u8]) -> String {
     String::from_utf8_lossy(token).into_owned()
 }
 
-/// The tokens of a stretch, and the one that comes next.
+/// The tokens of a batch, and the next token after them.
 fn shown(batch: ShareBatch) -> (Vec<String>, Option<String>) {
     (batch.tokens.iter().map(|token| text(token)).collect(), batch.next.as_deref().map(text))
 }
@@ -48,7 +48,7 @@ fn returned(sessions: &mut Sessions) -> Option<(Vec<String>, Option<String>)> {
     sessions.next_to_return(DB, DOOR).map(shown)
 }
 
-/// The token of the share that is to be renewed at once.
+/// The token of the share that is to be renewed now.
 fn renewed_at_once(sessions: &mut Sessions) -> Option<String> {
     match sessions.pop_due(UnixMs::MIN, true) {
         Some(SessionTask::Renew(id)) => sessions.get(id).map(|session| text(&session.lock.owner)),
@@ -98,7 +98,7 @@ fn change_during_recheck_causes_another() {
     assert_eq!(
         to_recheck(&mut sessions).unwrap().0,
         names(MAX_SHARE_BATCH..MAX_SHARE_BATCH + 1),
-        "the first comes to its end"
+        "the first scan ends"
     );
     assert_eq!(to_recheck(&mut sessions).unwrap().0, names(0..MAX_SHARE_BATCH));
     assert_eq!(to_recheck(&mut sessions).unwrap().0.len(), 1);
@@ -122,7 +122,7 @@ fn shares_are_returned_in_batches() {
 
     assert_eq!(returned(&mut sessions), Some((names(0..MAX_SHARE_BATCH), Some(last.clone()))));
     assert_eq!(is_to_return(&sessions), [false, true]);
-    assert_eq!(renewed_at_once(&mut sessions), Some(last.clone()), "the next in turn goes on with it");
+    assert_eq!(renewed_at_once(&mut sessions), Some(last.clone()), "the next share continues");
     assert_eq!(returned(&mut sessions), Some((vec![last.clone()], None)));
     assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([false, false], 0));
     assert!(!sessions.is_returning_any() && returned(&mut sessions).is_none());
@@ -148,14 +148,14 @@ fn return_continues_when_next_session_has_ended() {
     sessions.end(share(&name(MAX_SHARE_BATCH)));
     assert_eq!(renewed_at_once(&mut sessions), Some(name(MAX_SHARE_BATCH + 1)));
     sessions.mark_for_recheck(DB, DOOR);
-    assert!(sessions.first_to_recheck().is_none(), "first they are given back");
+    assert!(sessions.first_to_recheck().is_none(), "the shares are returned before");
     sessions.end(share(&name(MAX_SHARE_BATCH + 1)));
-    assert!(!sessions.is_returning_any(), "nobody is left");
+    assert!(!sessions.is_returning_any(), "no share is left");
     assert_eq!(sessions.first_to_recheck(), Some((DB, DOOR.into())));
 }
 
 #[test]
-fn what_has_begun_ends_with_the_shares() {
+fn scans_end_with_the_shares() {
     let mut sessions = sessions(1);
     let a_session = sessions.entry_count();
     sessions.mark_for_recheck(DB, DOOR);

@@ -1,4 +1,4 @@
-//! The naive model: one list of places a lock, searched from the front.
+//! The naive model: one list of queue entries for each lock, searched from the front.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Take {
     pub who: u8,
     pub lease_ms: Option<i64>,
     pub block_ms: Option<i64>,
-    /// Only a share's.
+    /// Only a share has a limit.
     pub limit: Option<usize>,
 }
 
@@ -24,11 +24,11 @@ pub enum Answer {
     Nil,
     /// The caller holds the lock in the other form.
     Refused,
-    /// The client went away: no answer that matters.
+    /// The client has disconnected and gets no reply.
     Withdrew,
 }
 
-/// Holders, with the ends of their leases: one alone, or shares.
+/// The holders of each lock: one that holds it alone, or shares.
 pub type Holders = BTreeMap<u8, Vec<ModelHolder>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub struct ModelHolder {
     pub end: Option<UnixMs>,
 }
 
-/// The naive model: holders by key, and for each key the places in a list.
+/// The naive model: for each key, the holders and the list of queue entries.
 #[derive(Default)]
 pub struct Model {
     pub holders: Holders,
@@ -51,12 +51,12 @@ pub struct Model {
 
 pub struct ModelEntry {
     pub take: Take,
-    /// Its place among all that have ever waited, and when it began to.
+    /// The number of the entry among all entries, and the time when its wait began.
     pub turn: usize,
     pub since: UnixMs,
-    /// Connection, deadline and wish of each request.
+    /// The connection, the deadline and the arguments of each request.
     pub requests: Vec<(u64, Option<UnixMs>, Take)>,
-    /// When it is dropped, if it is away.
+    /// The time when the entry is dropped while it is detached.
     pub kept_until: UnixMs,
 }
 
@@ -65,7 +65,7 @@ impl ModelEntry {
         !self.requests.is_empty()
     }
 
-    /// What the requests that wait get: the longest lease, where none is the longest, and the smallest limit.
+    /// The merged arguments of the requests: the longest lease, where no lease is the longest, and the smallest limit.
     pub fn wanted(&self) -> Take {
         let takes = || self.requests.iter().map(|(_, _, take)| take);
         let leases: Option<Vec<_>> = takes().map(|take| take.lease_ms).collect();
@@ -89,7 +89,7 @@ impl ModelHolder {
     }
 }
 
-/// Returns whether there is room for one more.
+/// Returns whether there is capacity for one more holder.
 pub fn has_capacity(holders: &[ModelHolder], take: &Take) -> bool {
     let shares = take.kind == Kind::Shared && holders.iter().all(|holder| holder.is_share);
     holders.is_empty() || shares && take.limit.is_none_or(|limit| holders.len() < limit)
@@ -160,7 +160,7 @@ impl Model {
         self.serve(key, now);
     }
 
-    /// Serves those at the head of the line for whom there is room.
+    /// Grants the lock to the first waiters while there is capacity.
     pub fn serve(&mut self, key: u8, now: UnixMs) {
         loop {
             let queue = self.queue.entry(key).or_default();
@@ -183,23 +183,24 @@ impl Model {
         (0..KEYS).for_each(|key| self.serve(key, now));
     }
 
-    /// Lets one millisecond pass: leases that have ended go first, then deadlines, in the order of `timed_out`.
+    /// Advances to `now`, at most one millisecond. Leases end first, then the waits in `timed_out`, in this order.
     pub fn tick(&mut self, now: UnixMs, timed_out: &[u64]) {
         for holders in self.holders.values_mut() {
             holders.retain(|holder| holder.end.is_none_or(|end| now <= end));
         }
         (0..KEYS).for_each(|key| self.serve(key, now));
         for waiter in timed_out {
-            assert!(self.late(now).contains(waiter), "{waiter} timed out, and has time");
+            assert!(self.late(now).contains(waiter), "{waiter} timed out before its deadline");
             self.withdraw_request(*waiter, now, Answer::Nil);
         }
-        assert_eq!(self.late(now), [], "these have not timed out");
+        assert_eq!(self.late(now), [], "these should have timed out");
         for queue in self.queue.values_mut() {
             queue.retain(|entry| entry.is_attached() || entry.kept_until > now);
         }
     }
 
-    /// The locks that are waited for: key, requests and since when, the most contended first.
+    /// The contended locks: key, number of requests, and the time since which the first waiter waits. The most contended comes
+    /// first.
     pub fn contended(&self) -> Vec<(u8, usize, UnixMs)> {
         let attached = |queue: &'_ Vec<ModelEntry>| -> Option<(usize, usize, UnixMs)> {
             let first = queue.iter().find(|entry| entry.is_attached())?;

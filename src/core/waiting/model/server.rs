@@ -1,4 +1,4 @@
-//! A tiny server, which drives the real core the way the host does, over a keyspace that is a map.
+//! A small server that drives the real core as the host does. Its keyspace is a map.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ impl Server {
         Self { keys, waiting: WaitQueues::new(), requests, answers, timed_out: Vec::new() }
     }
 
-    /// The lock, as `who` sees it.
+    /// The lock, for the caller `who`.
     pub fn lock(&self, key: u8, who: u8) -> Lock<'static> {
         let holders = self.holders(key);
         let own = holders.iter().find(|holder| holder.who == who).map(holder_of);
@@ -134,7 +134,7 @@ impl Server {
         }
     }
 
-    /// The first in line, if there is room for it.
+    /// The queue of a lock, if there is capacity for its first waiter.
     pub fn first_with_capacity(&self, key: u8) -> Option<QueueId> {
         let queue = self.waiting.queue_of(0, &[key])?;
         let take = take_of(key, self.waiting.first(queue)?);
@@ -153,7 +153,7 @@ impl Server {
         }
     }
 
-    /// Schedules the next review: at the end of the lease that makes room for the first in line, or at once.
+    /// Schedules the next review: at the end of the lease that gives capacity to the first waiter, or now.
     pub fn watch(&mut self, key: u8) {
         let Some(queue) = self.waiting.queue_of(0, &[key]) else { return };
         if self.first_with_capacity(key).is_some() {
@@ -172,7 +172,7 @@ impl Server {
         self.answer(waiter, Answer::Withdrew);
     }
 
-    /// Does what is due. Who is waited for by nobody is reviewed by nobody, but ends as well.
+    /// Ends the leases that have passed, and runs the due work. A lock without waiters has no review, but its leases end, too.
     pub fn tick(&mut self, now: UnixMs) {
         for holders in self.keys.values_mut() {
             holders.retain(|holder| holder.end.is_none_or(|end| now <= end));
@@ -189,7 +189,7 @@ impl Server {
                     let key = self.waiting.lock_of(queue).unwrap().1[0];
                     let is_shares_turn = self.waiting.first(queue).is_some_and(|claim| claim.kind == Kind::Shared);
                     let may_have_capacity = is_shares_turn || self.holders(key).iter().all(|holder| holder.is_share);
-                    assert!(may_have_capacity, "looked too early");
+                    assert!(may_have_capacity, "the review is too early");
                     self.serve(key, now);
                     self.watch(key);
                 }

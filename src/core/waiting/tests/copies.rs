@@ -9,7 +9,7 @@ type Options = (i64, i64);
 /// The lease of a grant without a session, the lease with one, and the limit. 0 means none.
 type Terms = (i64, i64, u32);
 
-/// Lets a request for a share of lock "k" wait.
+/// Adds a request for a share of lock "k".
 fn share(waiting: &mut WaitQueues, owner: &str, waiter: u64, (lease_ms, limit): Options) -> RequestId {
     let (lease, limit) = (Lease::from_ms(lease_ms), Limit::from_number(limit));
     let claim = Claim { kind: Kind::Shared, owner: owner.as_bytes().into(), lease, limit };
@@ -17,7 +17,7 @@ fn share(waiting: &mut WaitQueues, owner: &str, waiter: u64, (lease_ms, limit): 
     waiting.join(join, NO_LIMIT).unwrap().request
 }
 
-/// Grants the lock to the first place in line.
+/// Grants the lock to the first waiter.
 fn granted(waiting: &mut WaitQueues) -> Terms {
     let queue = queue(waiting);
     let grant = waiting.grant_first(queue).unwrap();
@@ -89,8 +89,8 @@ fn grant_takes_the_lease_of_requests_it_retains() {
     }
 }
 
-/// Equal copies, which are the usual case, cost a few steps each. At worst each that leaves costs two
-/// steps for each that stays.
+/// A withdrawn request takes a few steps if the copies are equal, which is the usual case. At worst it takes two steps for each
+/// remaining copy.
 #[cfg(feature = "simulated")]
 #[test]
 fn withdrawn_copies_visit_few_others() {

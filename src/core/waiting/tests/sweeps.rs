@@ -1,4 +1,4 @@
-//! Rounds over all locks, and walks over those who wait for one.
+//! Sweeps over all locks, and aborted waits.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn review_of_all_ends_while_work_is_due() {
     waiting.review_all();
     let due = [(); 5].map(|()| waiting.pop_due(NOW + 1, DueFilter::All).unwrap());
     let timed_out = Due::TimedOut(late);
-    assert_eq!(due, [first, timed_out, second, timed_out, timed_out], "until it leaves");
+    assert_eq!(due, [first, timed_out, second, timed_out, timed_out], "until it is withdrawn");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn grant_past_queue_drops_detached_entry() {
     waiting.withdraw_request(detached, Some(NOW + 10));
     let entries = |waiting: &WaitQueues| waiting.entries.len();
     waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"2");
-    assert_eq!(entries(&waiting), 2, "who stands in line stays there");
+    assert_eq!(entries(&waiting), 2, "an attached entry is kept");
     waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"1");
     assert_eq!(entries(&waiting), 1);
     assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"2");
@@ -87,7 +87,7 @@ fn share_becoming_first_causes_review() {
     let [first, second] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
     waiting.withdraw_request(first, None);
-    assert_eq!(waiting.next_due(DueFilter::All), None, "another wants the lock alone");
+    assert_eq!(waiting.next_due(DueFilter::All), None, "the first waiter wants the lock alone");
     for withdrawn in [second, share] {
         waiting.withdraw_request(withdrawn, None);
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));
@@ -97,7 +97,7 @@ fn share_becoming_first_causes_review() {
     let mut waiting = WaitQueues::new();
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
     waiting.withdraw_request(share, None);
-    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "only shares are waited for");
+    assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "all waiters want shares");
 }
 
 fn join_share(waiting: &mut WaitQueues, owner: &str) -> RequestId {
@@ -106,9 +106,9 @@ fn join_share(waiting: &mut WaitQueues, owner: &str) -> RequestId {
     waiting.join(join, NO_LIMIT).unwrap().request
 }
 
-/// Whose names look alike to the table of claims are told from each other, too.
+/// With this many claims, the table of claims has collisions.
 #[test]
-fn of_very_many_each_withdraws_alone() {
+fn each_of_many_owners_withdraws_alone() {
     let mut waiting = WaitQueues::new();
     for waiter in 0..500 {
         join_as(&mut waiting, waiter as i32 % 2, &waiter.to_string(), waiter, None);

@@ -1,4 +1,4 @@
-//! Locks take turns: what is due for one of them does not delay the others.
+//! Locks take turns: the due work of one lock does not delay the others.
 
 use proptest::prelude::*;
 
@@ -13,11 +13,11 @@ fn time_out_does_not_wait_for_other_lock() {
         let Some(Due::TimedOut(request)) = waiting.pop_due(NOW + 20, DueFilter::All) else { panic!("no time-out") };
         waiting.withdraw_request(request, None);
         if request == other {
-            assert!(popped > 0, "the earliest comes first");
+            assert!(popped > 0, "the earliest deadline comes first");
             return;
         }
     }
-    panic!("the other lock's request waits");
+    panic!("the request for the other lock has not timed out");
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn stopped_reviews_go_on_in_turn() {
         assert_eq!([7, 8].map(|run| waiting.has_used_batch(queue, run)), [true, false]);
         assert_eq!(waiting.cause_of(queue), Cause::Release);
     }
-    assert_eq!(waiting.grant_first(queues[1]).map(|grant| grant.waiters.len()), Some(1), "and the queue is dropped");
+    assert_eq!(waiting.grant_first(queues[1]).map(|grant| grant.waiters.len()), Some(1), "the queue is dropped");
     assert_eq!(waiting.next_due(DueFilter::NoBacklog), None);
     assert_eq!(waiting.pop_due(NOW, DueFilter::NoBacklog), None);
     assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
@@ -52,7 +52,7 @@ fn stopped_reviews_go_on_in_turn() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The timer is set to the time of the next thing that is due, so a server would be busy for ever otherwise.
+    /// The timer is set to the time of the next due work. If that work were not popped, the server would never be idle.
     #[test]
     fn nothing_is_due_when_nothing_is_popped(steps in prop::collection::vec((0..12u8, 0..3u8, 0..20i64), 1..100)) {
         let (mut waiting, mut requests, mut now) = (WaitQueues::new(), Vec::new(), NOW);
@@ -76,7 +76,7 @@ proptest! {
             }
             let filter = [DueFilter::All, DueFilter::NoBacklog, DueFilter::ReadOnly][usize::from(which)];
             for pops in 0..200 {
-                prop_assert!(pops < 150, "there is no end");
+                prop_assert!(pops < 150, "due work does not end");
                 match waiting.pop_due(now, filter) {
                     Some(Due::TimedOut(request)) => _ = waiting.withdraw_request(request, Some(now + ms)),
                     Some(_) => {}
