@@ -26,7 +26,7 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs) {
     }
     let Some(view) = share_key::view(key, now).filter(|view| view.needs_purge() || view.now != now) else { return };
     if view.now != now && !lives_on(key, now) {
-        return; // The server would expire the key in the write. Expired members do not count, and are removed later.
+        return; // The server would expire the key when a write signals it. Expired members do not count, and are removed later.
     }
     if !view.earliest.has_expired(now) {
         return effects::fit_expiry_to_last_share(key);
