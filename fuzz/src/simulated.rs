@@ -50,7 +50,7 @@ fn settle(node: Node) {
             return;
         }
         node.turn();
-        node.journal();
+        node.event_log();
         node.stream();
     }
     panic!("the loop never sleeps");

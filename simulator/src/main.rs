@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use proptest::test_runner::{TestCaseError, TestError, TestRunner};
+use redis_lock::server::{Fault, set_fault};
 
 use search::{Failure, Search};
 use simulator::play::Play;
-use simulator::seed::{config, run_once};
+use simulator::seed::{MAX_STEPS, config, run_once};
 use simulator::step::History;
 use simulator::strategy;
 use simulator::tally::Tally;
@@ -27,7 +28,7 @@ struct Options {
     #[arg(long)]
     seed: Option<u64>,
     /// The most steps of a history.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = MAX_STEPS)]
     steps: usize,
     /// Ends after so many seconds, whatever is left.
     #[arg(long)]
@@ -38,6 +39,13 @@ struct Options {
     /// Shows every note of a failing history.
     #[arg(long)]
     trace: bool,
+    /// Gives the simulated servers this fault.
+    #[arg(long, value_parser = find_fault)]
+    fault: Option<Fault>,
+}
+
+fn find_fault(name: &str) -> Result<Fault, String> {
+    Fault::find(name).ok_or_else(|| "there is no such fault: `hunt --list` shows all".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -47,8 +55,12 @@ fn main() -> ExitCode {
     // What a history panics with is shown when it was shrunk.
     panic::set_hook(Box::new(|_| {}));
     let search = Search::new(first, options.seeds, options.seconds.map(Duration::from_secs));
-    let failure = search.run(options.jobs, |seed| run(seed, options.steps));
+    let failure = search.run(options.jobs, |seed| {
+        set_fault(options.fault);
+        run(seed, options.steps)
+    });
     if let Some((seed, (why, history))) = &failure {
+        set_fault(options.fault);
         report(*seed, why, history, options.trace);
     }
     println!("{}", search.summary());

@@ -9,6 +9,9 @@ use crate::step::History;
 use crate::strategy;
 use crate::tally::Tally;
 
+/// The most steps of the history of a seed, if nothing else is said.
+pub const MAX_STEPS: usize = 400;
+
 /// Runs the history of a seed, and shrinks it as `config` says if it fails. The tally is that of the whole history.
 pub fn run_once(seed: u64, steps: usize, config: Config) -> (Result<(), TestError<History>>, Tally) {
     let mut runner = TestRunner::new_with_rng(config, rng(seed));
@@ -30,6 +33,14 @@ fn rng(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
+/// Returns what the history of a seed fails with, or `None` if it holds. It is not shrunk.
+pub fn failure_of(seed: u64) -> Option<String> {
+    match run_once(seed, MAX_STEPS, Config { max_shrink_iters: 0, ..config() }).0 {
+        Ok(()) => None,
+        Err(TestError::Fail(why, _) | TestError::Abort(why)) => Some(why.to_string()),
+    }
+}
+
 /// How a failing history is shrunk.
 pub fn config() -> Config {
     let max_shrink_iters = 1_000_000;
@@ -45,7 +56,7 @@ mod tests {
     /// Every note of the history of a seed.
     fn notes_of(seed: u64) -> Vec<String> {
         let mut runner = TestRunner::new_with_rng(config(), rng(seed));
-        let history = strategy::histories(400).new_tree(&mut runner).expect("a history").current();
+        let history = strategy::histories(MAX_STEPS).new_tree(&mut runner).expect("a history").current();
         let mut play = Play::new(&history, false);
         play.record();
         assert_eq!(play.run(), Ok(()));
@@ -56,7 +67,7 @@ mod tests {
     #[test]
     fn the_contract_holds_in_the_first_histories() {
         for seed in 1..=200 {
-            assert!(run_once(seed, 400, config()).0.is_ok(), "seed {seed}");
+            assert!(run_once(seed, MAX_STEPS, config()).0.is_ok(), "seed {seed}");
         }
     }
 

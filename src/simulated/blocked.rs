@@ -3,6 +3,7 @@
 use super::blocked_client::BlockedClientId;
 use super::client::Sent;
 use super::event_log::{LoggedEvent, Tag};
+use super::faults::{self, Fault};
 use super::kind::Answering;
 use super::module::Module;
 use super::module_hooks;
@@ -44,6 +45,9 @@ pub(super) fn add(id: BlockedClientId, blocked: Blocked) {
 /// Lets a blocked client go on: the server asks [`Module::answer`] for the reply, perhaps inside this call. Nothing happens
 /// if it was unblocked or freed before.
 pub fn unblock<M: Module>(id: BlockedClientId) {
+    if faults::has(Fault::UnblockIgnored) {
+        return;
+    }
     let Some(answering) = node_state::with(|node| {
         let blocked = node.blocked.get_mut(&id).filter(|blocked| !blocked.is_unblocked && !blocked.has_ended)?;
         blocked.is_unblocked = true;
@@ -86,7 +90,12 @@ fn answer(id: BlockedClientId) {
 fn give(node: &mut NodeState, id: BlockedClientId, reply: Option<Reply>) {
     if let (Some(blocked), Some(reply)) = (node.blocked.get(&id), reply) {
         let (client, tag) = (blocked.client, blocked.tag);
-        node.reply(client, tag, reply);
+        if faults::has(Fault::ReplySentTwice) {
+            node.reply(client, tag, reply.clone());
+        }
+        if !faults::has(Fault::ReplyLost) {
+            node.reply(client, tag, reply);
+        }
     }
 }
 
@@ -95,6 +104,11 @@ pub(super) fn dismiss(id: BlockedClientId) -> bool {
     node_state::with(|node| {
         node.blocked.get_mut(&id).is_some_and(|blocked| !std::mem::replace(&mut blocked.is_dismissed, true))
     })
+}
+
+/// Returns another client that is blocked, if there is one.
+pub(super) fn other_than(id: BlockedClientId) -> BlockedClientId {
+    node_state::with(|node| node.blocked.keys().find(|&&other| other != id).copied().unwrap_or(id))
 }
 
 /// CLIENT UNBLOCK TIMEOUT: the module answers now.
@@ -137,7 +151,7 @@ pub(super) fn end_wait(id: BlockedClientId) {
         // Of one that was let go only those hear that ask at the end of the round.
         Some(!was_unblocked || answering == Answering::AtEndOfRound)
     });
-    if is_told == Some(true) {
+    if is_told == Some(true) && !faults::has(Fault::LeftNotCalled) {
         let hooks = node_state::hooks();
         (hooks.disconnected)(id);
     }
@@ -157,7 +171,11 @@ fn free(id: BlockedClientId) {
         answer(id);
     }
     let hooks = node_state::hooks();
-    (hooks.freed)(id, has_ended && answering == Answering::FakeClient);
+    if !faults::has(Fault::FreedNotCalled) {
+        let is_lost =
+            has_ended && (answering == Answering::FakeClient || faults::has(Fault::DisconnectedSaysNotReplied));
+        (hooks.freed)(id, is_lost);
+    }
     node_state::with(|node| {
         let kept = node.blocked.get_mut(&id).and_then(|blocked| blocked.kept.take());
         give(node, id, kept.filter(|_| !has_ended));
@@ -174,7 +192,9 @@ fn free(id: BlockedClientId) {
 pub(super) fn close(client: ClientId) {
     let Some(entry) = node_state::with(|node| node.clients.remove(&client)) else { return };
     node_state::with(|node| node.note(LoggedEvent::Closed { client }));
-    module_hooks::notify(|hooks| (hooks.client_closed)(client));
+    if !faults::has(Fault::CloseNotAnnounced) {
+        module_hooks::notify(|hooks| (hooks.client_closed)(client));
+    }
     if let Some(id) = entry.blocked {
         end_wait(id);
     }

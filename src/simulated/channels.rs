@@ -5,6 +5,7 @@ use super::client::{Output, Sent};
 use super::cluster::slot_of;
 use super::crash::crash;
 use super::event_log::LoggedEvent;
+use super::faults::{self, Fault};
 use super::kind::ServerKind;
 use super::node_state::{self, NodeState};
 use super::process;
@@ -18,7 +19,12 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     node_state::with(|node| {
         let reached = subscribers_of(node, channel).len();
         node.note(LoggedEvent::Published { channel: channel.into(), message: message.into(), reached });
-        give_to_subscribers(node, channel, message)
+        let count = give_to_subscribers(node, channel, message);
+        match count {
+            _ if faults::has(Fault::PublishCountsNone) => 0,
+            _ if faults::has(Fault::PublishCountsOneMore) => count.saturating_add(1),
+            _ => count,
+        }
     })
 }
 
@@ -29,7 +35,7 @@ pub fn may_publish() -> bool {
 
 /// Returns whether a client has subscribed to a channel.
 pub fn has_subscriber(channel: StringRef<'_>) -> bool {
-    subscribers(channel) > 0
+    subscribers(channel) > 0 || faults::has(Fault::SubscriberInvented)
 }
 
 /// Returns how many clients have subscribed to a channel.

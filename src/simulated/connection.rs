@@ -6,6 +6,7 @@ use super::blocked;
 use super::channels;
 use super::client::{Client, Sent};
 use super::event_log::LoggedEvent;
+use super::faults::{self, Fault};
 use super::node_state;
 use super::process;
 use super::reply::Reply;
@@ -115,6 +116,7 @@ fn unblock(client: Option<i64>, with_error: bool) -> Reply {
     let id = client.and_then(|client| node_state::with(|node| node.clients.get(&client)?.blocked.zip(Some(client))));
     let Some((id, client)) = id.filter(|&(id, _)| blocked::dismiss(id)) else { return Reply::Integer(0) };
     node_state::with(|node| node.note(LoggedEvent::ClientUnblocked { client }));
+    let id = if faults::has(Fault::OtherClientUnblocked) { blocked::other_than(id) } else { id };
     if with_error {
         blocked::refuse(id, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
     } else {

@@ -6,15 +6,17 @@ use std::marker::PhantomData;
 use bitflags::bitflags;
 
 use super::ClientId;
+use super::cluster::Cluster;
 use super::cluster_slots::ClusterSlots;
 use super::crash::crash;
 use super::expiry;
+use super::faults::{self, Fault};
 use super::keyspace::Value;
 use super::kinds::{Probe, Slot};
 use super::module::Module;
-use super::node_state;
+use super::node_state::{self, NodeState};
 use super::reply::{Piece, Reply};
-use super::setting::{self, Setting};
+use super::setting;
 use super::string::{Arguments, StringRef};
 
 /// Whose context it is outside a command.
@@ -51,10 +53,11 @@ impl<M> Context<'_, M> {
             let running = &node.running;
             let mut flags = ContextFlags::empty();
             flags.set(ContextFlags::REPLICA, node.blockers.is_seen_as_replica());
-            flags.set(ContextFlags::SCRIPT, running.script);
-            flags.set(ContextFlags::TRANSACTION, running.transaction);
+            flags.set(ContextFlags::SCRIPT, running.script && !faults::has(Fault::ScriptHidden));
+            let is_transaction = running.transaction && !faults::has(Fault::TransactionHidden);
+            flags.set(ContextFlags::TRANSACTION, is_transaction);
             flags.set(ContextFlags::CLUSTER, node.cluster.is_some());
-            flags.set(ContextFlags::DENY_BLOCKING, running.script || running.transaction);
+            flags.set(ContextFlags::DENY_BLOCKING, running.script || is_transaction);
             flags
         })
     }
@@ -80,7 +83,7 @@ impl<M> Context<'_, M> {
         if in_command {
             crash(if in_event { "work is done in an event" } else { "a command selects another database" });
         }
-        if node_state::with(|node| node.keyspace.has_db(db)) {
+        if node_state::with(|node| node.keyspace.has_db(db)) && !faults::has(Fault::SelectIgnored) {
             self.db = db;
         }
     }
@@ -107,7 +110,7 @@ impl<M> Context<'_, M> {
 
     /// Whether the server is starting, and nobody is connected.
     pub fn is_starting(&mut self) -> bool {
-        node_state::with(|node| node.clients.is_empty())
+        node_state::with(|node| node.clients.is_empty()) && !faults::has(Fault::StartHidden)
     }
 
     /// Writes a warning into the server's log, which nobody reads.
@@ -123,13 +126,21 @@ impl<M> Context<'_, M> {
 
     /// Whether anything may be written: not while paused, and not by a replica.
     pub fn accepts_writes(&self) -> bool {
-        node_state::with(|node| !node.blockers.is_seen_as_replica() && !node.blockers.is_paused(node.now_ms()))
+        node_state::with(|node| {
+            let is_paused = node.blockers.is_paused(node.now_ms()) && !faults::has(Fault::PauseHidden);
+            !node.blockers.is_seen_as_replica() && !is_paused
+        })
     }
 
     /// Whether the key is this node's to read. It can expire the key.
     /// The slots of this node.
     pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
-        node_state::with(|node| ClusterSlots::parse(node.cluster.as_ref()?.own_line().as_bytes()))
+        node_state::with(|node| {
+            let cluster = node.cluster.as_ref()?;
+            let has_old = faults::has(Fault::SlotListOld);
+            let line = if has_old { Cluster::default().own_line() } else { cluster.own_line() };
+            ClusterSlots::parse(line.as_bytes())
+        })
     }
 
     pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
@@ -137,7 +148,9 @@ impl<M> Context<'_, M> {
             None => (true, true, false),
             Some(cluster) => {
                 let slot = super::cluster::slot_of(key.0);
-                (!cluster.is_down, !cluster.elsewhere.contains(&slot), cluster.migrating.contains(&slot))
+                let is_elsewhere = cluster.elsewhere.contains(&slot) && !faults::has(Fault::SlotHidden);
+                let is_migrating = cluster.migrating.contains(&slot) && !faults::has(Fault::MigrationHidden);
+                (!cluster.is_down, !is_elsewhere, is_migrating)
             }
         });
         if !served {
@@ -155,7 +168,8 @@ impl<M> Context<'_, M> {
 
     /// Whether the server would take a client's write to this key now. It can expire the key.
     pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
-        if node_state::with(|node| node.blockers.is_seen_as_replica() || node.blockers.fence.is_some()) {
+        let is_fenced = |node: &NodeState| node.blockers.fence.is_some() && !faults::has(Fault::FenceHidden);
+        if node_state::with(|node| node.blockers.is_seen_as_replica() || is_fenced(node)) {
             return false;
         }
         if self.slot_of(key) != Slot::Ours {
@@ -227,7 +241,8 @@ impl Replier<'_> {
 
 /// The value of a setting of the server that is a number, if it can be asked for.
 pub fn server_setting(name: &'static CStr) -> Option<i64> {
-    setting::of_server(name.to_bytes()).filter(|_| !setting::are_hidden()).map(Setting::get)
+    let setting = setting::of_server(name.to_bytes()).filter(|_| !setting::are_hidden())?;
+    Some(if faults::has(Fault::SettingOld) { setting.default } else { setting.get() })
 }
 
 /// Here a module hears of changes of the role from the start.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::event_log::{LoggedEvent, Writer};
+use super::faults::{self, Fault};
 use super::module_hooks;
 use super::node_state;
 use super::stream::Effect;
@@ -44,8 +45,10 @@ pub(super) fn cycle(limit: usize) {
 fn delete(db: i32, key: &[u8]) {
     node_state::with(|node| {
         node.keyspace.set(db, key, None);
-        node.unit.push(Effect::new(db, [b"DEL".as_slice(), key]));
+        if !faults::has(Fault::ExpiryNotReplicated) {
+            node.unit.push(Effect::new(db, [b"DEL".as_slice(), key]));
+        }
         node.note(LoggedEvent::Wrote { db, key: key.into(), entry: None, writer: Writer::Expiry });
     });
-    module_hooks::notify(|hooks| (hooks.key_event)(db, "expired", key));
+    module_hooks::tell_event(db, "expired", key);
 }

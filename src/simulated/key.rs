@@ -12,6 +12,7 @@ use super::crash::crash;
 use super::event::Event;
 use super::event_log::{LoggedEvent, Writer};
 use super::expiry;
+use super::faults::{self, Fault};
 use super::keyspace::{Entry, Value};
 use super::kinds::{Mode, ValueType};
 use super::module::Module;
@@ -38,7 +39,7 @@ impl<'c, M> Context<'c, M> {
         if node_state::with(|node| node.running.callback || node.running.scan) {
             crash("a key is opened in an event, perhaps in the middle of a scan");
         }
-        let is_visible = expiry::expire(self.db(), name.0);
+        let is_visible = faults::has(Fault::ExpiredKeyShown) || expiry::expire(self.db(), name.0);
         let read = |db| node_state::with(|node| node.keyspace.get(db, name.0).cloned());
         let entry = if is_visible { read(self.db()) } else { None };
         // The server keeps a command whose key is in use from running.
@@ -99,6 +100,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// Makes the key a String, whatever it was, with this expiry and no other.
     pub fn set_string(&mut self, value: StringRef<'_>, expiry: Option<UnixMs>) {
+        let expiry = expiry.filter(|_| !faults::has(Fault::SetLosesExpiry));
         self.write(Some(Entry { value: Value::String(value.bytes().into()), expiry }));
     }
 
@@ -185,7 +187,9 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
             if self.entry.as_ref().is_some_and(|entry| entry.is_over(node.now_ms())) {
                 crash("an event of a key that has expired, which would delete it while it is open");
             }
-            node.note(LoggedEvent::Signalled { db, key });
+            if !faults::has(Fault::WatchersNotTold) {
+                node.note(LoggedEvent::Signalled { db, key });
+            }
         });
     }
 
@@ -237,11 +241,18 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
             crash("a write to a key in use is replicated");
         }
 
-        let mut effect = Effect::new(self.ctx.db(), [command.as_bytes(), self.name.0]);
+        let db = if faults::has(Fault::EffectsInDatabaseZero) { 0 } else { self.ctx.db() };
+        let mut effect = Effect::new(db, [command.as_bytes(), self.name.0]);
         effect.words.extend(words.map(<[u8]>::to_vec));
         node_state::with(|node| {
             let is_refused = node.blockers.replicates_nothing && node.running.command.is_none();
-            if !is_refused {
+            let is_lost = match command {
+                "DEL" => faults::has(Fault::DelNotReplicated),
+                "PEXPIREAT" => faults::has(Fault::PexpireatNotReplicated),
+                "ZREM" => faults::has(Fault::ZremNotReplicated),
+                _ => false,
+            };
+            if !is_refused && !is_lost {
                 node.unit.push(effect);
             }
             !is_refused

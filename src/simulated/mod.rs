@@ -22,6 +22,7 @@ mod crash;
 mod event;
 mod event_log;
 mod expiry;
+mod faults;
 mod handler;
 #[cfg(test)]
 #[path = "../server/hash_slot.rs"]
@@ -59,6 +60,7 @@ pub use context::{
 };
 pub use event::{Event, EventName};
 pub use event_log::{LoggedEvent, Tag, Writer};
+pub use faults::{Fault, set_fault};
 pub use handler::{CommandHandler, RunCommand, handler};
 pub use key::Key;
 pub use keyspace::{Entry, Keyspace, Value};

@@ -4,6 +4,7 @@ use super::blocked_client::BlockedClientId;
 use super::command::Command;
 use super::context::{Context, Replier};
 use super::event::EventName;
+use super::faults::{self, Fault};
 use super::handler::CommandHandler;
 use super::module::Module;
 use super::setting::Setting;
@@ -56,11 +57,11 @@ impl ModuleHooks {
                 }
             },
             disconnected: |id| {
-                let replied = answered::<M>(id, false);
+                let replied = answered::<M>(id, false) || faults::has(Fault::LeftSaysReplied);
                 M::disconnected(&Context::new(0, 0), id, replied);
             },
             freed: |id, kept_back| {
-                let replied = answered::<M>(id, false) && !kept_back;
+                let replied = answered::<M>(id, false) && !kept_back || faults::has(Fault::FreedSaysReplied);
                 M::freed(&Context::new(0, 0), id, replied);
             },
             forget: || M::state().replace(M::new_state()),
@@ -78,6 +79,22 @@ fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
             before
         })
     })
+}
+
+/// Tells the module of an event of a key, if it listens.
+pub(super) fn tell_event(db: i32, event: &'static str, key: &[u8]) {
+    let Some(event) = faults::sent_event(event) else { return };
+    if event == "del" && faults::has(Fault::DelEventLate) {
+        return node_state::with(|node| node.late_events.push((db, event, key.into())));
+    }
+    notify(|hooks| (hooks.key_event)(db, event, key));
+}
+
+/// Tells the module of events that come late.
+pub(super) fn tell_late_events() {
+    for (db, event, key) in node_state::with(|node| std::mem::take(&mut node.late_events)) {
+        notify(|hooks| (hooks.key_event)(db, event, &key));
+    }
 }
 
 /// Tells the module something in which it may write nothing, if it listens.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::UnixMs;
 use super::event_log::{LoggedEvent, Writer};
 use super::expiry;
+use super::faults::{self, Fault};
 use super::keyspace::{Entry, Value};
 use super::module_hooks;
 use super::node_state;
@@ -148,7 +149,7 @@ fn notify(db: i32, key: &[u8], events: &[&'static str]) {
         NOTIFIED_EVENTS.contains(*event) || subscribes_sorted_sets && SORTED_SET_EVENTS.contains(*event)
     };
     for event in events.iter().filter(is_notified) {
-        module_hooks::notify(|hooks| (hooks.key_event)(db, event, key));
+        module_hooks::tell_event(db, event, key);
     }
 }
 
@@ -341,7 +342,9 @@ fn flush(db: i32, of: Option<i32>) -> Reply {
         node.note_keyspace();
     });
     propagate(db, [if of.is_some() { b"FLUSHDB".as_slice() } else { b"FLUSHALL" }]);
-    module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+    if !faults::has(Fault::FlushNotAnnounced) {
+        module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+    }
     Reply::OK
 }
 
@@ -356,6 +359,8 @@ fn swap(db: i32, one: Option<i64>, other: Option<i64>) -> Reply {
         node.note_keyspace();
     });
     propagate(db, [b"SWAPDB".as_slice(), one.to_string().as_bytes(), other.to_string().as_bytes()]);
-    module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+    if !faults::has(Fault::SwapNotAnnounced) {
+        module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+    }
     Reply::OK
 }

@@ -6,6 +6,7 @@ use super::blocked;
 use super::client::{Client, Sent};
 use super::event_log::{LoggedEvent, Tag};
 use super::expiry;
+use super::faults::{self, Fault};
 use super::keyspace::Keyspace;
 use super::kind::ServerKind;
 use super::module::Module;
@@ -104,6 +105,7 @@ impl Node {
     /// Lets the event loop turn once: what has arrived, the timer, what is due before it sleeps.
     pub fn turn(self) {
         node_state::switch_to(self.0);
+        module_hooks::tell_late_events();
         let ready = node_state::with(|node| std::mem::take(&mut node.ready));
         ready.into_iter().for_each(read);
         run_timer();
@@ -151,7 +153,9 @@ impl Node {
     /// The server's cron runs, as it does every `interval_ms` milliseconds.
     pub fn cron(self, interval_ms: i64) {
         let hooks = self.here(|node| node.hooks);
-        (hooks.cron)(interval_ms);
+        if !faults::has(Fault::CronStops) {
+            (hooks.cron)(interval_ms);
+        }
     }
 
     /// The server deletes a key that expires to make room, if it may.
@@ -248,7 +252,8 @@ impl Node {
             node.blockers.unnoticed = None;
             node.note(LoggedEvent::RoleChanged);
         });
-        if self.here(|node| node.blockers.shows_role()) {
+        let is_hidden = faults::has(if replica { Fault::ReplicaHidden } else { Fault::PromotionNotAnnounced });
+        if !is_hidden {
             module_hooks::notify_always(|hooks| (hooks.role_changed)(!replica));
         }
     }

@@ -10,6 +10,7 @@ use super::client::{Client, Output};
 use super::cluster::Cluster;
 use super::command::Command;
 use super::event_log::{LoggedEvent, Tag};
+use super::faults::{self, Fault};
 use super::keyspace::Keyspace;
 use super::kind::ServerKind;
 use super::module_hooks::ModuleHooks;
@@ -46,6 +47,8 @@ pub(super) struct NodeState {
     pub unblocked: Vec<BlockedClientId>,
     pub timer: Timer,
     pub running: Running,
+    /// Events that the module is told of at the beginning of the next round.
+    pub late_events: Vec<(i32, &'static str, Rc<[u8]>)>,
     /// The module hears events.
     pub listens: bool,
     /// It hears those of Sorted Sets, too.
@@ -111,6 +114,7 @@ impl NodeState {
             unblocked: Vec::new(),
             timer: Timer::default(),
             running: Running::default(),
+            late_events: Vec::new(),
             listens: false,
             subscribes_sorted_sets: false,
             blockers: WriteBlockers::default(),
@@ -174,7 +178,10 @@ impl NodeState {
     /// What has run is over: its effects go out together.
     pub fn propagate(&mut self) {
         if !self.unit.is_empty() {
-            let unit = std::mem::take(&mut self.unit);
+            let mut unit = std::mem::take(&mut self.unit);
+            if faults::has(Fault::EffectsReversed) {
+                unit.reverse();
+            }
             self.stream.push(unit);
         }
     }
@@ -244,16 +251,23 @@ pub fn now_ms() -> UnixMs {
 
 /// Now, in Unix microseconds.
 pub fn now_us() -> i64 {
+    if faults::has(Fault::MicrosecondsStand) {
+        return BEGINNING_US;
+    }
     with(|node| now_us_of(node.clock_offset_ms))
 }
 
 /// Milliseconds of a clock that is never set.
 pub fn monotonic_ms() -> i64 {
-    STEADY_US.get().div_euclid(1000)
+    let us = if faults::has(Fault::MonotonicClockStands) { BEGINNING_US } else { STEADY_US.get() };
+    us.div_euclid(1000)
 }
 
 /// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round, or as soon as the loop gets to it.
 pub fn run_timer_soon<M>() {
+    if faults::has(Fault::TimerSoonIgnored) {
+        return;
+    }
     with(|node| {
         node.timer.set_to = Some(UnixMs::MIN);
         node.timer.started = true;
@@ -265,6 +279,7 @@ pub fn set_timer<M>(time: UnixMs) {
     if time <= now_ms() {
         return run_timer_soon::<M>();
     }
+    let time = if faults::has(Fault::TimerLate) { time.saturating_add(5) } else { time };
     with(|node| {
         let timer = &mut node.timer;
         timer.set_to = Some(timer.set_to.map_or(time, |set_to| set_to.min(time)));

@@ -5,6 +5,7 @@ use super::channels;
 use super::client::{Client, Output, Sent};
 use super::connection;
 use super::event_log::{LoggedEvent, Tag};
+use super::faults::{self, Fault};
 use super::native;
 use super::node_state;
 use super::reply::Reply;
@@ -263,7 +264,7 @@ pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
     match of_module.or_else(|| setting::of_server(name)).zip(value) {
         Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
             setting.set(value);
-            if of_module.is_some() {
+            if of_module.is_some() && !faults::has(Fault::SettingNotAnnounced) {
                 node_state::on_each(|| module_hooks::notify_always(|hooks| (hooks.setting_changed)()));
             }
             Reply::OK

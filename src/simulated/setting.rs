@@ -12,7 +12,7 @@ thread_local! {
 /// A number that the operator sets.
 pub struct Setting {
     pub(super) name: &'static CStr,
-    default: i64,
+    pub(super) default: i64,
     pub(super) min: i64,
     pub(super) max: i64,
 }

@@ -1,6 +1,7 @@
 //! What keeps a server from writing.
 
 use super::UnixMs;
+use super::faults::{self, Fault};
 use super::reply::Reply;
 
 /// Why a server does not write now.
@@ -51,14 +52,9 @@ impl WriteBlockers {
         self.paused_until.is_some_and(|until| now < until)
     }
 
-    /// Whether the module is told, and can see, that the server is a replica.
-    pub fn shows_role(&self) -> bool {
-        true
-    }
-
     /// Whether the module sees a replica.
     pub fn is_seen_as_replica(&self) -> bool {
-        self.replica && self.shows_role()
+        self.replica && !faults::has(Fault::ReplicaHidden)
     }
 
     /// Why what is written at `now` of the module's own accord would be wrong, if it would.

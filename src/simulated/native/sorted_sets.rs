@@ -1,6 +1,7 @@
 //! The server's own commands on Sorted Sets.
 
 use super::{propagate, read, write, wrong_type};
+use crate::server::faults::{self, Fault};
 use crate::server::keyspace::{Entry, Value};
 use crate::server::reply::Reply;
 use crate::server::sorted_set::{self, Members, Score};
@@ -50,7 +51,12 @@ fn take_member<'w>(
     };
     let is_last = members.is_empty();
     propagate(db, effect);
-    write(db, key, (!is_last).then_some(entry), if is_last { events } else { &events[..1] });
+    let sent = match is_last {
+        _ if faults::has(Fault::MemberEventsLost) => &[],
+        true => &events[..],
+        false => &events[..1],
+    };
+    write(db, key, (!is_last).then_some(entry), sent);
     Ok(Some(taken))
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Node;
 use crate::server::cluster::{Cluster, slot_of};
 use crate::server::event_log::{LoggedEvent, Writer};
+use crate::server::faults::{self, Fault};
 use crate::server::{blocked, channels, module_hooks, node_state};
 
 impl Node {
@@ -39,7 +40,7 @@ impl Node {
                 node.kind.tells_of_lost_slots()
             });
             if tells {
-                module_hooks::notify(|hooks| (hooks.key_event)(0, "del", &key));
+                module_hooks::tell_event(0, "del", &key);
             }
         }
     }
@@ -62,7 +63,9 @@ impl Node {
     /// The server tells clients that are blocked for slots that are gone.
     pub fn redirect(self) {
         node_state::switch_to(self.0);
-        redirect();
+        if !faults::has(Fault::BlockedNotRedirected) {
+            redirect();
+        }
     }
 }
 

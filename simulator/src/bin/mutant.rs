@@ -1,0 +1,55 @@
+//! Runs histories until one fails with certain words. The program `hunt` builds this with each of the mutants.
+//!
+//!     mutant WORDS SECONDS          runs seeds from 1 on
+//!     mutant WORDS SECONDS INPUT    runs the history that the bytes of a file make
+//!
+//! It writes one line, the history and what it fails with, separated by `: `. Without such a history it ends with status 1.
+
+use std::env;
+use std::fs;
+use std::panic;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use simulator::play::Play;
+use simulator::seed::failure_of;
+use simulator::strategy::history_from;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [words, seconds, input @ ..] = arguments.as_slice() else { return usage() };
+    let Ok(seconds) = seconds.parse() else { return usage() };
+    // A history that panics is a result here.
+    panic::set_hook(Box::new(|_| {}));
+    let found = match input {
+        [] => find(words, Duration::from_secs(seconds)),
+        [path] => failure_of_input(path).filter(|why| why.contains(words)).map(|why| format!("input: {why}")),
+        _ => return usage(),
+    };
+    match found {
+        Some(found) => {
+            println!("{found}");
+            ExitCode::SUCCESS
+        }
+        None => ExitCode::FAILURE,
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: mutant WORDS SECONDS [INPUT]");
+    ExitCode::from(2)
+}
+
+/// Returns the first seed that fails with these words, and what it fails with.
+fn find(words: &str, limit: Duration) -> Option<String> {
+    let begin = Instant::now();
+    (1_u64..).take_while(|_| begin.elapsed() < limit).find_map(|seed| {
+        let why = failure_of(seed).filter(|why| why.contains(words))?;
+        Some(format!("{seed}: {why}"))
+    })
+}
+
+fn failure_of_input(path: &str) -> Option<String> {
+    let bytes = fs::read(path).ok()?;
+    Play::new(&history_from(&bytes), false).run().err()
+}
