@@ -58,7 +58,6 @@ enum Outcome {
 /// The index of the first argument after the caller's identity.
 const FIRST_OPTION: usize = 3;
 
-#[expect(clippy::too_many_lines, reason = "each step uses what the steps before it have read")]
 #[inline(always)]
 fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Outcome, Error> {
     let argument = |number| arguments.get(number).ok_or(Error::Arity);
