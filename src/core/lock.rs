@@ -8,8 +8,6 @@ mod terms;
 use std::borrow::Cow;
 
 use super::{Error, UnixMs};
-#[cfg(test)]
-use terms::MAX_LIMIT;
 pub use terms::{HoldNumber, LATEST_SHARE_END, Lease, Limit};
 
 /// The kind of a lock, which determines its layout in the keyspace.

@@ -27,12 +27,8 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-#[cfg(test)]
-use super::Cursor;
 use super::handle_table::HandleTable;
 use super::slab::Slab;
-#[cfg(test)]
-use super::slab::Slot;
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Cause, Kind, OrBug, Sweep, UnixMs};
 use deadlines::Deadlines;

@@ -1,3 +1,4 @@
+use super::terms::MAX_LIMIT;
 use super::*;
 use crate::core::MAX_DURATION_MS;
 

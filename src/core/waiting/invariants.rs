@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::types::{QueueEntry, QueueEntryId, QueueId};
-use super::{Cursor, Kind, NEVER, Slot, WaitQueues, first_expired_ms};
+use super::{WaitQueues, first_expired_ms};
+use crate::core::slab::Slot;
+use crate::core::timer_queue::NEVER;
+use crate::core::{Cursor, Kind};
 
 impl WaitQueues {
     /// Panics if an index disagrees with what it indexes, or a counter with what it counts.
