@@ -50,7 +50,7 @@ impl Bugs {
     }
 }
 
-/// Records a broken invariant. `message` states what is broken.
+/// Records a broken invariant. `message` describes the broken state.
 ///
 /// # Panics
 ///
