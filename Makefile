@@ -20,6 +20,8 @@ ROUNDS ?= 1
 FROM ?=
 # Which servers test-matrix, monitoring and upgrade use: those of CI, or with "yes" all that scripts/servers lists.
 WIDE ?=
+# Where the change begins that mutants alters: a revision, or none.
+DIFF ?=
 # Where monitoring draws its picture, if anywhere.
 PLOT ?=
 
@@ -82,10 +84,11 @@ simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check
 	@scripts/setup build
 	cargo run --profile tool --locked --package simulator -- --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-hunt: ## plant defects in the module, one by one, and see that the simulation finds each in a minute
-	@scripts/setup build
-	cargo test --locked --no-default-features --features planted --lib planted
-	cargo test --profile tool --locked --package simulator --features planted -- --nocapture
+# ARGS chooses some: names, or --since=HEAD~1 for those that a change touches.
+hunt: ## give the simulated server faults and the module defects, one by one, and see that the simulation finds each in a minute
+	@scripts/setup hunt
+	cargo test --profile tool --locked --package simulator
+	cargo run --profile tool --locked --package simulator --bin hunt -- $(ARGS)
 
 # SECONDS for each target of fuzz/; TARGETS chooses some of them.
 fuzz: ## make up bytes for the option parser, for histories in simulated servers, and for a server, for SECONDS=60 each
@@ -98,10 +101,10 @@ coverage: ## measure which lines of the module its tests run, on three servers a
 	@scripts/servers
 	@scripts/coverage $(ARGS)
 
-# Without ARGS for days: each alteration is built and tested.
-mutants: ## alter the module line by line and see which alterations no test notices: ARGS='--file src/core/stall.rs'
+# DIFF is the revision where the change begins; without it, the one where the branch has left main. DIFF=none takes whole files.
+mutants: ## alter the lines of a change and list what no test notices; DIFF=none ARGS='--file src/core/stall.rs': those of a file
 	@scripts/setup mutants
-	PATH="$(CURDIR)/.tools/mutants/bin:$$PATH" cargo mutants --output '$(TARGET)' $(ARGS)
+	@DIFF='$(DIFF)' scripts/mutants $(ARGS)
 
 failover: ## replace masters under ROUNDS=n of each fault, and check that no lock has two holders at once
 	@scripts/setup build
@@ -166,7 +169,7 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	cargo clippy --locked --workspace --exclude simulator --all-targets --no-default-features -- -D warnings
 	cargo clippy --locked --features failpoints -- -D warnings
 	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
-	cargo clippy --locked --package simulator --all-targets --features planted -- -D warnings
+	cargo clippy --locked --package simulator --all-targets -- -D warnings
 	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
 	shellcheck $$(grep -l '^#!.*bash' scripts/*) .ci/run

@@ -1,5 +1,5 @@
-//! Inputs of the fuzzer that failed once, in `fuzz/found`: they hold now, and fail with the defect that they showed. So a change
-//! of what bytes mean is noticed that makes other histories of them.
+//! Inputs of the fuzzer that failed once, in `fuzz/found`: they hold now. The program `hunt` runs each with the defect that it has
+//! found, where it must fail. So a change of what bytes mean is noticed that makes other histories of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

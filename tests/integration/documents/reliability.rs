@@ -1,4 +1,4 @@
-//! Holds docs/reliability.md to what there is: planted defects, and the tests that show what was found.
+//! Holds docs/reliability.md to what there is: the known defects of a hunt, and the tests that show what was found.
 
 use std::fs;
 use std::path::Path;
@@ -32,12 +32,14 @@ fn shown_by(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_says_how_many_defects_are_planted() {
-    let bugs = read("src/planted/bugs.rs");
-    let is_bug =
-        |line: &&str| line.contains(" seen as ") && line.trim().starts_with(|first: char| first.is_ascii_digit());
-    let count = bugs.lines().filter(is_bug).count();
-    assert!(read("docs/reliability.md").contains(&format!("has {count} defects")), "there are {count}");
+fn page_counts_faults_and_mutants() {
+    let faults = read("src/simulated/faults.rs");
+    let faults = faults.matches("says \"").count();
+    let folder = fs::read_dir(repository().join("simulator/mutants")).expect("the mutants");
+    let mutants = folder.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some())).count();
+    let page = read("docs/reliability.md");
+    assert!(page.contains(&format!("has {faults} faults")), "there are {faults} faults");
+    assert!(page.contains(&format!("has {mutants} mutants")), "there are {mutants} mutants");
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub struct Patch {
 ///
 /// # Errors
 ///
-/// What is wrong with one of them.
+/// A file that cannot be read, or one without a header.
 pub fn read_all(root: &Path) -> Result<Vec<Patch>, String> {
     let folder = root.join(FOLDER);
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -68,7 +68,15 @@ fn parse(root: &Path, path: &Path, text: &str) -> Option<Patch> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "Why: the limit is too high\nSays: is granted beside\nInput: one\n\n--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n";
+    const TEXT: &str = "\
+Why: the limit is too high
+Says: is granted beside
+Input: one
+
+--- a/src/a.rs
++++ b/src/a.rs
+@@ -1 +1 @@
+";
 
     #[test]
     fn header_and_files_are_read() {
