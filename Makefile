@@ -37,13 +37,13 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-clients torture simulate hunt fuzz coverage mutants failover monitoring memcheck sanitize \
-	soak upgrade bench bench-core lint advisories fmt install uninstall clean
+.PHONY: help build run test test-matrix test-core test-simulated test-clients torture simulate hunt fuzz coverage mutants \
+	failover monitoring memcheck sanitize soak upgrade bench bench-core lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
 	@echo
-	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
 	@echo '  SERVER=path   another server for run, test, torture, failover, monitoring, soak, upgrade and bench'
@@ -73,6 +73,14 @@ test-matrix: ## the same against the servers of CI, which it fetches into .serve
 	cargo build --release --locked --package gate --package witness
 	cargo build --profile checked --locked --features failpoints
 	@scripts/test matrix $(ARGS)
+
+test-core: ## run the tests of the core and of the commands, which need no server
+	@scripts/setup build
+	cargo test --locked --no-default-features --lib $(ARGS)
+
+test-simulated: ## run the tests of the module in a simulated server
+	@scripts/setup build
+	cargo test --locked --no-default-features --features simulated --lib --test simulated $(ARGS)
 
 torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
 	@scripts/setup torture

@@ -24,7 +24,7 @@ pub struct Block {
     pub lines: Vec<String>,
 }
 
-/// Every block of README.md, SECURITY.md and below docs/.
+/// Every block of the documents.
 pub fn all_blocks() -> Vec<Block> {
     documents().iter().flat_map(|path| blocks_of(path)).collect()
 }
@@ -42,9 +42,9 @@ pub fn two_blocks(document: &str, language: &str) -> [String; 2] {
     blocks.try_into().expect("two blocks")
 }
 
-/// README.md, SECURITY.md and the pages below docs/.
+/// README.md, CONTRIBUTING.md, SECURITY.md and the pages below docs/.
 pub fn documents() -> Vec<PathBuf> {
-    let mut found = ["README.md", "SECURITY.md"].map(|name| repository().join(name)).to_vec();
+    let mut found = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| repository().join(name)).to_vec();
     let mut folders = vec![repository().join("docs")];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -58,6 +58,17 @@ pub fn documents() -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Returns the lines of a text outside its blocks.
+pub fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let lines = text.lines().filter(|line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn blocks_of(path: &Path) -> Vec<Block> {

@@ -1,4 +1,4 @@
-//! The links of README.md and docs/: each leads to something that is there, and README.md leads to every guide.
+//! The links of the documents: each leads to something that is there, and README.md leads to every guide.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,17 +6,11 @@ use std::path::{Path, PathBuf};
 
 use support::repository;
 
-use super::blocks::documents;
+use super::blocks::{documents, prose};
 
-/// The targets of the links in a text, without those to other sites. Code is no text.
+/// Returns the targets of the links in a text, without those to other sites.
 fn targets(text: &str) -> Vec<String> {
-    let mut is_code = false;
-    let lines = text.lines().filter(|line| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        !is_code && !is_fence
-    });
-    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = prose(text);
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
 }

@@ -1,6 +1,7 @@
 //! What the project says of itself: its documentation, and the rules of its sources.
 
 pub mod blocks;
+mod contributing;
 mod coverage;
 mod layers;
 mod lines;
