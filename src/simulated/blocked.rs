@@ -1,4 +1,4 @@
-//! Clients that the module has blocked, and when they are answered.
+//! Clients that the module has blocked, and the replies to them.
 
 use super::blocked_client::BlockedClientId;
 use super::client::Sent;
@@ -11,19 +11,19 @@ use super::node_state::{self, NodeState};
 use super::reply::Reply;
 use super::{ClientId, crash};
 
-/// A client that is blocked, until it is freed.
+/// A blocked client. It exists until the server frees it.
 pub(super) struct Blocked {
     pub client: ClientId,
     pub tag: Tag,
-    /// The key that it is blocked on.
+    /// The key on which it is blocked, with its database.
     pub key: (i32, Vec<u8>),
-    /// The module has let it go.
+    /// Whether the module or CLIENT UNBLOCK TIMEOUT has unblocked it.
     is_unblocked: bool,
-    /// The server has let it go by itself, after which it does so no more.
+    /// Whether the server has unblocked it by itself, which happens at most once.
     is_dismissed: bool,
-    /// The client is gone, or the server has answered it by itself.
+    /// Whether the client has disconnected, or the server has replied by itself.
     has_ended: bool,
-    /// What the stand-in was told.
+    /// The reply that the server keeps until the end of the event-loop iteration.
     kept: Option<Reply>,
 }
 
@@ -42,8 +42,8 @@ pub(super) fn add(id: BlockedClientId, blocked: Blocked) {
     });
 }
 
-/// Lets a blocked client go on: the server asks [`Module::answer`] for the reply, perhaps inside this call. Nothing happens
-/// if it was unblocked or freed before.
+/// Unblocks a client. The server asks [`Module::answer`] for the reply, on some kinds of server inside this call. Has no effect
+/// if the client was unblocked or freed before.
 pub fn unblock<M: Module>(id: BlockedClientId) {
     if faults::has(Fault::UnblockIgnored) {
         return;
@@ -68,7 +68,7 @@ pub fn unblock<M: Module>(id: BlockedClientId) {
     }
 }
 
-/// Asks the module for the reply. `None` if it was asked before.
+/// Asks the module for the reply. Returns `None` if the module has made the reply before.
 fn ask(id: BlockedClientId) -> Option<Reply> {
     let before = node_state::with(|node| std::mem::take(&mut node.pieces));
     let hooks = node_state::hooks();
@@ -81,7 +81,7 @@ fn ask(id: BlockedClientId) -> Option<Reply> {
     }
 }
 
-/// Asks the module for the reply and gives it to the client.
+/// Asks the module for the reply, and puts it into the client's output buffer.
 fn answer(id: BlockedClientId) {
     let reply = ask(id);
     node_state::with(|node| give(node, id, reply));
@@ -99,19 +99,19 @@ fn give(node: &mut NodeState, id: BlockedClientId, reply: Option<Reply>) {
     }
 }
 
-/// Whether the server lets a client go by itself for the first time.
+/// Marks a client as unblocked by the server. Returns whether it was not marked before.
 pub(super) fn dismiss(id: BlockedClientId) -> bool {
     node_state::with(|node| {
         node.blocked.get_mut(&id).is_some_and(|blocked| !std::mem::replace(&mut blocked.is_dismissed, true))
     })
 }
 
-/// Returns another client that is blocked, if there is one.
+/// Returns another blocked client, or `id` if there is no other.
 pub(super) fn other_than(id: BlockedClientId) -> BlockedClientId {
     node_state::with(|node| node.blocked.keys().find(|&&other| other != id).copied().unwrap_or(id))
 }
 
-/// CLIENT UNBLOCK TIMEOUT: the module answers now.
+/// Unblocks a client as CLIENT UNBLOCK TIMEOUT does. The module makes the reply inside this call.
 pub(super) fn time_out(id: BlockedClientId) {
     let is_new = node_state::with(|node| {
         let answering = node.kind.answering();
@@ -124,7 +124,7 @@ pub(super) fn time_out(id: BlockedClientId) {
     });
     if is_new == Some(true) {
         answer(id);
-        // Valkey takes the client for gone then, although it was answered.
+        // Valkey then treats the client as disconnected, although it has a reply.
         node_state::with(|node| {
             let is_closed = node.kind.answering() == Answering::FakeClient;
             node.blocked.get_mut(&id).map(|blocked| blocked.has_ended |= is_closed)
@@ -132,13 +132,14 @@ pub(super) fn time_out(id: BlockedClientId) {
     }
 }
 
-/// The server answers a blocked client by itself: CLIENT UNBLOCK ERROR, a slot or a role that changed.
+/// Replies to a blocked client with an error of the server: after CLIENT UNBLOCK ERROR, or when a slot or the role has changed.
 pub(super) fn refuse(id: BlockedClientId, error: &str) {
     node_state::with(|node| give(node, id, Some(Reply::error(error))));
     end_wait(id);
 }
 
-/// A blocked client is gone, or was answered by the server: it is freed at the end of the round.
+/// Ends the wait of a blocked client that has disconnected, or that has a reply of the server. The client is freed at the end of
+/// the event-loop iteration.
 pub(super) fn end_wait(id: BlockedClientId) {
     let is_told = node_state::with(|node| {
         let answering = node.kind.answering();
@@ -148,7 +149,7 @@ pub(super) fn end_wait(id: BlockedClientId) {
         if !was_unblocked {
             node.unblocked.push(id);
         }
-        // Of one that was let go only those hear that ask at the end of the round.
+        // If the client was unblocked before, only servers that reply at the end of the iteration notify the module.
         Some(!was_unblocked || answering == Answering::AtEndOfRound)
     });
     if is_told == Some(true) && !faults::has(Fault::LeftNotCalled) {
@@ -157,7 +158,7 @@ pub(super) fn end_wait(id: BlockedClientId) {
     }
 }
 
-/// Answers and frees all that were let go, and has them go on with what they sent.
+/// Replies to all unblocked clients and frees them. Their further input is run afterwards.
 pub(super) fn free_all() {
     for id in node_state::with(|node| std::mem::take(&mut node.unblocked)) {
         free(id);
@@ -188,7 +189,7 @@ fn free(id: BlockedClientId) {
     });
 }
 
-/// The connection of a client closes.
+/// Closes the connection of a client.
 pub(super) fn close(client: ClientId) {
     let Some(entry) = node_state::with(|node| node.clients.remove(&client)) else { return };
     node_state::with(|node| node.note(LoggedEvent::Closed { client }));
@@ -200,7 +201,7 @@ pub(super) fn close(client: ClientId) {
     }
 }
 
-/// Puts a command back that cannot run now.
+/// Puts a command that cannot run now back at the front of the client's input.
 pub(super) fn put_back(client: ClientId, sent: Sent) {
     node_state::with(|node| node.clients.get_mut(&client).map(|entry| entry.input.push_front(sent)));
 }

@@ -1,4 +1,4 @@
-//! Shard channels, and what subscribers are told.
+//! Shard channels, and the messages to their subscribers.
 
 use super::ClientId;
 use super::client::{Output, Sent};
@@ -12,8 +12,8 @@ use super::process;
 use super::reply::Reply;
 use super::string::StringRef;
 
-/// Publishes a message on a shard channel. Returns how many subscribers it was given to: also those that have closed, until
-/// the server notices.
+/// Publishes a message on a shard channel. Returns the number of subscribers. A subscriber that has disconnected counts until the
+/// server notices that.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     let (channel, message) = (channel.bytes(), message.bytes());
     node_state::with(|node| {
@@ -28,7 +28,7 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     })
 }
 
-/// Whether a message that is published now stays out of replies.
+/// Returns whether a message that is published now stays outside of replies.
 pub fn may_publish() -> bool {
     node_state::with(|node| node.kind != ServerKind::Redis70 || !node.running.transaction)
 }
@@ -43,7 +43,7 @@ pub fn subscribers(channel: StringRef<'_>) -> usize {
     node_state::with(|node| subscribers_of(node, channel.bytes()).len())
 }
 
-/// Runs a command about channels. `None`: it is none of those.
+/// Runs a command on channels. Returns `None` for any other command.
 pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
     let words = &sent.words;
     let word = |number: usize| words.get(number).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
@@ -60,19 +60,19 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
     })
 }
 
-/// Whether a command names a channel where others name a key.
+/// Returns whether the arguments of a command are channels instead of keys.
 pub(super) fn names_channel(name: &[u8]) -> bool {
     [b"SSUBSCRIBE".as_slice(), b"SUNSUBSCRIBE", b"SPUBLISH"].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// Whether a client may send this: a subscriber with RESP2 has to leave its channels first.
+/// Returns whether a client may send this command. A RESP2 client with a subscription must unsubscribe first.
 pub(super) fn is_allowed(client: ClientId, name: &[u8]) -> bool {
     const ALLOWED: [&[u8]; 4] = [b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"PING", b"QUIT"];
     let listens = node_state::with(|node| node.clients.get(&client).is_some_and(|client| client.listens_only()));
     !listens || ALLOWED.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
 }
 
-/// Subscribers to the channels of a slot that leaves are told.
+/// Unsubscribes all clients from the channels of a slot that moves to another node, and sends each of them a message.
 pub(super) fn drop_slot(node: &mut NodeState, slot: u8) {
     let left: Vec<(ClientId, Vec<u8>)> = node
         .clients
@@ -87,7 +87,7 @@ pub(super) fn drop_slot(node: &mut NodeState, slot: u8) {
     }
 }
 
-/// Puts what was kept back for the client whose command has ended into its buffer.
+/// Puts the deferred messages of a client into its output buffer, after the client's command has ended.
 pub(super) fn push_deferred(node: &mut NodeState, client: ClientId) {
     for message in std::mem::take(&mut node.running.deferred) {
         push(node, client, message);
@@ -110,7 +110,7 @@ fn unsubscribe(client: ClientId, channel: &[u8]) -> Reply {
     node_state::with(|node| drop_channel(node, client, channel)).unwrap_or(Reply::Nil)
 }
 
-/// A client has subscribed to this channel no more. Returns what it is told.
+/// Unsubscribes a client from a channel. Returns the message to the client.
 fn drop_channel(node: &mut NodeState, client: ClientId, channel: &[u8]) -> Option<Reply> {
     let entry = node.clients.get_mut(&client)?;
     entry.channels.remove(channel);
@@ -118,7 +118,7 @@ fn drop_channel(node: &mut NodeState, client: ClientId, channel: &[u8]) -> Optio
     Some(entry.message([Reply::bytes(b"sunsubscribe"), Reply::bytes(channel), number(left)]))
 }
 
-/// The reply to PUBSUB SHARDNUMSUB.
+/// Returns the reply to PUBSUB SHARDNUMSUB.
 fn count(channel: &[u8]) -> Reply {
     let count = node_state::with(|node| subscribers_of(node, channel).len());
     Reply::Array(vec![Reply::bytes(channel), number(count)])
@@ -129,7 +129,7 @@ fn subscribers_of(node: &NodeState, channel: &[u8]) -> Vec<ClientId> {
     subscribed.map(|(&client, _)| client).collect()
 }
 
-/// Returns how many there are.
+/// Sends a message to the subscribers of a channel. Returns the number of subscribers.
 fn give_to_subscribers(node: &mut NodeState, channel: &[u8], message: &[u8]) -> usize {
     let subscribers = subscribers_of(node, channel);
     for &client in &subscribers {
@@ -148,7 +148,7 @@ fn give_to_subscribers(node: &mut NodeState, channel: &[u8], message: &[u8]) -> 
     subscribers.len()
 }
 
-/// Puts a message into the buffer of a client, unless the client is closing.
+/// Puts a message into the output buffer of a client, unless the server is closing the connection.
 fn push(node: &mut NodeState, client: ClientId, message: Reply) {
     if let Some(entry) = node.clients.get_mut(&client).filter(|entry| !entry.closing) {
         entry.output.push(Output::Message);

@@ -6,62 +6,62 @@ use super::blocked_client::BlockedClientId;
 use super::event_log::Tag;
 use super::reply::Reply;
 
-/// A command that was sent.
+/// A command that a client has sent.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub tag: Tag,
     pub words: Vec<Vec<u8>>,
 }
 
-/// One thing in the buffer of a client.
+/// An item in the output buffer of a client.
 #[derive(Clone, Copy)]
 pub(super) enum Output {
-    /// The reply to this command.
+    /// The reply to the command with this tag.
     Reply(Tag),
-    /// A message that nobody asked for.
+    /// A message, which is no reply to a command.
     Message,
 }
 
-/// A connection, as the server has it.
+/// The server's state of a connection.
 #[derive(Default)]
 pub(super) struct Client {
     pub db: i32,
-    /// What has arrived and was not run yet.
+    /// Commands that have arrived and have not been run yet.
     pub input: VecDeque<Sent>,
-    /// What was queued since MULTI.
+    /// The commands that were queued since MULTI.
     pub transaction: Option<Vec<Sent>>,
-    /// A command was refused since.
+    /// Whether a command was refused since MULTI.
     pub is_spoiled: bool,
-    /// What is in its buffer, in that order.
+    /// The output buffer, in the order in which it is sent.
     pub output: Vec<Output>,
-    /// It speaks RESP3, in which messages can be told from replies.
+    /// Whether the client uses RESP3, in which messages have a type of their own.
     pub resp3: bool,
-    /// The shard channels to which it has subscribed.
+    /// The shard channels to which the client has subscribed.
     pub channels: BTreeSet<Vec<u8>>,
     pub blocked: Option<BlockedClientId>,
-    /// The other side has closed it.
+    /// Whether the client has closed its side of the connection.
     pub peer_closed: bool,
-    /// The server closes it when it has been told everything.
+    /// Whether the server closes the connection as soon as it has sent the output buffer.
     pub closing: bool,
 }
 
 impl Client {
-    /// Whether its next command can run.
+    /// Returns whether the next command of the client can run.
     pub fn is_free(&self) -> bool {
         self.blocked.is_none() && !self.closing
     }
 
-    /// Whether it has subscribed to a channel, and can do nothing else.
+    /// Returns whether the client has subscribed to a channel, and can use no commands but those of subscriptions.
     pub fn listens_only(&self) -> bool {
         !self.resp3 && self.is_subscribed()
     }
 
-    /// Whether it has subscribed to a channel.
+    /// Returns whether the client has subscribed to a channel.
     pub fn is_subscribed(&self) -> bool {
         !self.channels.is_empty()
     }
 
-    /// A message to this client.
+    /// Returns a message to this client in its protocol.
     pub fn message<const LEN: usize>(&self, items: [Reply; LEN]) -> Reply {
         if self.resp3 { Reply::Push(items.to_vec()) } else { Reply::Array(items.to_vec()) }
     }

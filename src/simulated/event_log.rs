@@ -1,4 +1,4 @@
-//! What happens on a node, in the order in which it happens: for those who check it.
+//! The events of a node, in their order, for the tests that check them.
 
 use std::rc::Rc;
 
@@ -6,25 +6,25 @@ use super::ClientId;
 use super::keyspace::{Entry, Keyspace};
 use super::reply::Reply;
 
-/// The number of a command, given by who sent it.
+/// The number of a command, which the sender chooses.
 pub type Tag = u64;
 
-/// Who changes a key.
+/// The cause of a change to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// The module.
     Module,
     /// A command of the server.
     Command,
-    /// A command of the server that puts a key there from elsewhere, whatever was there before.
+    /// A command of the server that copies or moves a key to this name, and replaces the old value.
     Arrival,
     /// The server, because the key has expired.
     Expiry,
-    /// The server, because the slot has left, or another keyspace has come.
+    /// The server, because the slot has moved to another node, or the keyspace was replaced.
     Server,
 }
 
-/// One thing that has happened.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoggedEvent {
     /// A command begins to run.
@@ -34,35 +34,35 @@ pub enum LoggedEvent {
         db: i32,
         denies_blocking: bool,
     },
-    /// It has come to its end, or has blocked its client.
+    /// A command has ended, or has blocked its client.
     Ended {
         tag: Tag,
         blocked: bool,
     },
-    /// The timer begins, or ends.
+    /// The timer begins to run, or has ended.
     TimerBegan,
     TimerEnded,
-    /// A key has another value now, or none.
+    /// A key has changed. `entry` is `None` if it does not exist any more.
     Wrote {
         db: i32,
         key: Rc<[u8]>,
         entry: Option<Entry>,
         writer: Writer,
     },
-    /// The module has said that it has changed a key: a change is complete.
+    /// The module has signalled a key, which ends a change.
     Signalled {
         db: i32,
         key: Rc<[u8]>,
     },
-    /// Any key may have changed; these are the keys now.
+    /// Any key may have changed. `keyspace` holds the keys after the change.
     KeyspaceChanged {
         keyspace: Rc<Keyspace>,
     },
-    /// The module lets a client go.
+    /// The module has unblocked a client.
     ModuleUnblocked {
         tag: Tag,
     },
-    /// Somebody has had the server let a client go.
+    /// A client was unblocked with CLIENT UNBLOCK.
     ClientUnblocked {
         client: ClientId,
     },
@@ -71,50 +71,50 @@ pub enum LoggedEvent {
         tag: Tag,
         reply: Reply,
     },
-    /// A reply was put into the buffer of a client.
+    /// The server has put a reply into the output buffer of a client.
     Replied {
         client: ClientId,
         tag: Tag,
         reply: Reply,
     },
-    /// The module has published a message on a shard channel, which had so many subscribers.
+    /// The module has published a message on a shard channel. `reached` is the number of subscribers.
     Published {
         channel: Rc<[u8]>,
         message: Rc<[u8]>,
         reached: usize,
     },
-    /// The module has had the server publish a message on a channel of others, by this command.
+    /// The module has made the server publish a message on a compat channel, with this command.
     Announced {
         command: &'static str,
         channel: Rc<[u8]>,
         message: Rc<[u8]>,
     },
-    /// A message was put into the buffer of a client, which has subscribed to a shard channel.
+    /// The server has put a message into the output buffer of a client that has subscribed to a shard channel.
     Pushed {
         client: ClientId,
         message: Reply,
     },
-    /// The message before which no other is in the buffer has left the server, and its client is there to read it.
+    /// The server has sent the first message in the client's output buffer, and the client can read it.
     PushSent {
         client: ClientId,
     },
-    /// A reply has left the server, and its client is there to read it.
+    /// The server has sent a reply, and the client can read it.
     Sent {
         client: ClientId,
         tag: Tag,
     },
-    /// A client that was blocked is free again, or gone.
+    /// A blocked client was freed: it can run commands again, or has disconnected.
     Freed {
         tag: Tag,
     },
-    /// A connection is closed.
+    /// A connection was closed.
     Closed {
         client: ClientId,
     },
-    /// The node is a master now, or a replica.
+    /// The node has become a master or a replica.
     RoleChanged,
-    /// The process has ended, and another has begun.
+    /// The process has ended, and another one has started.
     Restarted,
-    /// A loop round is over.
+    /// An event-loop iteration has ended.
     IterationEnded,
 }

@@ -1,4 +1,4 @@
-//! Driving a simulated server from outside: what arrives, what time it is, what befalls it.
+//! Controls a simulated server from outside: its clients, its clock, and the changes and failures that happen to it.
 
 mod slots;
 
@@ -18,32 +18,32 @@ use super::stream::Unit;
 use super::write_blockers::{Unnoticed, WriteFence};
 use super::{ClientId, UnixMs};
 
-/// One simulated server with a module in it. All nodes of a thread share the time.
+/// A simulated server with a module. All nodes of a thread share the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node(usize);
 
 impl Node {
-    /// A server with nothing in it, beside those there are, which has started with the module.
+    /// Adds a server without keys to the servers of this thread, and starts it with the module.
     pub fn new<M: Module>(kind: ServerKind) -> Self {
         let node = Self(node_state::add(NodeState::new(kind, ModuleHooks::of::<M>())));
         node.start();
         node
     }
 
-    /// The server loads the module, before anybody is connected.
+    /// Loads the module, before any client is connected.
     fn start(self) {
         node_state::switch_to(self.0);
         module_hooks::notify_always(|hooks| (hooks.loaded)());
     }
 
-    /// Forgets all servers of this thread, and begins a new time.
+    /// Removes all servers of this thread, and resets the time.
     pub fn forget_all() {
         node_state::forget();
         super::main_thread::forget();
         super::setting::forget();
     }
 
-    /// Lets time pass on all nodes, in microseconds, in which none of them does anything.
+    /// Advances the time of all nodes, in microseconds. No node does anything in this time.
     pub fn pass_us(us: i64) {
         node_state::pass_us(us);
     }
@@ -53,12 +53,12 @@ impl Node {
         node_state::with(body)
     }
 
-    /// Now, by this node's clock, in Unix milliseconds.
+    /// Returns the time of this node's wall clock, in Unix milliseconds.
     pub fn now_ms(self) -> UnixMs {
         self.here(|node| node.now_ms())
     }
 
-    /// Opens a connection.
+    /// Opens a connection. Returns the client's number.
     pub fn connect(self) -> ClientId {
         self.here(|node| {
             node.last_client = node.last_client.saturating_add(1);
@@ -67,7 +67,7 @@ impl Node {
         })
     }
 
-    /// Sends a command. It is read in the next round.
+    /// Sends a command. The server reads it in the next event-loop iteration.
     pub fn send(self, client: ClientId, tag: Tag, words: Vec<Vec<u8>>) {
         self.here(|node| {
             if let Some(entry) = node.clients.get_mut(&client).filter(|entry| !entry.peer_closed) {
@@ -77,7 +77,8 @@ impl Node {
         });
     }
 
-    /// Closes a connection from the client's side. What it has sent is run, what it is told is lost.
+    /// Closes a connection from the client's side. The server still runs the commands that the client has sent, but the replies
+    /// are lost.
     pub fn hang_up(self, client: ClientId) {
         self.here(|node| {
             if let Some(entry) = node.clients.get_mut(&client) {
@@ -87,12 +88,13 @@ impl Node {
         });
     }
 
-    /// Whether the connection is open at the server's end.
+    /// Returns whether the connection is open at the server's end.
     pub fn has(self, client: ClientId) -> bool {
         self.here(|node| node.clients.contains_key(&client))
     }
 
-    /// When the loop turns next by itself: at once if there is something to do.
+    /// Returns the time at which the event loop runs next by itself, in Unix milliseconds. Returns `UnixMs::MIN` if there is work
+    /// now, and `None` if nothing is due.
     pub fn next_wake(self) -> Option<UnixMs> {
         self.here(|node| {
             let busy =
@@ -102,7 +104,7 @@ impl Node {
         })
     }
 
-    /// Lets the event loop turn once: what has arrived, the timer, what is due before it sleeps.
+    /// Runs one iteration of the event loop: the clients' input, the timer, and the work before the loop sleeps.
     pub fn turn(self) {
         node_state::switch_to(self.0);
         module_hooks::tell_late_events();
@@ -123,34 +125,34 @@ impl Node {
         node_state::with(|node| node.note(LoggedEvent::IterationEnded));
     }
 
-    /// What has happened since the last call.
+    /// Returns the events since the last call.
     pub fn event_log(self) -> Vec<LoggedEvent> {
         self.here(|node| std::mem::take(&mut node.event_log))
     }
 
-    /// What replicas and the AOF were told since the last call.
+    /// Returns the units that the server has sent to its replicas and the AOF since the last call.
     pub fn stream(self) -> Vec<Unit> {
         self.here(|node| std::mem::take(&mut node.stream))
     }
 
-    /// All keys.
+    /// Returns a copy of all keys.
     pub fn keyspace(self) -> Keyspace {
         self.here(|node| node.keyspace.clone())
     }
 
-    /// The fields that the module adds to INFO.
+    /// Returns the fields that the module adds to INFO.
     pub fn info(self) -> Vec<(String, u64)> {
         let hooks = self.here(|node| node.hooks);
         (hooks.info)()
     }
 
-    /// Lends the module on this node to `body`.
+    /// Runs `body`, in which the module's state is the state of this node.
     pub fn with_module<R>(self, body: impl FnOnce() -> R) -> R {
         node_state::switch_to(self.0);
         body()
     }
 
-    /// The server's cron runs, as it does every `interval_ms` milliseconds.
+    /// Runs the server's cron, which a real server runs every `interval_ms` milliseconds.
     pub fn cron(self, interval_ms: i64) {
         let hooks = self.here(|node| node.hooks);
         if !faults::has(Fault::CronStops) {
@@ -158,7 +160,7 @@ impl Node {
         }
     }
 
-    /// The server deletes a key that expires to make room, if it may.
+    /// Evicts a key, if it has an expiry and the server is a master that is not paused.
     pub fn evict(self, db: i32, key: &[u8]) {
         let is_evicted = self.here(|node| {
             let is_volatile = node.keyspace.get(db, key).is_some_and(|entry| entry.expiry.is_some());
@@ -170,22 +172,22 @@ impl Node {
         }
     }
 
-    /// The server's cycle deletes up to `limit` keys that have expired.
+    /// Runs the server's expiry cycle, which deletes up to `limit` expired keys.
     pub fn expire_some(self, limit: usize) {
         node_state::switch_to(self.0);
         expiry::cycle(limit);
     }
 
-    /// Sets the node's clock forward, or back, by so many milliseconds.
+    /// Sets the node's wall clock forward by `ms` milliseconds, or back if `ms` is negative.
     pub fn step_clock(self, ms: i64) {
         self.here(|node| {
             node.clock_offset_ms = node.clock_offset_ms.saturating_add(ms);
-            // A step ends the descriptor's wait.
+            // A step of the clock makes the timer's descriptor readable.
             node.timer.set_to = node.timer.set_to.map(|_| UnixMs::MIN);
         });
     }
 
-    /// The server notes that it must refuse writes, or need not any more.
+    /// Sets the reason why the server refuses writes, or removes it.
     pub fn set_fence(self, fence: Option<WriteFence>) {
         self.here(|node| node.blockers.fence = fence);
     }
@@ -195,17 +197,17 @@ impl Node {
         self.here(|node| node.blockers.saves_without_fork = saves);
     }
 
-    /// Lets the server refuse what the module replicates outside of commands, or not any more.
+    /// Sets whether the server refuses what the module replicates outside of commands.
     pub fn refuse_replication(self, refuses: bool) {
         self.here(|node| node.blockers.replicates_nothing = refuses);
     }
 
-    /// Something happens while the server stands still, so that it does not notice before its cron has run.
+    /// Makes a change while the server stalls. The server notices the change when its cron has run.
     pub fn change_unnoticed(self, change: Unnoticed) {
         self.here(|node| node.blockers.unnoticed = Some(change));
     }
 
-    /// The server notices what has happened while it stood still.
+    /// Makes the server notice what has changed while it stalled.
     pub fn notice(self) {
         let change = self.here(|node| node.blockers.unnoticed.take());
         match change {
@@ -215,7 +217,7 @@ impl Node {
         }
     }
 
-    /// The server becomes a replica: those who wait are told, and their connections closed.
+    /// Makes the server a replica. Blocked clients get an error, and their connections are closed.
     pub fn become_replica(self) {
         let blocked: Vec<_> = self
             .here(|node| node.clients.iter().filter_map(|(&client, entry)| Some((client, entry.blocked?))).collect());
@@ -229,17 +231,17 @@ impl Node {
         self.set_role(true);
     }
 
-    /// Whether the server is a replica.
+    /// Returns whether the server is a replica.
     pub fn is_replica(self) -> bool {
         self.here(|node| node.blockers.replica)
     }
 
-    /// The command by which modules could ask for the server's settings has another name from now on.
+    /// Hides the server's settings from modules, as if `rename-command` had changed the name of CONFIG.
     pub fn hide_settings(self) {
         super::setting::hide();
     }
 
-    /// The server becomes a master, if it is none.
+    /// Makes the server a master, if it is a replica.
     pub fn become_master(self) {
         if self.is_replica() {
             self.set_role(false);
@@ -258,7 +260,7 @@ impl Node {
         }
     }
 
-    /// Another keyspace takes the place of this one: a replica has synchronized.
+    /// Replaces the keyspace, as the full synchronization of a replica does.
     pub fn load(self, keyspace: Keyspace) {
         self.here(|node| {
             node.keyspace = keyspace;
@@ -267,19 +269,19 @@ impl Node {
         module_hooks::notify(|hooks| (hooks.keyspace_changed)());
     }
 
-    /// Runs what the master has told, as its replica.
+    /// Runs a unit of the master, as its replica.
     pub fn replay(self, unit: &Unit) {
         node_state::switch_to(self.0);
         unit.iter().for_each(native::replay);
     }
 
-    /// Runs a command by itself, whatever stands in its way.
+    /// Runs a command without a client and without the checks that could refuse it.
     pub fn external_command(self, db: i32, words: &[Vec<u8>]) {
         node_state::switch_to(self.0);
         process::external_command(db, words);
     }
 
-    /// The process ends and another begins with these keys.
+    /// Ends the process, and starts another one with these keys.
     pub fn restart(self, keyspace: Keyspace) {
         let (kind, last_client) = self.here(|node| (node.kind, node.last_client));
         let hooks = node_state::hooks();
@@ -296,7 +298,7 @@ impl Node {
     }
 }
 
-/// Reads what a client has sent. One that has closed is closed here when that was run.
+/// Runs the input of a client. Closes a client that has closed its side of the connection and has no input left.
 fn read(client: ClientId) {
     let (is_new, peer_closed) = node_state::with(|node| {
         let is_postponed = node.postponed.contains(&client);
@@ -333,7 +335,7 @@ fn run_timer() {
     }
 }
 
-/// Clients that are not blocked or paused any more go on with what they have sent.
+/// Runs the further input of clients that are no longer blocked or paused.
 fn resume() {
     let resumed = node_state::with(|node| {
         let mut resumed = std::mem::take(&mut node.resumed);

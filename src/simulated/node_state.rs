@@ -1,4 +1,4 @@
-//! What there is on each node: keys, clients, a clock, a timer.
+//! The state of each node: its keys, clients, clock and timer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use super::stream::{Effect, Unit};
 use super::write_blockers::WriteBlockers;
 use super::{ClientId, UnixMs};
 
-/// Where every simulated clock begins, in the year 2001, in microseconds.
+/// The time at which every simulated clock starts, in Unix microseconds: a day in the year 2001.
 const BEGINNING_US: i64 = 1_000_000_000_000_000;
 
 thread_local! {
@@ -28,7 +28,7 @@ thread_local! {
     static STEADY_US: Cell<i64> = const { Cell::new(BEGINNING_US) };
 }
 
-/// One node.
+/// The state of one node.
 pub(super) struct NodeState {
     pub kind: ServerKind,
     pub hooks: ModuleHooks,
@@ -36,32 +36,32 @@ pub(super) struct NodeState {
     pub keyspace: Keyspace,
     pub clients: BTreeMap<ClientId, Client>,
     pub last_client: ClientId,
-    /// Clients that have something to be read, in that order.
+    /// Clients whose input has to be read, in this order.
     pub ready: VecDeque<ClientId>,
-    /// Clients that are not blocked any more, whose further commands are due.
+    /// Clients that are no longer blocked, and whose further input has to be run.
     pub resumed: VecDeque<ClientId>,
-    /// Clients whose next command waits for the end of a pause.
+    /// Clients whose next command is postponed until a pause ends.
     pub postponed: Vec<ClientId>,
     pub blocked: BTreeMap<BlockedClientId, Blocked>,
-    /// Those that are let go in this round, in that order.
+    /// Blocked clients that have to be freed in this event-loop iteration, in this order.
     pub unblocked: Vec<BlockedClientId>,
     pub timer: Timer,
     pub running: Running,
-    /// Events that the module is told of at the beginning of the next round.
+    /// Events of which the module is notified at the start of the next event-loop iteration: database, event, key.
     pub late_events: Vec<(i32, &'static str, Rc<[u8]>)>,
-    /// The module hears events.
+    /// Whether the module is notified of events.
     pub listens: bool,
-    /// It hears those of Sorted Sets, too.
+    /// Whether the module is also notified of events of Sorted Sets.
     pub subscribes_sorted_sets: bool,
     pub blockers: WriteBlockers,
     pub cluster: Option<Cluster>,
-    /// What the wall clock shows beyond the time that has passed, in milliseconds.
+    /// The difference between the node's wall clock and the time of all nodes, in milliseconds.
     pub clock_offset_ms: i64,
-    /// The effects of what runs now.
+    /// The effects of the command, transaction, script or timer that runs.
     pub unit: Vec<Effect>,
-    /// What replicas and the AOF were told.
+    /// The units that the node has sent to its replicas and the AOF.
     pub stream: Vec<Unit>,
-    /// What the module has replied since it was asked.
+    /// The parts of the reply that the module has made so far.
     pub pieces: Vec<Piece>,
     pub event_log: Vec<LoggedEvent>,
 }
@@ -69,31 +69,31 @@ pub(super) struct NodeState {
 /// The module's timer.
 #[derive(Default)]
 pub(super) struct Timer {
-    /// When the descriptor becomes readable.
+    /// The time at which the timer's descriptor becomes readable.
     pub set_to: Option<UnixMs>,
-    /// It fires in this round, or is firing.
+    /// Whether the timer runs when the event loop comes to it, even before the time in `set_to`.
     pub started: bool,
 }
 
-/// What runs at this moment.
+/// What the node runs at this moment.
 #[derive(Default)]
 pub(super) struct Running {
     pub command: Option<Tag>,
     pub transaction: bool,
     pub script: bool,
-    /// What runs was said by a master or an AOF, for which keys do not expire by themselves.
+    /// Whether the command comes from a master or an AOF. Keys do not expire by themselves for such a command.
     pub replay: bool,
-    /// The module is told something, and may write nothing.
+    /// Whether a callback of the module runs in which it must not write.
     pub callback: bool,
-    /// The server goes through its keys, of which none may be opened.
+    /// Whether the server scans its keys. No key may be opened during the scan.
     pub scan: bool,
-    /// The running command has blocked its client.
+    /// Whether the running command has blocked its client.
     pub blocked: bool,
-    /// Whose command, transaction or script runs.
+    /// The client whose command, transaction or script runs.
     pub client: Option<ClientId>,
-    /// When it began.
+    /// The time at which that command, transaction or script began.
     pub since: Option<UnixMs>,
-    /// What that client is told when its command has ended, after the reply.
+    /// The messages that this client gets after the reply to its command.
     pub deferred: Vec<Reply>,
 }
 
@@ -127,17 +127,18 @@ impl NodeState {
         }
     }
 
-    /// Now, in Unix milliseconds, by this node's clock.
+    /// Returns the time of this node's wall clock, in Unix milliseconds.
     pub fn now_ms(&self) -> UnixMs {
         now_us_of(self.clock_offset_ms).div_euclid(1000)
     }
 
-    /// The time for which keys are there: it stands still while a command, a transaction or a script runs.
+    /// Returns the time by which keys expire, in Unix milliseconds. It does not advance while a command, a transaction or a
+    /// script runs.
     pub fn time_of_keys(&self) -> UnixMs {
         self.running.since.unwrap_or_else(|| self.now_ms())
     }
 
-    /// Whether a key is there, and not over.
+    /// Returns whether a key exists and has not expired.
     pub fn has_key(&self, db: i32, key: &[u8]) -> bool {
         self.keyspace.get(db, key).is_some_and(|entry| !entry.is_over(self.time_of_keys()))
     }
@@ -146,13 +147,13 @@ impl NodeState {
         self.event_log.push(note);
     }
 
-    /// Notes that any key may have changed.
+    /// Logs that any key may have changed.
     pub fn note_keyspace(&mut self) {
         let keyspace = Rc::new(self.keyspace.clone());
         self.note(LoggedEvent::KeyspaceChanged { keyspace });
     }
 
-    /// Puts a reply into the buffer of a client, if it is still there.
+    /// Puts a reply into the output buffer of a client, if it is still connected.
     pub fn reply(&mut self, client: ClientId, tag: Tag, reply: Reply) {
         if let Some(entry) = self.clients.get_mut(&client) {
             entry.output.push(Output::Reply(tag));
@@ -160,7 +161,7 @@ impl NodeState {
         }
     }
 
-    /// What is in the buffers leaves the server.
+    /// Sends the output buffers of all clients. The output for a client that has closed its connection is lost.
     pub fn send_output(&mut self) {
         let mut sent = Vec::new();
         for (&client, entry) in &mut self.clients {
@@ -175,7 +176,7 @@ impl NodeState {
         self.event_log.extend(sent);
     }
 
-    /// What has run is over: its effects go out together.
+    /// Sends the effects of what has run to replicas and the AOF, as one unit.
     pub fn propagate(&mut self) {
         if !self.unit.is_empty() {
             let mut unit = std::mem::take(&mut self.unit);
@@ -187,7 +188,7 @@ impl NodeState {
     }
 }
 
-/// Adds a node with nothing on it. Returns its number.
+/// Adds a node. Returns its number.
 pub(super) fn add(node: NodeState) -> usize {
     NODES.with_borrow_mut(|worlds| {
         worlds.push(node);
@@ -195,17 +196,17 @@ pub(super) fn add(node: NodeState) -> usize {
     })
 }
 
-/// The number of the node that runs.
+/// Returns the number of the current node.
 pub(super) fn current() -> usize {
     CURRENT.get()
 }
 
-/// Has another node run.
+/// Makes another node the current one.
 pub(super) fn switch_to(node: usize) {
     CURRENT.set(node);
 }
 
-/// Has `body` run on each node.
+/// Runs `body` once for each node, with that node as the current one.
 pub(super) fn on_each(body: impl Fn()) {
     let here = current();
     for node in 0..NODES.with_borrow(Vec::len) {
@@ -215,7 +216,7 @@ pub(super) fn on_each(body: impl Fn()) {
     switch_to(here);
 }
 
-/// Lends the node that runs to `body`, which calls nobody.
+/// Lends the current node to `body`, which must not call the module or this function.
 pub(super) fn with<R>(body: impl FnOnce(&mut NodeState) -> R) -> R {
     NODES.with_borrow_mut(|worlds| {
         #[expect(clippy::expect_used, reason = "nothing runs without a node")]
@@ -223,19 +224,19 @@ pub(super) fn with<R>(body: impl FnOnce(&mut NodeState) -> R) -> R {
     })
 }
 
-/// The doors of the node that runs.
+/// Returns the module hooks of the current node.
 pub(super) fn hooks() -> ModuleHooks {
     with(|node| node.hooks)
 }
 
-/// Forgets all nodes, and begins a new time.
+/// Removes all nodes, and resets the time.
 pub(super) fn forget() {
     NODES.with_borrow_mut(Vec::clear);
     switch_to(0);
     STEADY_US.set(BEGINNING_US);
 }
 
-/// Lets time pass, on all nodes alike.
+/// Advances the time of all nodes, in microseconds.
 pub(super) fn pass_us(us: i64) {
     STEADY_US.set(STEADY_US.get().saturating_add(us));
 }
@@ -244,12 +245,12 @@ fn now_us_of(clock_offset_ms: i64) -> i64 {
     STEADY_US.get().saturating_add(clock_offset_ms.saturating_mul(1000))
 }
 
-/// Now, in Unix milliseconds.
+/// Returns the time of the current node's wall clock, in Unix milliseconds.
 pub fn now_ms() -> UnixMs {
     with(|node| node.now_ms())
 }
 
-/// Now, in Unix microseconds.
+/// Returns the time of the current node's wall clock, in Unix microseconds.
 pub fn now_us() -> i64 {
     if faults::has(Fault::MicrosecondsStand) {
         return BEGINNING_US;
@@ -257,13 +258,14 @@ pub fn now_us() -> i64 {
     with(|node| now_us_of(node.clock_offset_ms))
 }
 
-/// Milliseconds of a clock that is never set.
+/// Returns the milliseconds of a clock that is never set.
 pub fn monotonic_ms() -> i64 {
     let us = if faults::has(Fault::MonotonicClockStands) { BEGINNING_US } else { STEADY_US.get() };
     us.div_euclid(1000)
 }
 
-/// Sees to it that [`Module::timer`](super::Module::timer) is called in this loop round, or as soon as the loop gets to it.
+/// Requests a call of [`Module::timer`](super::Module::timer) in this event-loop iteration, or in the next one if the loop has
+/// already passed the timer.
 pub fn run_timer_soon<M>() {
     if faults::has(Fault::TimerSoonIgnored) {
         return;
@@ -274,7 +276,7 @@ pub fn run_timer_soon<M>() {
     });
 }
 
-/// Sees to it that [`Module::timer`](super::Module::timer) is called at `time`, or earlier.
+/// Requests a call of [`Module::timer`](super::Module::timer) at `time`, in Unix milliseconds, or earlier.
 pub fn set_timer<M>(time: UnixMs) {
     if time <= now_ms() {
         return run_timer_soon::<M>();
