@@ -1,4 +1,4 @@
-//! Commands of the server that a module has it carry out.
+//! Calls of the server's commands by the module.
 
 use std::ffi::CStr;
 
@@ -12,7 +12,7 @@ use super::node_state::{self, NodeState};
 use super::string::StringRef;
 
 impl<M> Key<'_, '_, M> {
-    /// Has the server carry out a command that concerns another key, or none, while this one is open. Returns whether it has.
+    /// Runs a command of the server on another key, or on no key, while this key is open. Returns whether the command has run.
     pub fn call_alongside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
         let (db, own) = (self.ctx().db(), self.name().bytes());
         let Some(about) = arguments.first() else { return false };
@@ -34,7 +34,7 @@ impl<M> Key<'_, '_, M> {
         }
         if [c"PUBLISH", c"SPUBLISH"].contains(&command) {
             let message = arguments.get(1).map_or(&[][..], |message| message.bytes());
-            // Nobody subscribes to these channels here, and replicas of a node do not tell of them.
+            // No simulated client subscribes to these channels, and the replicas of a node do not pass the messages on.
             let command = if command == c"PUBLISH" { "PUBLISH" } else { "SPUBLISH" };
             let (channel, message) = (about.bytes().into(), message.into());
             node_state::with(|node| node.note(LoggedEvent::Announced { command, channel, message }));

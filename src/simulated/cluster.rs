@@ -1,18 +1,18 @@
-//! Slots.
+//! The slots of a cluster.
 
-/// What a node of a cluster knows of slots. A key's slot is the number of its last byte that is no brace, so that related names
-/// fall together.
+/// The slots, as a node of a cluster knows them. The slot of a key is the key's last byte that is not `}`, so that a key and its
+/// sibling keys have the same slot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cluster {
-    /// Slots that are other nodes'.
+    /// The slots of other nodes.
     pub elsewhere: std::collections::BTreeSet<u8>,
-    /// Slots on their way to another node.
+    /// The slots that move to another node.
     pub migrating: std::collections::BTreeSet<u8>,
     pub is_down: bool,
 }
 
 impl Cluster {
-    /// What the node says of itself in the reply to CLUSTER NODES.
+    /// Returns the line of this node in the reply to CLUSTER NODES.
     pub(super) fn own_line(&self) -> String {
         let own = (0..=u8::MAX).filter(|slot| !self.elsewhere.contains(slot)).map(|slot| slot.to_string());
         let leaving = self.migrating.iter().map(|slot| format!("[{slot}->-other]"));
@@ -21,17 +21,17 @@ impl Cluster {
     }
 }
 
-/// Whether the server is a node of a cluster: its slots may leave.
+/// Returns `true`: a simulated server can become a node of a cluster, and its slots can move.
 pub fn is_in_cluster() -> bool {
     true
 }
 
-/// The slot of a key, as the module counts them.
+/// Returns the slot of a key, in the type that the module uses.
 pub fn hash_slot(key: &[u8]) -> u16 {
     slot_of(key).into()
 }
 
-/// The slot of a key.
+/// Returns the slot of a key.
 pub fn slot_of(key: &[u8]) -> u8 {
     key.iter().rev().copied().find(|byte| *byte != b'}').unwrap_or_default()
 }

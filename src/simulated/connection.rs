@@ -1,4 +1,4 @@
-//! Commands about connections and the server itself.
+//! Commands on connections and on the server itself.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::process;
 use super::reply::Reply;
 use super::{ClientId, module_hooks};
 
-/// Runs a command that is not about keys. `None`: it is none of those.
+/// Runs a command that works on no keys. Returns `None` for any other command.
 pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
     let words = &sent.words;
     let word = |number: usize| words.get(number).map(|word| word.to_ascii_uppercase()).unwrap_or_default();
@@ -40,7 +40,7 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"DEBUG", b"SLEEP") => stall(&word(2)),
         (b"DEBUG", b"RELOAD") => {
             node_state::with(|node| node.note_keyspace());
-            // The keys of before are flushed, then loaded again.
+            // The server first flushes the old keys, then loads them again. It notifies the module of both.
             module_hooks::notify(|hooks| (hooks.keyspace_changed)());
             module_hooks::notify(|hooks| (hooks.keyspace_changed)());
             Reply::OK
@@ -62,7 +62,7 @@ fn hello(client: ClientId, version: Option<i64>) -> Reply {
     Reply::Map(vec![(Reply::bytes(b"proto"), Reply::Integer(version))])
 }
 
-/// Time passes while the command runs, in seconds.
+/// Advances the time while the command runs, by this number of seconds.
 fn stall(seconds: &[u8]) -> Reply {
     let seconds = std::str::from_utf8(seconds).ok().and_then(|word| word.parse().ok());
     match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
@@ -101,7 +101,7 @@ fn multi(client: ClientId) -> Reply {
     })
 }
 
-/// `CLIENT KILL ID id`, which leaves out who sends it.
+/// Runs `CLIENT KILL ID id`. A client cannot close its own connection this way.
 fn kill(client: ClientId, killed: Option<i64>) -> Reply {
     match killed.filter(|&killed| killed != client && node_state::with(|node| node.clients.contains_key(&killed))) {
         None => Reply::Integer(0),

@@ -1,4 +1,4 @@
-//! The context in which the server has called the module.
+//! The context of a call of the module by the server.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use super::reply::{Piece, Reply};
 use super::setting;
 use super::string::{Arguments, StringRef};
 
-/// Whose context it is outside a command.
+/// The client of a context outside a command.
 const NOBODY: ClientId = 0;
 
 /// A context of the server, in a call of module `M`.
@@ -31,7 +31,7 @@ pub struct Context<'c, M> {
 }
 
 bitflags! {
-    /// What the context and the server are like.
+    /// The state of the context and the server.
     #[derive(Clone, Copy)]
     pub struct ContextFlags: u32 {
         const REPLICA = 1;
@@ -62,22 +62,22 @@ impl<M> Context<'_, M> {
         })
     }
 
-    /// Every user has the right to every channel.
+    /// Returns `true`: every user has the permission for every channel.
     pub fn may_publish_on(&self, _channel: StringRef<'_>) -> bool {
         true
     }
 
-    /// The same, together with a command.
+    /// Returns `true`, as [`may_publish_on`](Self::may_publish_on) does, for a command with these arguments.
     pub fn may_publish_with(&self, _arguments: Arguments<'_>, channel: StringRef<'_>) -> bool {
         self.may_publish_on(channel)
     }
 
-    /// The number of the selected database.
+    /// Returns the number of the selected database.
     pub fn db(&self) -> i32 {
         self.db
     }
 
-    /// Selects a database.
+    /// Selects a database. A number out of range has no effect.
     pub fn select_db(&mut self, db: i32) {
         let (in_command, in_event) = node_state::with(|node| (node.running.command.is_some(), node.running.callback));
         if in_command {
@@ -88,43 +88,43 @@ impl<M> Context<'_, M> {
         }
     }
 
-    /// The number of the client whose command this is.
+    /// Returns the number of the client that sent this command.
     pub fn client_id(&self) -> ClientId {
         self.client
     }
 
-    /// Whether the client whose command this is has a connection of its own.
+    /// Returns whether the client that sent this command has a connection.
     pub fn has_connection(&self) -> bool {
         self.client != NOBODY && !self.flags().contains(ContextFlags::SCRIPT)
     }
 
-    /// One field of a section of INFO: there is none.
+    /// Returns `None`: the simulated server has no INFO.
     pub fn server_info(&mut self, _section: &CStr, _field: &CStr) -> Option<String> {
         None
     }
 
-    /// How many replicas were heard of within so many seconds: those of a node here are never silent.
+    /// Returns `i64::MAX`: the replicas of a simulated server always respond.
     pub fn responding_replicas(&mut self, _lag_s: i64) -> i64 {
         i64::MAX
     }
 
-    /// Whether the server is starting, and nobody is connected.
+    /// Returns whether the server is starting, and has no client yet.
     pub fn is_starting(&mut self) -> bool {
         node_state::with(|node| node.clients.is_empty()) && !faults::has(Fault::StartHidden)
     }
 
-    /// Writes a warning into the server's log, which nobody reads.
+    /// Writes a warning into the server's log, which the simulation does not keep.
     pub fn warn(&self, _line: &str) {}
 
-    /// The same for a line that tells of no trouble.
+    /// Writes a notice into the server's log, which the simulation does not keep.
     pub fn notice(&self, _line: &str) {}
 
-    /// Whether the server has this command under its own name.
+    /// Returns `true`: no command of the simulated server is renamed.
     pub fn has_command(&self, _name: &'static CStr) -> bool {
         true
     }
 
-    /// Whether anything may be written: not while paused, and not by a replica.
+    /// Returns whether the server accepts writes: it is a master, and is not paused.
     pub fn accepts_writes(&self) -> bool {
         node_state::with(|node| {
             let is_paused = node.blockers.is_paused(node.now_ms()) && !faults::has(Fault::PauseHidden);
@@ -132,8 +132,7 @@ impl<M> Context<'_, M> {
         })
     }
 
-    /// Whether the key is this node's to read. It can expire the key.
-    /// The slots of this node.
+    /// Returns the slots of this node. Returns `None` outside a cluster.
     pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
         node_state::with(|node| {
             let cluster = node.cluster.as_ref()?;
@@ -143,6 +142,7 @@ impl<M> Context<'_, M> {
         })
     }
 
+    /// Returns where the slot of a key is served. The call can expire the key.
     pub fn slot_of(&mut self, key: StringRef<'_>) -> Slot {
         let (served, owned, migrating) = node_state::with(|node| match &node.cluster {
             None => (true, true, false),
@@ -166,7 +166,7 @@ impl<M> Context<'_, M> {
         Slot::Ours
     }
 
-    /// Whether the server would take a client's write to this key now. It can expire the key.
+    /// Returns whether the server would accept a client's write to this key now. The call can expire the key.
     pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
         let is_fenced = |node: &NodeState| node.blockers.fence.is_some() && !faults::has(Fault::FenceHidden);
         if node_state::with(|node| node.blockers.is_seen_as_replica() || is_fenced(node)) {
@@ -218,7 +218,7 @@ fn reply(piece: Piece) {
     node_state::with(|node| node.pieces.push(piece));
 }
 
-/// Makes the reply for a blocked client, and nothing else.
+/// Makes the reply to a blocked client. It can do nothing else.
 pub struct Replier<'r>(PhantomData<&'r ()>);
 
 impl Replier<'_> {
@@ -239,25 +239,25 @@ impl Replier<'_> {
     }
 }
 
-/// The value of a setting of the server that is a number, if it can be asked for.
+/// Returns the value of a setting of the server that is a number, unless the settings are hidden.
 pub fn server_setting(name: &'static CStr) -> Option<i64> {
     let setting = setting::of_server(name.to_bytes()).filter(|_| !setting::are_hidden())?;
     Some(if faults::has(Fault::SettingOld) { setting.default } else { setting.get() })
 }
 
-/// Here a module hears of changes of the role from the start.
+/// Has no effect: the module is always notified of changes of the role.
 pub fn subscribe_to_roles<M: Module>() {}
-/// Whether a module can add an ACL category. There are no users here whom that could matter to.
+/// Returns `true`. An ACL category has no effect here, because there are no users.
 pub fn has_own_acl_categories() -> bool {
     true
 }
 
-/// Begins to hear of events of Sorted Sets.
+/// Requests the notification of events of Sorted Sets.
 pub fn subscribe_to_sorted_sets<M: Module>() {
     node_state::with(|node| node.subscribes_sorted_sets = true);
 }
 
-/// Begins to hear of events.
+/// Requests the notification of events.
 pub fn subscribe<M: Module>() {
     node_state::with(|node| node.listens = true);
 }

@@ -1,7 +1,6 @@
-//! The end of a server.
+//! The crash of a server.
 
-/// Ends the server, which is the simulation's way to say that a real one would crash, hang, or tell its replicas something
-/// wrong.
+/// Ends the server. The simulation calls this where a real server would crash, hang or replicate wrong data.
 ///
 /// # Panics
 /// Always.

@@ -1,4 +1,4 @@
-//! Keyspace events, as keyspace notifications name them.
+//! Keyspace events, with the names that keyspace notifications use.
 
 /// An event that the module causes.
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ impl Event {
     pub const DEL: Self = Self("del");
 }
 
-/// The name of an event that the server tells of.
+/// The name of an event of which the server notifies the module.
 #[derive(Clone, Copy)]
 pub struct EventName<'c>(pub(super) &'c str);
 

@@ -83,7 +83,7 @@ pub enum LoggedEvent {
         message: Rc<[u8]>,
         reached: usize,
     },
-    /// The module has made the server publish a message on a compat channel, with this command.
+    /// The module has made the server publish a message on a channel of another lock library, with this command.
     Announced {
         command: &'static str,
         channel: Rc<[u8]>,

@@ -1,4 +1,4 @@
-//! How keys expire: when somebody looks at them, and in the server's cycle.
+//! The expiry of keys: when a command reads or writes them, and in the server's expiry cycle.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use super::module_hooks;
 use super::node_state;
 use super::stream::Effect;
 
-/// Deletes a key that has expired, on a master that is not paused. Returns whether there is a key to be seen.
+/// Deletes a key that has expired, on a master that is not paused. Returns whether the key exists for the caller.
 pub(super) fn expire(db: i32, key: &[u8]) -> bool {
     let (is_visible, is_deletable) = node_state::with(|node| {
         let now = node.now_ms();
@@ -22,8 +22,8 @@ pub(super) fn expire(db: i32, key: &[u8]) -> bool {
     is_visible
 }
 
-/// The server's cycle: looks at the keys that expire, as many as it gets to. It goes on through a table of its own while it
-/// tells of each key that it deletes.
+/// Runs the server's expiry cycle, which deletes up to `limit` expired keys. The cycle scans a hash table while it notifies the
+/// module of each deleted key, so the module must not open a key then.
 pub(super) fn cycle(limit: usize) {
     let due: Vec<(i32, Rc<[u8]>)> = node_state::with(|node| {
         let now = node.now_ms();

@@ -1,4 +1,4 @@
-//! What runs when a client sends a command.
+//! The functions of a module that run its commands.
 
 use std::any::Any;
 
@@ -6,20 +6,20 @@ use super::context::Context;
 use super::module::Module;
 use super::string::Arguments;
 
-/// The server's entry to a command.
+/// The function that the server calls for a command.
 #[derive(Clone, Copy)]
 pub struct CommandHandler(fn(&mut dyn Any, Arguments<'_>));
 
-/// What runs when a client sends a command.
+/// A command of the module.
 pub trait RunCommand<M: Module> {
-    /// The command in lower case.
+    /// The name of the command, in lower case.
     const NAME: &'static str;
 
-    /// Runs it, and replies unless the client is blocked.
+    /// Runs the command. It replies unless it blocks the client.
     fn run(ctx: &mut Context<'_, M>, arguments: Arguments<'_>);
 }
 
-/// The server's entry to the command `C`.
+/// Returns the function that the server calls for the command `C`.
 pub const fn handler<M: Module, C: RunCommand<M>>() -> CommandHandler {
     CommandHandler(|ctx, arguments| {
         if let Some(ctx) = ctx.downcast_mut::<Context<'static, M>>() {

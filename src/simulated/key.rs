@@ -1,4 +1,4 @@
-//! Keys of the keyspace: Strings, and Hashes of one field. Sorted Sets are in a file of their own.
+//! Keys of the keyspace: Strings, and Hashes with one field. The functions for Sorted Sets are in `sorted_set`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,21 +20,21 @@ use super::node_state;
 use super::stream::Effect;
 use super::string::StringRef;
 
-/// An open key. What was read from it ends before the next write to it.
+/// An open key. A borrow of its bytes ends before the next write to it.
 pub struct Key<'k, 'c, M> {
     ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
     mode: Mode,
-    /// What it holds, so that bytes can be lent.
+    /// A copy of the value and the expiry, from which bytes are borrowed.
     entry: Option<Entry>,
-    /// It held nothing when it was opened.
+    /// Whether the key did not exist when it was opened.
     was_missing: bool,
-    /// A save without a fork reads it, so it was not opened.
+    /// Whether the server has not opened the key, because a save without a fork reads it.
     is_in_use: bool,
 }
 
 impl<'c, M> Context<'c, M> {
-    /// Opens a key of the selected database. An expired one is deleted, which calls back with an event.
+    /// Opens a key of the selected database. An expired key is deleted, and the module is notified of that inside this call.
     pub fn open<'k>(&'k mut self, name: StringRef<'k>, mode: Mode) -> Key<'k, 'c, M> {
         if node_state::with(|node| node.running.callback || node.running.scan) {
             crash("a key is opened in an event, perhaps in the middle of a scan");
@@ -42,7 +42,7 @@ impl<'c, M> Context<'c, M> {
         let is_visible = faults::has(Fault::ExpiredKeyShown) || expiry::expire(self.db(), name.0);
         let read = |db| node_state::with(|node| node.keyspace.get(db, name.0).cloned());
         let entry = if is_visible { read(self.db()) } else { None };
-        // The server keeps a command whose key is in use from running.
+        // The server does not run a command whose key is in use, so only a write outside of commands has to be checked here.
         let is_in_use = matches!(mode, Mode::Write)
             && entry.is_some()
             && node_state::with(|node| node.blockers.saves_without_fork && node.running.command.is_none());
@@ -61,7 +61,7 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.name
     }
 
-    /// Whether the server has not opened the key for writing, because a save without a fork reads it.
+    /// Returns whether the server has not opened the key for writing, because a save without a fork reads it.
     pub fn is_in_use(&self) -> bool {
         self.is_in_use
     }
@@ -80,17 +80,17 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// When the key expires; `None`: never, or it is empty.
+    /// Returns the expiry of the key, in Unix milliseconds. Returns `None` if the key does not expire or does not exist.
     pub fn expiry(&self) -> Option<UnixMs> {
         self.entry.as_ref().and_then(|entry| entry.expiry)
     }
 
-    /// The same for a key that is known to hold a value.
+    /// Returns the expiry of a key that is known to exist, as [`expiry`](Self::expiry) does.
     pub fn expiry_of_value(&self) -> Option<UnixMs> {
         self.expiry()
     }
 
-    /// The bytes of a String; empty for anything else.
+    /// Returns the bytes of a String. Returns no bytes for any other value.
     pub fn string(&self) -> &[u8] {
         match self.entry.as_ref().map(|entry| &entry.value) {
             Some(Value::String(bytes)) => bytes,
@@ -98,13 +98,13 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Makes the key a String, whatever it was, with this expiry and no other.
+    /// Replaces the value by a String, and the expiry by this one.
     pub fn set_string(&mut self, value: StringRef<'_>, expiry: Option<UnixMs>) {
         let expiry = expiry.filter(|_| !faults::has(Fault::SetLosesExpiry));
         self.write(Some(Entry { value: Value::String(value.bytes().into()), expiry }));
     }
 
-    /// Sets a field of a Hash; an empty key becomes one. Nothing happens to a key that holds anything else.
+    /// Sets a field of a Hash. A key that does not exist becomes a Hash. Has no effect on any other value.
     pub fn set_field(&mut self, field: StringRef<'_>, value: StringRef<'_>) {
         let empty = Entry { value: Value::Hash(BTreeMap::new()), expiry: None };
         let mut entry = self.entry.clone().unwrap_or(empty);
@@ -121,14 +121,14 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Takes the expiry of an existing key away.
+    /// Removes the expiry of an existing key.
     pub fn remove_expiry(&mut self) {
         if let Some(entry) = self.entry.clone() {
             self.write(Some(Entry { expiry: None, ..entry }));
         }
     }
 
-    /// Empties the key.
+    /// Deletes the key.
     pub fn delete(&mut self) {
         if self.entry.is_some() {
             self.write(None);
@@ -168,8 +168,8 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         self.entry = entry;
     }
 
-    /// Reads the only field of a Hash and its value. `None` for a Hash with more fields, and for anything else. A field that is
-    /// `likely` is given to `read` as `None`.
+    /// Reads the only field of a Hash and its value. Returns `None` for a Hash with more fields, and for any other value. `read`
+    /// gets `None` instead of the field if the field is `likely`.
     pub fn only_field<R>(&self, likely: Option<StringRef<'_>>, read: impl Fn(Option<&[u8]>, &[u8]) -> R) -> Option<R> {
         match self.entry.as_ref().map(|entry| &entry.value) {
             Some(Value::Hash(fields)) if fields.len() == 1 => fields.first_key_value().map(|(field, value)| {
@@ -180,7 +180,8 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Tells WATCH and client-side caches that the key has changed, and listeners how: there are none.
+    /// Signals to WATCH and client-side caches that the key has changed. The events are ignored, because no simulated client
+    /// subscribes to them.
     pub fn signal(&mut self, _events: &[Event]) {
         let (db, key) = (self.ctx.db(), Rc::from(self.name.0));
         node_state::with(|node| {
@@ -193,44 +194,44 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         });
     }
 
-    /// `SET key value [PXAT expiry]`, the expiry as digits.
+    /// Replicates `SET key value [PXAT expiry]`, with the expiry as digits. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_set(&mut self, value: StringRef<'_>, expiry: Option<&[u8]>) -> bool {
         let pxat = expiry.map(|digits| [b"PXAT", digits]).into_iter().flatten();
         self.replicate("SET", [value.bytes()].into_iter().chain(pxat))
     }
 
-    /// `HSET key field value`.
+    /// Replicates `HSET key field value`. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_hset(&mut self, field: StringRef<'_>, value: StringRef<'_>) -> bool {
         self.replicate("HSET", [field.bytes(), value.bytes()].into_iter())
     }
 
-    /// `PEXPIREAT key expiry`, the expiry as digits.
+    /// Replicates `PEXPIREAT key expiry`, with the expiry as digits. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_pexpireat(&mut self, expiry: &[u8]) -> bool {
         self.replicate("PEXPIREAT", [expiry].into_iter())
     }
 
-    /// `PERSIST key`.
+    /// Replicates `PERSIST key`. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_persist(&mut self) -> bool {
         self.replicate("PERSIST", [].into_iter())
     }
 
-    /// `ZADD key score member`, the score as digits, or `inf`.
+    /// Replicates `ZADD key score member`, with the score as digits or `inf`. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_zadd(&mut self, score: &[u8], member: StringRef<'_>) -> bool {
         self.replicate("ZADD", [score, member.bytes()].into_iter())
     }
 
-    /// `ZREM key member`.
+    /// Replicates `ZREM key member`. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_zrem(&mut self, member: StringRef<'_>) -> bool {
         self.replicate("ZREM", [member.bytes()].into_iter())
     }
 
-    /// `DEL key`.
+    /// Replicates `DEL key`. Returns whether the server accepts it.
     #[must_use]
     pub fn replicate_del(&mut self) -> bool {
         self.replicate("DEL", [].into_iter())
@@ -261,8 +262,9 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 }
 
 impl<M: Module> Key<'_, '_, M> {
-    /// Blocks the client whose command this is, until [`unblock`](super::unblock). `None` where nobody can be blocked: outside
-    /// a command, twice in one, in a transaction or a script, and on Valkey a subscriber.
+    /// Blocks the client that sent this command, until [`unblock`](super::unblock). Returns `None` where a client cannot be
+    /// blocked: outside a command, for a second time in a command, in a transaction or a script, and on Valkey for a client with
+    /// a subscription.
     pub fn block(&mut self, id: BlockedClientId) -> Option<BlockedClient> {
         if self.ctx.flags().contains(ContextFlags::DENY_BLOCKING) {
             return None;

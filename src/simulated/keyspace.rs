@@ -1,4 +1,4 @@
-//! Keys and their values, database by database.
+//! The keys of each database and their values.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::UnixMs;
 use super::sorted_set::Members;
 
-/// As many databases as a server has by default.
+/// The number of databases, which is the servers' default.
 const DATABASES: usize = 16;
 
 /// A value of the keyspace.
@@ -15,7 +15,7 @@ pub enum Value {
     String(Rc<[u8]>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     SortedSet(Members),
-    /// A List, or whatever is no lock.
+    /// A List with this many elements, which stands for any value that is no lock.
     Other(usize),
 }
 
@@ -23,12 +23,12 @@ pub enum Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub value: Value,
-    /// The last millisecond in which it exists; `None`: it does not expire.
+    /// The last millisecond in which the key exists, in Unix milliseconds. `None` if the key does not expire.
     pub expiry: Option<UnixMs>,
 }
 
 impl Entry {
-    /// Whether it is over at `now`. A server keeps a key through the millisecond in which it expires.
+    /// Returns whether the key has expired at `now`. A server keeps a key through the millisecond in which it expires.
     pub fn is_over(&self, now: UnixMs) -> bool {
         self.expiry.is_some_and(|expiry| now > expiry)
     }
@@ -39,7 +39,7 @@ impl Entry {
 pub struct Keyspace(Vec<BTreeMap<Rc<[u8]>, Entry>>);
 
 impl Default for Keyspace {
-    /// Databases with nothing in them.
+    /// Returns empty databases.
     fn default() -> Self {
         Self(vec![BTreeMap::new(); DATABASES])
     }
@@ -54,17 +54,17 @@ impl Keyspace {
         self.db(db)?.get(key)
     }
 
-    /// The keys of a database.
+    /// Returns the keys of a database.
     pub fn of(&self, db: i32) -> impl Iterator<Item = (&Rc<[u8]>, &Entry)> {
         self.db(db).into_iter().flatten()
     }
 
-    /// All keys, with the number of their database.
+    /// Returns all keys, with the numbers of their databases.
     pub fn all(&self) -> impl Iterator<Item = (i32, &Rc<[u8]>, &Entry)> {
         (0..).zip(&self.0).flat_map(|(db, keys)| keys.iter().map(move |(key, entry)| (db, key, entry)))
     }
 
-    /// Sets or removes a key. Returns what it was.
+    /// Sets or removes a key. Returns its old entry.
     pub fn set(&mut self, db: i32, key: &[u8], entry: Option<Entry>) -> Option<Entry> {
         let keys = usize::try_from(db).ok().and_then(|db| self.0.get_mut(db))?;
         match (entry, keys.get_mut(key)) {
@@ -82,7 +82,7 @@ impl Keyspace {
         }
     }
 
-    /// Exchanges two databases that exist.
+    /// Swaps two databases that exist.
     pub fn swap(&mut self, one: i32, other: i32) {
         if let (Ok(one), Ok(other)) = (usize::try_from(one), usize::try_from(other)) {
             self.0.swap(one, other);

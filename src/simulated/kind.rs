@@ -1,4 +1,4 @@
-//! How kinds of server differ, as far as a module notices it.
+//! The differences between the kinds of server that a module can notice.
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub enum ServerKind {
     Valkey9,
 }
 
-/// When and how a server gets the reply for a client that the module lets go.
+/// When and how a server asks for the reply to a client that the module unblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answering {
-    /// Inside the call, into the client's buffer.
+    /// Inside the call. The reply goes into the client's output buffer.
     Inside,
-    /// At the end of the loop round.
+    /// At the end of the event-loop iteration.
     AtEndOfRound,
-    /// Inside the call, by way of a stand-in whose reply is handed on at the end of the loop round.
+    /// Inside the call, for a fake client. The server passes the reply on at the end of the event-loop iteration.
     FakeClient,
 }
 
@@ -33,22 +33,22 @@ impl ServerKind {
         }
     }
 
-    /// The event of a key whose expiry a command has set into the past.
+    /// Returns the event for a key whose expiry a command has set into the past.
     pub(super) fn event_of_past_expiry(self) -> &'static str {
         if matches!(self, Self::Valkey8 | Self::Valkey9) { "expired" } else { "del" }
     }
 
-    /// Whether the cycle that looks for expired keys takes a key in its last millisecond, in which a look at it still finds it.
+    /// Returns whether the expiry cycle deletes a key in its last millisecond, in which a command still finds the key.
     pub(super) fn cycle_is_early(self) -> bool {
         self == Self::Redis8
     }
 
-    /// Whether a client that has subscribed to a channel cannot be blocked by a module.
+    /// Returns whether a module cannot block a client with a subscription.
     pub(super) fn blocks_no_subscriber(self) -> bool {
         matches!(self, Self::Valkey8 | Self::Valkey9)
     }
 
-    /// Whether there are events of the keys that go with their slot.
+    /// Returns whether the server sends events for the keys that it deletes with their slot.
     pub(super) fn tells_of_lost_slots(self) -> bool {
         self != Self::Redis70
     }

@@ -1,8 +1,8 @@
-//! The latency monitor, for which nothing here is slow.
+//! The latency monitor, which records nothing here.
 
 use std::ffi::CStr;
 
-/// Measures how long something takes. While the module runs, no time passes.
+/// Measures the duration of an operation. Nothing is recorded, because no simulated time passes while the module runs.
 #[derive(Clone, Copy)]
 pub struct Stopwatch;
 

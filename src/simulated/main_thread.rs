@@ -1,4 +1,4 @@
-//! What a module remembers, once for each node.
+//! The state of a module, which each node has for itself.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ thread_local! {
     static STATES: RefCell<Vec<Option<Box<dyn Any>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A cell for a static of a module, with a value for each node.
+/// A cell for a static of a module, with one value for each node.
 pub struct MainThread<T: 'static>(fn() -> T);
 
 /// Defines the static in which a module keeps its state: `module_state!(STATE: State = State::new());`.
@@ -25,10 +25,10 @@ impl<T: 'static> MainThread<T> {
         Self(make)
     }
 
-    /// Lends the value of the node that runs to `body`, which must call nothing of the server that can call back.
+    /// Lends the value of the current node to `body`, which must not call a function of the server that can call the module.
     ///
     /// # Panics
-    /// If the value is lent already.
+    /// If the value is already lent.
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
         let node = node_state::current();
         let taken = STATES.with_borrow_mut(|states| {
@@ -44,16 +44,16 @@ impl<T: 'static> MainThread<T> {
         lent.expect("the state is lent once")
     }
 
-    /// Puts another value in its place.
+    /// Replaces the value of the current node.
     pub fn replace(&self, value: T) {
         self.with(|old| *old = value);
     }
 }
 
-/// Stands where a state is while it is lent.
+/// The value that is stored instead of a state while the state is lent.
 struct Lent;
 
-/// Forgets the states of all nodes.
+/// Removes the states of all nodes.
 pub(super) fn forget() {
     STATES.with_borrow_mut(Vec::clear);
 }

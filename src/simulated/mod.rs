@@ -1,8 +1,7 @@
-//! A simulated server with the surface of the layer `server`: the module above it cannot tell them apart.
+//! A simulated server with the interface of the layer `server`. The layers above work the same on both.
 //!
-//! There are as many nodes as one asks for, each with its keyspace, its clock and its module's state, all on the thread
-//! that drives them ([`Node`]). Nothing here runs by itself, and there is no unsafe code: what this server does wrong, it
-//! does in plain sight.
+//! Tests and tools create any number of nodes ([`Node`]). Each node has its own keyspace, clock and state of the module. All
+//! nodes run on the thread that controls them, and nothing runs by itself. There is no unsafe code.
 
 #![forbid(unsafe_code)]
 
@@ -80,7 +79,7 @@ pub use write_blockers::{Unnoticed, WriteFence};
 
 pub use crate::module_state;
 
-/// A point on the simulated wall clock, in milliseconds since the Unix epoch.
+/// A time of the simulated wall clock, in milliseconds since the Unix epoch.
 pub type UnixMs = i64;
 
 /// The server's number for a connection.

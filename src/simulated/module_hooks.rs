@@ -1,4 +1,4 @@
-//! The module, as the simulated server calls it: [`Module`] without its type.
+//! The functions of a [`Module`] that the simulated server calls, without the type of the module.
 
 use super::blocked_client::BlockedClientId;
 use super::command::Command;
@@ -11,7 +11,7 @@ use super::setting::Setting;
 use super::string::{Arguments, StringRef};
 use super::{ClientId, node_state};
 
-/// Everything a server can do to a module.
+/// The functions and constants of a module.
 #[derive(Clone, Copy)]
 pub(super) struct ModuleHooks {
     pub name: &'static [u8],
@@ -26,11 +26,12 @@ pub(super) struct ModuleHooks {
     pub keyspace_changed: fn(),
     pub role_changed: fn(bool),
     pub client_closed: fn(ClientId),
-    /// Has the module make a reply, unless it has made it before.
+    /// Makes the reply to a blocked client, unless the module has made it before.
     pub answer: fn(BlockedClientId),
-    /// A client has left.
+    /// Called when a blocked client has disconnected.
     pub disconnected: fn(BlockedClientId),
-    /// A client is freed; says whether it certainly was not told although its reply was made.
+    /// Called when a blocked client is freed. The flag is true if the client has certainly not got the reply that the module
+    /// made.
     pub freed: fn(BlockedClientId, bool),
     pub forget: fn(),
     pub info: fn() -> Vec<(String, u64)>,
@@ -70,7 +71,7 @@ impl ModuleHooks {
     }
 }
 
-/// Whether the reply of a blocked client was made before, or, if `now`, is made from now on.
+/// Returns whether the reply to a blocked client was made before. Marks it as made if `now` is true.
 fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
     M::state().with(|state| {
         M::blocked_client(state, id).is_some_and(|client| {
@@ -81,7 +82,7 @@ fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
     })
 }
 
-/// Tells the module of an event of a key, if it listens.
+/// Notifies the module of an event of a key, if it has subscribed.
 pub(super) fn tell_event(db: i32, event: &'static str, key: &[u8]) {
     let Some(event) = faults::sent_event(event) else { return };
     if event == "del" && faults::has(Fault::DelEventLate) {
@@ -90,21 +91,21 @@ pub(super) fn tell_event(db: i32, event: &'static str, key: &[u8]) {
     notify(|hooks| (hooks.key_event)(db, event, key));
 }
 
-/// Tells the module of events that come late.
+/// Notifies the module of events that the fault `DelEventLate` has delayed.
 pub(super) fn tell_late_events() {
     for (db, event, key) in node_state::with(|node| std::mem::take(&mut node.late_events)) {
         notify(|hooks| (hooks.key_event)(db, event, &key));
     }
 }
 
-/// Tells the module something in which it may write nothing, if it listens.
+/// Calls a callback in which the module must not write, if the module has subscribed to events.
 pub(super) fn notify(body: impl FnOnce(ModuleHooks)) {
     if node_state::with(|node| node.listens) {
         notify_always(body);
     }
 }
 
-/// The same, also if it does not listen.
+/// Calls a callback in which the module must not write.
 pub(super) fn notify_always(body: impl FnOnce(ModuleHooks)) {
     let (hooks, before) = node_state::with(|node| (node.hooks, std::mem::replace(&mut node.running.callback, true)));
     body(hooks);

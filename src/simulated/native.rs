@@ -1,4 +1,4 @@
-//! The server's own commands on keys: as many as the module meets in the field, and as much of each.
+//! The server's own commands on keys. Only the commands and options that matter to the module are implemented.
 
 mod sorted_sets;
 
@@ -15,7 +15,7 @@ use super::node_state;
 use super::reply::Reply;
 use super::stream::Effect;
 
-/// Runs a command on keys, as a client of a master does. `None`: there is no such command.
+/// Runs a command on keys, as for a client of a master. Returns `None` for an unknown command.
 pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
     let name = words.first()?.to_ascii_uppercase();
     let word = |number: usize| words.get(number).map_or(&[][..], Vec::as_slice);
@@ -58,7 +58,7 @@ pub(super) fn run(db: i32, words: &[Vec<u8>]) -> Option<Reply> {
     })
 }
 
-/// Whether the server refuses this command to clients where writes are refused.
+/// Returns whether a command writes. The server refuses such a command where it refuses writes.
 pub(super) fn is_write(name: &[u8]) -> bool {
     const READS: [&[u8]; 5] = [b"GET", b"EXISTS", b"PTTL", b"PEXPIRETIME", b"ZRANGE"];
     const WRITES: [&[u8]; 21] = [
@@ -88,7 +88,7 @@ pub(super) fn is_write(name: &[u8]) -> bool {
     !READS.contains(&name.as_slice()) && WRITES.contains(&name.as_slice())
 }
 
-/// The keys that a command names: those whose slot matters.
+/// Returns the arguments of a command that are keys, for the check of their slots.
 pub(super) fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
     let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     match name.as_slice() {
@@ -99,13 +99,13 @@ pub(super) fn keys_of(words: &[Vec<u8>]) -> &[Vec<u8>] {
     }
 }
 
-/// Runs what a master or an AOF says.
+/// Runs a command from a master or an AOF.
 pub(super) fn replay(effect: &Effect) {
     node_state::with(|node| node.running.replay = true);
     run(effect.db, &effect.words);
     node_state::with(|node| {
         node.running.replay = false;
-        // Replicas pass on what they are told as it is; this one's own effects are of no account.
+        // A replica passes on the stream of its master unchanged, so the effects of its own commands are dropped.
         node.unit.clear();
     });
 }
@@ -130,7 +130,7 @@ fn wrong_type() -> Reply {
     Reply::error("WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
-/// Changes a key, and tells the module by these events.
+/// Changes a key, and notifies the module with these events.
 fn write(db: i32, key: &[u8], entry: Option<Entry>, events: &[&'static str]) {
     put(db, key, entry, Writer::Command);
     notify(db, key, events);
@@ -153,7 +153,7 @@ fn notify(db: i32, key: &[u8], events: &[&'static str]) {
     }
 }
 
-/// The events of the classes that modules hear: those by which a key goes, or its expiry moves.
+/// The events of which every module is notified: a key is deleted or replaced, or its expiry changes.
 const NOTIFIED_EVENTS: [&str; 11] = [
     "del",
     "expired",
@@ -168,7 +168,7 @@ const NOTIFIED_EVENTS: [&str; 11] = [
     "evicted",
 ];
 
-/// The events of Sorted Sets, which modules hear if they have asked for that.
+/// The events of Sorted Sets, of which a module is notified on request.
 const SORTED_SET_EVENTS: [&str; 3] = ["zadd", "zrem", "zpopmin"];
 
 fn propagate<'w>(db: i32, words: impl IntoIterator<Item = &'w [u8]>) {
@@ -184,7 +184,7 @@ fn get(db: i32, key: &[u8]) -> Reply {
     }
 }
 
-/// `SET key value [NX] [KEEPTTL] [PX ms | PXAT time]`.
+/// Runs `SET key value [NX] [KEEPTTL] [PX ms | PXAT time]`.
 fn set(db: i32, words: &[Vec<u8>]) -> Reply {
     let [_, key, value, options @ ..] = words else { return Reply::error("ERR syntax error") };
     let before = read(db, key);
@@ -204,7 +204,7 @@ fn set(db: i32, words: &[Vec<u8>]) -> Reply {
     Reply::OK
 }
 
-/// SET as replicas are told it.
+/// Returns SET in the form in which it is replicated.
 fn set_words(key: &[u8], value: &[u8], expiry: Option<UnixMs>) -> Vec<Vec<u8>> {
     let pxat = expiry.into_iter().flat_map(|at| [b"PXAT".to_vec(), at.to_string().into_bytes()]);
     [b"SET".to_vec(), key.to_vec(), value.to_vec()].into_iter().chain(pxat).collect()
@@ -280,7 +280,7 @@ fn rename(db: i32, from: &[u8], to: &[u8]) -> Reply {
     }
     expiry::expire(db, to);
     propagate(db, [b"RENAME".as_slice(), from, to]);
-    // The server tells of both when both are done.
+    // The server sends both events after both changes.
     put(db, from, None, Writer::Command);
     put(db, to, Some(entry), Writer::Arrival);
     notify(db, from, &["rename_from"]);
@@ -288,7 +288,7 @@ fn rename(db: i32, from: &[u8], to: &[u8]) -> Reply {
     Reply::OK
 }
 
-/// `COPY from to REPLACE`.
+/// Runs `COPY from to REPLACE`.
 fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
     if from == to {
         return Reply::error("ERR source and destination objects are the same");
@@ -301,7 +301,7 @@ fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
     Reply::Integer(1)
 }
 
-/// `RESTORE key ms value REPLACE`: the value in the place of what DUMP says of it.
+/// Runs `RESTORE key ms value REPLACE`. The value is a plain string instead of the output of DUMP.
 fn restore(db: i32, key: &[u8], ms: Option<i64>, value: &[u8]) -> Reply {
     let Some(ms) = ms else { return not_an_integer() };
     expiry::expire(db, key);
@@ -312,7 +312,7 @@ fn restore(db: i32, key: &[u8], ms: Option<i64>, value: &[u8]) -> Reply {
     Reply::OK
 }
 
-/// The server makes room by deleting a key.
+/// Deletes a key as the server's eviction does.
 pub(super) fn evict(db: i32, key: &[u8]) {
     propagate(db, [b"DEL".as_slice(), key]);
     write(db, key, None, &["evicted"]);

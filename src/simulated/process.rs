@@ -1,4 +1,4 @@
-//! How a command of a client is run: queued, postponed, refused, or done.
+//! The execution of a client's command: it is queued, postponed, refused or run.
 
 use super::blocked;
 use super::channels;
@@ -12,10 +12,10 @@ use super::reply::Reply;
 use super::setting::{self, Setting};
 use super::{ClientId, cluster, module_hooks};
 
-/// The client that the server makes up for a script.
+/// The client that the server creates for a script.
 const FAKE_CLIENT: ClientId = ClientId::MAX;
 
-/// Runs the commands of a client, until it is blocked or there is none.
+/// Runs the input of a client, until the client is blocked or the input is empty.
 pub(super) fn run_all(client: ClientId) {
     while let Some(sent) = node_state::with(|node| {
         node.clients.get_mut(&client).filter(|client| client.is_free()).and_then(|client| client.input.pop_front())
@@ -27,7 +27,7 @@ pub(super) fn run_all(client: ClientId) {
     }
 }
 
-/// Keeps back a command that writes, or may, while the server is paused.
+/// Postpones a command that can write, while the server is paused. Returns whether the command is postponed.
 fn is_postponed(client: ClientId, sent: &Sent) -> bool {
     node_state::with(|node| {
         let now = node.now_ms();
@@ -56,11 +56,11 @@ fn is_write(commands: &Commands, name: &[u8]) -> bool {
     }
 }
 
-/// The keys that a command names.
+/// Returns the arguments of a command that are keys.
 fn keys_of<'w>(commands: &Commands, words: &'w [Vec<u8>]) -> &'w [Vec<u8>] {
     let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
     match std::str::from_utf8(&name).ok().and_then(|name| commands.get(name)) {
-        // Commands of modules here name one key, or none.
+        // A command of the module has one key or none.
         Some(command) if command.keys.first == 0 => &[],
         Some(_) => words.get(1..2).unwrap_or_default(),
         None => native::keys_of(words),
@@ -90,7 +90,7 @@ fn run(client: ClientId, sent: Sent) {
     });
 }
 
-/// Queues a command, if its client has begun a transaction. What is refused then spoils the whole of it.
+/// Queues a command, if its client has begun a transaction. A command that is refused here makes EXEC fail.
 fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
     let refusal = refusal(&sent.words);
     node_state::with(|node| {
@@ -104,9 +104,9 @@ fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
     })
 }
 
-/// Runs one command on keys. `None`: it has blocked its client.
+/// Runs one command on keys. Returns `None` if it has blocked its client.
 fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
-    // A transaction was looked at as a whole, before its first command.
+    // EXEC has checked all commands of a transaction before the first one runs.
     let is_looked_at = node_state::with(|node| node.running.transaction && !node.running.script);
     if let Some(refusal) = if is_looked_at { None } else { refusal(&sent.words) } {
         return Some(refusal);
@@ -165,12 +165,12 @@ fn fits(arity: i32, len: usize) -> bool {
     if arity >= 0 { len == arity } else { len >= arity.saturating_neg() }
 }
 
-/// Why the server does not run this command, if it does not.
+/// Returns the error if the server refuses this command.
 pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     node_state::with(|node| {
         let keys = keys_of(&node.commands, words);
         if let Some(cluster) = node.cluster.as_ref().filter(|_| !keys.is_empty()) {
-            // Shard channels work on, as the servers have it by default.
+            // Shard channels work while the cluster is down, which is the default of the servers.
             let are_channels = words.first().is_some_and(|name| channels::names_channel(name));
             if cluster.is_down && !are_channels {
                 return Some(Reply::error("CLUSTERDOWN The cluster is down"));
@@ -196,7 +196,7 @@ pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
     })
 }
 
-/// Runs a command inside a transaction or a script, which is one command with arguments in Lua's manner.
+/// Runs a command inside a transaction, or the calls of a script.
 fn one(client: ClientId, sent: &Sent, script: bool) -> Reply {
     if !script {
         return outcome(client, sent, true)
@@ -215,7 +215,7 @@ fn one(client: ClientId, sent: &Sent, script: bool) -> Reply {
     reply
 }
 
-/// The calls `redis.call('...', '...')` in a script, which has nothing else.
+/// Returns the calls `redis.call('...', '...')` of a script, which may contain nothing else.
 fn calls_of(script: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let script = String::from_utf8_lossy(script);
     let calls = script.split("redis.call(").skip(1);
@@ -254,7 +254,7 @@ fn exec(client: ClientId) -> Reply {
     Reply::Array(replies)
 }
 
-/// `CONFIG SET name value`, as an operator sends it to each node. The modules are told of their own settings.
+/// Runs `CONFIG SET name value` for all nodes. The module is notified if the setting is its own.
 pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
     let [_, _, name, value] = words else { return Reply::error("ERR wrong number of arguments") };
     let (own_name, settings) = node_state::with(|node| ([node.hooks.name, b"."].concat(), node.hooks.settings));
@@ -273,7 +273,7 @@ pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
     }
 }
 
-/// Runs a command by itself, as if a client of the database had sent it and nothing stood in its way: for faults.
+/// Runs a command without a client and without the checks that could refuse it. Scenarios use it to interfere with keys.
 pub(super) fn external_command(db: i32, words: &[Vec<u8>]) {
     const NOBODY: Tag = Tag::MAX;
     node_state::with(|node| node.running.command = Some(NOBODY));

@@ -1,8 +1,8 @@
-//! What a client is told.
+//! Replies and messages to clients.
 
 use super::crash::crash;
 
-/// One reply.
+/// A reply or a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Integer(i64),
@@ -12,16 +12,16 @@ pub enum Reply {
     Bytes(Vec<u8>),
     Array(Vec<Self>),
     Map(Vec<(Self, Self)>),
-    /// A message that RESP3 marks as one.
+    /// A message in RESP3, where it has a type of its own.
     Push(Vec<Self>),
 }
 
-/// A part of a reply, as a module makes it.
+/// A part of a reply, in the order in which the module makes it.
 pub(super) enum Piece {
     Whole(Reply),
-    /// So many elements follow.
+    /// The start of an array, with the number of its elements.
     Array(usize),
-    /// So many pairs follow.
+    /// The start of a map, with the number of its pairs.
     Map(usize),
 }
 
@@ -36,7 +36,7 @@ impl Reply {
         Self::Bytes(bytes.to_vec())
     }
 
-    /// Whether the pieces are a part of a reply.
+    /// Returns whether the pieces are the start of a reply that is not complete.
     pub(super) fn is_begun(pieces: &[Piece]) -> bool {
         let missing = pieces.iter().fold(0_usize, |missing, piece| {
             let elements = match piece {
@@ -49,7 +49,7 @@ impl Reply {
         missing > 0
     }
 
-    /// The replies that the pieces make.
+    /// Returns the replies that the pieces make up.
     pub(super) fn all_of(pieces: Vec<Piece>) -> Vec<Self> {
         let mut pieces = pieces.into_iter();
         std::iter::from_fn(|| Self::next_of(&mut pieces)).collect()

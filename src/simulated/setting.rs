@@ -1,4 +1,4 @@
-//! What an operator can set: for all nodes of a thread, so that tests do not disturb each other.
+//! Settings for operators. They apply to all nodes of a thread, so that tests on other threads do not see them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ thread_local! {
     static ARE_HIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A number that the operator sets.
+/// A setting that is a number.
 pub struct Setting {
     pub(super) name: &'static CStr,
     pub(super) default: i64,
@@ -22,7 +22,7 @@ impl Setting {
         Self { name, default, min, max }
     }
 
-    /// One that is `yes` or `no`: here 1 or 0.
+    /// Creates a setting that is `yes` or `no` on a real server, and 1 or 0 here.
     pub const fn switch(name: &'static CStr) -> Self {
         Self::new(name, 0, 0, 1)
     }
@@ -40,25 +40,25 @@ impl Setting {
     }
 }
 
-/// The settings of the server that the module asks for.
+/// The settings of the server that the module reads.
 static OF_SERVER: [Setting; 1] = [Setting::new(c"min-replicas-max-lag", 10, 0, 2_147_483_647)];
 
-/// The setting of the server with this name.
+/// Returns the setting of the server with this name.
 pub(super) fn of_server(name: &[u8]) -> Option<&'static Setting> {
     OF_SERVER.iter().find(|setting| setting.name.to_bytes() == name)
 }
 
-/// Has no module ask for the server's settings: CONFIG has another name.
+/// Hides the server's settings from modules, as if `rename-command` had changed the name of CONFIG.
 pub(super) fn hide() {
     ARE_HIDDEN.set(true);
 }
 
-/// Whether no module can ask for them.
+/// Returns whether the server's settings are hidden.
 pub(super) fn are_hidden() -> bool {
     ARE_HIDDEN.get()
 }
 
-/// Has every setting at its default again.
+/// Resets every setting to its default.
 pub(super) fn forget() {
     ARE_HIDDEN.set(false);
     VALUES.with_borrow_mut(BTreeMap::clear);

@@ -8,7 +8,7 @@ use super::keyspace::{Entry, Value};
 use super::string::{OwnedString, StringRef};
 use crate::core::steps;
 
-/// The score of a member, which is not NaN.
+/// The score of a member. It is not NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Score(pub f64);
 
@@ -16,7 +16,7 @@ pub struct Score(pub f64);
 pub type Members = BTreeMap<Vec<u8>, Score>;
 
 impl Score {
-    /// Reads a score, as ZADD does.
+    /// Parses a score, as ZADD does.
     pub(super) fn parse(word: &[u8]) -> Option<Self> {
         std::str::from_utf8(word).ok()?.parse().ok().filter(|score: &f64| !score.is_nan()).map(Self)
     }
@@ -42,45 +42,45 @@ impl PartialEq for Score {
 
 impl Eq for Score {}
 
-/// The member with the lowest score. Of several the first by name.
+/// Returns the member with the lowest score. Among equal scores it is the first member in byte order.
 pub(super) fn lowest(members: &Members) -> Option<(&Vec<u8>, Score)> {
     members.iter().map(|(member, score)| (member, *score)).min_by_key(|&(member, score)| (score, member))
 }
 
 impl<M> Key<'_, '_, M> {
-    /// The score of a member, if the value is a Sorted Set and has the member.
+    /// Returns the score of a member. Returns `None` if the value is no Sorted Set or has no such member.
     pub fn score(&self, member: StringRef<'_>) -> Option<f64> {
         self.members()?.get(member.bytes()).map(|score| score.0)
     }
 
-    /// The number of members of a Sorted Set.
+    /// Returns the number of members of a Sorted Set.
     pub fn member_count(&self) -> usize {
         self.members().map_or(0, BTreeMap::len)
     }
 
-    /// The member with the lowest score of a Sorted Set, and its score.
+    /// Returns the member with the lowest score of a Sorted Set, and its score.
     pub fn lowest(&self) -> Option<(OwnedString, f64)> {
         lowest(self.members()?).map(|(member, score)| (OwnedString::new(member), score.0))
     }
 
-    /// The lowest score of a Sorted Set.
+    /// Returns the lowest score of a Sorted Set.
     pub fn lowest_score(&self) -> Option<f64> {
         self.members()?.values().min().map(|score| score.0)
     }
 
-    /// The highest score of a Sorted Set.
+    /// Returns the highest score of a Sorted Set.
     pub fn highest_score(&self) -> Option<f64> {
         self.members()?.values().max().map(|score| score.0)
     }
 
-    /// The number of members whose score is lower than `score`, counted no further than `most`.
+    /// Returns the number of members whose score is lower than `score`, but at most `most`.
     pub fn count_below(&self, score: f64, most: usize) -> usize {
         let members = self.members().into_iter().flatten();
         members.filter(|(_, other)| other.0 < score).take(most).inspect(|_| steps::count()).count()
     }
 
-    /// Sets the score of a member of a Sorted Set; an empty key becomes one. Nothing happens to a key that holds anything
-    /// else.
+    /// Sets the score of a member of a Sorted Set. A key that does not exist becomes a Sorted Set. Has no effect on any other
+    /// value.
     pub fn set_score(&mut self, member: StringRef<'_>, score: f64) {
         let empty = Entry { value: Value::SortedSet(Members::new()), expiry: None };
         let mut entry = self.entry().cloned().unwrap_or(empty);
@@ -90,7 +90,7 @@ impl<M> Key<'_, '_, M> {
         }
     }
 
-    /// Removes a member of a Sorted Set, and with the last one the key.
+    /// Removes a member of a Sorted Set. The key is deleted with its last member.
     pub fn remove_member(&mut self, member: StringRef<'_>) {
         let Some(mut entry) = self.entry().cloned() else { return };
         if let Value::SortedSet(members) = &mut entry.value {

@@ -1,13 +1,13 @@
-//! What replicas and the AOF are told.
+//! The effects that a server sends to its replicas and the AOF.
 
-/// One command with the database that it works on.
+/// A command with the database on which it works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     pub db: i32,
     pub words: Vec<Vec<u8>>,
 }
 
-/// Effects that go out together: of one command, transaction, script or timer.
+/// The effects of one command, transaction, script or timer, which are sent together.
 pub type Unit = Vec<Effect>;
 
 impl Effect {
@@ -15,7 +15,7 @@ impl Effect {
         Self { db, words: words.into_iter().map(|word| word.as_ref().to_vec()).collect() }
     }
 
-    /// The command as one line.
+    /// Returns the command as one line.
     pub fn line(&self) -> String {
         self.words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
     }

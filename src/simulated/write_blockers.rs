@@ -1,37 +1,37 @@
-//! What keeps a server from writing.
+//! The conditions under which a server must not write.
 
 use super::UnixMs;
 use super::faults::{self, Fault};
 use super::reply::Reply;
 
-/// Why a server does not write now.
+/// The conditions that keep a server from writing now.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteBlockers {
     pub replica: bool,
-    /// Until when writes are postponed.
+    /// The end of a pause, in Unix milliseconds. Writes are postponed until then.
     pub paused_until: Option<UnixMs>,
     pub fence: Option<WriteFence>,
-    /// The world has changed while the server stood still, and it does not know yet.
+    /// A change that happened while the server stalled, and that the server has not noticed yet.
     pub unnoticed: Option<Unnoticed>,
-    /// A save without a fork reads all keys: outside of commands, none of them is opened for writing.
+    /// Whether a save without a fork reads all keys. The server then opens no key for writing outside of commands.
     pub saves_without_fork: bool,
-    /// Outside of commands, nothing that the module replicates is taken.
+    /// Whether the server refuses what the module replicates outside of commands.
     pub replicates_nothing: bool,
 }
 
-/// Why a server refuses its clients' writes.
+/// The reason why a server refuses the writes of its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFence {
-    /// Fewer replicas than `min-replicas-to-write`.
+    /// There are fewer replicas than `min-replicas-to-write`.
     NoReplicas,
-    /// The disk does not take the AOF.
+    /// The server cannot write the AOF to the disk.
     Disk,
 }
 
-/// What has happened to a server that it will notice when its cron has run.
+/// A change that a server notices when its cron has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unnoticed {
-    /// Its replicas are gone: [`WriteFence::NoReplicas`].
+    /// Its replicas have disconnected: [`WriteFence::NoReplicas`].
     NoReplicas,
     /// Another node has become the master.
     Replaced,
@@ -47,17 +47,17 @@ impl WriteFence {
 }
 
 impl WriteBlockers {
-    /// Whether writes are postponed at `now`.
+    /// Returns whether writes are postponed at `now`.
     pub fn is_paused(&self, now: UnixMs) -> bool {
         self.paused_until.is_some_and(|until| now < until)
     }
 
-    /// Whether the module sees a replica.
+    /// Returns whether the server is a replica for the module.
     pub fn is_seen_as_replica(&self) -> bool {
         self.replica && !faults::has(Fault::ReplicaHidden)
     }
 
-    /// Why what is written at `now` of the module's own accord would be wrong, if it would.
+    /// Returns why a write outside of commands is wrong at `now`. Returns `None` if it is right.
     pub fn objection(&self, now: UnixMs) -> Option<&'static str> {
         if self.replica {
             Some("a write on a replica")

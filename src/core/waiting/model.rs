@@ -17,7 +17,7 @@ use server::Server;
 const KEYS: u8 = 3;
 const GRACE_MS: i64 = 15;
 
-/// One step of a history. `key` and `who` are small, so that requests collide.
+/// One step of a history. Keys and callers are small numbers, so that requests collide.
 #[derive(Clone, Debug)]
 enum Event {
     Take(Take),

@@ -37,7 +37,7 @@ pub fn soon(key: &Key<'_, '_>, cause: Cause) {
     alarm::set();
 }
 
-/// Returns whether the review of a lock is due at once. Without waiters there is nothing to review.
+/// Returns whether the review of a lock is due now. Without waiters there is nothing to review.
 fn is_due(state: &State, queue: QueueId) -> bool {
     state.waiting.waiter_count_of(queue) == 0 || state.waiting.next_due(DueFilter::All) == Some(UnixMs::MIN)
 }

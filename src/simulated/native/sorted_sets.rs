@@ -34,8 +34,8 @@ pub(super) fn pop_min(db: i32, key: &[u8]) -> Reply {
     }
 }
 
-/// Takes a member out of a Sorted Set, or the one with the lowest score. The key goes with its last member, of which the
-/// second event tells.
+/// Removes a member of a Sorted Set, or the one with the lowest score if `member` is `None`. The key is deleted with its last
+/// member, and the second event is sent for that.
 fn take_member<'w>(
     db: i32,
     key: &[u8],
@@ -60,7 +60,7 @@ fn take_member<'w>(
     Ok(Some(taken))
 }
 
-/// `ZRANGE key 0 -1 WITHSCORES`.
+/// Runs `ZRANGE key 0 -1 WITHSCORES`.
 pub(super) fn range(db: i32, key: &[u8]) -> Reply {
     let Some(entry) = read(db, key) else { return Reply::Array(Vec::new()) };
     let Value::SortedSet(members) = entry.value else { return wrong_type() };

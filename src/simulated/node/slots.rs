@@ -1,4 +1,4 @@
-//! The slots of a node of a cluster, as they come and go.
+//! Changes to the slots of a node and to its cluster.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use crate::server::faults::{self, Fault};
 use crate::server::{blocked, channels, module_hooks, node_state};
 
 impl Node {
-    /// The server is a node of a cluster from now on.
+    /// Makes the server a node of a cluster.
     pub fn join_cluster(self) {
         self.here(|node| node.cluster = Some(Cluster::default()));
     }
 
-    /// The cluster is down, or up again.
+    /// Sets whether the cluster is down.
     pub fn set_cluster_down(self, is_down: bool) {
         self.here(|node| node.cluster.as_mut().map(|cluster| cluster.is_down = is_down));
     }
 
-    /// A slot begins to move to another node.
+    /// Begins to move a slot to another node.
     pub fn begin_migration(self, slot: u8) {
         self.here(|node| node.cluster.as_mut().map(|cluster| cluster.migrating.insert(slot)));
     }
 
-    /// A slot is another node's, and its keys with it.
+    /// Gives a slot to another node, and deletes its keys here.
     pub fn lose_slot(self, slot: u8) {
         let keys: Vec<_> = self.here(|node| {
             let cluster = node.cluster.get_or_insert_default();
@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// A slot is this node's again.
+    /// Gives a slot back to this node, without its keys.
     pub fn gain_slot(self, slot: u8) {
         self.here(|node| {
             if let Some(cluster) = &mut node.cluster {
@@ -55,12 +55,12 @@ impl Node {
         });
     }
 
-    /// Slots that are other nodes'.
+    /// Returns the slots of other nodes.
     pub fn lost_slots(self) -> BTreeSet<u8> {
         self.here(|node| node.cluster.as_ref().map(|cluster| cluster.elsewhere.clone()).unwrap_or_default())
     }
 
-    /// The server tells clients that are blocked for slots that are gone.
+    /// Sends an error to the clients that are blocked on keys of other nodes' slots.
     pub fn redirect(self) {
         node_state::switch_to(self.0);
         if !faults::has(Fault::BlockedNotRedirected) {
@@ -69,7 +69,7 @@ impl Node {
     }
 }
 
-/// Tells clients that are blocked on keys which are not served here where to go.
+/// Sends MOVED or CLUSTERDOWN to the clients that are blocked on keys that this node does not serve.
 fn redirect() {
     let redirected: Vec<_> = node_state::with(|node| {
         let Some(cluster) = &node.cluster else { return Vec::new() };

@@ -24,7 +24,7 @@ impl Server {
         Self { keys, waiting: WaitQueues::new(), requests, answers, timed_out: Vec::new() }
     }
 
-    /// The lock, for the caller `who`.
+    /// Returns the state of a lock for one caller.
     pub fn lock(&self, key: u8, who: u8) -> Lock<'static> {
         let holders = self.holders(key);
         let own = holders.iter().find(|holder| holder.who == who).map(holder_of);
