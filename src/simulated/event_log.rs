@@ -16,7 +16,8 @@ pub enum Writer {
     Module,
     /// A command of the server.
     Command,
-    /// A command of the server that copies or moves a key to this name, and replaces the old value.
+    /// A command of the server that copies, moves or restores a key to this name. It replaces a key of this name, if there is
+    /// one.
     Arrival,
     /// The server, because the key has expired.
     Expiry,
