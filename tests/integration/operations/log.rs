@@ -1,6 +1,7 @@
 //! What the module writes into the server's log: what an operator should know, as docs/operations.md lists it, and no more.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use support::listener::Listener;
 use support::pattern::{Numbers, fits};
@@ -143,12 +144,16 @@ fn a_command_that_wakes_others_and_is_missing_is_one_line_however_many_locks_are
     assert_eq!(beginning_with(&server, "lock.wake-foreign"), [expected]);
 }
 
+/// The source files in a folder and in the folders below, without those of tests.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry").path());
+    let paths = paths.filter(|path| !path.file_stem().is_some_and(|name| name == "tests"));
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
 #[test]
 fn what_the_page_lists_is_in_the_sources() {
-    let folders = ["host", "server"].map(|layer| fs::read_dir(repository().join("src").join(layer)).expect("a layer"));
-    let paths = folders.into_iter().flatten().map(|entry| entry.expect("an entry").path());
-    // A folder has the tests of a file.
-    let files = paths.filter(|path| path.is_file());
+    let files = ["host", "server"].into_iter().flat_map(|layer| files(&repository().join("src").join(layer)));
     let text: String = files.map(|path| fs::read_to_string(path).expect("a source")).collect();
     for line in documented() {
         // The sources do not have the module's name in them.
