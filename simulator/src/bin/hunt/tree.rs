@@ -76,8 +76,9 @@ impl Tree {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--profile", "tool", "--locked", "--quiet", "--package", "simulator", "--bin", "mutant"]);
         for package in ["redis-lock", "simulator"] {
-            cargo.arg("--config").arg(format!("profile.tool.package.{package}.opt-level = 1"));
-            cargo.arg("--config").arg(format!("profile.tool.package.{package}.debug-assertions = false"));
+            for setting in ["opt-level = 1", "codegen-units = 256", "debug-assertions = false"] {
+                cargo.arg("--config").arg(format!("profile.tool.package.{package}.{setting}"));
+            }
         }
         cargo.arg("--target-dir").arg(&self.target).env("CARGO_INCREMENTAL", "1");
         run(cargo.current_dir(&self.tree)).map_err(|why| format!("{} cannot be built: {why}", patch.name))?;
