@@ -147,7 +147,7 @@ fn a_command_that_wakes_others_and_is_missing_is_one_line_however_many_locks_are
 /// The source files in a folder and in the folders below, without those of tests.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry").path());
-    let paths = paths.filter(|path| !path.file_stem().is_some_and(|name| name == "tests"));
+    let paths = paths.filter(|path| path.file_stem().is_none_or(|name| name != "tests"));
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
