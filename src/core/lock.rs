@@ -83,6 +83,17 @@ pub enum Write {
     RemoveShare,
 }
 
+impl Write {
+    /// Returns the end of the lease that the write sets, or `None` if it sets none.
+    pub fn lease_end(self) -> Option<UnixMs> {
+        match self {
+            Self::Take { lease_end, .. } | Self::Confirm { lease_end } | Self::SetHolds { lease_end, .. } => lease_end,
+            Self::SetLease(end) => Some(end),
+            Self::Free | Self::RemoveShare => None,
+        }
+    }
+}
+
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {

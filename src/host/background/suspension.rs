@@ -73,13 +73,9 @@ pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
     }
 }
 
-/// Returns whether a write sets the end of a lease.
+/// Returns whether a write sets the end of the lease of a present holder.
 fn sets_lease(write: Write) -> bool {
-    match write {
-        Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end.is_some(),
-        Write::SetLease(_) => true,
-        Write::Take { .. } | Write::Free | Write::RemoveShare => false,
-    }
+    !matches!(write, Write::Take { .. }) && write.lease_end().is_some()
 }
 
 /// Returns whether leases must not be lengthened, because another server may grant the locks when they end.

@@ -232,7 +232,7 @@ fn update_session(
 /// Carries out a decision: writes, replicates, causes the events, and grants a lock that was released to the next waiter.
 #[inline(always)]
 fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles: Option<LockHandles>, now: UnixMs) {
-    debug_assert!(lease_end_of(write).is_none_or(|end| end > now), "the end of a lease is in the past");
+    debug_assert!(write.lease_end().is_none_or(|end| end > now), "the end of a lease is in the past");
     match write {
         Write::Take { kind, lease_end } => {
             debug_assert!(!key.is_in_use(), "a key in use cannot be written");
@@ -256,15 +256,6 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
     }
     if !matches!(write, Write::Free | Write::RemoveShare) {
         mark_holder_notified(key, caller);
-    }
-}
-
-/// Returns the end of the lease that a decision sets, if it sets one.
-fn lease_end_of(write: Write) -> Option<UnixMs> {
-    match write {
-        Write::Take { lease_end, .. } | Write::Confirm { lease_end } | Write::SetHolds { lease_end, .. } => lease_end,
-        Write::SetLease(end) => Some(end),
-        Write::Free | Write::RemoveShare => None,
     }
 }
 

@@ -157,6 +157,7 @@ fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs
 
 fn set_expiry(key: &mut Key<'_, '_>, at: UnixMs) {
     key.set_expiry(at);
+    debug_assert!(key.is_in_use() || key.expiry() == Some(at), "the expiry time was not written");
     let replicated = format_integer(at, |digits| key.replicate_pexpireat(digits));
     check(key, replicated);
 }
