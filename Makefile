@@ -92,11 +92,13 @@ simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check
 	@scripts/setup build
 	cargo run --profile tool --locked --package simulator -- --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-# ARGS chooses some: names, or --since=HEAD~1 for those that a change touches.
+# ARGS chooses some: names, or --since=HEAD~1 for those that a change touches. The module has no debug assertions here: it is the
+# checker that has to find the defect.
 hunt: ## give the simulated server faults and the module defects, one by one, and see that the simulation finds each in a minute
 	@scripts/setup hunt
 	cargo test --profile tool --locked --package simulator
-	cargo run --profile tool --locked --package simulator --bin hunt -- $(ARGS)
+	cargo run --profile tool --config profile.tool.package.redis-lock.debug-assertions=false --locked --package simulator --bin hunt -- \
+		$(ARGS)
 
 # SECONDS for each target of fuzz/; TARGETS chooses some of them.
 fuzz: ## make up bytes for the option parser, for histories in simulated servers, and for a server, for SECONDS=60 each

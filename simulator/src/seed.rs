@@ -41,6 +41,11 @@ pub fn failure_of(seed: u64) -> Option<String> {
     }
 }
 
+/// Returns what the history that these bytes make fails with, or `None` if it holds. It is not shrunk.
+pub fn failure_of_input(bytes: &[u8]) -> Option<String> {
+    Play::new(&strategy::history_from(bytes), false).run().err()
+}
+
 /// How a failing history is shrunk.
 pub fn config() -> Config {
     let max_shrink_iters = 1_000_000;

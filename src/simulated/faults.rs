@@ -90,7 +90,7 @@ faults! {
     TimerSoonIgnored "the timer does not run in the same iteration of the event loop" says "free since"
     // Keys.
     ExpiredKeyShown "an expired key is opened as if it were there" says "free since"
-    SetLosesExpiry "a string is written without its expiry" says "the String was not written"
+    SetLosesExpiry "a string is written without its expiry" says "is granted, with a lease to"
     SelectIgnored "the module selects a database, and nothing happens" says "of database 1: free since"
     WatchersNotTold "clients that watch a key do not learn of a change" says "a change that nobody is told of"
     CallIgnored "a command that the module calls does nothing" says "others are not woken"

@@ -11,9 +11,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use simulator::play::Play;
-use simulator::seed::failure_of;
-use simulator::strategy::history_from;
+use simulator::seed::{failure_of, failure_of_input};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -23,7 +21,11 @@ fn main() -> ExitCode {
     panic::set_hook(Box::new(|_| {}));
     let found = match input {
         [] => find(words, Duration::from_secs(seconds)),
-        [path] => failure_of_input(path).filter(|why| why.contains(words)).map(|why| format!("input: {why}")),
+        [path] => fs::read(path)
+            .ok()
+            .and_then(|bytes| failure_of_input(&bytes))
+            .filter(|why| why.contains(words))
+            .map(|why| format!("input: {why}")),
         _ => return usage(),
     };
     match found {
@@ -47,9 +49,4 @@ fn find(words: &str, limit: Duration) -> Option<String> {
         let why = failure_of(seed).filter(|why| why.contains(words))?;
         Some(format!("{seed}: {why}"))
     })
-}
-
-fn failure_of_input(path: &str) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    Play::new(&history_from(&bytes), false).run().err()
 }

@@ -4,9 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use simulator::play::Play;
-use simulator::seed::failure_of;
-use simulator::strategy::history_from;
+use simulator::seed::{failure_of, failure_of_input};
 
 use crate::outcome::{Found, LIMIT, Outcome};
 use crate::patch::Patch;
@@ -28,16 +26,13 @@ fn find(patch: &Patch, program: &Path) -> Result<Found, String> {
         return Err(format!("no history fails with {:?}", patch.says));
     };
     let without = match &patch.input {
-        Some(input) => failure_of_input(input)?,
+        Some(input) => {
+            failure_of_input(&std::fs::read(input).map_err(|error| format!("{}: {error}", input.display()))?)
+        }
         None => failure_of(history.parse().map_err(|_| format!("{history} is no seed"))?),
     };
     match without {
         None => Ok(Found { history: history.to_owned(), why: why.to_owned() }),
         Some(why) => Err(format!("{history} fails without the patch, too: {why}")),
     }
-}
-
-fn failure_of_input(input: &Path) -> Result<Option<String>, String> {
-    let bytes = std::fs::read(input).map_err(|error| format!("{}: {error}", input.display()))?;
-    Ok(Play::new(&history_from(&bytes), false).run().err())
 }
