@@ -1,5 +1,6 @@
 //! Subscriptions to events of keys, databases, connections and the server.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 use redis_module::raw;
@@ -39,54 +40,55 @@ pub(in crate::server) fn subscribe_at_load<M: Module>(ctx: &Context<'_, M>) -> b
 /// After this, each subscription costs the server time in each event-loop iteration, and each key event costs a call. Most
 /// servers end the subscription to key events only when the module is unloaded.
 pub fn subscribe<M: Module>() {
-    if state().hears_events.get() {
-        return;
-    }
-    let Some(ctx) = own_context() else { return };
-    state().hears_events.set(true);
-    let events: [(u64, ServerEventHandler); 4] = [
-        (raw::REDISMODULE_EVENT_FLUSHDB, on_flush::<M>),
-        (raw::REDISMODULE_EVENT_SWAPDB, on_swap::<M>),
-        (raw::REDISMODULE_EVENT_LOADING, on_loading::<M>),
-        (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change::<M>),
-    ];
-    for (event, handler) in events {
-        let is_subscribed = subscribe_to(ctx, event, handler);
-        debug_assert!(is_subscribed, "the server does not know the event {event}");
-    }
-    subscribe_to_keys::<M>(ctx, KEY_CLASSES);
-    subscribe_to_roles::<M>();
+    once(&state().hears_events, |ctx| {
+        let events: [(u64, ServerEventHandler); 4] = [
+            (raw::REDISMODULE_EVENT_FLUSHDB, on_flush::<M>),
+            (raw::REDISMODULE_EVENT_SWAPDB, on_swap::<M>),
+            (raw::REDISMODULE_EVENT_LOADING, on_loading::<M>),
+            (raw::REDISMODULE_EVENT_CLIENT_CHANGE, on_client_change::<M>),
+        ];
+        for (event, handler) in events {
+            let is_subscribed = subscribe_to(ctx, event, handler);
+            debug_assert!(is_subscribed, "the server does not know the event {event}");
+        }
+        subscribe_to_keys::<M>(ctx, KEY_CLASSES);
+        subscribe_to_roles::<M>();
+        true
+    });
 }
 
 /// Subscribes to changes of the server's role, unless the module has done so. Has no effect while the module is being loaded. A
 /// replica subscribes in any case, when its cron runs for the first time.
 pub fn subscribe_to_roles<M: Module>() {
-    if state().hears_roles.get() {
-        return;
-    }
-    let Some(ctx) = own_context() else { return };
-    let is_subscribed = subscribe_to(ctx, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role_change::<M>);
-    state().hears_roles.set(is_subscribed);
+    let event = raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED;
+    once(&state().hears_roles, |ctx| subscribe_to(ctx, event, on_role_change::<M>));
 }
 
 /// Subscribes to the events of Sorted Sets, unless the module has done so. They cost much where they are frequent. Has no effect
 /// while the module is being loaded.
 pub fn subscribe_to_sorted_sets<M: Module>() {
-    if state().hears_sorted_sets.get() {
-        return;
-    }
-    let Some(ctx) = own_context() else { return };
-    state().hears_sorted_sets.set(true);
-    subscribe_to_keys::<M>(ctx, SORTED_SET_CLASS);
+    once(&state().hears_sorted_sets, |ctx| {
+        subscribe_to_keys::<M>(ctx, SORTED_SET_CLASS);
+        true
+    });
 }
 
 /// Subscribes to the iterations of the event loop, unless the module has done so. Returns whether the module is subscribed.
 pub(in crate::server) fn subscribe_to_iterations() -> bool {
-    if !state().hears_iterations.get() {
-        let subscribe = |ctx| subscribe_to(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, on_iteration);
-        state().hears_iterations.set(own_context().is_some_and(subscribe));
+    once(&state().hears_iterations, |ctx| subscribe_to(ctx, raw::REDISMODULE_EVENT_EVENTLOOP, on_iteration))
+}
+
+/// Runs `subscribe`, which returns whether the server has accepted, until it has once. Has no effect while the module is being
+/// loaded. Returns whether the module is subscribed.
+fn once(is_subscribed: &Cell<bool>, subscribe: impl FnOnce(*mut raw::RedisModuleCtx) -> bool) -> bool {
+    if is_subscribed.get() {
+        return true;
     }
-    state().hears_iterations.get()
+    let Some(ctx) = own_context() else { return false };
+    // Before: after a panic in between, a second subscription would bring each key event twice.
+    is_subscribed.set(true);
+    is_subscribed.set(subscribe(ctx));
+    is_subscribed.get()
 }
 
 fn subscribe_to(ctx: *mut raw::RedisModuleCtx, id: u64, handler: ServerEventHandler) -> bool {
