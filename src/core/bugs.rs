@@ -39,13 +39,14 @@ impl Bugs {
         self.unreported = Some(message);
     }
 
-    fn take_report(&mut self, now_ms: i64) -> Option<BugReport> {
+    fn take_report(&mut self, now_ms: impl FnOnce() -> i64) -> Option<BugReport> {
+        let message = self.unreported?;
+        let now_ms = now_ms();
         let is_early = |at: i64| now_ms.saturating_sub(at) < REPORT_INTERVAL_MS;
         if self.reported_at.is_some_and(is_early) {
             return None;
         }
-        let message = self.unreported.take()?;
-        self.reported_at = Some(now_ms);
+        (self.unreported, self.reported_at) = (None, Some(now_ms));
         Some(BugReport { count: self.count, message })
     }
 }
@@ -93,8 +94,8 @@ pub fn bug_count() -> u64 {
 
 /// Returns what to log, if an invariant was broken since the last report and that was a minute ago or longer.
 ///
-/// `now_ms` is the time of a monotonic clock in milliseconds.
-pub fn take_bug_report(now_ms: i64) -> Option<BugReport> {
+/// `now_ms` reads a monotonic clock in milliseconds, and is called only if there is something to report.
+pub fn take_bug_report(now_ms: impl FnOnce() -> i64) -> Option<BugReport> {
     lock().take_report(now_ms)
 }
 
@@ -117,21 +118,21 @@ mod tests {
     #[test]
     fn report_has_count_and_latest_message() {
         let mut bugs = Bugs::new();
-        assert_eq!(bugs.take_report(NOW), None);
+        assert_eq!(bugs.take_report(|| NOW), None);
         ["first", "second"].into_iter().for_each(|message| bugs.record(message));
-        assert_eq!(bugs.take_report(NOW), Some(BugReport { count: 2, message: "second" }));
-        assert_eq!(bugs.take_report(NOW + REPORT_INTERVAL_MS), None, "nothing new");
+        assert_eq!(bugs.take_report(|| NOW), Some(BugReport { count: 2, message: "second" }));
+        assert_eq!(bugs.take_report(|| NOW + REPORT_INTERVAL_MS), None, "nothing new");
     }
 
     #[test]
     fn bug_after_report_waits_a_minute() {
         let mut bugs = Bugs::new();
         bugs.record("first");
-        assert!(bugs.take_report(NOW).is_some());
+        assert!(bugs.take_report(|| NOW).is_some());
         bugs.record("second");
-        assert_eq!(bugs.take_report(NOW + REPORT_INTERVAL_MS - 1), None);
+        assert_eq!(bugs.take_report(|| NOW + REPORT_INTERVAL_MS - 1), None);
         let report = BugReport { count: 2, message: "second" };
-        assert_eq!(bugs.take_report(NOW + REPORT_INTERVAL_MS), Some(report));
+        assert_eq!(bugs.take_report(|| NOW + REPORT_INTERVAL_MS), Some(report));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use super::slot_check;
 use super::suspension;
 use super::write_permission;
 use crate::core::{
-    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, QueueId, RETRY_MS, Revocation, UnixMs, steps, take_bug_report,
+    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
+    take_bug_report,
 };
 use crate::host::granting::delivery;
 use crate::host::granting::overdue::process_overdue;
@@ -46,7 +47,7 @@ const LATENCY_EVENT: &CStr = c"lock-background";
 pub fn run(ctx: &mut Context<'_>) {
     let stopwatch = Stopwatch::start();
     restart_after_panic::work(ctx, work);
-    if let Some(BugReport { count, message }) = take_bug_report(server::monotonic_ms()) {
+    if let Some(BugReport { count, message }) = take_bug_report(server::monotonic_ms) {
         ctx.warn(&format!("bug: {message}; {count} since the module was loaded, please report it"));
     }
     stopwatch.stop(LATENCY_EVENT);
@@ -199,8 +200,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
 /// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.
 fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     let found = state::with(|state| state.waiting.lock_of(queue));
-    debug_assert!(found.is_some(), "a queue that is due exists");
-    let Some((db, key)) = found else { return };
+    let Some((db, key)) = found.or_bug("a queue that is due does not exist") else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let retry_at = now.saturating_add(RETRY_MS);

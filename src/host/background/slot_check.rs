@@ -1,7 +1,7 @@
 //! Notifies waiters by message when the slot of their lock moves to another node. The server itself redirects blocked clients
 //! only, and a slot may move without an event.
 
-use crate::core::QueueId;
+use crate::core::{OrBug, QueueId};
 use crate::host::state::{self, Context, State};
 use crate::server::{self, OwnedString, Slot, SlotState};
 
@@ -40,8 +40,8 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
     for skipped in 0..MAX_SKIPPED {
         let Some((queue, db, key)) = state::with(|State { waiting, .. }| {
             let queue = waiting.next_in_sweep()?;
-            debug_assert!(waiting.lock_of(queue).is_some(), "a sweep returns queues that exist");
-            waiting.lock_of(queue).map(|(db, key)| (queue, db, key))
+            let (db, key) = waiting.lock_of(queue).or_bug("a sweep returned a queue that does not exist")?;
+            Some((queue, db, key))
         }) else {
             return skipped;
         };

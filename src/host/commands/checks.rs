@@ -1,7 +1,7 @@
 //! The checks of a request before anything is changed: what the connection may do here, and the limits of the settings.
 
 use crate::command::{Request, WaitOptions};
-use crate::core::{Decision, Error, HoldKey, Kind, Session, UnixMs, Write};
+use crate::core::{Decision, Error, HoldKey, Kind, OrBug, Session, UnixMs, Write};
 use crate::host::background::suspension;
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{self, Context, Key, State};
@@ -111,8 +111,7 @@ pub fn check_session_limit(
         }
         let channel = channel.filter(|_| decision == Decision::Contended).map(StringRef::bytes);
         let asked = |waiter| {
-            let entry = pending.get(pending_id(waiter));
-            debug_assert!(entry.is_some(), "a queue has a request that no client waits for");
+            let entry = pending.get(pending_id(waiter)).or_bug("a queue has a request that no client waits for");
             entry.is_some_and(|entry| entry.asks_for_session(client, channel))
         };
         let is_repeated = known.is_some_and(|id| sessions.clients(id).any(|other| other == client))

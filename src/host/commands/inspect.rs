@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::error_reply;
 use crate::command::{Inspection, LockView, Reply, Requester};
-use crate::core::{Error, HoldKey, Lock, SessionId};
+use crate::core::{Error, HoldKey, Lock, OrBug, SessionId};
 use crate::host::keys::lock_key;
 use crate::host::state::{self, Context, Locks, State};
 use crate::host::waiting::pending_replies::pending_id;
@@ -53,8 +53,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             recovery_ms,
             waiting: queue.map_or(0, |queue| waiting.waiter_count_of(queue)),
             waiters: waiters.map(|waiter| {
-                let entry = entries.get(pending_id(waiter.id));
-                debug_assert!(entry.is_some(), "a queue has a request that no client waits for");
+                let entry = entries.get(pending_id(waiter.id)).or_bug("a queue has a request that no client waits for");
                 let requester = Requester {
                     client: entry.map_or(-1, |entry| entry.client),
                     channel: entry.and_then(|entry| entry.channel()).map(|channel| &**channel),

@@ -4,7 +4,7 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use crate::core::{Grant, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
+use crate::core::{Grant, OrBug, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
 use crate::host::background::alarm;
 use crate::host::keys::lock_handles::hold_key_of;
 use crate::host::settings;
@@ -69,9 +69,9 @@ fn notify_waiter(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> 
     let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
         return true;
     };
-    debug_assert!(lease_end.is_some(), "a waiter that is notified by message gets a lease");
+    let lease_end = lease_end.or_bug("a waiter that is notified by message gets no lease").unwrap_or_default();
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let is_delivered = !is_closed && messages::publish_granted(&channel, lease_end.unwrap_or_default(), subject);
+    let is_delivered = !is_closed && messages::publish_granted(&channel, lease_end, subject);
     if !is_delivered {
         state::with(|state| {
             debug_assert!(is_waiting(state, id), "only a waiter is notified");
@@ -112,8 +112,7 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
             return (blocked, None);
         }
         let delivery = state.pending.begin_delivery(grant, blocked.len(), pubsub_clients);
-        debug_assert!(delivery.is_some(), "the table of deliveries is not full");
-        (blocked, delivery)
+        (blocked, delivery.or_bug("the table of deliveries is full"))
     });
     let Some(delivery) = delivery else { return };
     for waiter in blocked {
@@ -166,8 +165,7 @@ pub fn abort(id: PendingReplyId) {
 /// Removes a request from its queue and notifies its waiter.
 fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
     let Some((waiter, db, key, owner)) = state::with(|State { waiting, .. }| {
-        debug_assert!(waiting.origin_of(request).is_some(), "a request that ends is in a queue");
-        let (queue, claim) = waiting.origin_of(request)?;
+        let (queue, claim) = waiting.origin_of(request).or_bug("a request that ends is in no queue")?;
         let origin = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
         waiting.withdraw_request(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
     }) else {

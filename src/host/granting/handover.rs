@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::delivery;
 use super::reviews;
 use crate::core::{
-    Cause, Grant, HoldKey, Kind, LATEST_SHARE_END, QueueId, Session, SessionId, SessionLock, UnixMs, WaiterId,
+    Cause, Grant, HoldKey, Kind, LATEST_SHARE_END, OrBug, QueueId, Session, SessionId, SessionLock, UnixMs, WaiterId,
 };
 use crate::host::background::suspension;
 use crate::host::keys::compat_wake;
@@ -231,8 +231,8 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
         sessions.fit_lease(id, settings::longest_lease());
         sessions.get(id).cloned()
     });
-    debug_assert!(found.is_some(), "handles name a current session");
-    let Some(Session { lock: SessionLock { kind, owner, holds, lease, .. }, .. }) = found else { return };
+    let Some(session) = found.or_bug("a handle names a session that does not exist") else { return };
+    let Session { lock: SessionLock { kind, owner, holds, lease, .. }, .. } = session;
     debug_assert!(holds >= 1 && kind != Kind::Shared, "the session of a lock that was held alone");
     let owner = OwnedString::new(&owner);
     let lease_end = Some(lease.end_from(now));

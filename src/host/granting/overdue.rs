@@ -1,7 +1,7 @@
 //! Processes the overdue work of a lock, before a request for it is executed.
 
 use super::handover;
-use crate::core::{Lock, SessionId, UnixMs};
+use crate::core::{Lock, OrBug, SessionId, UnixMs};
 use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::lock_key;
 use crate::host::sessions::revocation;
@@ -68,8 +68,7 @@ fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs)
 fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
     let lock = lock_key::read(key, now);
     state::with(|state| {
-        let session = state.sessions.get(id);
-        debug_assert!(session.is_some(), "handles name a current session");
+        let session = state.sessions.get(id).or_bug("a handle names a session that does not exist");
         session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
     })
 }

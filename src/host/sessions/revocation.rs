@@ -1,7 +1,7 @@
 //! Carries out revocations: releases the locks of disconnected holders.
 
 use super::share_sessions;
-use crate::core::{Cause, Kind, RETRY_MS, Revocation, RevocationId, UnixMs};
+use crate::core::{Cause, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
 use crate::host::background::write_permission;
 use crate::host::granting::handover;
 use crate::host::granting::reviews;
@@ -14,8 +14,7 @@ use crate::server::{Mode, OwnedString, Slot, StringRef};
 /// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     let found = state::with(|state| state.revocations.get(id).cloned());
-    debug_assert!(found.is_some(), "a revocation that is due exists");
-    let Some(revocation) = found else { return };
+    let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
     if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
@@ -45,8 +44,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     let removed = state::with(|state| state.revocations.remove(id));
-    debug_assert!(removed.is_some(), "a revocation is carried out once");
-    let Some(revocation) = removed else { return };
+    let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
     debug_assert!(
         revocation.grant.as_ref().is_none_or(|grant| grant.hold_key() == revocation.hold_key()),
         "a revocation restores the grant that it revokes"

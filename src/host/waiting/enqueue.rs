@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::messages;
 use super::pending_replies::{PendingReply, PendingReplyId, WaitState, pending_id, waiter_id};
 use crate::command::WaitOptions;
-use crate::core::{Claim, Error, JoinOutcome, JoinRequest, Kind, UnixMs, increment};
+use crate::core::{Claim, Error, JoinOutcome, JoinRequest, Kind, OrBug, UnixMs, increment};
 use crate::host::background::slot_check;
 use crate::host::granting::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
@@ -157,8 +157,7 @@ pub fn previous_request(key: &Key<'_, '_>, caller: &[u8], kind: Kind, channel: &
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|State { waiting, pending, .. }| {
         let is_via_channel = |id: &PendingReplyId| {
-            let entry = pending.get(*id);
-            debug_assert!(entry.is_some(), "a queue has a request that no client waits for");
+            let entry = pending.get(*id).or_bug("a queue has a request that no client waits for");
             let own_channel = entry.and_then(|entry| entry.channel());
             own_channel.is_some_and(|own: &Rc<[u8]>| **own == *channel)
         };

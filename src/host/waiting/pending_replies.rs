@@ -7,7 +7,7 @@ use std::mem;
 use std::rc::Rc;
 
 use crate::core::{
-    Arena, ClientId, Connections, Cursor, Grant, HoldKey, Id, Lease, LockIndex, NameMap, RequestId, WaiterId,
+    Arena, ClientId, Connections, Cursor, Grant, HoldKey, Id, Lease, LockIndex, NameMap, OrBug, RequestId, WaiterId,
 };
 use crate::server::BlockedClient;
 
@@ -230,8 +230,7 @@ impl PendingReplies {
     pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
         let (mut cursor, mut unnotified) = (Cursor::start(), Vec::new());
         while let Some(id) = self.entries.next(&mut cursor) {
-            let entry = self.entries.get_mut(id);
-            debug_assert!(entry.is_some(), "the scan returned an entry that does not exist");
+            let entry = self.entries.get_mut(id).or_bug("the scan returned an entry that does not exist");
             let Some(entry) = entry else { break };
             let was_waiting = match entry.wait_state {
                 WaitState::Waiting(request) => Some(request),
