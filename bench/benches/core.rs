@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use redis_lock::command::{Acquire, Request};
+use redis_lock::command::{Acquire, LockCommand};
 use redis_lock::core::{
     Claim, Holder, JoinRequest, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
 };

@@ -1,7 +1,7 @@
-//! The commands: the grammar of their arguments, and the functions of the core that decide.
+//! The commands: the grammar of their arguments, and their replies.
 //!
-//! Each file parses the arguments of a command, which are any bytes, into a typed request. Nothing here uses the server. The host
-//! runs a request after all arguments were parsed.
+//! Each file parses the arguments of a command, which are any bytes, into a typed request. Nothing here uses the server. The core
+//! decides on a request, and the host carries out the decision.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,6 @@ pub use acquire::Acquire;
 pub use extend::Extend;
 pub use fence::Fence;
 pub use info::Info;
-pub use options::BlockTimeout;
 pub use queues::Queues;
 pub use reenter::Reenter;
 pub use release::Release;
@@ -30,13 +29,10 @@ pub use reply::Reply;
 pub use share::Share;
 pub use waiters::Waiters;
 
-use options::Options;
+use crate::core::{ClientId, Error, LeaseEnd, Lock, MAX_IDENTITY_LEN, Request, UnixMs, Waiter};
 
-use crate::core::{ClientId, Decision, Error, Kind, Lease, LeaseEnd, Limit, Lock, MAX_IDENTITY_LEN, UnixMs, Waiter};
-
-/// A request to change one lock, on behalf of one caller. Its arguments begin with the key and the caller's token or
-/// owner.
-pub trait Request: Sized {
+/// A command that changes one lock, on behalf of one caller. Its arguments begin with the key and the caller's token or owner.
+pub trait LockCommand {
     /// The name of the command, in lower case as the server reports it.
     const NAME: &str;
 
@@ -45,82 +41,16 @@ pub trait Request: Sized {
     /// # Errors
     ///
     /// The error to reply with if an argument is invalid.
-    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Self, Error>;
-
-    /// Checks the requested lease against the longest one that a lock may have.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::LeaseLimit`] if it is longer, or missing although the request may take the lock.
-    fn check_lease(&self, longest: Lease) -> Result<(), Error>;
-
-    /// Returns the decision on the request.
-    ///
-    /// # Errors
-    ///
-    /// The error to reply with if the request cannot be granted, now or later.
-    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error>;
-
-    /// Returns the kind of the lock and the lease to renew, if the request asks for a session.
-    fn session(&self) -> Option<(Kind, Lease)> {
-        None
-    }
-
-    /// Returns whether the caller's waits for the lock are withdrawn. If there are any, the request succeeds.
-    fn withdraws(&self, _outcome: &Result<Decision, Error>) -> bool {
-        false
-    }
-
-    /// Returns how to wait while the lock is held, or `None` to reply with nil.
-    fn wait(&self) -> Option<WaitOptions> {
-        None
-    }
+    fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error>;
 }
 
-/// Refuses a lease that is longer than `longest`, if one is given.
-fn check_given_lease(lease: Option<Lease>, longest: Lease) -> Result<(), Error> {
-    if lease.is_none_or(|lease| lease <= longest) { Ok(()) } else { Err(Error::LeaseLimit) }
-}
-
-/// Refuses a lease that is longer than `longest`, or missing.
-fn check_needed_lease(lease: Option<Lease>, longest: Lease) -> Result<(), Error> {
-    lease.ok_or(Error::LeaseLimit).and_then(|lease| check_given_lease(Some(lease), longest))
-}
-
-/// Refuses a session for a lock that is held without a lease. Nothing would free the lock if the server failed.
-fn check_session(
-    session: bool,
-    lock: &Lock<'_, impl LeaseEnd>,
-    caller: &[u8],
-    decision: Decision,
-) -> Result<Decision, Error> {
-    let granted = matches!(decision, Decision::Done { .. });
-    let without_lease = || lock.held_by(caller).is_ok_and(|holder| holder.lease_end.get().is_none());
-    if session && granted && without_lease() { Err(Error::NoLease) } else { Ok(decision) }
-}
-
-/// The options of a request that may wait.
+/// The parsed arguments of a [`LockCommand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitOptions {
-    pub kind: Kind,
-    pub lease: Option<Lease>,
-    /// The maximum number of shares.
-    pub limit: Option<Limit>,
-    /// Whether the request asks for a session. Then there is a lease.
-    pub session: bool,
-    pub timeout: BlockTimeout,
-    /// The number of the argument with the channel to be notified on, counted after the caller's identity.
+pub struct Parsed {
+    pub request: Request,
+    /// The number of the argument with the channel to be notified on, counted after the caller's identity. Then the request waits
+    /// and has a lease.
     pub notify: Option<usize>,
-}
-
-impl WaitOptions {
-    /// Returns the options of a request for a lock of this kind, or `None` if it does not wait.
-    fn of(kind: Kind, options: &Options) -> Option<Self> {
-        let Options { lease, limit, session, notify, block, .. } = *options;
-        debug_assert!(lease.is_some() || !session && notify.is_none(), "SESSION and NOTIFY need a lease");
-        debug_assert!(limit.is_none() || kind == Kind::Shared, "only a share has a limit");
-        Some(Self { kind, lease, limit, session, timeout: block?, notify })
-    }
 }
 
 /// A request that reads one lock. Its arguments begin with the key.

@@ -5,9 +5,10 @@
 
 use bitflags::bitflags;
 
+use super::Parsed;
 use crate::core::{
-    Error, HoldNumber, Kind, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS, UnixMs,
-    parse_integer,
+    Action, BlockTimeout, Error, HoldNumber, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS,
+    Request, parse_integer,
 };
 
 bitflags! {
@@ -24,14 +25,6 @@ bitflags! {
         const NOTIFY = 1 << 7;
         const LIMIT = 1 << 8;
     }
-}
-
-/// The time that a request waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockTimeout {
-    Forever,
-    /// A number of milliseconds, 1 to [`MAX_DURATION_MS`].
-    Ms(i64),
 }
 
 /// Parsed options, whose values have been checked.
@@ -63,20 +56,6 @@ enum Word {
     Limit,
     Session,
     Notify,
-}
-
-impl BlockTimeout {
-    /// Returns the deadline of a wait that begins at `now`, or `None` to wait forever. The wait is at most `limit_ms`
-    /// milliseconds, or unlimited if that is 0.
-    pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
-        let wait_ms = match (self, limit_ms) {
-            (Self::Forever, ..=0) => return None,
-            (Self::Forever, limit) => limit,
-            (Self::Ms(ms), ..=0) => ms,
-            (Self::Ms(ms), limit) => ms.min(limit),
-        };
-        Some(now.saturating_add(wait_ms))
-    }
 }
 
 impl Options {
@@ -127,9 +106,11 @@ impl Options {
         Ok(options)
     }
 
-    /// Returns `kind` and the lease to renew, if SESSION was given.
-    pub fn session_as(&self, kind: Kind) -> Option<(Kind, Lease)> {
-        self.lease.filter(|_| self.session).map(|lease| (kind, lease))
+    /// Returns the request for this action with these options.
+    pub fn parsed(&self, action: Action) -> Parsed {
+        let Self { lease, session, block, notify, .. } = *self;
+        debug_assert!(lease.is_some() || !session && notify.is_none(), "SESSION and NOTIFY need a lease");
+        Parsed { request: Request { action, lease, session, wait: block }, notify }
     }
 }
 
@@ -290,15 +271,6 @@ mod tests {
         assert_eq!(parse(b"").err(), Some(Error::ChannelLength));
         assert_eq!(parse(&[b'x'; MAX_CHANNEL_LEN + 1]).err(), Some(Error::ChannelLength));
         assert_eq!(parse(&[b'x'; MAX_CHANNEL_LEN]).unwrap().notify, Some(5));
-    }
-
-    #[test]
-    fn endless_wait_is_capped_by_setting() {
-        assert_eq!(BlockTimeout::Forever.deadline(100, 0), None);
-        assert_eq!(BlockTimeout::Forever.deadline(100, 7), Some(107));
-        assert_eq!(BlockTimeout::Ms(9).deadline(100, 0), Some(109));
-        assert_eq!(BlockTimeout::Ms(9).deadline(100, 7), Some(107));
-        assert_eq!(BlockTimeout::Ms(5).deadline(100, 7), Some(105));
     }
 
     proptest! {

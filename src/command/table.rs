@@ -1,6 +1,6 @@
 //! The table of all commands, with everything that is registered with the server.
 
-use super::{Acquire, Extend, Fence, Info, Inspection, Queues, Reenter, Release, Request, Share, Waiters};
+use super::{Acquire, Extend, Fence, Info, Inspection, LockCommand, Queues, Reenter, Release, Share, Waiters};
 
 /// The description of one command.
 pub struct Command {

@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::new_without_default, reason = "a value of a static needs a const function")]
 
+mod admission;
 mod arena;
 mod back_off;
+mod budget;
 mod bugs;
 mod burst;
 mod compat;
@@ -33,8 +35,10 @@ mod sweep;
 mod timer_queue;
 mod waiting;
 
+pub use admission::{Action, Facts, Request, Verdict, Withdrawal, admit};
 pub use arena::{Arena, Cursor, Id};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
+pub use budget::{Budget, MAX_BATCH};
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};
@@ -44,8 +48,8 @@ pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
 pub use integer::{format_integer, parse_integer};
 pub use lock::{
-    Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, Shares, Write, acquire, extend,
-    reenter, release, share,
+    BlockTimeout, Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, Shares, Write,
+    acquire, extend, reenter, release, share,
 };
 pub use lock_index::{HoldKey, LockIndex};
 pub use name_map::NameMap;

@@ -213,17 +213,23 @@ impl WaitQueues {
         Some(&first.claim)
     }
 
+    /// Returns what [`grant_first`](Self::grant_first) would return, and leaves it in the queue.
+    pub fn first_grant(&self, queue: QueueId) -> Option<Grant> {
+        let entry = self.entries.get(self.first_entry(queue)?).or_bug("the first entry of a queue does not exist")?;
+        let (db, key) = self.lock_of(queue).or_bug("a queue with waiters does not exist")?;
+        let QueueEntry { ref claim, turn, since, .. } = *entry;
+        let waiters = self.requests_of(entry).map(|(id, request)| request.granted(id)).collect();
+        Some(Grant { db, key, claim: claim.clone(), longest_lease: None, turn, since, waiters }.with_merged_leases())
+    }
+
     /// Removes and returns the claim of the first waiter, to which the lock is now granted. Returns `None` if there is no waiter.
     pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
         let entry = self.first_entry(queue)?;
         let (db, key) = self.lock_of(queue).or_bug("a queue with waiters does not exist")?;
-        let granted = |request: Request| GrantedRequest { waiter: request.waiter, lease: request.lease };
-        let waiters = self.remove_requests(entry, granted);
+        let waiters = self.remove_requests(entry, |id, request| request.granted(id));
         debug_assert!(!waiters.is_empty(), "an attached entry has no requests");
         let QueueEntry { claim, turn, since, .. } = self.remove_entry(entry)?;
-        let mut grant = Grant { db, key, claim, longest_lease: None, turn, since, waiters };
-        grant.merge_leases();
-        Some(grant)
+        Some(Grant { db, key, claim, longest_lease: None, turn, since, waiters }.with_merged_leases())
     }
 
     /// Removes a request whose client disconnected or gets another reply.
@@ -250,7 +256,7 @@ impl WaitQueues {
     pub fn withdraw_owner(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
         let mut waiters = None;
         while let Some(entry) = self.any_entry_of(db, key, owner, kept) {
-            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(entry, |request| request.waiter));
+            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(entry, |_, request| request.waiter));
             self.remove_entry(entry);
         }
         waiters

@@ -156,6 +156,7 @@ impl Module for Locks {
     fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
         let id = delivery::pending_id_of(client);
         delivery::withdraw_request(id);
+        alarm::set();
         let wait_state = state::with(|state| state.pending.get(id).map(|entry| entry.wait_state()));
         debug_assert!(wait_state.is_some(), "a blocked client is pending until it is freed");
         debug_assert!(!matches!(wait_state, Some(WaitState::Waiting(_))), "a client that is answered waits no more");
@@ -178,15 +179,12 @@ impl Module for Locks {
         let id = delivery::pending_id_of(client);
         delivery::withdraw_request(id);
         delivery::finish_delivery(id, replied);
-        let overdue = state::with(|state| {
+        state::with(|state| {
             let before = state.pending.get(id).map(|entry| entry.wait_state());
             debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
             state.pending.remove(id);
-            !state.revocations.is_empty()
         });
-        if overdue {
-            alarm::set();
-        }
+        alarm::set();
     }
 }
 

@@ -36,12 +36,6 @@ pub fn limit(setting: &Setting) -> usize {
     usize::try_from(setting.get()).unwrap_or(usize::MAX)
 }
 
-/// Returns whether a setting is in force that can change the reply to a request.
-#[inline(always)]
-pub fn restrict_requests() -> bool {
-    MAX_LEASE_MS.get() | RECOVERY_MS.get() != 0
-}
-
 /// Returns the longest lease that a lock may have, or `None` if there is no limit.
 pub fn longest_lease() -> Option<Lease> {
     Lease::from_ms(MAX_LEASE_MS.get())

@@ -8,8 +8,8 @@ use super::refusal_log::Refusals;
 use super::settings::RECOVERY_MS;
 use super::waiting::pending_replies::PendingReplies;
 use crate::core::{
-    BackOff, DeferredFree, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocations, Sessions, StallDetector, Stats,
-    WaitQueues,
+    BackOff, Budget, DeferredFree, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocations, Sessions,
+    StallDetector, Stats, WaitQueues,
 };
 use crate::server;
 
@@ -40,14 +40,8 @@ pub struct State {
     pub slots: SlotWatch,
     /// Messages that are published in the next run of the background work, in this order.
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
-    /// The number of entries that tasks have processed since this run of the background work began: requests that were granted a
-    /// lock or had no subscriber, and shares that were removed or returned.
-    pub spent: usize,
     /// The number of waiters that have ended with their connections since the last run of the background work.
     pub ended: usize,
-    /// Whether a lock has had a batch of grants, or of returned shares, since this run of the background work began, and has more
-    /// work. Then the server serves its clients, and other locks have their turn, before another batch.
-    pub had_batch: bool,
     /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
     pub batch: usize,
     /// The number of runs of the background work that have begun.
@@ -57,9 +51,6 @@ pub struct State {
     pub stats: Stats,
     pub refusals: Refusals,
 }
-
-/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
-pub const MAX_BATCH: usize = 100;
 
 server::module_state!(STATE: State = State::new());
 
@@ -101,9 +92,7 @@ impl State {
             replica_watch: ReplicaWatch::new(),
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
-            spent: 0,
             ended: 0,
-            had_batch: false,
             batch: MAX_BATCH,
             run: 1,
             refused: BackOff::new(),
@@ -139,6 +128,15 @@ impl State {
             || self.stall.is_running() && self.stall.suspends_writes(server::monotonic_ms())
     }
 
+    /// Returns whether anything may be due at some time, or the ticks of the timer are to end.
+    pub fn may_need_alarm(&self) -> bool {
+        self.stall.is_running()
+            || !self.is_idle()
+            || self.must_tick()
+            || self.must_run_soon()
+            || self.recovery.is_suspending()
+    }
+
     /// Returns the time for which grants are suspended, in milliseconds, or 0. A holder may still confirm its lock.
     pub fn grants_suspended_ms(&self) -> i64 {
         let length_ms = RECOVERY_MS.get();
@@ -152,9 +150,9 @@ impl State {
         remaining_ms.max(self.stall.suspended_ms(now)).max(until_next_check_ms)
     }
 
-    /// Records that a task has processed this number of entries.
-    pub fn spend(&mut self, entries: usize) {
-        self.spent = self.spent.saturating_add(entries);
+    /// Returns the budget of a command, or of one run of the background work.
+    pub fn budget(&self) -> Budget {
+        Budget::new(self.batch)
     }
 
     /// Returns whether there is immediate work that writes nothing: to notify aborted waiters, to continue a sweep, to publish
@@ -180,6 +178,5 @@ impl State {
         debug_assert!(self.pending.session_waiters() <= waiters, "a request for a session waits");
         debug_assert!(self.sessions.pairs() == 0 || !self.sessions.is_empty(), "a pair has a session");
         debug_assert!(self.revocations.is_empty() == self.revocations.next_due().is_none(), "a revocation has a time");
-        debug_assert!(self.batch >= 1, "a batch grants a lock");
     }
 }

@@ -31,7 +31,8 @@ const IN_ONE_SERVER: Where = |terms| terms.ground.kind() != Kind::Slots;
 const ON_A_STEADY_CLOCK: Where = |terms| terms.ground.kind() != Kind::Clock;
 const WITHOUT_REPLICAS: Where = |terms| terms.ground.kind() != Kind::Replicas;
 const WHERE_RELOADS_DO_NO_HARM: Where = |terms| terms.ground.can_reload();
-const WHERE_LOCKS_STAY: Where = |terms| terms.ground.has_quiet_locks();
+/// A recovery period may hold back any of them.
+const WHERE_LOCKS_STAY: Where = |terms| terms.ground.has_quiet_locks() && terms.ground.recovery_ms == 0;
 const WHERE_MESSAGES_ARE_SENT: Where = |terms| !matches!(terms.ground.kind(), Kind::Slots | Kind::Clock);
 const WHERE_THE_SERVER_STAYS: Where = |terms| !matches!(terms.ground.kind(), Kind::Restarts | Kind::Replicas);
 /// Elsewhere settings are not changed.

@@ -1,4 +1,4 @@
-//! The checked arguments of requests: leases, limits and hold numbers.
+//! The checked arguments of requests: leases, times to wait, limits and hold numbers.
 
 use std::num::{NonZeroI64, NonZeroU32};
 
@@ -17,6 +17,14 @@ pub const MAX_LIMIT: u32 = i32::MAX as u32;
 
 /// The latest end of a share's lease. The score of a Sorted Set is exact for integers up to 2^53.
 pub const LATEST_SHARE_END: UnixMs = (1 << 53) - 1;
+
+/// The time that a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockTimeout {
+    Forever,
+    /// A number of milliseconds, 1 to [`MAX_DURATION_MS`].
+    Ms(i64),
+}
 
 /// The number of a hold, counted by its owner from 1. It makes a request safe to send twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +67,20 @@ impl Lease {
     /// Returns the end of a share's lease that begins at `now`, at most [`LATEST_SHARE_END`].
     pub fn share_end_from(self, now: UnixMs) -> UnixMs {
         self.end_from(now).min(LATEST_SHARE_END)
+    }
+}
+
+impl BlockTimeout {
+    /// Returns the deadline of a wait that begins at `now`, or `None` to wait forever. The wait is at most `limit_ms`
+    /// milliseconds, or unlimited if that is 0.
+    pub fn deadline(self, now: UnixMs, limit_ms: i64) -> Option<UnixMs> {
+        let wait_ms = match (self, limit_ms) {
+            (Self::Forever, ..=0) => return None,
+            (Self::Forever, limit) => limit,
+            (Self::Ms(ms), ..=0) => ms,
+            (Self::Ms(ms), limit) => ms.min(limit),
+        };
+        Some(now.saturating_add(wait_ms))
     }
 }
 

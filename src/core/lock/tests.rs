@@ -270,3 +270,12 @@ fn limit_is_positive_and_below_2_to_31() {
     assert_eq!(limit(i64::from(MAX_LIMIT)).map(Limit::number), Some(MAX_LIMIT));
     assert_eq!(limit(i64::from(MAX_LIMIT) + 1), None);
 }
+
+#[test]
+fn endless_wait_is_capped_by_setting() {
+    assert_eq!(BlockTimeout::Forever.deadline(100, 0), None);
+    assert_eq!(BlockTimeout::Forever.deadline(100, 7), Some(107));
+    assert_eq!(BlockTimeout::Ms(9).deadline(100, 0), Some(109));
+    assert_eq!(BlockTimeout::Ms(9).deadline(100, 7), Some(107));
+    assert_eq!(BlockTimeout::Ms(5).deadline(100, 7), Some(105));
+}

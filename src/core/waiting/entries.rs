@@ -187,12 +187,12 @@ impl WaitQueues {
     }
 
     /// Removes all requests of an entry. Returns the results of `of` for them, the latest first.
-    pub(super) fn remove_requests<T>(&mut self, id: QueueEntryId, of: impl Fn(Request) -> T) -> Vec<T> {
+    pub(super) fn remove_requests<T>(&mut self, id: QueueEntryId, of: impl Fn(RequestId, Request) -> T) -> Vec<T> {
         let ids: Vec<_> = match self.entries.get(id).or_bug("an entry to empty does not exist") {
             Some(entry) => self.requests_of(entry).map(|(id, _)| id).collect(),
             None => Vec::new(),
         };
-        ids.into_iter().filter_map(|id| self.remove_request(id)).map(of).collect()
+        ids.into_iter().filter_map(|id| Some(of(id, self.remove_request(id)?))).collect()
     }
 
     /// Returns the requests that share an entry, the latest first.

@@ -118,6 +118,13 @@ pub struct Request {
     pub next: Option<RequestId>,
 }
 
+impl Request {
+    /// Returns the part of the request that a [`Grant`] keeps.
+    pub fn granted(&self, id: RequestId) -> GrantedRequest {
+        GrantedRequest { id, waiter: self.waiter, lease: self.lease }
+    }
+}
+
 /// A claim to which the lock is granted, with all requests that share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -134,6 +141,7 @@ pub struct Grant {
 /// A request to which the lock is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrantedRequest {
+    pub id: RequestId,
     pub waiter: WaiterId,
     /// The lease that it asked for.
     pub lease: Option<Lease>,
@@ -141,13 +149,18 @@ pub struct GrantedRequest {
 
 impl Grant {
     /// Keeps the requests for which `is_kept` returns true, and recomputes the lease from them.
-    pub fn retain(&mut self, mut is_kept: impl FnMut(WaiterId) -> bool) {
-        self.waiters.retain(|request| is_kept(request.waiter));
+    pub fn retain(&mut self, mut is_kept: impl FnMut(GrantedRequest) -> bool) {
+        self.waiters.retain(|request| is_kept(*request));
         self.merge_leases();
     }
 
+    pub(super) fn with_merged_leases(mut self) -> Self {
+        self.merge_leases();
+        self
+    }
+
     /// Sets the lease to the longest that the requests asked for, where no lease is the longest.
-    pub(super) fn merge_leases(&mut self) {
+    fn merge_leases(&mut self) {
         let leases = || self.waiters.iter().map(|request| request.lease);
         let longest = leases().max().flatten();
         self.longest_lease = longest;

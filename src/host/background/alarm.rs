@@ -4,10 +4,17 @@ use crate::core::{DueFilter, TICK_MS, UnixMs};
 use crate::host::state::{self, Locks};
 use crate::server;
 
-/// Sets the timer to the earliest time at which something is due.
-///
-/// While stalls of the event loop matter, the timer also fires every [`TICK_MS`], to detect them.
+/// Sets the timer to the earliest time at which something is due. Every call of the module that may schedule work ends with
+/// this.
+#[inline(always)]
 pub fn set() {
+    if state::with(|state| state.may_need_alarm()) {
+        set_to_earliest();
+    }
+}
+
+/// While stalls of the event loop matter, the timer also fires every [`TICK_MS`], to detect them.
+fn set_to_earliest() {
     let now = server::now_ms();
     set_at(state::with(|state| {
         let tick = state.must_tick().then(|| now.saturating_add(TICK_MS));

@@ -14,7 +14,7 @@ use super::slot_check;
 use super::suspension;
 use super::write_permission;
 use crate::core::{
-    BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
+    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
     take_bug_report,
 };
 use crate::host::granting::delivery;
@@ -66,33 +66,36 @@ fn work(ctx: &mut Context<'_>) {
     slot_check::check(ctx);
     // The waits that ended with their connections in this event-loop iteration count as a part of this batch.
     let ended = state::with(|state| {
-        (state.spent, state.had_batch, state.run) = (0, false, state.run.wrapping_add(1));
+        state.run = state.run.wrapping_add(1);
         mem::take(&mut state.ended)
     });
+    let mut budget = state::with(|state| state.budget());
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most {
-        let (is_refused, had_batch) = state::with(|state| (state.refused.is_refused(), state.had_batch));
-        writable &= !is_refused;
+        writable &= !state::with(|state| state.refused.is_refused());
+        let had_batch = budget.had_batch();
         let filter = match (writable, had_batch) {
             (false, _) => DueFilter::ReadOnly,
             (true, true) => DueFilter::NoBacklog,
             (true, false) => DueFilter::All,
         };
         let now = server::now_ms();
-        let written = if writable { process_writes(ctx, now) } else { 0 };
+        let written = if writable { process_writes(ctx, now, &mut budget) } else { 0 };
         let checked = slot_check::check_next(ctx);
-        let others = [process_disconnected(), !had_batch && process_rechecks(ctx, now), process_one(ctx, filter, now)];
+        let others = [
+            process_disconnected(&mut budget),
+            !had_batch && process_rechecks(ctx, now, &mut budget),
+            process_one(ctx, filter, now, &mut budget),
+        ];
         let others = others.into_iter().filter(|&done| done).count();
         let done = written.saturating_add(checked).saturating_add(others);
-        let spent = state::with(|state| mem::take(&mut state.spent));
-        tasks = tasks.saturating_add(done).saturating_add(spent);
+        tasks = tasks.saturating_add(done).saturating_add(budget.take_spent());
         if done == 0 || server::monotonic_ms() > end_ms {
             break;
         }
     }
-    debug_assert_eq!(state::with(|state| state.spent), 0, "every entry is counted in a batch");
     steps::note_batch(tasks);
     if writable && !state::with(|state| state.refused.is_refused()) {
         state::with(|state| state.refused.end());
@@ -116,19 +119,19 @@ fn work(ctx: &mut Context<'_>) {
 
 /// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns the number
 /// of those that were due.
-fn process_writes(ctx: &mut Context<'_>, now: UnixMs) -> usize {
+fn process_writes(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> usize {
     let (closed, revocation, task) = state::with(|state| {
         let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
         if let Some(session) = state.sessions.pop_orphan() {
             state.revocations.add(Revocation::of_session(session));
         }
-        (closed, state.revocations.first_due(now), state.sessions.pop_due(now, !state.had_batch))
+        (closed, state.revocations.first_due(now), state.sessions.pop_due(now, !budget.had_batch()))
     });
     if let Some(revocation) = revocation {
-        revocation::carry_out(ctx, revocation, now);
+        revocation::carry_out(ctx, revocation, now, budget);
     }
     if let Some(task) = task {
-        renewal::carry_out(ctx, task, now);
+        renewal::carry_out(ctx, task, now, budget);
     }
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
@@ -143,7 +146,7 @@ pub fn end_closed() {
 
 /// Ends the waits for messages whose connection has closed or which are aborted: of one request, or of one queue entry with all
 /// its copies. If there are none, frees one deferred entry. Returns whether there may be more.
-fn process_disconnected() -> bool {
+fn process_disconnected(budget: &mut Budget) -> bool {
     if let Some(next) = state::with(|state| state.pending.next_aborted()) {
         if let Some(aborted) = next {
             delivery::abort(aborted);
@@ -153,8 +156,8 @@ fn process_disconnected() -> bool {
     if let Some(waiters) = state::with(|state| state.waiting.next_aborted()) {
         state::with(|state| {
             debug_assert!(waiters.iter().all(|it| state.pending.get(pending_id(*it)).is_some()), "a waiter is pending");
-            state.spend(waiters.len());
         });
+        budget.spend(waiters.len());
         waiters.into_iter().for_each(|waiter| delivery::abort(pending_id(waiter)));
         return true;
     }
@@ -173,7 +176,7 @@ fn end_one_closed() -> bool {
 }
 
 /// Checks one lock whose shares with sessions external commands may have removed. Returns whether there was one.
-fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs) -> bool {
+fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> bool {
     let Some((db, key)) = state::with(|state| state.sessions.first_to_recheck()) else { return false };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
@@ -181,15 +184,15 @@ fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs) -> bool {
     if key.is_empty() {
         share_sessions::end_sessions(&key); // It is unknown which shares external commands have removed.
     } else {
-        share_sessions::end_removed(&key, now);
+        share_sessions::end_removed(&key, now, budget);
     }
     true
 }
 
 /// Processes one review or time-out. Returns whether any was due.
-fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
+fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs, budget: &mut Budget) -> bool {
     match state::with(|state| state.waiting.pop_due(now, filter)) {
-        Some(Due::Review(queue)) => review(ctx, queue, now),
+        Some(Due::Review(queue)) => review(ctx, queue, now, budget),
         Some(Due::TimedOut(request)) => delivery::time_out(request, now),
         Some(Due::Dropped | Due::Skipped) => {}
         None => return false,
@@ -198,7 +201,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs) -> bool {
 }
 
 /// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.
-fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
+fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs, budget: &mut Budget) {
     let found = state::with(|state| state.waiting.lock_of(queue));
     let Some((db, key)) = found.or_bug("a queue that is due does not exist") else { return };
     ctx.select_db(db);
@@ -236,10 +239,10 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs) {
     if key.is_in_use() {
         return state::with(|state| state.waiting.review_at(queue, retry_at));
     }
-    process_overdue(&mut key, None, now);
+    process_overdue(&mut key, None, now, budget);
     if !key.is_empty() {
         reviews::schedule(&key, queue, now);
-    } else if has_ended && WAKE_FOREIGN.is_on() && !suspension::suspends_grant() {
+    } else if has_ended && WAKE_FOREIGN.is_on() && !suspension::suspends_grants() {
         compat_wake::wake(&mut key); // No waiter has got the lock, so clients of other libraries are woken.
     }
 }

@@ -8,8 +8,7 @@
 //! A suspended grant changes nothing: the key is free, the queue stays, and the session keeps its right to the lock. When the
 //! suspension ends, all locks with waiters are reviewed.
 
-use super::alarm;
-use crate::core::{DEFAULT_LAG_S, Decision, Error, MIN_SUSPENSION_MS, SuspensionChange, Write};
+use crate::core::{DEFAULT_LAG_S, Error, MIN_SUSPENSION_MS, SuspensionChange};
 use crate::host::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use crate::host::state::{self, Context, Locks};
 use crate::server;
@@ -29,58 +28,38 @@ pub fn update_suspension_soon() {
     if RECOVERY_MS.get() > 0 {
         server::subscribe_to_roles::<Locks>();
     }
-    if RECOVERY_MS.get() > 0 || state::with(|state| state.watches_stalls || state.recovery.is_suspending()) {
+    let must_update = state::with(|state| {
+        if state.grants_suspended_ms() > 0 {
+            state.recovery.suspend(); // A grant may be suspended before the update, and its lock is to be reviewed at the end.
+        }
+        RECOVERY_MS.get() > 0 || state.watches_stalls || state.recovery.is_suspending()
+    });
+    if must_update {
         server::run_timer_soon::<Locks>();
     }
 }
 
-/// Returns whether the grant that is due now is suspended. If so, the lock is reviewed when the suspension ends.
+/// Returns whether grants are suspended: the lock may have a holder that this server does not know. When the suspension ends, all
+/// locks with waiters are reviewed.
 #[inline(always)]
-pub fn suspends_grant() -> bool {
-    RECOVERY_MS.get() > 0 && suspend_grant()
+pub fn suspends_grants() -> bool {
+    RECOVERY_MS.get() > 0 && state::with(|state| state.grants_suspended_ms() > 0)
 }
 
-#[cold]
-fn suspend_grant() -> bool {
-    let is_suspended = state::with(|state| {
-        let is_suspended = state.grants_suspended_ms() > 0;
-        if is_suspended {
-            state.recovery.suspend();
-        }
-        is_suspended
-    });
-    if is_suspended {
-        alarm::set();
-    }
-    is_suspended
-}
-
-/// Returns the decision on a request, restricted while grants are suspended: the lock may have a holder that this server does not
-/// know.
+/// Checks that the end of a lease may be set.
 ///
 /// # Errors
 ///
-/// [`Error::MayBeReplaced`] if the request sets a lease and another server may have replaced this one.
-/// [`Error::JustBegun`] if the request sets a lease while the previous master may still grant locks. The previous master does not
-/// know the new lease, and grants the lock to its next waiter when the old lease ends.
-pub fn restrict(decided: Result<Decision, Error>) -> Result<Decision, Error> {
-    match decided {
-        decided if RECOVERY_MS.get() == 0 => decided,
-        Ok(Decision::Done { write: Write::Take { .. }, .. }) if suspend_grant() => Ok(Decision::Contended),
-        Ok(Decision::Done { write, .. }) if sets_lease(write) && may_be_replaced() => Err(Error::MayBeReplaced),
-        Ok(Decision::Done { write, .. }) if sets_lease(write) && other_may_grant() => Err(Error::JustBegun),
-        decided => decided,
+/// [`Error::MayBeReplaced`] if another server may have replaced this one. [`Error::JustBegun`] while the previous master may still
+/// grant locks: it does not know the new lease, and grants the lock to its next waiter when the old lease ends.
+#[inline(always)]
+pub fn check_lease_change() -> Result<(), Error> {
+    match RECOVERY_MS.get() {
+        0 => Ok(()),
+        _ if may_be_replaced() => Err(Error::MayBeReplaced),
+        _ if other_may_grant() => Err(Error::JustBegun),
+        _ => Ok(()),
     }
-}
-
-/// Returns whether a write sets the end of the lease of a present holder.
-fn sets_lease(write: Write) -> bool {
-    !matches!(write, Write::Take { .. }) && write.lease_end().is_some()
-}
-
-/// Returns whether leases must not be lengthened, because another server may grant the locks when they end.
-pub fn forbids_longer_leases() -> bool {
-    RECOVERY_MS.get() > 0 && (may_be_replaced() || other_may_grant())
 }
 
 /// Returns whether the previous master may still grant locks. It may until `lock.max-lease-ms` before the end of the recovery

@@ -8,7 +8,7 @@ use crate::host::granting::delivery::mark_holder_notified;
 use crate::host::granting::overdue::process_overdue;
 use crate::host::keys::effects;
 use crate::host::keys::lock_key;
-use crate::host::state::{Context, Locks};
+use crate::host::state::{self, Context, Locks};
 use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
 
 /// The command LOCK.FENCE.
@@ -18,7 +18,9 @@ impl RunCommand<Locks> for Draw {
     const NAME: &'static str = Fence::NAME;
 
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
-        match draw(ctx, arguments) {
+        let drawn = draw(ctx, arguments);
+        alarm::set();
+        match drawn {
             Ok(token) => ctx.reply_integer(token),
             Err(error) => error_reply::error(ctx, Fence::NAME, error),
         }
@@ -31,8 +33,7 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
     let now = server::now_ms();
-    process_overdue(&mut lock, Some(caller), now);
-    alarm::set();
+    process_overdue(&mut lock, Some(caller), now, &mut state::with(|state| state.budget()));
     request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
     mark_holder_notified(&lock, caller);
     drop(lock);

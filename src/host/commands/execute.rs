@@ -1,4 +1,5 @@
-//! Executes the commands that change a lock. The steps are: parse, process overdue work, decide, write, reply.
+//! Executes the commands that change a lock. The steps are: parse, process overdue work, decide, write, set
+//! the timer, reply.
 //!
 //! The functions that every request needs are `#[inline(always)]`, here and in the other layers: otherwise calls and
 //! returns are a seventh of the module's instructions.
@@ -7,9 +8,11 @@ use std::marker::PhantomData;
 
 use super::checks;
 use super::error_reply;
-use crate::command::{Request, WaitOptions, check_identity};
+use super::facts::RequestFacts;
+use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    Cause, Decision, Error, HoldKey, Kind, Lease, Lock, SessionLock, UnixMs, WaiterId, Write, increment,
+    BlockTimeout, Budget, Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, UnixMs, Verdict, WaiterId,
+    Withdrawal, Write, admit, increment,
 };
 use crate::host::background::alarm;
 use crate::host::granting::delivery::{self, mark_holder_notified};
@@ -27,20 +30,22 @@ use crate::host::waiting::enqueue::{self, Waits};
 use crate::host::waiting::messages::Subject;
 use crate::server::{self, Arguments, Mode, RunCommand, StringRef, ValueType};
 
-/// The command for requests of type `R`.
-pub struct Execute<R>(PhantomData<R>);
+/// Executes the command `C`.
+pub struct Execute<C>(PhantomData<C>);
 
-impl<R: Request + 'static> RunCommand<Locks> for Execute<R> {
-    const NAME: &'static str = R::NAME;
+impl<C: LockCommand + 'static> RunCommand<Locks> for Execute<C> {
+    const NAME: &'static str = C::NAME;
 
     #[inline(always)]
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
-        match execute::<R>(ctx, arguments) {
+        let outcome = execute::<C>(ctx, arguments);
+        alarm::set();
+        match outcome {
             Ok(Outcome::Integer(value)) => ctx.reply_integer(value),
             Ok(Outcome::Nil) => ctx.reply_nil(),
             Ok(Outcome::WaitsForMessage) => ctx.reply_simple(c"WAITING"),
             Ok(Outcome::Waiting) => {}
-            Err(error) => error_reply::error(ctx, R::NAME, error),
+            Err(error) => error_reply::error(ctx, C::NAME, error),
         }
     }
 }
@@ -59,56 +64,56 @@ enum Outcome {
 const FIRST_OPTION: usize = 3;
 
 #[inline(always)]
-fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Outcome, Error> {
+fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<Outcome, Error> {
     let argument = |number| arguments.get(number).ok_or(Error::Arity);
     let (name, identity) = (argument(1)?, argument(2)?);
     let caller = check_identity(identity.bytes())?;
-    let request = R::parse(arguments.arguments_from(FIRST_OPTION))?;
-    let is_restricted = settings::restrict_requests();
-    checks::check_request(ctx, &request, is_restricted)?;
-    let channel = channel_of(&request, arguments);
+    let Parsed { request, notify } = C::parse(arguments.arguments_from(FIRST_OPTION))?;
+    request.check_lease(settings::longest_lease())?;
+    if request.session {
+        checks::check_session_here(ctx)?;
+    }
+    let channel = channel_of(notify, arguments);
     if let Some(channel) = channel {
         checks::check_notify_here(ctx, caller, arguments, channel)?;
     }
 
     let mut key = ctx.open(name, Mode::Write);
-    let now = server::now_ms();
-    let handles = process_overdue(&mut key, Some(identity), now);
-    let waited_for = handles.is_some_and(|handles| handles.queue.is_some());
-    let (mut outcome, is_shared) = decide(&key, &request, identity, caller, waited_for, now);
-    if is_restricted {
-        outcome = checks::restrict(outcome, now);
-    }
-    if let Some((kind, _)) = request.session() {
-        outcome = outcome
-            .and_then(|decision| checks::check_session_limit(&key, kind, caller, decision, request.wait(), channel));
-    }
-    let withdrawn = if waited_for { withdraw(&key, caller, &request, &outcome) } else { None };
-    let answer = match outcome {
-        Ok(Decision::Done { write, reply }) => {
+    let (now, mut budget) = (server::now_ms(), state::with(|state| state.budget()));
+    let handles = process_overdue(&mut key, Some(identity), now, &mut budget);
+    let lock = lock_key::read_for(&key, Some(identity), now);
+    let is_shared = matches!(lock, Ok(Lock::Shared(_)));
+    let facts = RequestFacts { key: &key, caller, channel, handles };
+    let verdict = lock.and_then(|lock| admit(&lock, &request, caller, now, &facts));
+    let withdrawn = if handles.is_some() { withdraw(&key, caller, request.withdrawal(&verdict)) } else { None };
+    let outcome = match verdict {
+        Ok(Verdict::Done { write, reply }) => {
             if is_shared {
                 // This comes before a session begins: it ends the session of an expired share of the same token.
-                share_sessions::purge_expired(&mut key, now);
+                share_sessions::purge_expired(&mut key, now, &mut budget);
             }
             let has_session = handles.is_some_and(|handles| handles.session.is_some() || handles.has_share_sessions);
-            if has_session || request.session().is_some() {
+            if has_session || request.session {
                 update_session(&key, caller, request.session(), write, reply, now);
             }
-            carry_out(&mut key, write, identity, handles, now);
+            carry_out(&mut key, write, identity, handles, now, &mut budget);
             Ok(Outcome::Integer(reply))
         }
-        Ok(Decision::Contended) => {
+        Ok(verdict) => {
             if is_shared && share_key::has_too_many_expired(&key) {
                 // Without a queue, no review would do it.
-                share_sessions::purge_expired(&mut key, now);
+                share_sessions::purge_expired(&mut key, now, &mut budget);
             }
-            wait_or_nil(&mut key, caller, request.wait(), channel, now)
+            match verdict {
+                Verdict::Wait(timeout) => wait(&mut key, caller, &request, timeout, channel, now),
+                _ => Ok(Outcome::Nil),
+            }
         }
         Err(_) if withdrawn.is_some() => Ok(Outcome::Nil), // The request has cancelled a wait, which is a success.
         Err(error) => Err(error),
     };
     // Only a request that waits, or begins a session, adds handles.
-    let adds = matches!(answer, Ok(Outcome::Waiting | Outcome::WaitsForMessage)) || request.session().is_some();
+    let adds = matches!(outcome, Ok(Outcome::Waiting | Outcome::WaitsForMessage)) || request.session;
     if let Some(handles) = if adds { LockHandles::of(&key) } else { handles } {
         watch_lease(&key, identity, handles, now);
     }
@@ -116,82 +121,45 @@ fn execute<R: Request>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Resul
         let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
         delivery::reply_withdrawn(withdrawn, subject);
     }
-    answer
+    outcome
 }
 
 /// Returns the channel on which the request waits for a message, if it does.
 #[inline(always)]
-fn channel_of<'a>(request: &impl Request, arguments: Arguments<'a>) -> Option<StringRef<'a>> {
-    let number = request.wait().and_then(|wait| wait.notify)?;
-    let channel = arguments.get(FIRST_OPTION.saturating_add(number));
+fn channel_of(notify: Option<usize>, arguments: Arguments<'_>) -> Option<StringRef<'_>> {
+    let channel = arguments.get(FIRST_OPTION.saturating_add(notify?));
     debug_assert!(channel.is_some(), "the parser found a channel that is no argument");
     channel
 }
 
-/// Decides on the request, and returns the decision and whether the lock is shared. A request that could take the lock, but
-/// would overtake a waiter, is contended.
-#[inline(always)]
-fn decide(
-    key: &Key<'_, '_>,
-    request: &impl Request,
-    identity: StringRef<'_>,
-    caller: &[u8],
-    waited_for: bool,
-    now: UnixMs,
-) -> (Result<Decision, Error>, bool) {
-    let (outcome, is_shared) = match lock_key::read_for(key, Some(identity), now) {
-        Ok(lock) => (request.decide(&lock, caller, now), matches!(lock, Lock::Shared(_))),
-        Err(error) => (Err(error), false),
-    };
-    let takes = matches!(outcome, Ok(Decision::Done { write: Write::Take { .. }, .. }));
-    if waited_for && takes && has_waiter_to_grant(key) {
-        return (Ok(Decision::Contended), is_shared);
-    }
-    (outcome, is_shared)
-}
-
-/// Returns whether the queue of the lock has a waiter. `process_overdue` could not grant the lock to it.
-#[cold]
-fn has_waiter_to_grant(key: &Key<'_, '_>) -> bool {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|State { waiting, .. }| waiting.queue_of(db, name).is_some_and(|id| waiting.waiter_count_of(id) > 0))
-}
-
-/// Adds the request to the queue, if it waits. Otherwise the reply is nil.
-fn wait_or_nil(
+/// Adds the request to the queue.
+fn wait(
     key: &mut Key<'_, '_>,
     caller: &[u8],
-    wait: Option<WaitOptions>,
+    request: &Request,
+    timeout: BlockTimeout,
     channel: Option<StringRef<'_>>,
     now: UnixMs,
 ) -> Result<Outcome, Error> {
-    let Some(wait) = wait.filter(|&wait| checks::may_wait(key, wait)) else {
-        return Ok(Outcome::Nil);
-    };
-    enqueue::wait(key, caller, wait, channel, now).map(|waits| match waits {
+    enqueue::wait(key, caller, request, timeout, channel, now).map(|waits| match waits {
         Waits::Blocked => Outcome::Waiting,
         Waits::ForMessage => Outcome::WaitsForMessage,
         Waits::Not => Outcome::Nil,
     })
 }
 
-/// Removes queue entries of the caller: all of them if the request cancels its wait, or those for the other kinds of the lock if
-/// the request takes the lock.
+/// Removes queue entries of the caller.
 ///
 /// Returns the requests of these entries, which get their replies last, or `None` if the caller had no such entry.
-fn withdraw<R: Request>(
-    key: &Key<'_, '_>,
-    caller: &[u8],
-    request: &R,
-    outcome: &Result<Decision, Error>,
-) -> Option<Vec<WaiterId>> {
-    let granted = match outcome {
-        Ok(Decision::Done { write: Write::Take { kind, .. }, .. }) => Some(*kind),
-        _ if request.withdraws(outcome) => None,
-        _ => return None,
+#[inline(always)]
+fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<Vec<WaiterId>> {
+    let kept = match withdrawal {
+        Withdrawal::Nothing => return None,
+        Withdrawal::Others(kind) => Some(kind),
+        Withdrawal::All => None,
     };
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.waiting.withdraw_owner(db, name, caller, granted))
+    state::with(|state| state.waiting.withdraw_owner(db, name, caller, kept))
 }
 
 /// Updates the session of the lock, and begins one if it is `wanted`, before the write.
@@ -231,7 +199,14 @@ fn update_session(
 
 /// Carries out a decision: writes, replicates, causes the events, and grants a lock that was released to the next waiter.
 #[inline(always)]
-fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles: Option<LockHandles>, now: UnixMs) {
+fn carry_out(
+    key: &mut Key<'_, '_>,
+    write: Write,
+    caller: StringRef<'_>,
+    handles: Option<LockHandles>,
+    now: UnixMs,
+    budget: &mut Budget,
+) {
     debug_assert!(write.lease_end().is_none_or(|end| end > now), "the end of a lease is in the past");
     match write {
         Write::Take { kind, lease_end } => {
@@ -251,8 +226,8 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, caller: StringRef<'_>, handles
         }
         Write::SetHolds { holds, lease_end } => effects::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => set_lease(key, caller, end),
-        Write::Free => handover::release(key, handles, Cause::Release, now),
-        Write::RemoveShare => handover::release_share(key, caller, handles, Cause::Release, now),
+        Write::Free => handover::release(key, handles, Cause::Release, now, budget),
+        Write::RemoveShare => handover::release_share(key, caller, handles, Cause::Release, now, budget),
     }
     if !matches!(write, Write::Free | Write::RemoveShare) {
         mark_holder_notified(key, caller);
@@ -267,7 +242,7 @@ fn set_lease(key: &mut Key<'_, '_>, holder: StringRef<'_>, end: UnixMs) {
     }
 }
 
-/// Schedules the review of the lock and the renewal of its session by the end of the lease, and sets the timer.
+/// Schedules the review of the lock and the renewal of its session by the end of the lease.
 fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, now: UnixMs) {
     // A free lock with a queue could not be granted now. It is reviewed in the next event-loop iteration.
     if let Some(queue) = handles.queue.filter(|_| !key.is_empty()) {
@@ -289,5 +264,4 @@ fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, n
             });
         }
     }
-    alarm::set();
 }

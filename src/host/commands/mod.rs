@@ -4,6 +4,7 @@ pub mod checks;
 pub mod draw_token;
 pub mod error_reply;
 pub mod execute;
+pub mod facts;
 pub mod inspect;
 pub mod list_queues;
 pub mod table;

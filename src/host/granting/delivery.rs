@@ -4,8 +4,7 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use crate::core::{Grant, OrBug, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
-use crate::host::background::alarm;
+use crate::core::{Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
 use crate::host::keys::lock_handles::hold_key_of;
 use crate::host::settings;
 use crate::host::state::{self, Key, Locks, State};
@@ -36,51 +35,33 @@ pub fn needs_lease(grant: &Grant) -> bool {
     })
 }
 
-/// Publishes the messages of a grant, each with the end of the lease, which `lease_end_of` returns. Drops the requests
-/// without a subscriber. Returns whether any request is left, to which the lock can be granted.
-///
-/// Called before the lock is written. If no client receives the message, no lock is written and none has to be revoked.
-pub fn announce(grant: &mut Grant, lease_end_of: impl Fn(&Grant) -> Option<UnixMs>) -> bool {
-    if state::with(|state| state.pending.has_messages()) {
-        if grant.waiters.len() > 1 {
-            // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
-            let lease_end = lease_end_of(grant);
-            let mut rest = grant.clone();
-            rest.retain(|waiter| has_subscriber(waiter) || notify_waiter(grant, waiter, lease_end));
-            *grant = rest;
-        }
-        let lease_end = lease_end_of(grant);
-        let waiters = mem::take(&mut grant.waiters);
-        grant.waiters = waiters.into_iter().filter(|it| notify_waiter(grant, it.waiter, lease_end)).collect();
-    }
-    !grant.waiters.is_empty()
-}
-
 /// Returns whether a waiter needs no message, or its connection is open and its channel has a subscriber.
-fn has_subscriber(waiter: WaiterId) -> bool {
+pub fn has_subscriber(waiter: WaiterId) -> bool {
     let found = state::with(|state| state.pending.channel_of(pending_id(waiter)));
     let Some((channel, is_closed)) = found else { return true }; // A blocked client.
     !is_closed && server::subscribers(OwnedString::new(&channel).as_ref()) > 0
 }
 
-/// Publishes the message of a grant, if the waiter is notified by message. Returns whether the lock can be granted to it.
-fn notify_waiter(grant: &Grant, waiter: WaiterId, lease_end: Option<UnixMs>) -> bool {
-    let id = pending_id(waiter);
-    let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
+/// Publishes that the lock is to be granted, if the waiter is notified by message. Returns whether the lock can be granted to it.
+///
+/// Called before the lock is written. If no client receives the message, no lock is written and none has to be revoked.
+pub fn announce(request: GrantedRequest, lease_end: Option<UnixMs>, subject: Subject<'_>) -> bool {
+    let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(pending_id(request.waiter))) else {
         return true;
     };
     let lease_end = lease_end.or_bug("a waiter that is notified by message gets no lease").unwrap_or_default();
-    let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let is_delivered = !is_closed && messages::publish_granted(&channel, lease_end, subject);
-    if !is_delivered {
-        state::with(|state| {
-            debug_assert!(is_waiting(state, id), "only a waiter is notified");
-            state.pending.remove(id);
-            state.spend(1);
-            increment(&mut state.stats.cancelled);
-        });
-    }
-    is_delivered
+    !is_closed && messages::publish_granted(&channel, lease_end, subject)
+}
+
+/// Removes a request that no message reaches. Its queue entry is kept until `keep_until`, if that is given.
+pub fn drop_unreachable(request: GrantedRequest, keep_until: Option<UnixMs>) {
+    state::with(|state| {
+        debug_assert!(is_waiting(state, pending_id(request.waiter)), "only a waiter is notified");
+        state.pending.remove(pending_id(request.waiter));
+        let withdrawn = state.waiting.withdraw_request(request.id, keep_until);
+        debug_assert_eq!(withdrawn, Some(request.waiter), "a wait and its request do not agree");
+        increment(&mut state.stats.cancelled);
+    });
 }
 
 fn is_waiting(state: &State, id: PendingReplyId) -> bool {
@@ -211,19 +192,13 @@ pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
 /// Removes a request from its queue, if it still waits. Its queue entry is kept for the grace period.
 pub fn withdraw_request(id: PendingReplyId) {
     let keep_until = settings::kept_until(server::now_ms());
-    let has_withdrawn = state::with(|state| {
-        let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else {
-            return false;
-        };
+    state::with(|state| {
+        let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else { return };
         state.pending.set_wait_state(id, WaitState::Ended);
         let withdrawn = state.waiting.withdraw_request(request, keep_until);
         debug_assert_eq!(withdrawn.map(pending_id), Some(id), "a request that waits is in a queue");
         increment(&mut state.stats.cancelled);
-        true
     });
-    if has_withdrawn {
-        alarm::set(); // The lock may have capacity for the next waiter's share.
-    }
 }
 
 /// Finishes the delivery of a grant to a client, if it has one.

@@ -1,7 +1,8 @@
 //! Processes the overdue work of a lock, before a request for it is executed.
 
+use super::hand_on::{Capacity, hand_on};
 use super::handover;
-use crate::core::{Lock, OrBug, SessionId, UnixMs};
+use crate::core::{Budget, Lock, OrBug, SessionId, UnixMs};
 use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::lock_key;
 use crate::host::sessions::revocation;
@@ -14,30 +15,40 @@ use crate::server::{StringRef, ValueType};
 /// Revokes the lock of a disconnected holder, and grants a free lock to its session or to the next waiter. So no request
 /// overtakes a waiter, and no reply confirms a lock that is about to be revoked.
 #[inline(always)]
-pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, now: UnixMs) -> Option<LockHandles> {
+pub fn process_overdue(
+    key: &mut Key<'_, '_>,
+    caller: Option<StringRef<'_>>,
+    now: UnixMs,
+    budget: &mut Budget,
+) -> Option<LockHandles> {
     if state::with(|state| state.is_idle()) {
         return None;
     }
     if let Some(caller) = caller {
-        revocation::carry_out_for_share(key, caller, now);
+        revocation::carry_out_for_share(key, caller, now, budget);
         share_sessions::return_early(key, caller, now);
     }
     let handles = LockHandles::of(key)?;
-    process_handles(key, handles, now)
+    process_handles(key, handles, now, budget)
 }
 
-fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs) -> Option<LockHandles> {
+fn process_handles(
+    key: &mut Key<'_, '_>,
+    mut handles: LockHandles,
+    now: UnixMs,
+    budget: &mut Budget,
+) -> Option<LockHandles> {
     debug_assert!(
         handles.session.is_none() || !handles.has_share_sessions,
         "a lock has one session, or sessions of shares"
     );
     if let Some(revocation) = handles.revocation {
-        revocation::carry_out_on(key, revocation, now);
+        revocation::carry_out_on(key, revocation, now, budget);
         debug_assert!(state::with(|state| state.revocations.get(revocation).is_none()), "it is carried out once");
         handles = LockHandles::of(key)?;
     }
     if key.is_empty() {
-        handover::grant_free_lock_with(key, handles, now);
+        handover::grant_free_lock_with(key, handles, now, budget);
         return LockHandles::of(key);
     }
     if handles.session.is_some_and(|session| !is_of_session(key, session, now)) {
@@ -46,13 +57,13 @@ fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, now: UnixMs)
     }
     match key.value_type() {
         ValueType::SortedSet => {
-            share_sessions::end_removed(key, now);
-            share_sessions::purge_expired(key, now);
+            share_sessions::end_removed(key, now, budget);
+            share_sessions::purge_expired(key, now, budget);
             if key.is_empty() {
-                handover::grant_free_lock(key, now);
+                handover::grant_free_lock(key, now, budget);
             } else if let Some(queue) = handles.queue {
                 let cause = state::with(|state| state.waiting.cause_of(queue));
-                handover::grant_waiters(key, queue, cause, now);
+                hand_on(key, queue, Capacity::FromKey, cause, now, budget);
             }
             LockHandles::of(key)
         }

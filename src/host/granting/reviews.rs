@@ -1,7 +1,6 @@
 //! Schedules reviews: the times at which a lock may have capacity for the first waiter.
 
-use crate::core::{Cause, DueFilter, Kind, Limit, QueueId, SessionId, UnixMs};
-use crate::host::background::alarm;
+use crate::core::{Budget, Cause, DueFilter, Kind, Limit, QueueId, SessionId, UnixMs};
 use crate::host::background::suspension;
 use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::share_key::{self, ShareView};
@@ -34,7 +33,6 @@ pub fn soon(key: &Key<'_, '_>, cause: Cause) {
             debug_assert!(is_due(state, queue), "a review that is to come soon is due");
         }
     });
-    alarm::set();
 }
 
 /// Returns whether the review of a lock is due now. Without waiters there is nothing to review.
@@ -44,19 +42,18 @@ fn is_due(state: &State, queue: QueueId) -> bool {
 
 /// Schedules the rest of a review that has stopped after a batch, although the lock has capacity for the first waiter. It
 /// continues in the next iteration of the event loop at the earliest, and after other locks that have work left.
-pub fn in_turn(queue: QueueId, cause: Cause) {
+pub fn in_turn(queue: QueueId, cause: Cause, budget: &mut Budget) {
+    budget.end_batch();
     state::with(|state| {
-        state.had_batch = true;
         state.waiting.review_in_turn(queue, cause);
         state.waiting.end_batch(queue, state.run);
         debug_assert!(is_due(state, queue), "a queue in the backlog is due");
     });
-    alarm::set();
 }
 
 /// Schedules the review of a lock that is held for the time when it may have capacity for the first waiter.
 pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
-    if suspension::suspends_grant() {
+    if suspension::suspends_grants() {
         return; // All locks are reviewed when the suspension ends.
     }
     if key.value_type() != ValueType::SortedSet {

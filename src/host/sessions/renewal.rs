@@ -1,7 +1,7 @@
 //! Renews the leases of sessions.
 
 use super::share_sessions;
-use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
+use crate::core::{Budget, Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::host::background::suspension;
 use crate::host::background::write_permission;
 use crate::host::granting::handover;
@@ -29,7 +29,7 @@ enum SessionLockState {
 
 /// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to
 /// it.
-pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
+pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: &mut Budget) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = state::with(|State { sessions, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
@@ -52,7 +52,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
             state::with(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(&session),
-        SessionLockState::Returning if state::with(|state| state.had_batch) => {
+        SessionLockState::Returning if budget.had_batch() => {
             // Its share is renewed when it is returned, after the work of other locks.
             return state::with(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
         }
@@ -63,7 +63,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         return end(&session);
     }
     let is_held = matches!(found, SessionLockState::Held(_));
-    let must_wait = if is_held { suspension::forbids_longer_leases() } else { suspension::suspends_grant() };
+    let must_wait = if is_held { suspension::check_lease_change().is_err() } else { suspension::suspends_grants() };
     if slot != Slot::Ours || must_wait || !write_permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
         return postpone(id, &session, &found, now);
     }
@@ -72,10 +72,10 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs) {
         return postpone(id, &session, &found, now);
     }
     match lock_state(&session, &key, now) {
-        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now),
-        SessionLockState::Free => handover::grant_free_lock(&mut key, now),
-        SessionLockState::Expired => share_sessions::purge_expired(&mut key, now),
-        SessionLockState::Returning => share_sessions::return_next(&mut key, now),
+        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now, budget),
+        SessionLockState::Free => handover::grant_free_lock(&mut key, now, budget),
+        SessionLockState::Expired => share_sessions::purge_expired(&mut key, now, budget),
+        SessionLockState::Returning => share_sessions::return_next(&mut key, now, budget),
         SessionLockState::Lost => end(&session),
     }
 }
@@ -122,13 +122,20 @@ fn is_of_share(session: &Session, key: &Key<'_, '_>) -> bool {
 }
 
 /// Sets the lease to its full length again. Does not shorten a lease that an external command has made longer or removed.
-fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, lease_end: Option<UnixMs>, now: UnixMs) {
+fn renew(
+    key: &mut Key<'_, '_>,
+    id: SessionId,
+    session: &Session,
+    lease_end: Option<UnixMs>,
+    now: UnixMs,
+    budget: &mut Budget,
+) {
     let is_share = session.lock.kind == Kind::Shared;
     let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
     let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
     let mut lease_end = lease_end;
     if is_share {
-        share_sessions::purge_expired(key, now);
+        share_sessions::purge_expired(key, now, budget);
         // External commands may have set the key's expiry time, so that the share ends later than its key.
         lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
     }

@@ -1,7 +1,7 @@
 //! Carries out revocations: releases the locks of disconnected holders.
 
 use super::share_sessions;
-use crate::core::{Cause, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
+use crate::core::{Budget, Cause, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
 use crate::host::background::write_permission;
 use crate::host::granting::handover;
 use crate::host::granting::reviews;
@@ -12,7 +12,7 @@ use crate::host::state::{self, Context, Key};
 use crate::server::{Mode, OwnedString, Slot, StringRef};
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
-pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
+pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs, budget: &mut Budget) {
     let found = state::with(|state| state.revocations.get(id).cloned());
     let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
     ctx.select_db(revocation.db);
@@ -38,11 +38,11 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs) {
     if key.is_in_use() {
         return postpone();
     }
-    carry_out_on(&mut key, id, now);
+    carry_out_on(&mut key, id, now, budget);
 }
 
 /// Carries out a revocation on a key that may be written now.
-pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
+pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget: &mut Budget) {
     let removed = state::with(|state| state.revocations.remove(id));
     let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
     debug_assert!(
@@ -58,18 +58,18 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs) {
     let handles = LockHandles::of(key);
     if revocation.kind == Kind::Shared {
         let token = OwnedString::new(&revocation.owner);
-        share_sessions::purge_expired(key, now);
-        handover::release_share(key, token.as_ref(), handles, Cause::Disconnect, now);
+        share_sessions::purge_expired(key, now, budget);
+        handover::release_share(key, token.as_ref(), handles, Cause::Disconnect, now, budget);
         if !key.is_empty() {
             reviews::schedule_if_waiting(key, now); // It may have been the share that ends last.
         }
     } else {
-        handover::release(key, handles, Cause::Disconnect, now);
+        handover::release(key, handles, Cause::Disconnect, now, budget);
     }
 }
 
 /// Carries out the revocation of this token's share, if it has one.
-pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
+pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs, budget: &mut Budget) {
     let hold_key = share_hold_key(key, token.bytes());
     let revocation = state::with(|state| {
         if let Some(session) = state.sessions.take_orphan(hold_key) {
@@ -78,7 +78,7 @@ pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: Uni
         state.revocations.find(hold_key)
     });
     if let Some(revocation) = revocation {
-        carry_out_on(key, revocation, now);
+        carry_out_on(key, revocation, now, budget);
     }
 }
 

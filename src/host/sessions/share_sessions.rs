@@ -1,6 +1,6 @@
 //! Purges the expired shares of a lock, and returns shares to their sessions.
 
-use crate::core::{HoldKey, LATEST_SHARE_END, Lease, MAX_SHARE_BATCH, QueueId, SessionId, ShareBatch, UnixMs};
+use crate::core::{Budget, HoldKey, LATEST_SHARE_END, Lease, MAX_SHARE_BATCH, QueueId, SessionId, ShareBatch, UnixMs};
 use crate::host::background::suspension;
 use crate::host::granting::reviews;
 use crate::host::keys::effects;
@@ -20,12 +20,12 @@ pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
 
 /// Removes the expired members of a shared lock, and sets the key to expire with its last share. Renews the shares with an open
 /// session instead.
-pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs) {
-    if suspension::suspends_grant() {
+pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
+    if suspension::suspends_grants() {
         return; // Shares with a session are returned after the suspension. Expired members do not count as holders.
     }
     let Some(view) = share_key::view(key, now).filter(|view| view.needs_purge() || view.now != now) else { return };
-    if view.now != now && !lives_on(key, now) {
+    if view.now != now && !lives_on(key, now, budget) {
         return; // The server would expire the key when a write signals it. Expired members do not count, and are removed later.
     }
     if !view.earliest.has_expired(now) {
@@ -48,7 +48,7 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs) {
             effects::remove_share(key, token.as_ref(), now);
         }
     }
-    state::with(|state| state.spend(seen));
+    budget.spend(seen);
     reviews::schedule_if_waiting(key, now);
 }
 
@@ -66,31 +66,31 @@ fn begin_return(key: &Key<'_, '_>) {
 /// Returns shares to their sessions whose key should have expired, but still exists because the server's cached time does not
 /// advance. Returns whether the renewed shares keep the key.
 #[cold]
-fn lives_on(key: &mut Key<'_, '_>, now: UnixMs) -> bool {
+fn lives_on(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) -> bool {
     begin_return(key);
-    return_next(key, now);
+    return_next(key, now, budget);
     key.expiry().is_none_or(|end| end >= now)
 }
 
 /// Returns the shares of a free lock to the sessions whose leases have ended although a connection is open.
 /// The other sessions end: external commands have removed their shares.
-pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs) {
+pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     debug_assert!(key.is_empty(), "the lock is free");
     let (db, name) = (key.ctx().db(), key.name().bytes());
     debug_assert!(state::with(|state| state.sessions.has_shares(db, name)), "shares of the lock have sessions");
     if state::with(|state| state.sessions.needs_recheck(db, name)) {
         return end_sessions(key); // It is unknown which shares external commands have removed.
     }
-    if suspension::suspends_grant() {
+    if suspension::suspends_grants() {
         return;
     }
     state::with(|state| state.sessions.begin_return(db, name));
-    return_next(key, now);
+    return_next(key, now, budget);
 }
 
 /// Returns the next batch of shares of a lock to their sessions, if a return has begun. After the last batch, the lock is granted
 /// to the waiters for which it has capacity.
-pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
+pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_return(db, name)) else {
         return;
@@ -101,10 +101,10 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs) {
             end_if_removed(key, token, now);
         }
     }
-    state::with(|state| {
-        state.spend(tokens.len());
-        state.had_batch |= next.is_some();
-    });
+    budget.spend(tokens.len());
+    if next.is_some() {
+        budget.end_batch();
+    }
     if next.is_some() && key.is_empty() {
         return end_sessions(key); // The leases have not ended: an external command has removed the lock.
     }
@@ -117,7 +117,7 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
         return;
     }
     let is_due = state::with(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
-    if is_due && !suspension::suspends_grant() {
+    if is_due && !suspension::suspends_grants() {
         return_to(key, token.bytes(), now);
         let (db, name) = (key.ctx().db(), key.name().bytes());
         state::with(|state| state.sessions.return_in_turn(db, name));
@@ -134,7 +134,7 @@ fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
 }
 
 /// Ends the sessions whose shares external commands have removed, for the next batch of shares, if the lock needs a recheck.
-pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
+pub fn end_removed(key: &Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     if key.is_empty() {
         return; // The recheck stays pending until the shares are returned or their sessions end.
     }
@@ -144,10 +144,10 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs) {
     };
     debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
     tokens.iter().for_each(|token| end_if_removed(key, token, now));
-    state::with(|state| {
-        state.spend(tokens.len());
-        state.had_batch |= next.is_some();
-    });
+    budget.spend(tokens.len());
+    if next.is_some() {
+        budget.end_batch();
+    }
     if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
         // The next renewal sets the key's expiry time to the latest end of a share.
         state::with(|state| state.sessions.renew_one_share(db, name));

@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use super::messages;
 use super::pending_replies::{PendingReply, PendingReplyId, WaitState, pending_id, waiter_id};
-use crate::command::WaitOptions;
-use crate::core::{Claim, Error, JoinOutcome, JoinRequest, Kind, OrBug, UnixMs, increment};
+use crate::core::{
+    BlockTimeout, Claim, Error, JoinOutcome, JoinRequest, Kind, Lease, OrBug, Request, UnixMs, increment,
+};
 use crate::host::background::slot_check;
 use crate::host::granting::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
@@ -32,28 +33,42 @@ pub enum Waits {
 pub fn wait(
     key: &mut Key<'_, '_>,
     caller: &[u8],
-    wait: WaitOptions,
+    request: &Request,
+    timeout: BlockTimeout,
     channel: Option<StringRef<'_>>,
     now: UnixMs,
 ) -> Result<Waits, Error> {
+    let Some(kind) = request.kind().or_bug("a request that takes no lock waits for one") else {
+        return Ok(Waits::Not);
+    };
     server::subscribe::<Locks>();
-    if wait.kind == Kind::Shared || key.value_type() == ValueType::SortedSet {
+    if kind == Kind::Shared || key.value_type() == ValueType::SortedSet {
         server::subscribe_to_sorted_sets::<Locks>();
     }
+    let claim = Claim { kind, owner: caller.into(), lease: request.lease, limit: request.limit() };
+    let session = request.session().map(|(_, lease)| lease);
+    let deadline = timeout.deadline(now, MAX_BLOCK_MS.get());
+    debug_assert!(deadline.is_none_or(|deadline| deadline > now), "the deadline is in the past");
     match channel {
-        None => block(key, caller, wait, now),
-        Some(channel) => wait_for_message(key, caller, wait, channel, now),
+        None => block(key, claim, session, deadline, now),
+        Some(channel) => wait_for_message(key, claim, session, deadline, channel, now),
     }
 }
 
 /// Blocks the client, and adds the request to the queue.
-fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -> Result<Waits, Error> {
+fn block(
+    key: &mut Key<'_, '_>,
+    claim: Claim,
+    session: Option<Lease>,
+    deadline: Option<UnixMs>,
+    now: UnixMs,
+) -> Result<Waits, Error> {
     let client = key.ctx().client_id();
-    let session = wait.lease.filter(|_| wait.session);
     let limit = settings::limit(&MAX_WAITERS);
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let id = state::with(|State { waiting, pending, .. }| {
-        let has_capacity = waiting.has_capacity(limit) && waiting.has_capacity_for_copy(db, name, wait.kind, caller);
+        let has_capacity =
+            waiting.has_capacity(limit) && waiting.has_capacity_for_copy(db, name, claim.kind, &claim.owner);
         if has_capacity { pending.insert_blocked(client, session) } else { None }
     })
     .ok_or(Error::QueueFull)?;
@@ -66,7 +81,7 @@ fn block(key: &mut Key<'_, '_>, caller: &[u8], wait: WaitOptions, now: UnixMs) -
     }
     let is_pending = state::with(|state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)).is_some());
     debug_assert!(is_pending, "the request ended before it joined the queue");
-    let joined = join(key, caller, wait, id, limit, now);
+    let joined = join(key, claim, id, limit, deadline, now);
     debug_assert!(joined.is_ok(), "the capacity was checked before");
     match joined {
         Ok(joined) => begin_wait(id, joined),
@@ -89,8 +104,9 @@ fn begin_wait(id: PendingReplyId, joined: JoinOutcome) {
 /// Adds the request to the queue. It replaces an earlier request with the same claim and channel.
 fn wait_for_message(
     key: &Key<'_, '_>,
-    caller: &[u8],
-    wait: WaitOptions,
+    mut claim: Claim,
+    session: Option<Lease>,
+    deadline: Option<UnixMs>,
     channel: StringRef<'_>,
     now: UnixMs,
 ) -> Result<Waits, Error> {
@@ -99,22 +115,22 @@ fn wait_for_message(
     }
     let channel = channel.bytes();
     let client = key.ctx().client_id();
-    let replaced = previous_request(key, caller, wait.kind, channel);
+    let replaced = previous_request(key, &claim, channel);
     // A repeat without SESSION keeps the session that the earlier request asked for.
     let wanted = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
-    let previous = state::with(|state| state.pending.get(replaced?).and_then(wanted));
-    let session = wait.lease.filter(|_| wait.session).or(previous);
+    let session = session.or(state::with(|state| state.pending.get(replaced?).and_then(wanted)));
     // The lease of the grant is at least that of its session, which is renewed after a third of its lease.
-    let wait = WaitOptions { lease: wait.lease.max(session), ..wait };
+    claim.lease = claim.lease.max(session);
     // A replacement adds no waiter, so it is accepted even if the limit is exceeded.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    if replaced.is_none() && !state::with(|state| state.waiting.has_capacity_for_copy(db, name, wait.kind, caller)) {
+    let has_capacity = || state::with(|state| state.waiting.has_capacity_for_copy(db, name, claim.kind, &claim.owner));
+    if replaced.is_none() && !has_capacity() {
         return Err(Error::QueueFull);
     }
     let id = state::with(|state| state.pending.insert_pubsub(client, session, channel)).ok_or(Error::QueueFull)?;
     let joined =
-        join(key, caller, wait, id, limit, now).inspect_err(|_| state::with(|state| state.pending.remove(id)))?;
+        join(key, claim, id, limit, deadline, now).inspect_err(|_| state::with(|state| state.pending.remove(id)))?;
     begin_wait(id, joined);
     slot_check::add_waiter(key.name().bytes());
     state::with(|State { waiting, pending, .. }| {
@@ -137,23 +153,20 @@ fn wait_for_message(
 /// Adds a request to the queue.
 fn join(
     key: &Key<'_, '_>,
-    caller: &[u8],
-    wait: WaitOptions,
+    claim: Claim,
     id: PendingReplyId,
     limit: usize,
+    deadline: Option<UnixMs>,
     now: UnixMs,
 ) -> Result<JoinOutcome, Error> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let deadline = wait.timeout.deadline(now, MAX_BLOCK_MS.get());
-    debug_assert!(deadline.is_none_or(|deadline| deadline > now), "the deadline is in the past");
-    let claim = Claim { kind: wait.kind, owner: caller.into(), lease: wait.lease, limit: wait.limit };
     let join = JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline };
     state::with(|state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)
 }
 
 /// Returns the request with the same claim that waits for a message on the same channel, if there is one. A new request
 /// replaces it.
-pub fn previous_request(key: &Key<'_, '_>, caller: &[u8], kind: Kind, channel: &[u8]) -> Option<PendingReplyId> {
+fn previous_request(key: &Key<'_, '_>, claim: &Claim, channel: &[u8]) -> Option<PendingReplyId> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     state::with(|State { waiting, pending, .. }| {
         let is_via_channel = |id: &PendingReplyId| {
@@ -161,6 +174,6 @@ pub fn previous_request(key: &Key<'_, '_>, caller: &[u8], kind: Kind, channel: &
             let own_channel = entry.and_then(|entry| entry.channel());
             own_channel.is_some_and(|own: &Rc<[u8]>| **own == *channel)
         };
-        waiting.waiters_of(db, name, kind, caller).map(pending_id).find(is_via_channel)
+        waiting.waiters_of(db, name, claim.kind, &claim.owner).map(pending_id).find(is_via_channel)
     })
 }

@@ -6,7 +6,6 @@
 use std::rc::Rc;
 
 use crate::core::{UnixMs, format_integer};
-use crate::host::background::alarm;
 use crate::host::state;
 use crate::server::{self, OwnedString, StringRef};
 
@@ -45,7 +44,6 @@ pub fn publish_end(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
         publish(channel, &message);
     } else {
         state::with(|state| state.postponed.push_back((Rc::clone(channel), message)));
-        alarm::set();
     }
 }
 

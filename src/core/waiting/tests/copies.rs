@@ -83,7 +83,7 @@ fn grant_takes_the_lease_of_requests_it_retains() {
         (0..).zip(leases).for_each(|(number, &ms)| _ = share(&mut waiting, "a", number, (ms, 0)));
         let queue = queue(&waiting);
         let mut grant = waiting.grant_first(queue).unwrap();
-        grant.retain(|waiter| kept.contains(&waiter.0));
+        grant.retain(|request| kept.contains(&request.waiter.0));
         let ms = [false, true].map(|in_session| grant.lease(in_session).map_or(0, |lease| lease.end_from(0)));
         assert_eq!(ms, [lease_ms, in_session_ms], "{leases:?}, of which {kept:?}");
     }

@@ -1,0 +1,208 @@
+//! Admission: the decision on a request, which the host carries out as it is.
+//!
+//! The host reads the lock, and answers the questions of [`Facts`] about the server. Nothing else overrules a decision.
+
+use super::{
+    BlockTimeout, Decision, Error, HoldNumber, Kind, Lease, LeaseEnd, Limit, Lock, UnixMs, Write, acquire, extend,
+    reenter, release, share,
+};
+
+/// A request to change one lock, on behalf of one caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub action: Action,
+    pub lease: Option<Lease>,
+    /// Whether the request asks for a session. Then it has a lease.
+    pub session: bool,
+    /// How long the request waits while the lock is held, or `None` for the reply nil.
+    pub wait: Option<BlockTimeout>,
+}
+
+/// What a request does with the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Takes the mutex. With `strict`, a lock that the caller holds already is contended, too.
+    Acquire { strict: bool },
+    /// Takes the re-entrant lock, or one more hold of it.
+    Reenter { hold: Option<HoldNumber> },
+    /// Takes a share of the lock.
+    Share { limit: Option<Limit> },
+    /// Releases one hold.
+    Release { hold: Option<HoldNumber> },
+    /// Sets the lease, or adds to it. The request has a lease.
+    Extend { add: bool },
+}
+
+/// What a decision depends on, besides the lock and the request. Only the questions that matter for a request are asked.
+pub trait Facts {
+    /// Returns whether a request is in the queue of the lock, which could not be granted it now.
+    fn has_waiter(&self) -> bool;
+
+    /// Returns whether no caller may be granted a lock now, because this server may not know of all that are held.
+    fn suspends_grants(&self) -> bool;
+
+    /// Checks that the end of a lease may be set now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MayBeReplaced`] or [`Error::JustBegun`] if another server may grant the lock when its present lease ends.
+    fn check_lease_change(&self) -> Result<(), Error>;
+
+    /// Returns the longest lease that a lock may have, or `None` if there is no limit.
+    fn longest_lease(&self) -> Option<Lease>;
+
+    /// Returns whether the request can wait where it was sent.
+    fn can_wait(&self) -> bool;
+
+    /// Returns whether one more connection can have a session for the lock, or this connection adds none. `waits` is whether the
+    /// request is to wait for the lock first.
+    fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool;
+}
+
+/// The decision on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Carry out `write`, then reply with the integer `reply`.
+    Done { write: Write, reply: i64 },
+    /// Put the request into the queue.
+    Wait(BlockTimeout),
+    /// Reply with nil.
+    Nil,
+}
+
+/// The waits of the caller for the same lock that a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    Nothing,
+    /// The waits for all kinds of the lock but this one, which the caller has now.
+    Others(Kind),
+    /// All waits. If there are any, the request succeeds.
+    All,
+}
+
+impl Request {
+    /// Returns the kind of the lock that the request takes, or `None` if it changes only what the caller holds.
+    pub fn kind(&self) -> Option<Kind> {
+        match self.action {
+            Action::Acquire { .. } => Some(Kind::Mutex),
+            Action::Reenter { .. } => Some(Kind::Reentrant),
+            Action::Share { .. } => Some(Kind::Shared),
+            Action::Release { .. } | Action::Extend { .. } => None,
+        }
+    }
+
+    /// Returns the kind of the lock and the lease to renew, if the request asks for a session.
+    pub fn session(&self) -> Option<(Kind, Lease)> {
+        if self.session { self.kind().zip(self.lease) } else { None }
+    }
+
+    /// Returns the maximum number of shares, or `None` for any number.
+    pub fn limit(&self) -> Option<Limit> {
+        if let Action::Share { limit } = self.action { limit } else { None }
+    }
+
+    /// Checks the requested lease against the longest one that a lock may have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeaseLimit`] if it is longer, or missing although the request may take the lock.
+    pub fn check_lease(&self, longest: Option<Lease>) -> Result<(), Error> {
+        let Some(longest) = longest else { return Ok(()) };
+        let is_allowed = self.lease.map_or(self.kind().is_none(), |lease| lease <= longest);
+        if is_allowed { Ok(()) } else { Err(Error::LeaseLimit) }
+    }
+
+    /// Returns which waits of the caller the request ends, with the result of [`admit`].
+    ///
+    /// After its last release a caller neither holds the lock nor waits for it, so that a client can always clean up with RELEASE.
+    pub fn withdrawal(&self, admitted: &Result<Verdict, Error>) -> Withdrawal {
+        let is_release = matches!(self.action, Action::Release { .. });
+        match admitted {
+            Ok(Verdict::Done { write: Write::Take { kind, .. }, .. }) => Withdrawal::Others(*kind),
+            Ok(Verdict::Done { write: Write::Free | Write::RemoveShare, .. }) => Withdrawal::All,
+            Err(Error::NotHeld | Error::NotOwner | Error::WrongType) if is_release => Withdrawal::All,
+            Ok(_) | Err(_) => Withdrawal::Nothing,
+        }
+    }
+
+    fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
+        match self.action {
+            Action::Acquire { strict } => acquire(lock, caller, self.lease, strict, now),
+            Action::Reenter { hold } => reenter(lock, caller, self.lease, hold, now),
+            Action::Share { limit } => share(lock, caller, self.lease, limit, now),
+            Action::Release { hold } => release(lock, caller, self.lease, hold, now),
+            Action::Extend { add } => extend(lock, caller, self.lease.ok_or(Error::Syntax)?, add, now),
+        }
+    }
+}
+
+/// Decides on a request of `caller` for a lock.
+///
+/// A request that could take the lock waits behind the waiters of the queue, and while grants are suspended.
+///
+/// # Errors
+///
+/// - Those of the decision for the action: [`acquire`], [`reenter`], [`share`], [`release`] or [`extend`].
+/// - [`Error::NoLease`] if the request asks for a session, and the caller holds the lock without a lease: nothing would free the
+///   lock if the server failed.
+/// - Those of [`Facts::check_lease_change`] if the lease of a present holder changes.
+/// - [`Error::LeaseLimit`] if that lease becomes longer than [`Facts::longest_lease`].
+/// - [`Error::SessionFull`] if the request begins a session, now or after a wait, and there is no capacity for it.
+#[inline(always)]
+pub fn admit(
+    lock: &Lock<'_, impl LeaseEnd>,
+    request: &Request,
+    caller: &[u8],
+    now: UnixMs,
+    facts: &impl Facts,
+) -> Result<Verdict, Error> {
+    let verdict = match restrict(request.decide(lock, caller, now)?, now, facts)? {
+        Decision::Done { write, reply } => Verdict::Done { write, reply },
+        Decision::Contended => request.wait.filter(|_| facts.can_wait()).map_or(Verdict::Nil, Verdict::Wait),
+    };
+    if let Some((kind, _)) = request.session() {
+        check_session(lock, kind, caller, verdict, facts)?;
+    }
+    Ok(verdict)
+}
+
+/// Restricts a decision on the lock alone by the queue, the suspension of grants and the longest lease.
+#[inline(always)]
+fn restrict(decision: Decision, now: UnixMs, facts: &impl Facts) -> Result<Decision, Error> {
+    let Decision::Done { write, .. } = decision else { return Ok(decision) };
+    if matches!(write, Write::Take { .. }) {
+        let must_wait = facts.has_waiter() || facts.suspends_grants();
+        return Ok(if must_wait { Decision::Contended } else { decision });
+    }
+    if let Some(end) = write.lease_end() {
+        facts.check_lease_change()?;
+        // EXTEND can add to a lease, so its end is known only now.
+        if facts.longest_lease().is_some_and(|longest| end > longest.end_from(now)) {
+            return Err(Error::LeaseLimit);
+        }
+    }
+    Ok(decision)
+}
+
+/// Checks that a session can begin, if one is to begin.
+#[cold]
+fn check_session(
+    lock: &Lock<'_, impl LeaseEnd>,
+    kind: Kind,
+    caller: &[u8],
+    verdict: Verdict,
+    facts: &impl Facts,
+) -> Result<(), Error> {
+    let waits = match verdict {
+        Verdict::Nil => return Ok(()),
+        Verdict::Wait(_) => true,
+        Verdict::Done { .. } => false,
+    };
+    if !waits && lock.held_by(caller).is_ok_and(|holder| holder.lease_end.get().is_none()) {
+        return Err(Error::NoLease);
+    }
+    if facts.has_session_capacity(kind, waits) { Ok(()) } else { Err(Error::SessionFull) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! The budget of one step of work: how much it may still do, so that no lock delays the others.
+
+/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
+pub const MAX_BATCH: usize = 100;
+
+/// What one command, or one run of the background work, has done and may still do.
+#[derive(Debug)]
+pub struct Budget {
+    batch: usize,
+    spent: usize,
+    had_batch: bool,
+}
+
+impl Budget {
+    /// Creates a budget with which one lock may be granted to `batch` queue entries in one step.
+    pub fn new(batch: usize) -> Self {
+        debug_assert!(batch >= 1, "a batch grants a lock");
+        Self { batch, spent: 0, had_batch: false }
+    }
+
+    /// Returns the number of queue entries of one lock that are granted it in one step.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Records that this number of entries was processed: requests that were granted a lock or had no subscriber, and shares that
+    /// were removed or returned.
+    pub fn spend(&mut self, entries: usize) {
+        self.spent = self.spent.saturating_add(entries);
+    }
+
+    /// Returns the number of entries since the last call.
+    pub fn take_spent(&mut self) -> usize {
+        std::mem::take(&mut self.spent)
+    }
+
+    /// Records that a lock has had a whole batch, and has more work.
+    pub fn end_batch(&mut self) {
+        self.had_batch = true;
+    }
+
+    /// Returns whether a lock has had a whole batch. Then the server serves its clients, and other locks have their turn, before
+    /// another batch.
+    pub fn had_batch(&self) -> bool {
+        self.had_batch
+    }
+}

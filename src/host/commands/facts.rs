@@ -1,0 +1,75 @@
+//! The facts about the server on which the decision on a request depends.
+
+use crate::core::{ClientId, Facts, HoldKey, Kind, Lease, OrBug, Session, WaiterId};
+use crate::host::background::suspension;
+use crate::host::keys::lock_handles::LockHandles;
+use crate::host::settings::{self, MAX_SESSIONS};
+use crate::host::state::{self, Key, State};
+use crate::host::waiting::pending_replies::pending_id;
+use crate::server::{ContextFlags, StringRef};
+
+/// The maximum number of connections of one session. A session ends in one step, so this limits the length of the step.
+const MAX_CONNECTIONS: usize = 1000;
+
+/// The facts for one request.
+pub struct RequestFacts<'a, 'k, 'c> {
+    pub key: &'a Key<'k, 'c>,
+    pub caller: &'a [u8],
+    /// The channel on which the request waits for a message, if it does.
+    pub channel: Option<StringRef<'a>>,
+    /// The handles of the lock, after its overdue work was processed.
+    pub handles: Option<LockHandles>,
+}
+
+impl Facts for RequestFacts<'_, '_, '_> {
+    #[inline(always)]
+    fn has_waiter(&self) -> bool {
+        let queue = self.handles.and_then(|handles| handles.queue);
+        queue.is_some_and(|queue| state::with(|state| state.waiting.waiter_count_of(queue) > 0))
+    }
+
+    #[inline(always)]
+    fn suspends_grants(&self) -> bool {
+        suspension::suspends_grants()
+    }
+
+    #[inline(always)]
+    fn check_lease_change(&self) -> Result<(), crate::core::Error> {
+        suspension::check_lease_change()
+    }
+
+    #[inline(always)]
+    fn longest_lease(&self) -> Option<Lease> {
+        settings::longest_lease()
+    }
+
+    /// A replica, even if it accepts writes of clients, never grants a lock to a waiter.
+    fn can_wait(&self) -> bool {
+        let obstacles = if self.channel.is_some() { ContextFlags::empty() } else { ContextFlags::DENY_BLOCKING };
+        !self.key.ctx().flags().intersects(obstacles | ContextFlags::REPLICA)
+    }
+
+    /// A connection is counted once, in its session or while it waits for it. A request that replaces an earlier one, which waits
+    /// for a message on the same channel, adds none.
+    fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool {
+        let limit = settings::limit(&MAX_SESSIONS);
+        let (db, name, client) = (self.key.ctx().db(), self.key.name().bytes(), self.key.ctx().client_id());
+        state::with(|State { sessions, waiting, pending, .. }| {
+            let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *self.caller;
+            let known = sessions.find(HoldKey::of(db, name, kind, self.caller));
+            let known = known.filter(|&id| sessions.get(id).is_some_and(is_same));
+            let connections = || known.into_iter().flat_map(|id| sessions.clients(id));
+            let has_room = sessions.pairs().saturating_add(pending.session_waiters()) < limit;
+            if has_room && connections().count() < MAX_CONNECTIONS {
+                return true;
+            }
+            let channel = self.channel.filter(|_| waits).map(StringRef::bytes);
+            let asked = |waiter: WaiterId| {
+                let entry = pending.get(pending_id(waiter)).or_bug("a queue has a request that no client waits for");
+                entry.is_some_and(|entry| entry.asks_for_session(client, channel))
+            };
+            let is_own = |other: ClientId| other == client;
+            connections().any(is_own) || waiting.waiters_of(db, name, kind, self.caller).any(asked)
+        })
+    }
+}

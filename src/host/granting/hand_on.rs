@@ -1,0 +1,188 @@
+//! Hands a lock on to the next waiters, in five steps: look at the first waiter, reserve its recipients, take it out of the
+//! queue, write, and deliver.
+
+use std::ffi::CStr;
+
+use super::delivery;
+use super::reviews;
+use crate::core::{Budget, Cause, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId};
+use crate::host::background::suspension;
+use crate::host::keys::effects;
+use crate::host::keys::lock_key;
+use crate::host::keys::share_key;
+use crate::host::settings;
+use crate::host::state::{self, Key};
+use crate::host::waiting::messages::Subject;
+use crate::server::{self, OwnedString, Stopwatch, ValueType};
+
+/// The capacity of a lock that is about to be granted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Capacity {
+    /// The whole lock: its only holder releases it, and the key still names that holder.
+    All,
+    /// What the key shows.
+    FromKey,
+}
+
+/// The number of requests that are notified in one batch, after which no other queue entry is granted the lock. The copies of a
+/// request share a queue entry, so a batch may notify more.
+const MAX_NOTIFIED: usize = 1000;
+
+/// The name of a hand-over in the latency monitor.
+const LATENCY_EVENT: &CStr = c"lock-handover";
+
+/// A grant that was written and is to be delivered.
+struct Written {
+    grant: Grant,
+    lease_end: Option<UnixMs>,
+    /// The waiters of the same owner for other kinds of the lock, whose waits have ended.
+    withdrawn: Vec<WaiterId>,
+}
+
+/// Grants the lock to the first waiters that can be notified, as far as it has capacity, and replies to their clients.
+///
+/// Returns `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while
+/// the lock has capacity for the next waiter, schedules another review, after those of other locks.
+pub fn hand_on(
+    key: &mut Key<'_, '_>,
+    queue: QueueId,
+    capacity: Capacity,
+    cause: Cause,
+    now: UnixMs,
+    budget: &mut Budget,
+) -> bool {
+    if suspension::suspends_grants() || state::with(|state| state.waiting.has_used_batch(queue, state.run)) {
+        return false;
+    }
+    if state::with(|state| state.pending.has_messages()) && !server::may_publish() {
+        reviews::soon(key, cause);
+        return false;
+    }
+    let stopwatch = Stopwatch::start();
+    let written = write_batch(key, queue, capacity, cause, now, budget);
+    if written.is_empty() {
+        return false;
+    }
+    reviews::schedule(key, queue, now);
+    for Written { grant, lease_end, withdrawn } in written {
+        let Grant { db, key, claim, .. } = &grant;
+        delivery::reply_withdrawn(withdrawn, Subject { db: *db, key, owner: &claim.owner });
+        delivery::reply_granted(grant, lease_end, now);
+    }
+    stopwatch.stop(LATENCY_EVENT);
+    true
+}
+
+/// Takes waiters out of the queue, and writes their grants.
+fn write_batch(
+    key: &mut Key<'_, '_>,
+    queue: QueueId,
+    mut capacity: Capacity,
+    cause: Cause,
+    now: UnixMs,
+    budget: &mut Budget,
+) -> Vec<Written> {
+    let (mut written, mut notified) = (Vec::<Written>::new(), 0_usize);
+    for tried in 0.. {
+        if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, now) {
+            break;
+        }
+        if written.len() >= budget.batch() || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
+            reviews::in_turn(queue, cause, budget);
+            break;
+        }
+        if !reserve_recipients(queue, now, budget) {
+            continue;
+        }
+        let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else {
+            debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
+            break;
+        };
+        debug_assert!(written.last().is_none_or(|last| last.grant.turn < grant.turn), "turns rise");
+        let lease_end = lease_end_of(&grant, now);
+        write_grant(key, &grant, lease_end, cause, now);
+        capacity = Capacity::FromKey;
+        let withdrawn = withdraw_other_entries(&grant);
+        notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
+        written.push(Written { grant, lease_end, withdrawn });
+    }
+    budget.spend(notified);
+    written
+}
+
+/// Publishes the messages of the next grant to those of its waiters that are notified by message, each with the end of the
+/// lease. Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked.
+///
+/// Returns `false` if no request is left to which the lock could be granted.
+fn reserve_recipients(queue: QueueId, now: UnixMs, budget: &mut Budget) -> bool {
+    if !state::with(|state| state.pending.has_messages()) {
+        return true;
+    }
+    let Some(mut grant) = state::with(|state| state.waiting.first_grant(queue)) else { return true };
+    if grant.waiters.len() > 1 {
+        // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
+        let (before, lease_end) = (grant.clone(), lease_end_of(&grant, now));
+        grant.retain(|request| {
+            delivery::has_subscriber(request.waiter) || reserve(&before, request, lease_end, now, budget)
+        });
+    }
+    let lease_end = lease_end_of(&grant, now);
+    // Every waiter is notified.
+    grant.waiters.iter().filter(|&&request| reserve(&grant, request, lease_end, now, budget)).count() > 0
+}
+
+/// Publishes the message of a grant to one waiter, or drops its request. Returns whether the lock can be granted to it.
+fn reserve(
+    grant: &Grant,
+    request: GrantedRequest,
+    lease_end: Option<UnixMs>,
+    now: UnixMs,
+    budget: &mut Budget,
+) -> bool {
+    let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
+    let is_reserved = delivery::announce(request, lease_end, subject);
+    if !is_reserved {
+        delivery::drop_unreachable(request, settings::kept_until(now));
+        budget.spend(1);
+    }
+    is_reserved
+}
+
+/// Removes the queue entries that the owner of a grant has for other kinds of the lock. Returns the waiters of these entries.
+fn withdraw_other_entries(grant: &Grant) -> Vec<WaiterId> {
+    let Grant { db, key, claim, .. } = grant;
+    let withdrawn = state::with(|state| state.waiting.withdraw_owner(*db, key, &claim.owner, Some(claim.kind)));
+    withdrawn.unwrap_or_default()
+}
+
+/// Returns the end of the lease of a grant, or `None` if it has no lease.
+fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {
+    let latest = if grant.claim.kind == Kind::Shared { LATEST_SHARE_END } else { UnixMs::MAX };
+    let lease = grant.lease(delivery::needs_lease(grant));
+    let lease = lease.map(settings::cut).or_else(settings::longest_lease);
+    lease.map(|lease| lease.end_from(now).min(latest))
+}
+
+fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, cause: Cause, now: UnixMs) {
+    debug_assert!(grant.db == key.ctx().db() && *grant.key == *key.name().bytes(), "the grant is of this key");
+    debug_assert!(!grant.waiters.is_empty(), "a queue entry in the order has waiters");
+    debug_assert!(lease_end.is_none_or(|end| end > now || end == LATEST_SHARE_END), "the lease ends in the future");
+    effects::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
+    debug_assert!(is_held_by(key, &grant.claim.owner, now), "the owner of the grant was written");
+    state::with(|state| {
+        // The time since the wait began. The server's clock may have been set back.
+        state.stats.record_handover(cause, now.saturating_sub(grant.since));
+        // The session and the revocation of the previous grant are void, even if it was to the same owner.
+        state.sessions.end(grant.hold_key());
+        state.revocations.cancel(grant.hold_key());
+    });
+}
+
+/// Returns whether the key names this holder.
+fn is_held_by(key: &Key<'_, '_>, owner: &[u8], now: UnixMs) -> bool {
+    let name = OwnedString::new(owner);
+    if key.value_type() == ValueType::SortedSet {
+        return share_key::end_of(key, name.as_ref()).is_some_and(|end| !end.has_expired(now));
+    }
+    lock_key::read_for(key, Some(name.as_ref()), now).is_ok_and(|lock| lock.held_by(owner).is_ok())
+}
