@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use super::name_map::NameMap;
-use super::{Id, Kind, check, steps};
+use super::{Id, Kind, steps};
 
 /// The key of a hold: a lock that is held alone, or one share of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,35 +29,33 @@ impl<'n> HoldKey<'n> {
     }
 }
 
-/// A map from hold keys to handles. A lock has either one handle as a whole, or the handles of its shares.
+/// A map from hold keys to handles. A lock has either one handle as a whole, or the handles of its shares. Its shares have a value
+/// of type `S` in common.
 ///
 /// Each database with entries has a map of its own, so that a look-up does not copy the key.
-pub struct LockIndex<T>(BTreeMap<i32, NameMap<LockHandles<T>>>);
+pub struct LockIndex<T, S = ()>(BTreeMap<i32, NameMap<LockHandles<T, S>>>);
 
-/// The handles of one lock.
-enum LockHandles<T> {
+enum LockHandles<T, S> {
     Whole(Id<T>),
     /// Boxed, because most locks are held alone.
-    ShareHandles(Box<ShareHandles<T>>),
+    ShareHandles(Box<ShareHandles<T, S>>),
 }
 
 /// The handles of the shares of one lock.
-struct ShareHandles<T> {
+struct ShareHandles<T, S> {
     /// The handles by token. Their order is deterministic, so that a simulation can be repeated.
     by_token: BTreeMap<Box<[u8]>, Id<T>>,
-    /// The sum of [`LockIndex::count`] for all shares.
-    count: usize,
+    common: S,
 }
 
 /// The handles of shares that were removed together.
 pub type RemovedShares<T> = IntoValues<Box<[u8]>, Id<T>>;
 
-impl<T> LockIndex<T> {
+impl<T, S: Default> LockIndex<T, S> {
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// Returns the handle of a hold key, if it has one.
     pub fn get(&self, hold_key: HoldKey<'_>) -> Option<Id<T>> {
         match (self.handles(hold_key.db, hold_key.key)?, hold_key.share) {
             (LockHandles::Whole(id), None) => Some(*id),
@@ -66,17 +64,14 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Returns whether a share of a lock has a handle.
     pub fn has_shares(&self, db: i32, key: &[u8]) -> bool {
         self.shares(db, key).next().is_some()
     }
 
-    /// Returns the number of a lock's shares that have handles.
     pub fn share_count(&self, db: i32, key: &[u8]) -> usize {
         self.shares_of(db, key).map_or(0, |shares| shares.by_token.len())
     }
 
-    /// Returns the handles of a lock's shares.
     pub fn shares(&self, db: i32, key: &[u8]) -> impl Iterator<Item = Id<T>> {
         let shares = self.shares_of(db, key);
         shares.into_iter().flat_map(|shares| shares.by_token.values().copied()).inspect(|_| steps::count())
@@ -90,10 +85,9 @@ impl<T> LockIndex<T> {
         tokens.map(|(token, _)| &**token).inspect(|_| steps::count())
     }
 
-    /// Returns the number of handles.
     #[cfg(any(test, feature = "simulated"))]
     pub fn handle_count(&self) -> usize {
-        let count = |handles: &LockHandles<T>| match handles {
+        let count = |handles: &LockHandles<T, S>| match handles {
             LockHandles::Whole(_) => 1,
             LockHandles::ShareHandles(shares) => shares.by_token.len(),
         };
@@ -107,13 +101,12 @@ impl<T> LockIndex<T> {
             (Some(LockHandles::ShareHandles(shares)), Some(token)) => _ = shares.by_token.insert(token.into(), id),
             (_, Some(token)) => {
                 let by_token = BTreeMap::from([(token.into(), id)]);
-                keys.insert(key, LockHandles::ShareHandles(Box::new(ShareHandles { by_token, count: 0 })));
+                keys.insert(key, LockHandles::ShareHandles(Box::new(ShareHandles { by_token, common: S::default() })));
             }
             (_, None) => _ = keys.insert(key, LockHandles::Whole(id)),
         }
     }
 
-    /// Removes the handle of a hold key.
     pub fn remove(&mut self, hold_key: HoldKey<'_>) {
         let is_empty = match (self.handles_mut(hold_key.db, hold_key.key), hold_key.share) {
             (Some(LockHandles::Whole(_)), None) => true,
@@ -128,39 +121,28 @@ impl<T> LockIndex<T> {
         }
     }
 
-    /// Adds 1 to the count of a lock's shares. Nothing is counted for a lock that is held alone.
-    pub fn count(&mut self, hold_key: HoldKey<'_>) {
-        if let Some(shares) = self.shares_mut(hold_key) {
-            shares.count = shares.count.saturating_add(1);
+    /// Returns the common value of a lock's shares, if it has any.
+    pub fn common(&self, db: i32, key: &[u8]) -> Option<&S> {
+        self.shares_of(db, key).map(|shares| &shares.common)
+    }
+
+    /// Returns the common value of a lock's shares for modification, if it has any.
+    pub fn common_mut(&mut self, db: i32, key: &[u8]) -> Option<&mut S> {
+        match self.handles_mut(db, key)? {
+            LockHandles::ShareHandles(shares) => Some(&mut shares.common),
+            LockHandles::Whole(_) => None,
         }
     }
 
-    /// Subtracts `count` from the count of a lock's shares.
-    pub fn count_removed(&mut self, hold_key: HoldKey<'_>, count: usize) {
-        if let Some(shares) = self.shares_mut(hold_key) {
-            check(shares.count >= count, "more is subtracted for shares than was counted");
-            shares.count = shares.count.saturating_sub(count);
-        }
-    }
-
-    fn shares_mut(&mut self, hold_key: HoldKey<'_>) -> Option<&mut ShareHandles<T>> {
-        hold_key.share?;
-        match self.handles_mut(hold_key.db, hold_key.key) {
-            Some(LockHandles::ShareHandles(shares)) => Some(shares),
-            _ => None,
-        }
-    }
-
-    /// Removes and returns the handles of a lock's shares, if it has any, and their count.
-    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(RemovedShares<T>, usize)> {
+    /// Removes and returns the handles of a lock's shares, if it has any, and their common value.
+    pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(RemovedShares<T>, S)> {
         let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
         match taken {
-            Some(LockHandles::ShareHandles(shares)) => Some((shares.by_token.into_values(), shares.count)),
+            Some(LockHandles::ShareHandles(shares)) => Some((shares.by_token.into_values(), shares.common)),
             _ => None,
         }
     }
 
-    /// Returns all handles and drops the index.
     pub fn into_entries(self) -> impl Iterator<Item = Id<T>> {
         self.0.into_values().flat_map(NameMap::into_values).flat_map(|handles| {
             let (whole, shares) = match handles {
@@ -171,7 +153,7 @@ impl<T> LockIndex<T> {
         })
     }
 
-    fn shares_of(&self, db: i32, key: &[u8]) -> Option<&ShareHandles<T>> {
+    fn shares_of(&self, db: i32, key: &[u8]) -> Option<&ShareHandles<T, S>> {
         match self.handles(db, key)? {
             LockHandles::ShareHandles(shares) => {
                 debug_assert!(!shares.by_token.is_empty(), "a lock without handles is in the index");
@@ -181,15 +163,15 @@ impl<T> LockIndex<T> {
         }
     }
 
-    fn handles(&self, db: i32, key: &[u8]) -> Option<&LockHandles<T>> {
+    fn handles(&self, db: i32, key: &[u8]) -> Option<&LockHandles<T, S>> {
         self.0.get(&db)?.get(key)
     }
 
-    fn handles_mut(&mut self, db: i32, key: &[u8]) -> Option<&mut LockHandles<T>> {
+    fn handles_mut(&mut self, db: i32, key: &[u8]) -> Option<&mut LockHandles<T, S>> {
         self.0.get_mut(&db)?.get_mut(key)
     }
 
-    fn remove_lock(&mut self, db: i32, key: &[u8]) -> Option<LockHandles<T>> {
+    fn remove_lock(&mut self, db: i32, key: &[u8]) -> Option<LockHandles<T, S>> {
         let keys = self.0.get_mut(&db)?;
         let removed = keys.remove(key);
         debug_assert!(removed.is_some(), "a lock to remove is not in the index");
@@ -212,7 +194,7 @@ mod tests {
     }
 
     /// An index with handles for shares of the door and for the whole gate.
-    fn index() -> (LockIndex<u8>, Vec<Id<u8>>) {
+    fn index() -> (LockIndex<u8, usize>, Vec<Id<u8>>) {
         let (mut arena, mut index) = (Arena::new(), LockIndex::new());
         let ids: Vec<_> = (0..4).map(|n| arena.insert(n).unwrap()).collect();
         for (token, &id) in [b"b", b"a", b"c"].into_iter().zip(&ids) {
@@ -269,16 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_taken_with_their_count() {
+    fn shares_are_taken_with_their_common_value() {
         let (mut index, ids) = index();
-        (0..5).for_each(|_| index.count(share(b"a")));
-        index.count(DOOR);
-        index.count(HoldKey::whole(7, b"gate"));
-        index.count_removed(share(b"b"), 2);
-        index.count_removed(HoldKey::whole(7, b"gate"), 1);
+        index.common_mut(0, b"door").into_iter().for_each(|common| *common += 3);
+        assert_eq!((index.common(0, b"door"), index.common(7, b"gate")), (Some(&3), None));
+        assert_eq!(index.common_mut(7, b"gate"), None);
         assert!(index.take_shares(7, b"gate").is_none());
-        let (taken, count) = index.take_shares(0, b"door").unwrap();
-        assert_eq!((taken.collect::<Vec<_>>(), count), (vec![ids[1], ids[0], ids[2]], 3));
+        let (taken, common) = index.take_shares(0, b"door").unwrap();
+        assert_eq!((taken.collect::<Vec<_>>(), common), (vec![ids[1], ids[0], ids[2]], 3));
         assert!(index.take_shares(0, b"door").is_none());
         assert_eq!(index.into_entries().collect::<Vec<_>>(), [ids[3]]);
     }

@@ -13,7 +13,6 @@
 //! Invariants: a hold key has at most one session. A session has at least one connection, except inside a function.
 
 mod renewals;
-mod share_scan;
 mod shares;
 mod tasks;
 
@@ -25,9 +24,9 @@ use super::lock_index::{HoldKey, LockIndex, RemovedShares};
 use super::timer_queue::NEVER;
 use super::{Arena, ClientId, Connections, DeferredFree, Holder, Id, Kind, Lease, OrBug, Sweep, UnixMs, bug, check};
 use renewals::{Class, Renewals};
-use share_scan::ShareScans;
+use shares::ShareSessions;
 
-pub use share_scan::{MAX_SHARE_BATCH, ShareBatch};
+pub use shares::{MAX_SHARE_BATCH, ShareBatch};
 pub use tasks::SessionTask;
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
@@ -41,12 +40,23 @@ pub type SessionId = Id<Session>;
 pub struct Session {
     pub lock: SessionLock,
     clients: BTreeSet<ClientId>,
-    /// The end of the lease if it is not renewed: [`NEVER`] if unknown, `UnixMs::MIN` if the lease has expired.
-    lease_end: UnixMs,
+    lease_end: SessionLeaseEnd,
     /// The time of the next renewal, or [`NEVER`].
     renew_at: UnixMs,
     /// The class in which the renewal is scheduled.
     class: Class,
+}
+
+/// The end of a session's lease, if it is not renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SessionLeaseEnd {
+    /// The lease is new, or an external write has changed it.
+    Unknown,
+    /// An external write has removed the lease.
+    Never,
+    At(UnixMs),
+    /// The lease has expired, and the session takes the lock again.
+    Passed,
 }
 
 /// The lock or the share of a session, and the lease to renew.
@@ -65,20 +75,17 @@ pub struct SessionLock {
 /// All sessions of the server.
 pub struct Sessions {
     sessions: Arena<Session>,
-    by_lock: LockIndex<Session>,
+    by_lock: LockIndex<Session, ShareSessions>,
     connections: Connections<SessionId>,
     /// The number of pairs of a session and a connection, without the sessions in `ended`.
     pairs: usize,
     renewals: Renewals,
-    /// The check of all sessions.
     checks: Sweep,
     /// The source of tasks that is asked first.
     next_source: usize,
-    /// Locks whose shares need a recheck, because external writes may have removed some.
-    rechecks: ShareScans,
-    /// Locks whose shares are being returned to their sessions.
-    returning: ShareScans,
-    /// The locks of `returning` that continue, in this order.
+    /// The locks whose shares need a recheck and are not being returned.
+    rechecks: BTreeSet<(i32, Rc<[u8]>)>,
+    /// The locks that continue to return their shares, in this order. The sessions of some may have ended.
     returns: VecDeque<(i32, Rc<[u8]>)>,
     /// Sessions of shares that have ended together, by lock. They are removed one by one. Some may have been removed already.
     ended: VecDeque<RemovedShares<Session>>,
@@ -95,12 +102,15 @@ impl Session {
     /// A key usually exists through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it one
     /// millisecond earlier.
     pub fn has_expired(&self, now: UnixMs) -> bool {
-        now >= self.lease_end
+        match self.lease_end {
+            SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => false,
+            SessionLeaseEnd::At(end) => now >= end,
+            SessionLeaseEnd::Passed => true,
+        }
     }
 }
 
 impl SessionLock {
-    /// Returns the hold key of the session.
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
@@ -123,19 +133,16 @@ impl Sessions {
             renewals: Renewals::new(),
             checks: Sweep::END,
             next_source: 0,
-            rechecks: ShareScans::new(),
-            returning: ShareScans::new(),
+            rechecks: BTreeSet::new(),
             returns: VecDeque::new(),
             ended: VecDeque::new(),
         }
     }
 
-    /// Returns whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
@@ -146,7 +153,6 @@ impl Sessions {
         let tables = [
             self.ended.iter().map(ExactSizeIterator::len).sum(),
             self.rechecks.len(),
-            self.returning.len(),
             self.returns.len(),
             self.sessions.len(),
             self.by_lock.handle_count(),
@@ -155,12 +161,10 @@ impl Sessions {
         tables.into_iter().chain([self.pairs, self.renewals.entry_count()]).sum()
     }
 
-    /// Returns the number of pairs of a session and a connection.
     pub fn pairs(&self) -> usize {
         self.pairs
     }
 
-    /// Returns a session, if it still exists.
     pub fn get(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(id)
     }
@@ -208,7 +212,9 @@ impl Sessions {
         session.lock.lease = session.lock.lease.max(lease);
         if session.clients.insert(client) {
             self.pairs = self.pairs.saturating_add(1);
-            self.by_lock.count(session.lock.hold_key());
+            if let Some(shares) = self.by_lock.common_mut(db, &session.lock.key) {
+                shares.pairs = shares.pairs.saturating_add(1);
+            }
         }
         // A repeated request may not have lengthened the lease, so it does not delay the renewal.
         let renew_at = session.renew_at.min(session.lock.lease.renewal_after(now));
@@ -221,7 +227,8 @@ impl Sessions {
         debug_assert!(self.find(lock.hold_key()).is_none(), "a hold key has two sessions");
         let (db, key) = (lock.db, Rc::clone(&lock.key));
         let clients = BTreeSet::new();
-        let session = Session { lock, clients, lease_end: NEVER, renew_at: NEVER, class: Class::SHORTEST };
+        let session =
+            Session { lock, clients, lease_end: SessionLeaseEnd::Unknown, renew_at: NEVER, class: Class::SHORTEST };
         let id = self.sessions.insert(session)?;
         let session = self.sessions.get(id).or_bug("a new session does not exist")?;
         self.by_lock.insert(db, key, session.lock.hold_key().share, id);
@@ -237,15 +244,14 @@ impl Sessions {
 
     /// Ends all sessions, and adds their tables to `deferred_free`.
     pub fn end_all(&mut self, deferred_free: &mut DeferredFree) {
-        let Self { sessions, by_lock, connections, renewals, rechecks, returning, returns, ended, .. } =
+        let Self { sessions, by_lock, connections, renewals, rechecks, returns, ended, .. } =
             mem::replace(self, Self::new());
         if !sessions.is_empty() {
             deferred_free.add(sessions.into_entries());
             deferred_free.add(by_lock.into_entries());
             deferred_free.add(connections.into_entries());
             deferred_free.add(renewals.into_entries());
-            deferred_free.add(rechecks.into_entries());
-            deferred_free.add(returning.into_entries());
+            deferred_free.add(rechecks);
             deferred_free.add(returns);
             deferred_free.add(ended.into_iter().flatten());
         }
@@ -319,7 +325,7 @@ impl Sessions {
     /// Sets the end of the lease, or `None` if the lock no longer has a lease.
     pub fn set_lease_end(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         if let Some(session) = self.sessions.get_mut(id) {
-            session.lease_end = lease_end.unwrap_or(NEVER);
+            session.lease_end = lease_end.map_or(SessionLeaseEnd::Never, SessionLeaseEnd::At);
         }
     }
 
@@ -338,28 +344,32 @@ impl Sessions {
         let is_current = self.is_current(id);
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {
+            let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
             if is_current {
-                self.by_lock.count_removed(session.lock.hold_key(), 1);
-                self.subtract_pairs(1);
+                self.subtract_pairs(db, &key, 1);
             }
             check(self.connections.remove(client, id), "a connection of a session is not in the table");
         }
         if self.get(id)?.clients.is_empty() { self.remove(id) } else { None }
     }
 
-    fn subtract_pairs(&mut self, count: usize) {
-        check(self.pairs >= count, "more pairs are subtracted than were counted");
-        self.pairs = self.pairs.saturating_sub(count);
+    fn subtract_pairs(&mut self, db: i32, key: &[u8], count: usize) {
+        for pairs in
+            self.by_lock.common_mut(db, key).map(|shares| &mut shares.pairs).into_iter().chain([&mut self.pairs])
+        {
+            check(*pairs >= count, "more pairs are subtracted than were counted");
+            *pairs = pairs.saturating_sub(count);
+        }
     }
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(id)?;
         self.renewals.reschedule(id, (session.class, session.renew_at), (session.class, NEVER));
         if self.by_lock.get(session.lock.hold_key()) == Some(id) {
-            self.by_lock.count_removed(session.lock.hold_key(), session.clients.len());
+            let (db, key) = (session.lock.db, &session.lock.key);
+            self.subtract_pairs(db, key, session.clients.len());
             self.by_lock.remove(session.lock.hold_key());
-            self.subtract_pairs(session.clients.len());
-            self.continue_return_without(&session.lock);
+            self.continue_without_one(db, key);
         }
         for &client in &session.clients {
             check(self.connections.remove(client, id), "a connection of a session is not in the table");

@@ -8,7 +8,6 @@ use crate::core::bug;
 use crate::core::timer_queue::{NEVER, TimerQueue};
 use crate::core::{Lease, UnixMs};
 
-/// The number of classes of leases.
 const CLASSES: usize = 6;
 
 /// The shortest lease of each class after the first, in milliseconds.
@@ -26,10 +25,8 @@ pub struct Renewals {
 }
 
 impl Class {
-    /// The class of the shortest leases.
     pub const SHORTEST: Self = Self(0);
 
-    /// Returns the class of a lease.
     pub fn of(lease: Lease) -> Self {
         debug_assert!(SHORTEST_MS.is_sorted(), "classes grow");
         let ms = lease.end_from(0);
@@ -42,12 +39,10 @@ impl Renewals {
         Self { classes: [const { TimerQueue::new() }; CLASSES], next: 0 }
     }
 
-    /// Returns the sessions of all renewals and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = SessionId> {
         self.classes.into_iter().flat_map(TimerQueue::into_entries)
     }
 
-    /// Returns the number of renewals.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         self.classes.iter().map(TimerQueue::entry_count).sum()
@@ -65,7 +60,6 @@ impl Renewals {
         }
     }
 
-    /// Returns the time of the earliest renewal.
     pub fn earliest(&self) -> Option<UnixMs> {
         self.classes.iter().filter_map(TimerQueue::earliest).min()
     }

@@ -1,7 +1,7 @@
 //! The due tasks of sessions: renewals, and checks whether their locks are still held.
 
 use super::renewals::Class;
-use super::{SessionId, Sessions};
+use super::{SessionId, SessionLeaseEnd, Sessions};
 use crate::core::timer_queue::NEVER;
 use crate::core::{HoldKey, OrBug, UnixMs};
 
@@ -18,15 +18,15 @@ impl Sessions {
     /// Schedules an immediate renewal, because an external write has set or removed the lease. If the lock is free by then, an
     /// external write has removed it.
     pub fn lease_changed(&mut self, id: SessionId) {
-        self.check_soon(id, NEVER);
+        self.check_soon(id, SessionLeaseEnd::Unknown);
     }
 
     /// Schedules an immediate renewal, because the lease has expired. The session takes the lock again.
     pub fn lease_expired(&mut self, id: SessionId) {
-        self.check_soon(id, UnixMs::MIN);
+        self.check_soon(id, SessionLeaseEnd::Passed);
     }
 
-    fn check_soon(&mut self, id: SessionId, lease_end: UnixMs) {
+    fn check_soon(&mut self, id: SessionId, lease_end: SessionLeaseEnd) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.lease_end = lease_end;
         }
@@ -95,13 +95,19 @@ impl Sessions {
 
     /// Schedules the next renewal of a session that has none, because the task that was popped has not renewed it.
     pub fn keep_renewal(&mut self, hold_key: HoldKey<'_>, now: UnixMs) {
-        let without = self.find(hold_key).filter(|&id| self.get(id).is_some_and(|session| session.renew_at == NEVER));
-        let Some((id, session)) = without.and_then(|id| self.get(id).map(|session| (id, session))) else { return };
-        let lease = session.lock.lease;
-        self.schedule_renewal_at(id, lease.renewal_before(session.lease_end).min(lease.renewal_after(now)));
+        let Some(id) = self.find(hold_key) else { return };
+        let Some(session) = self.get(id).filter(|session| session.renew_at == NEVER) else { return };
+        let latest = session.lock.lease.renewal_after(now);
+        self.schedule_renewal_at(
+            id,
+            match session.lease_end {
+                SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => latest,
+                SessionLeaseEnd::At(end) => session.lock.lease.renewal_before(end).min(latest),
+                SessionLeaseEnd::Passed => UnixMs::MIN,
+            },
+        );
     }
 
-    /// Schedules the next renewal at `time`.
     pub fn schedule_renewal_at(&mut self, id: SessionId, time: UnixMs) {
         if let Some(session) = self.sessions.get_mut(id) {
             let before = (session.class, session.renew_at);

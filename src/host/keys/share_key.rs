@@ -101,7 +101,7 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
 fn to_return(key: &Key<'_, '_>) -> usize {
     state::with(
         |State { sessions, .. }| {
-            if sessions.is_returning_any() { sessions.to_return(key.ctx().db(), key.name().bytes()) } else { 0 }
+            if sessions.is_empty() { 0 } else { sessions.to_return(key.ctx().db(), key.name().bytes()) }
         },
     )
 }

@@ -113,7 +113,7 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
 
 /// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    if !state::with(|state| state.sessions.is_returning_any()) || key.value_type() != ValueType::SortedSet {
+    if state::with(|state| state.sessions.is_empty()) || key.value_type() != ValueType::SortedSet {
         return;
     }
     let is_due = state::with(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));

@@ -1,6 +1,5 @@
 use super::*;
-use crate::core::sessions::share_scan::MAX_SHARE_BATCH;
-use crate::core::{ClientId, DeferredFree, SessionTask};
+use crate::core::{ClientId, DeferredFree, SessionLock};
 
 const NOW: UnixMs = 1_000_000;
 const DB: i32 = 0;
@@ -110,12 +109,12 @@ fn shares_are_returned_in_batches() {
     let mut sessions = sessions(MAX_SHARE_BATCH + 1);
     let (first, last) = (name(0), name(MAX_SHARE_BATCH));
     let is_to_return = |sessions: &Sessions| [&first, &last].map(|token| sessions.is_to_return(share(token)));
-    assert!(!sessions.is_returning(DB, DOOR) && !sessions.is_returning_any());
+    assert!(!sessions.is_returning(DB, DOOR));
     assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([false, false], 0));
     assert!(returned(&mut sessions).is_none());
 
     sessions.begin_return(DB, DOOR);
-    assert!(sessions.is_returning(DB, DOOR) && !sessions.is_returning(DB, b"gate") && sessions.is_returning_any());
+    assert!(sessions.is_returning(DB, DOOR) && !sessions.is_returning(DB, b"gate"));
     assert!(!sessions.needs_recheck(DB, DOOR));
     assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([true, true], MAX_SHARE_BATCH + 1));
     assert_eq!(renewed_at_once(&mut sessions), Some(first.clone()));
@@ -125,7 +124,7 @@ fn shares_are_returned_in_batches() {
     assert_eq!(renewed_at_once(&mut sessions), Some(last.clone()), "the next share continues");
     assert_eq!(returned(&mut sessions), Some((vec![last.clone()], None)));
     assert_eq!((is_to_return(&sessions), sessions.to_return(DB, DOOR)), ([false, false], 0));
-    assert!(!sessions.is_returning_any() && returned(&mut sessions).is_none());
+    assert!(!sessions.is_returning(DB, DOOR) && returned(&mut sessions).is_none());
 }
 
 #[test]
@@ -150,8 +149,18 @@ fn return_continues_when_next_session_has_ended() {
     sessions.mark_for_recheck(DB, DOOR);
     assert!(sessions.first_to_recheck().is_none(), "the shares are returned before");
     sessions.end(share(&name(MAX_SHARE_BATCH + 1)));
-    assert!(!sessions.is_returning_any(), "no share is left");
+    assert!(!sessions.is_returning(DB, DOOR), "no share is left");
     assert_eq!(sessions.first_to_recheck(), Some((DB, DOOR.into())));
+}
+
+#[test]
+fn recheck_ends_with_the_last_share() {
+    let mut sessions = sessions(2);
+    sessions.mark_for_recheck(DB, DOOR);
+    sessions.end(share(&name(0)));
+    assert!(sessions.first_to_recheck().is_some());
+    sessions.end(share(&name(1)));
+    assert_eq!((sessions.first_to_recheck(), sessions.next_due(), sessions.entry_count()), (None, None, 0));
 }
 
 #[test]
@@ -159,10 +168,12 @@ fn scans_end_with_the_shares() {
     let mut sessions = sessions(1);
     let a_session = sessions.entry_count();
     sessions.mark_for_recheck(DB, DOOR);
+    assert_eq!(sessions.entry_count(), a_session + 1);
     sessions.begin_return(DB, DOOR);
-    assert_eq!(sessions.entry_count(), a_session + 3);
+    assert_eq!(sessions.entry_count(), a_session + 1);
+    assert!(sessions.needs_recheck(DB, DOOR) && sessions.is_returning(DB, DOOR), "a recheck follows the return");
     sessions.end_shares(DB, DOOR);
-    assert!(!sessions.is_returning_any() && sessions.first_to_recheck().is_none());
+    assert!(!sessions.is_returning(DB, DOOR) && sessions.first_to_recheck().is_none());
     while sessions.forget_ended() {}
     assert_eq!(sessions.pop_due(UnixMs::MIN, true), None);
     assert_eq!(sessions.entry_count(), 0, "nothing is left");
@@ -174,6 +185,6 @@ fn ended_sessions_are_freed_with_their_scans() {
     sessions.mark_for_recheck(DB, DOOR);
     let mut deferred_free = DeferredFree::new();
     sessions.end_all(&mut deferred_free);
-    // An entry and the end, for each of five tables, and the end of three that were empty.
-    assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 13);
+    // An entry and the end, for each of five tables, and the end of two that were empty.
+    assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 12);
 }
