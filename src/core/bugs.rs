@@ -1,7 +1,7 @@
 //! Counts broken invariants.
 //!
-//! A test build and the simulated server panic at a broken invariant. A release build counts it and goes on: the host shows the
-//! count in `INFO lock`, and logs the message.
+//! A build with debug assertions panics at a broken invariant. Any other build counts it and goes on: the host shows the count in
+//! `INFO lock`, and logs the message.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,6 @@ const REPORT_INTERVAL_MS: i64 = 60_000;
 /// The broken invariants of this process. The main thread alone uses the lock, so it never waits.
 static BUGS: Mutex<Bugs> = Mutex::new(Bugs::new());
 
-/// The count of broken invariants, and the state of the log.
 struct Bugs {
     count: u64,
     /// The latest message that no report has had yet.
@@ -20,7 +19,6 @@ struct Bugs {
     reported_at: Option<i64>,
 }
 
-/// A report for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BugReport {
     /// The number of broken invariants since the module was loaded.
@@ -55,11 +53,11 @@ impl Bugs {
 ///
 /// # Panics
 ///
-/// With debug assertions, and on the simulated server.
+/// With debug assertions.
 #[cold]
 #[track_caller]
 pub fn bug(message: &'static str) {
-    assert!(counts_bugs(), "bug: {message}");
+    debug_assert!(false, "bug: {message}");
     lock().record(message);
 }
 
@@ -99,11 +97,6 @@ pub fn take_bug_report(now_ms: impl FnOnce() -> i64) -> Option<BugReport> {
     lock().take_report(now_ms)
 }
 
-/// Returns whether this build counts broken invariants, and does not panic.
-fn counts_bugs() -> bool {
-    !cfg!(any(debug_assertions, feature = "simulated"))
-}
-
 /// Lends the state. A panic cannot leave it changed in part.
 fn lock() -> MutexGuard<'static, Bugs> {
     BUGS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -136,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(any(debug_assertions, feature = "simulated"))]
+    #[cfg(debug_assertions)]
     #[should_panic(expected = "bug: an entry is missing")]
     fn missing_value_panics_in_debug_build() {
         assert_eq!(Some(1).or_bug("a value is there"), Some(1));
@@ -145,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(any(debug_assertions, feature = "simulated")))]
+    #[cfg(not(debug_assertions))]
     fn missing_value_is_counted_in_release_build() {
         let before = bug_count();
         _ = None::<u8>.or_bug("an entry is missing");
