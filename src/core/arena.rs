@@ -45,7 +45,6 @@ impl Cursor {
         Self(Some(Slot::MIN))
     }
 
-    /// Returns whether there may be more entries.
     pub fn has_more(self) -> bool {
         self.0.is_some()
     }
@@ -80,12 +79,10 @@ impl<T> Arena<T> {
         Self { entries: Slab::new(), last_serial: 0 }
     }
 
-    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -95,23 +92,19 @@ impl<T> Arena<T> {
         (!self.is_empty()).then_some(Id { slot: Slot::MIN, serial: self.last_serial, entry: PhantomData })
     }
 
-    /// Returns an entry, if it still exists.
     pub fn get(&self, id: Id<T>) -> Option<&T> {
         let found = self.entries.get(id.slot)?;
         (found.serial == id.serial).then_some(&found.entry)
     }
 
-    /// Returns the entry in a slot, if there is one.
     pub(super) fn at(&self, slot: Slot) -> Option<&T> {
         self.entries.get(slot).map(|found| &found.entry)
     }
 
-    /// Returns the handle of the entry in a slot, if there is one.
     pub(super) fn id_at(&self, slot: Slot) -> Option<Id<T>> {
         self.entries.get(slot).map(|found| Id { slot, serial: found.serial, entry: PhantomData })
     }
 
-    /// Returns an entry for modification, if it still exists.
     pub fn get_mut(&mut self, id: Id<T>) -> Option<&mut T> {
         let found = self.entries.get_mut(id.slot)?;
         (found.serial == id.serial).then_some(&mut found.entry)
@@ -125,7 +118,6 @@ impl<T> Arena<T> {
         Some(Id { slot, serial, entry: PhantomData })
     }
 
-    /// Returns all entries and drops the arena.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.entries.into_entries().map(|numbered| numbered.entry)
     }
@@ -137,7 +129,6 @@ impl<T> Arena<T> {
         found.map(|(slot, numbered)| Id { slot, serial: numbered.serial, entry: PhantomData })
     }
 
-    /// Removes and returns an entry, if it still exists.
     pub fn remove(&mut self, id: Id<T>) -> Option<T> {
         self.get(id)?;
         self.entries.remove(id.slot).or_bug("an entry that was found cannot be removed").map(|found| found.entry)

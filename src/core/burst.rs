@@ -10,7 +10,6 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Creates a burst without events.
     pub const fn new() -> Self {
         Self { latest: None }
     }

@@ -23,7 +23,6 @@ impl<T: Copy + Ord> Connections<T> {
         Self { entries: BTreeMap::new(), closed: BTreeSet::new(), last: ClientId::MIN }
     }
 
-    /// Records that an entry belongs to a connection.
     pub fn add(&mut self, client: ClientId, entry: T) {
         debug_assert!(!self.is_closed(client), "a closed connection gets an entry");
         self.entries.entry(client).or_default().insert(entry);
@@ -68,13 +67,11 @@ impl<T: Copy + Ord> Connections<T> {
         Some((client, *entries.first()?))
     }
 
-    /// Returns all entries of all connections.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entries(&self) -> impl Iterator<Item = T> {
         self.entries.values().flatten().copied()
     }
 
-    /// Returns all entries and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.entries.into_values().flatten()
     }

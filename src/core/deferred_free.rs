@@ -19,7 +19,6 @@ impl DeferredFree {
         self.0.push_back(Box::new(entries.into_iter().map(drop)));
     }
 
-    /// Returns whether everything is freed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A hash table that grows in small steps.
+//! A hash table that grows in small steps, for entries that contain their keys or refer to them.
 //!
 //! An ordinary hash table hashes all its entries again when it is full. With 500,000 entries that takes more than 100 ms, in
 //! which the server serves no client. This table consists of many small tables, and an insertion splits at most one of them
@@ -11,6 +11,8 @@
 //! 6 tables, k = 3    table 0    1    2    3    4    5
 //!                    bits  000  001  .10  .11  100  101       the next split is that of table 2: 010 and 110
 //! ```
+
+use std::hash::{BuildHasher, Hash, RandomState};
 
 use hashbrown::HashTable;
 
@@ -26,58 +28,62 @@ const CAPACITY: usize = 224;
 /// highest.
 const FIRST_BIT: u32 = 32;
 
-/// Entries of type `T`, found by their hashes. The table stores no hashes: the caller passes them.
+/// Entries of type `T`, found by their keys. The table stores no keys: the caller compares them.
 pub struct IncrementalTable<T> {
     /// Table 0. It is not part of `more`, so few entries take no more memory than in an ordinary table.
     first: HashTable<T>,
-    /// The tables from 1 on.
     more: Vec<HashTable<T>>,
     len: usize,
+    /// The hasher. Its key is random because clients choose the hashed names. It is created with the first entry, because a constant
+    /// cannot have one.
+    hasher: Option<RandomState>,
 }
 
 impl<T> IncrementalTable<T> {
     pub const fn new() -> Self {
-        Self { first: HashTable::new(), more: Vec::new(), len: 0 }
+        Self { first: HashTable::new(), more: Vec::new(), len: 0, hasher: None }
     }
 
-    /// Returns the number of entries.
     #[cfg(any(test, feature = "simulated"))]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the entries.
     #[cfg(any(test, feature = "simulated"))]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more.iter().flatten())
     }
 
-    /// Returns an entry with this hash that `is_it` accepts, if there is one.
-    pub fn find(&self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&T> {
-        self.table(hash)?.find(hash, is_it)
+    /// Returns the entry with a key, if there is one. `has_key` returns whether an entry has it.
+    pub fn find(&self, key: impl Hash, has_key: impl FnMut(&T) -> bool) -> Option<&T> {
+        let hash = self.hash(key)?;
+        self.table(hash)?.find(hash, has_key)
     }
 
-    /// Returns an entry with this hash that `is_it` accepts, if there is one, for modification. The hash must stay the same.
-    pub fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
-        self.table_mut(hash)?.find_mut(hash, is_it)
+    /// Returns the entry with a key for modification, if there is one. Its key must stay the same.
+    pub fn find_mut(&mut self, key: impl Hash, has_key: impl FnMut(&T) -> bool) -> Option<&mut T> {
+        let hash = self.hash(key)?;
+        self.table_mut(hash)?.find_mut(hash, has_key)
     }
 
-    /// Returns the entries with this hash, and perhaps others.
-    pub fn with_hash(&self, hash: u64) -> impl Iterator<Item = &T> {
-        self.table(hash).into_iter().flat_map(move |table| table.iter_hash(hash))
+    /// Returns the entries with a key, and perhaps others.
+    pub fn candidates(&self, key: impl Hash) -> impl Iterator<Item = &T> {
+        let hash = self.hash(key);
+        hash.and_then(|hash| Some(self.table(hash)?.iter_hash(hash))).into_iter().flatten()
     }
 
-    /// Adds an entry with its hash. `hash_of` returns the hash of any entry.
-    pub fn insert(&mut self, hash: u64, entry: T, hash_of: impl Fn(&T) -> u64) {
+    /// Adds an entry. `hash_of` returns the hash of the key of any entry.
+    pub fn insert(&mut self, entry: T, hash_of: impl Fn(&RandomState, &T) -> u64) {
+        let hasher = self.hasher.get_or_insert_default().clone();
         let hash_of = |entry: &T| {
             steps::count();
-            hash_of(entry)
+            hash_of(&hasher, entry)
         };
+        let hash = hash_of(&entry);
         let Some(table) = self.table_mut(hash) else { return bug("a hash has no table") };
         table.insert_unique(hash, entry, hash_of);
         self.len = self.len.saturating_add(1);
@@ -86,24 +92,29 @@ impl<T> IncrementalTable<T> {
         }
     }
 
-    /// Removes and returns an entry with this hash that `is_it` accepts, if there is one.
-    pub fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<T> {
+    /// Removes and returns the entry with a key, if there is one.
+    pub fn remove(&mut self, key: impl Hash, has_key: impl FnMut(&T) -> bool) -> Option<T> {
+        let hash = self.hash(key)?;
         let table = self.table_mut(hash)?;
-        let (removed, _) = table.find_entry(hash, is_it).ok()?.remove();
+        let (removed, _) = table.find_entry(hash, has_key).ok()?.remove();
         if table.is_empty() {
             *table = HashTable::new(); // Frees the memory after a peak, table by table.
         }
         debug_assert!(self.len > 0, "an entry was not counted");
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
-            *self = Self::new();
+            self.more = Vec::new();
         }
         Some(removed)
     }
 
-    /// Returns all entries and drops the table.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.first.into_iter().chain(self.more.into_iter().flatten())
+    }
+
+    /// Returns the hash of a key, or `None` if the table is empty.
+    fn hash(&self, key: impl Hash) -> Option<u64> {
+        self.hasher.as_ref().filter(|_| self.len > 0).map(|hasher| hasher.hash_one(key))
     }
 
     /// Adds one more table, and moves to it the entries of an earlier table whose hashes now select it.
@@ -145,7 +156,6 @@ impl<T> IncrementalTable<T> {
         }
     }
 
-    /// Returns the number of the table for a hash.
     fn number(&self, hash: u64) -> usize {
         let tables = self.tables();
         let mask = tables.next_power_of_two().wrapping_sub(1);
@@ -156,43 +166,45 @@ impl<T> IncrementalTable<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-    use std::hash::{BuildHasher, RandomState};
-
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     use super::*;
 
-    /// A table of numbers with their hashes.
-    fn table(hasher: &RandomState, numbers: std::ops::Range<usize>) -> IncrementalTable<usize> {
+    fn hash_of(hasher: &RandomState, number: &usize) -> u64 {
+        hasher.hash_one(number)
+    }
+
+    fn table(numbers: std::ops::Range<usize>) -> IncrementalTable<usize> {
         let mut table = IncrementalTable::new();
-        numbers.for_each(|number| table.insert(hasher.hash_one(number), number, |number| hasher.hash_one(number)));
+        numbers.for_each(|number| table.insert(number, hash_of));
         table
+    }
+
+    fn remove(table: &mut IncrementalTable<usize>, number: usize) -> Option<usize> {
+        table.remove(number, |&other| other == number)
     }
 
     #[test]
     fn table_keeps_every_entry_as_it_grows() {
-        let hasher = RandomState::new();
         for count in [0, 1, AVERAGE, AVERAGE + 1, 10_000] {
-            let mut table = table(&hasher, 0..count);
+            let mut table = table(0..count);
             assert_eq!((table.len(), table.tables()), (count, count.div_ceil(AVERAGE).max(1)));
-            let find = |number: usize| table.find(hasher.hash_one(number), |&other| other == number).copied();
+            let find = |number: usize| table.find(number, |&other| other == number).copied();
             assert!((0..count).all(|number| find(number) == Some(number)));
             assert_eq!(find(count), None);
-            let removed = (0..count).map(|number| table.remove(hasher.hash_one(number), |&other| other == number));
-            assert!(removed.enumerate().all(|(number, removed)| removed == Some(number)));
-            assert_eq!(table.remove(hasher.hash_one(0_usize), |_| true), None);
+            assert!((0..count).all(|number| remove(&mut table, number) == Some(number)));
+            assert_eq!(table.remove(0_usize, |_| true), None);
         }
     }
 
     #[test]
     #[cfg(feature = "simulated")]
     fn insertion_hashes_a_bounded_number_of_entries() {
-        let (hasher, mut table) = (RandomState::new(), IncrementalTable::new());
-        let mut most = 0;
+        let (mut table, mut most) = (IncrementalTable::new(), 0);
         for number in 0..100_000_usize {
             steps::take();
-            table.insert(hasher.hash_one(number), number, |number| hasher.hash_one(number));
+            table.insert(number, hash_of);
             most = most.max(steps::take());
         }
         // A table with twice the average is split, perhaps after another one has grown.
@@ -201,10 +213,9 @@ mod tests {
 
     #[test]
     fn memory_is_freed_table_by_table() {
-        let hasher = RandomState::new();
-        let mut table = table(&hasher, 0..10_000);
+        let mut table = table(0..10_000);
         for number in 0..10_000_usize {
-            assert!(table.remove(hasher.hash_one(number), |&other| other == number).is_some());
+            assert!(remove(&mut table, number).is_some());
             let is_kept = |table: &HashTable<_>| table.is_empty() && table.capacity() > 0;
             assert!(![&table.first].into_iter().chain(&table.more).any(is_kept), "{number}");
         }
@@ -213,7 +224,7 @@ mod tests {
 
     #[test]
     fn dropped_table_returns_every_entry() {
-        let mut entries: Vec<_> = table(&RandomState::new(), 0..1000).into_entries().collect();
+        let mut entries: Vec<_> = table(0..1000).into_entries().collect();
         entries.sort_unstable();
         assert!(entries.into_iter().eq(0..1000));
     }
@@ -235,31 +246,30 @@ mod tests {
         /// Includes bad hashes, of which many are equal.
         #[test]
         fn table_finds_what_a_map_finds(changes in changes(), is_bad: bool) {
-            let hasher = RandomState::new();
-            let hash_of = |key: &u64| hasher.hash_one(if is_bad { key % 7 } else { *key });
+            let hashed = |key: &u64| if is_bad { key % 7 } else { *key };
             let (mut table, mut map) = (IncrementalTable::new(), HashMap::new());
             for (serial, change) in changes.into_iter().enumerate() {
                 match change {
-                    Change::Insert(key) => match table.find_mut(hash_of(&key), |(other, _)| *other == key) {
+                    Change::Insert(key) => match table.find_mut(hashed(&key), |(other, _)| *other == key) {
                         Some((_, value)) => {
                             *value = serial;
                             map.insert(key, serial);
                         }
                         None => {
-                            table.insert(hash_of(&key), (key, serial), |(key, _)| hash_of(key));
+                            table.insert((key, serial), |hasher, (key, _)| hasher.hash_one(hashed(key)));
                             prop_assert!(map.insert(key, serial).is_none());
                         }
                     },
                     Change::Remove(key) => {
-                        let removed = table.remove(hash_of(&key), |(other, _)| *other == key);
+                        let removed = table.remove(hashed(&key), |(other, _)| *other == key);
                         prop_assert_eq!(removed.map(|(_, value)| value), map.remove(&key));
                     }
                 }
                 prop_assert_eq!(table.len(), map.len());
             }
             for (key, value) in &map {
-                prop_assert_eq!(table.find(hash_of(key), |(other, _)| other == key), Some(&(*key, *value)));
-                prop_assert!(table.with_hash(hash_of(key)).any(|(other, _)| other == key));
+                prop_assert_eq!(table.find(hashed(key), |(other, _)| other == key), Some(&(*key, *value)));
+                prop_assert!(table.candidates(hashed(key)).any(|(other, _)| other == key));
             }
             prop_assert_eq!(table.into_entries().collect::<HashMap<_, _>>(), map);
         }

@@ -17,7 +17,6 @@ mod connections;
 mod deferred_free;
 mod error;
 mod fence;
-mod handle_table;
 mod incremental_table;
 mod integer;
 mod lock;

@@ -1,49 +1,38 @@
 //! A map from names to values, which grows in small steps.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
 use super::incremental_table::IncrementalTable;
 
 /// Values of type `V`, each with a name of its own.
-pub struct NameMap<V> {
-    table: IncrementalTable<(Rc<[u8]>, V)>,
-    /// The hasher. Its key is random because clients choose the names. It is created with the first entry, because a constant
-    /// cannot have one.
-    hasher: Option<RandomState>,
-}
+pub struct NameMap<V>(IncrementalTable<(Rc<[u8]>, V)>);
 
 impl<V> NameMap<V> {
     pub const fn new() -> Self {
-        Self { table: IncrementalTable::new(), hasher: None }
+        Self(IncrementalTable::new())
     }
 
-    /// Returns the number of names.
     #[cfg(any(test, feature = "simulated"))]
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.0.len()
     }
 
-    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
+        self.0.is_empty()
     }
 
     /// Returns the stored name and its value, if there is one.
     pub fn get_key_value(&self, name: &[u8]) -> Option<(&Rc<[u8]>, &V)> {
-        let hash = self.hasher.as_ref()?.hash_one(name);
-        self.table.find(hash, |(other, _)| **other == *name).map(|(name, value)| (name, value))
+        self.0.find(name, |(other, _)| **other == *name).map(|(name, value)| (name, value))
     }
 
-    /// Returns the value of a name, if it has one.
     pub fn get(&self, name: &[u8]) -> Option<&V> {
         self.get_key_value(name).map(|(_, value)| value)
     }
 
-    /// Returns the value of a name for modification, if it has one.
     pub fn get_mut(&mut self, name: &[u8]) -> Option<&mut V> {
-        let hash = self.hasher.as_ref()?.hash_one(name);
-        self.table.find_mut(hash, |(other, _)| **other == *name).map(|(_, value)| value)
+        self.0.find_mut(name, |(other, _)| **other == *name).map(|(_, value)| value)
     }
 
     /// Sets the value of a name. Returns its previous value.
@@ -51,27 +40,21 @@ impl<V> NameMap<V> {
         if let Some(known) = self.get_mut(&name) {
             return Some(std::mem::replace(known, value));
         }
-        let hasher = self.hasher.get_or_insert_default();
-        let hash = hasher.hash_one(&*name);
-        self.table.insert(hash, (name, value), |(name, _)| hasher.hash_one(&**name));
+        self.0.insert((name, value), |hasher, (name, _)| hasher.hash_one(&**name));
         None
     }
 
-    /// Removes a name and returns its value, if it has one.
     pub fn remove(&mut self, name: &[u8]) -> Option<V> {
-        let hash = self.hasher.as_ref()?.hash_one(name);
-        self.table.remove(hash, |(other, _)| **other == *name).map(|(_, value)| value)
+        self.0.remove(name, |(other, _)| **other == *name).map(|(_, value)| value)
     }
 
-    /// Returns the values.
     #[cfg(any(test, feature = "simulated"))]
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.table.iter().map(|(_, value)| value)
+        self.0.iter().map(|(_, value)| value)
     }
 
-    /// Returns all values and drops the map.
     pub fn into_values(self) -> impl Iterator<Item = V> {
-        self.table.into_entries().map(|(_, value)| value)
+        self.0.into_entries().map(|(_, value)| value)
     }
 }
 

@@ -17,7 +17,6 @@ pub struct Recovery {
     is_announced: bool,
 }
 
-/// A change of the suspension of grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspensionChange {
     Began,

@@ -47,7 +47,6 @@ impl Revocation {
         Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
     }
 
-    /// Returns the key of the hold to be released.
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
@@ -69,7 +68,6 @@ impl Revocations {
         [self.entries.len(), self.by_lock.handle_count(), self.due.entry_count()].into_iter().sum()
     }
 
-    /// Returns whether there are no revocations.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -79,7 +77,6 @@ impl Revocations {
         if self.is_empty() { None } else { self.by_lock.get(hold_key) }
     }
 
-    /// Returns a revocation, if it still exists.
     pub fn get(&self, id: RevocationId) -> Option<&Revocation> {
         self.entries.get(id)
     }
@@ -135,7 +132,6 @@ impl Revocations {
         self.get(id).or_bug("a scheduled revocation does not exist").map(|_| id)
     }
 
-    /// Returns the time when the next revocation is due.
     pub fn next_due(&self) -> Option<UnixMs> {
         self.due.earliest()
     }

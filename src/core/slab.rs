@@ -35,54 +35,31 @@ struct Chunk<T> {
     next_open: Option<usize>,
 }
 
-enum Content<T> {
-    Taken(T),
-    /// Holds the next free position of the chunk.
-    Free(Option<u8>),
-}
+/// An entry, or a free position.
+type Content<T> = Result<T, Free>;
+
+/// A free position, with the next one of the chunk.
+struct Free(Option<u8>);
 
 impl Slot {
     pub const MIN: Self = Self(NonZeroU32::MIN);
 
-    /// Returns the chunk of the slot, and the position in it.
     fn position(self) -> (usize, usize) {
         let index = self.0.get().wrapping_sub(1) as usize;
         (index / CHUNK, index % CHUNK)
     }
 
-    /// Returns the slot at a position in a chunk.
     fn at(chunk: usize, position: usize) -> Option<Self> {
         let index = chunk.checked_mul(CHUNK)?.checked_add(position)?.checked_add(1)?;
         u32::try_from(index).ok().and_then(NonZeroU32::new).map(Self)
     }
 
-    /// Returns the next slot.
     pub fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
     }
 }
 
-impl<T> Content<T> {
-    fn entry(&self) -> Option<&T> {
-        match self {
-            Self::Taken(entry) => Some(entry),
-            Self::Free(_) => None,
-        }
-    }
-
-    fn into_entry(self) -> Option<T> {
-        match self {
-            Self::Taken(entry) => Some(entry),
-            Self::Free(_) => None,
-        }
-    }
-}
-
 impl<T> Chunk<T> {
-    const fn new() -> Self {
-        Self { contents: Vec::new(), taken: 0, free: None, next_open: None }
-    }
-
     fn is_full(&self) -> bool {
         self.taken >= CHUNK
     }
@@ -92,33 +69,26 @@ impl<T> Chunk<T> {
         debug_assert!(!self.is_full(), "an open chunk is full");
         let position = self.free.map_or(self.contents.len(), usize::from);
         match self.contents.get_mut(position) {
-            Some(content) => match std::mem::replace(content, Content::Taken(entry)) {
-                Content::Free(next) => self.free = next,
-                Content::Taken(_) => {
+            Some(content) => match std::mem::replace(content, Ok(entry)) {
+                Err(Free(next)) => self.free = next,
+                Ok(_) => {
                     bug("a free position has an entry");
                     return None;
                 }
             },
-            None => self.contents.push(Content::Taken(entry)),
+            None => self.contents.push(Ok(entry)),
         }
         self.taken = self.taken.saturating_add(1);
         Some(position)
     }
 
     fn remove(&mut self, position: usize) -> Option<T> {
-        let content = self.contents.get_mut(position)?;
-        content.entry()?;
-        let content = std::mem::replace(content, Content::Free(self.free));
+        let content = self.contents.get_mut(position).filter(|content| content.is_ok())?;
+        let removed = std::mem::replace(content, Err(Free(self.free)));
         self.free = u8::try_from(position).ok().or_bug("a position is outside of its chunk");
         debug_assert!(self.taken > 0, "an entry was not counted");
         self.taken = self.taken.saturating_sub(1);
-        content.into_entry()
-    }
-
-    /// Frees the memory of a chunk without entries.
-    fn release_memory(&mut self) {
-        debug_assert_eq!(self.taken, 0, "a chunk with entries is freed");
-        (self.contents, self.free) = (Vec::new(), None);
+        removed.ok()
     }
 }
 
@@ -138,14 +108,13 @@ impl<T> Slab<T> {
     pub fn get(&self, slot: Slot) -> Option<&T> {
         steps::count();
         let (chunk, position) = slot.position();
-        self.chunks.get(chunk)?.contents.get(position)?.entry()
+        self.chunks.get(chunk)?.contents.get(position)?.as_ref().ok()
     }
 
     pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
-        match self.content(slot)? {
-            Content::Taken(entry) => Some(entry),
-            Content::Free(_) => None,
-        }
+        steps::count();
+        let (chunk, position) = slot.position();
+        self.chunks.get_mut(chunk)?.contents.get_mut(position)?.as_mut().ok()
     }
 
     /// Returns the first entry at or after `from`, in the order of the slots.
@@ -162,9 +131,7 @@ impl<T> Slab<T> {
         steps::count();
         let chunk = self.chunks.get(number).filter(|chunk| chunk.taken > 0)?;
         let mut contents = chunk.contents.iter().enumerate().skip(skipped);
-        contents.find_map(|(position, content)| {
-            content.entry().and_then(|entry| Some((Slot::at(number, position)?, entry)))
-        })
+        contents.find_map(|(position, content)| Some((Slot::at(number, position)?, content.as_ref().ok()?)))
     }
 
     /// Adds an entry. Returns `None` if there are almost 2^32 entries already.
@@ -172,7 +139,7 @@ impl<T> Slab<T> {
         let number = self.open.unwrap_or(self.chunks.len());
         let len = Slot::at(number, CHUNK).and(self.len.checked_add(1))?;
         if number == self.chunks.len() {
-            self.chunks.push(Chunk::new());
+            self.chunks.push(Chunk { contents: Vec::new(), taken: 0, free: None, next_open: None });
             self.open = Some(number);
         }
         let chunk = self.chunks.get_mut(number).or_bug("an open chunk does not exist")?;
@@ -184,7 +151,6 @@ impl<T> Slab<T> {
         Slot::at(number, position)
     }
 
-    /// Removes and returns an entry.
     pub fn remove(&mut self, slot: Slot) -> Option<T> {
         steps::count();
         let (number, position) = slot.position();
@@ -195,33 +161,21 @@ impl<T> Slab<T> {
             chunk.next_open = self.open.replace(number);
         }
         if chunk.taken == 0 && number > 0 {
-            chunk.release_memory();
+            (chunk.contents, chunk.free) = (Vec::new(), None);
         }
         debug_assert!(self.len > 0, "an entry was not counted");
         self.len = self.len.saturating_sub(1);
         if self.len == 0 {
-            self.release_memory();
+            debug_assert!(self.chunks.iter().take(2).all(|chunk| chunk.taken == 0), "an empty slab has entries");
+            if self.chunks.len() > 1 {
+                *self = Self::new(); // One chunk is kept, so that light contention does not allocate each time.
+            }
         }
         Some(removed)
     }
 
-    fn content(&mut self, slot: Slot) -> Option<&mut Content<T>> {
-        steps::count();
-        let (chunk, position) = slot.position();
-        self.chunks.get_mut(chunk)?.contents.get_mut(position)
-    }
-
-    /// Returns all entries and drops the slab.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
-        self.chunks.into_iter().flat_map(|chunk| chunk.contents).filter_map(Content::into_entry)
-    }
-
-    /// Frees the memory of an empty slab. One chunk is kept, so that light contention does not allocate each time.
-    fn release_memory(&mut self) {
-        debug_assert!(self.chunks.iter().take(2).all(|chunk| chunk.taken == 0), "an empty slab has entries");
-        if self.chunks.len() > 1 {
-            *self = Self::new();
-        }
+        self.chunks.into_iter().flat_map(|chunk| chunk.contents).flatten()
     }
 }
 

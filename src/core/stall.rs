@@ -48,7 +48,6 @@ impl StallDetector {
         self.suspension_ms = ms;
     }
 
-    /// Returns whether the timer ticks.
     pub fn is_running(&self) -> bool {
         self.is_running
     }

@@ -79,7 +79,6 @@ impl Stats {
         }
     }
 
-    /// Returns the number of hand-overs with this cause.
     pub fn handovers(&self, cause: Cause) -> u64 {
         self.handovers.get(cause as usize).or_bug("a cause has no counter").copied().unwrap_or(0)
     }

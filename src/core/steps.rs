@@ -10,7 +10,6 @@ thread_local! {
     static LONGEST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts one entry.
 #[inline(always)]
 pub fn count() {
     #[cfg(feature = "simulated")]

@@ -25,7 +25,6 @@ impl Sweep {
         }
     }
 
-    /// Returns whether there may be more entries.
     pub fn has_more(&self) -> bool {
         self.cursor.has_more()
     }

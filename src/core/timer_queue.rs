@@ -17,7 +17,6 @@ impl<T: Copy + Ord> TimerQueue<T> {
         Self(BTreeSet::new())
     }
 
-    /// Takes the queue apart into its entries.
     pub fn into_entries(self) -> impl Iterator<Item = T> {
         self.0.into_iter().map(|(_, entry)| entry)
     }
@@ -35,18 +34,15 @@ impl<T: Copy + Ord> TimerQueue<T> {
         }
     }
 
-    /// Returns the number of entries.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the time of the earliest entry.
     pub fn earliest(&self) -> Option<UnixMs> {
         self.0.first().map(|&(time, _)| time)
     }
 
-    /// Returns the earliest entry.
     pub fn first(&self) -> Option<T> {
         self.0.first().map(|&(_, entry)| entry)
     }
@@ -58,10 +54,7 @@ impl<T: Copy + Ord> TimerQueue<T> {
 
     /// Removes and returns the earliest entry, if its time is not after `now`. The caller's stored time becomes [`NEVER`].
     pub fn pop_due(&mut self, now: UnixMs) -> Option<T> {
-        let &(time, _) = self.0.first()?;
-        if time > now {
-            return None;
-        }
+        self.first_due(now)?;
         self.0.pop_first().map(|(_, entry)| entry)
     }
 }

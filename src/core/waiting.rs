@@ -19,20 +19,19 @@ mod contention;
 mod deadlines;
 mod due;
 mod entries;
-mod names;
 mod queue_order;
 mod types;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use super::handle_table::HandleTable;
+use super::incremental_table::IncrementalTable;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Cause, Kind, OrBug, Sweep, UnixMs};
 use deadlines::Deadlines;
-use names::LockName;
 use queue_order::QueueOrder;
 pub use types::{
     Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, JoinOutcome, JoinRequest, Queue, QueueId,
@@ -42,7 +41,7 @@ use types::{QueueEntry, QueueEntryId};
 
 /// All queues of the server.
 pub struct WaitQueues {
-    by_lock: HandleTable<QueueId>,
+    by_lock: IncrementalTable<QueueId>,
     /// The queue that was found last. The steps of one command look up the same queue several times.
     last_found: Cell<Option<QueueId>>,
     queues: Arena<Queue>,
@@ -50,7 +49,7 @@ pub struct WaitQueues {
     /// The number of entries whose claim is a share.
     share_entries: usize,
     requests: Arena<Request>,
-    claims: HandleTable<QueueEntryId>,
+    claims: IncrementalTable<QueueEntryId>,
     order: QueueOrder,
     next_turn: u64,
     reviews: TimerQueue<QueueId>,
@@ -59,9 +58,7 @@ pub struct WaitQueues {
     detached: TimerQueue<QueueEntryId>,
     /// Queues whose review has stopped after a batch, in the order in which their reviews continue.
     backlog: VecDeque<QueueId>,
-    /// The review of all queues.
     review: Sweep,
-    /// The sweep over all queues.
     sweep: Sweep,
     /// Queues whose waits are aborted, each with the turn from which [`WaitQueues::next_aborted`] continues.
     aborted: BTreeMap<QueueId, Turn>,
@@ -83,13 +80,13 @@ fn first_expired_ms(time: UnixMs) -> UnixMs {
 impl WaitQueues {
     pub const fn new() -> Self {
         Self {
-            by_lock: HandleTable::new(),
+            by_lock: IncrementalTable::new(),
             last_found: Cell::new(None),
             queues: Arena::new(),
             entries: Slab::new(),
             share_entries: 0,
             requests: Arena::new(),
-            claims: HandleTable::new(),
+            claims: IncrementalTable::new(),
             order: QueueOrder::new(),
             next_turn: 0,
             reviews: TimerQueue::new(),
@@ -128,14 +125,13 @@ impl WaitQueues {
         tables.into_iter().chain(orders).sum()
     }
 
-    /// Returns the queue of a lock, if it has one.
     pub fn queue_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
         if self.is_empty() {
             return None;
         }
-        let name = LockName { db, key };
-        let has_name = |id| self.queues.get(id).is_some_and(|queue| queue.lock_name() == name);
-        let found = self.last_found.get().filter(|&id| has_name(id)).or_else(|| self.by_lock.find(name, has_name))?;
+        let has_name = |id: &QueueId| self.queues.get(*id).is_some_and(|queue| queue.name() == (db, key));
+        let find = || self.by_lock.find((db, key), has_name).copied();
+        let found = self.last_found.get().filter(has_name).or_else(find)?;
         self.last_found.set(Some(found));
         Some(found)
     }
@@ -150,12 +146,10 @@ impl WaitQueues {
         self.queues.get(queue).map_or(Cause::Other, |queue| queue.cause)
     }
 
-    /// Returns the number of requests in a queue.
     pub fn waiter_count_of(&self, queue: QueueId) -> usize {
         self.queues.get(queue).map_or(0, |queue| queue.requests as usize)
     }
 
-    /// Returns whether there are fewer than `limit` requests.
     pub fn has_capacity(&self, limit: usize) -> bool {
         self.waiter_count() < limit
     }
@@ -317,7 +311,6 @@ impl WaitQueues {
         self.sweep.begin();
     }
 
-    /// Returns whether a sweep has not ended.
     pub fn is_sweeping(&self) -> bool {
         self.sweep.has_more()
     }
@@ -373,8 +366,22 @@ impl WaitQueues {
     }
 
     fn add_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
-        let id = self.queues.insert(Queue::new(db, key.into()))?;
-        self.by_lock.insert(LockName { db, key }, id, |id| self.queues.get(id).map(Queue::lock_name));
+        let id = self.queues.insert(Queue {
+            db,
+            key: key.into(),
+            entries: 0,
+            requests: 0,
+            review_at: NEVER,
+            cause: Cause::Other,
+            is_in_backlog: false,
+            last_batch_run: 0,
+            next_time_out: NEVER,
+            last_review: 0,
+        })?;
+        self.by_lock.insert(id, |hasher, id| {
+            let queue = self.queues.get(*id).or_bug("a queue in the index does not exist");
+            queue.map_or(0, |queue| hasher.hash_one(queue.name()))
+        });
         Some(id)
     }
 

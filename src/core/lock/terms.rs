@@ -90,7 +90,6 @@ impl Limit {
         u32::try_from(number).ok().filter(|&number| number <= MAX_LIMIT).and_then(NonZeroU32::new).map(Self)
     }
 
-    /// Returns the number of shares.
     pub fn number(self) -> u32 {
         self.0.get()
     }

@@ -8,13 +8,14 @@ use crate::core::{Cause, OrBug, UnixMs, bug};
 /// A source of due work.
 type Source = fn(&mut WaitQueues, UnixMs, DueFilter) -> Option<Due>;
 
-/// The sources take turns, so that much due work of one source does not delay the others.
-const SOURCES: [Source; 5] = [
-    WaitQueues::pop_review_of_all,
-    WaitQueues::pop_review,
-    WaitQueues::pop_time_out,
-    WaitQueues::pop_backlog,
-    WaitQueues::pop_dropped,
+/// The sources, each with the narrowest filter that includes its work. They take turns, so that much due work of one source does
+/// not delay the others.
+const SOURCES: [(DueFilter, Source); 5] = [
+    (DueFilter::NoBacklog, |waiting, _, _| waiting.pop_review_of_all()),
+    (DueFilter::NoBacklog, |waiting, now, _| waiting.pop_review(now)),
+    (DueFilter::ReadOnly, WaitQueues::pop_time_out),
+    (DueFilter::All, |waiting, _, _| waiting.pop_backlog()),
+    (DueFilter::ReadOnly, |waiting, now, _| waiting.pop_dropped(now)),
 ];
 
 impl WaitQueues {
@@ -39,7 +40,7 @@ impl WaitQueues {
     /// out is returned repeatedly until it is [withdrawn](Self::withdraw_request).
     pub fn pop_due(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
-        for (number, source) in turns {
+        for (number, (_, source)) in turns.filter(|(_, (narrowest, _))| filter >= *narrowest) {
             if let Some(due) = source(self, now, filter) {
                 self.next_source = number.saturating_add(1).checked_rem(SOURCES.len()).unwrap_or(0);
                 return Some(due);
@@ -71,10 +72,7 @@ impl WaitQueues {
     }
 
     /// Returns the review of the next queue in a review of all queues, or [`Due::Skipped`] if the queue has no requests.
-    fn pop_review_of_all(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
-        if filter == DueFilter::ReadOnly {
-            return None;
-        }
+    fn pop_review_of_all(&mut self) -> Option<Due> {
         let id = self.review.next(&self.queues)?;
         let number = self.review.number();
         let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests > 0) else {
@@ -84,10 +82,7 @@ impl WaitQueues {
         Some(Due::Review(id))
     }
 
-    fn pop_review(&mut self, now: UnixMs, filter: DueFilter) -> Option<Due> {
-        if filter == DueFilter::ReadOnly {
-            return None;
-        }
+    fn pop_review(&mut self, now: UnixMs) -> Option<Due> {
         let id = self.reviews.pop_due(now)?;
         let queue = self.queues.get_mut(id).or_bug("a queue with a review does not exist")?;
         debug_assert!(queue.review_at <= now, "a review comes early");
@@ -125,10 +120,7 @@ impl WaitQueues {
     }
 
     /// Returns the next review that has stopped and is to continue.
-    fn pop_backlog(&mut self, _now: UnixMs, filter: DueFilter) -> Option<Due> {
-        if filter != DueFilter::All {
-            return None;
-        }
+    fn pop_backlog(&mut self) -> Option<Due> {
         // A queue may have been dropped since, or may have no waiters.
         while let Some(id) = self.backlog.pop_front() {
             if let Some(queue) = self.queues.get_mut(id) {
@@ -142,7 +134,7 @@ impl WaitQueues {
     }
 
     /// Drops a detached entry whose time has passed, or any detached entry if all are to be dropped.
-    fn pop_dropped(&mut self, now: UnixMs, _filter: DueFilter) -> Option<Due> {
+    fn pop_dropped(&mut self, now: UnixMs) -> Option<Due> {
         // The last detached entry may have been attached or removed since.
         self.drops_detached &= self.detached.first().is_some();
         let entry = if self.drops_detached { self.detached.first() } else { self.detached.first_due(now) }?;

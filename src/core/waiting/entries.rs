@@ -1,6 +1,7 @@
 //! Queue entries and the requests that share them.
 
-use super::names::ClaimKey;
+use std::hash::BuildHasher;
+
 use super::types::{QueueEntry, QueueEntryId, QueueId, Request, RequestId, Turn};
 use super::{Claim, WaitQueues, first_expired_ms};
 use crate::core::timer_queue::NEVER;
@@ -10,24 +11,16 @@ impl WaitQueues {
     /// Returns the entry of a claim, attached or detached.
     pub(super) fn entry_of(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> Option<QueueEntryId> {
         let queue = self.queue_of(db, key)?;
-        let claim = ClaimKey { queue, kind, owner };
-        self.claims.find(claim, |id| self.entries.get(id).is_some_and(|entry| entry.claim_key() == claim))
+        let is_claim = |entry: &QueueEntry| entry.owner_key() == (queue, owner) && entry.claim.kind == kind;
+        self.claims.find((queue, owner), |id| self.entries.get(*id).is_some_and(is_claim)).copied()
     }
 
-    /// Returns the entry of an owner with the lowest turn, of any kind but `other_than`.
-    pub(super) fn any_entry_of(
-        &self,
-        db: i32,
-        key: &[u8],
-        owner: &[u8],
-        other_than: Option<Kind>,
-    ) -> Option<QueueEntryId> {
+    /// Returns the entry of an owner with the lowest turn, of any kind but `kept`.
+    pub(super) fn any_entry_of(&self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<QueueEntryId> {
         let queue = self.queue_of(db, key)?;
-        let claim = ClaimKey { queue, kind: Kind::Mutex, owner }; // The kind is not part of the hash.
-        let is_owners = |entry: &&QueueEntry| {
-            entry.queue == queue && *entry.claim.owner == *owner && Some(entry.claim.kind) != other_than
-        };
-        self.claims.find_first(claim, |id| self.entries.get(id).filter(is_owners).map(|entry| entry.turn))
+        let entries = self.claims.candidates((queue, owner)).filter_map(|&id| Some((id, self.entries.get(id)?)));
+        let others = entries.filter(|(_, it)| it.owner_key() == (queue, owner) && Some(it.claim.kind) != kept);
+        others.min_by_key(|(_, entry)| entry.turn).map(|(id, _)| id)
     }
 
     /// Adds an entry with the last turn. It has no requests yet, so it is not in the queue order.
@@ -41,8 +34,10 @@ impl WaitQueues {
         let entry = QueueEntry { queue, turn, claim, since, latest: None, kept_until: NEVER };
         let id = self.entries.insert(entry)?;
         self.share_entries = self.share_entries.saturating_add(is_share.into());
-        let key = self.entries.get(id).map(QueueEntry::claim_key)?;
-        self.claims.insert(key, id, |id| self.entries.get(id).map(QueueEntry::claim_key));
+        self.claims.insert(id, |hasher, id| {
+            let entry = self.entries.get(*id).or_bug("a claim in the index has no entry");
+            entry.map_or(0, |entry| hasher.hash_one(entry.owner_key()))
+        });
         let queue = self.queues.get_mut(queue).or_bug("a new entry has no queue")?;
         queue.entries = queue.entries.saturating_add(1);
         Some(id)
@@ -57,7 +52,8 @@ impl WaitQueues {
         self.share_entries = self.share_entries.saturating_sub(shares);
         self.detached.reschedule(id, entry.kept_until, NEVER);
         self.remove_from_order(id, entry.queue, entry.turn);
-        check(self.claims.remove(entry.claim_key(), id), "an entry has no claim in the index");
+        let claim = self.claims.remove(entry.owner_key(), |&other| other == id);
+        check(claim.is_some(), "an entry has no claim in the index");
         let queue = self.queues.get_mut(entry.queue).or_bug("an entry had no queue")?;
         debug_assert!(queue.entries > 0, "an entry was not counted");
         queue.entries = queue.entries.saturating_sub(1);
@@ -66,7 +62,8 @@ impl WaitQueues {
             debug_assert_eq!(queue.review_at, NEVER, "a queue without entries has a review");
             debug_assert_eq!(queue.next_time_out, NEVER, "a queue without entries has deadlines");
             let queue = self.queues.remove(entry.queue)?;
-            check(self.by_lock.remove(queue.lock_name(), entry.queue), "a queue has no name in the index");
+            let name = self.by_lock.remove(queue.name(), |&other| other == entry.queue);
+            check(name.is_some(), "a queue has no name in the index");
         }
         Some(entry)
     }
@@ -80,7 +77,6 @@ impl WaitQueues {
         }
     }
 
-    /// Returns whether an entry has no requests.
     pub(super) fn is_detached(&self, id: QueueEntryId) -> bool {
         self.entries.get(id).is_some_and(|entry| entry.latest.is_none())
     }
@@ -96,7 +92,6 @@ impl WaitQueues {
         self.remove_from_order(id, queue, turn);
     }
 
-    /// Moves an entry to another turn.
     pub(super) fn move_to_turn(&mut self, id: QueueEntryId, turn: Turn) {
         debug_assert!(turn.0 < self.next_turn, "a restored turn was never given");
         let Some(entry) = self.entries.get_mut(id) else { return bug("an entry to move does not exist") };

@@ -45,10 +45,9 @@ impl WaitQueues {
         assert!(entry.turn.0 < self.next_turn);
         assert_eq!(entry.kept_until == NEVER, is_attached, "only a detached entry is dropped");
         assert_eq!(self.order.of(entry.queue).any(|other| other == id), is_attached, "the order of {id:?}");
-        let found = self.claims.find(entry.claim_key(), |other| {
-            self.entries.get(other).is_some_and(|other| other.claim_key() == entry.claim_key())
-        });
-        assert_eq!(found, Some(id), "the index of claims");
+        let claim = |entry: &QueueEntry| (entry.queue, entry.claim.kind, entry.claim.owner.clone());
+        let is_same = |other: &QueueEntryId| self.entries.get(*other).is_some_and(|other| claim(other) == claim(entry));
+        assert_eq!(self.claims.find(entry.owner_key(), is_same), Some(&id), "the index of claims");
         let mut next = None;
         let mut count = 0;
         for (request_id, request) in self.requests_of(entry) {

@@ -28,7 +28,6 @@ impl QueueOrder {
         Self(BTreeSet::new())
     }
 
-    /// Returns the number of attached entries of all queues.
     #[cfg(any(test, feature = "simulated"))]
     pub fn entry_count(&self) -> usize {
         self.0.len()

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use crate::core::slab::Slot;
-use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, HoldKey, Id, Kind, Lease, Limit, UnixMs};
 
 /// A handle to the queue of a contended lock.
@@ -57,37 +56,25 @@ pub struct Queue {
     pub key: Rc<[u8]>,
     /// The number of entries, attached or detached.
     pub entries: u32,
-    /// The number of requests.
     pub requests: u32,
-    /// The time of the next review of the lock, or [`NEVER`].
+    /// The time of the next review of the lock, or [`NEVER`](crate::core::timer_queue::NEVER).
     pub review_at: UnixMs,
     /// The event that is expected to make the lock free.
     pub cause: Cause,
-    /// Whether the review of the lock has stopped after a batch. Then `review_at` is [`NEVER`].
+    /// Whether the review of the lock has stopped after a batch. Then `review_at` is `NEVER`.
     pub is_in_backlog: bool,
     /// The number of the last run of the background work in which the lock had a whole batch of grants.
     pub last_batch_run: u32,
-    /// The turn of the queue among the queues with deadlines, or [`NEVER`].
+    /// The turn of the queue among the queues with deadlines, or `NEVER`.
     pub next_time_out: UnixMs,
     /// The number of the last review of all queues that has reached this queue.
     pub last_review: u32,
 }
 
 impl Queue {
-    pub fn new(db: i32, key: Rc<[u8]>) -> Self {
-        let (review_at, cause, next_time_out) = (NEVER, Cause::Other, NEVER);
-        Self {
-            db,
-            key,
-            entries: 0,
-            requests: 0,
-            review_at,
-            cause,
-            is_in_backlog: false,
-            last_batch_run: 0,
-            next_time_out,
-            last_review: 0,
-        }
+    /// Returns the database and the key of the lock.
+    pub fn name(&self) -> (i32, &[u8]) {
+        (self.db, &self.key)
     }
 }
 
@@ -101,8 +88,15 @@ pub struct QueueEntry {
     pub since: UnixMs,
     /// The latest of the requests that share the entry, or `None` while it is detached.
     pub latest: Option<RequestId>,
-    /// The time when a detached entry is dropped. [`NEVER`] while it is attached.
+    /// The time when a detached entry is dropped. `NEVER` while it is attached.
     pub kept_until: UnixMs,
+}
+
+impl QueueEntry {
+    /// Returns the queue and the owner. The entries of an owner in a queue differ in their kinds.
+    pub fn owner_key(&self) -> (QueueId, &[u8]) {
+        (self.queue, &self.claim.owner)
+    }
 }
 
 /// A connection that waits for the reply.
@@ -167,7 +161,6 @@ impl Grant {
         self.claim.lease = longest.filter(|_| leases().all(|lease| lease.is_some()));
     }
 
-    /// Returns the key of the hold that is granted.
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.claim.kind, &self.claim.owner)
     }
@@ -222,12 +215,12 @@ pub enum Due {
     Skipped,
 }
 
-/// The kinds of due work to return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kinds of due work to return, from the narrowest to the widest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DueFilter {
-    All,
-    /// All but reviews that have stopped after a batch.
-    NoBacklog,
     /// Only work that writes to no key.
     ReadOnly,
+    /// All but reviews that have stopped after a batch.
+    NoBacklog,
+    All,
 }
