@@ -1,7 +1,6 @@
 //! A generational arena: a slab whose handles never refer to a later entry.
 //!
-//! The server stores handles as plain integers and passes them back later. Each entry has a serial number, which its handle
-//! repeats, so a handle that outlives its entry finds nothing.
+//! The server keeps handles as integers. Each has the serial number of its entry, so a handle that outlives it finds nothing.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,8 +10,7 @@ use std::num::NonZeroU32;
 use super::OrBug;
 use super::slab::{Slab, Slot};
 
-/// The position of a scan of an [`Arena`], which may change during the scan. An entry that exists during the whole scan is found
-/// exactly once.
+/// The position of a scan of an [`Arena`]. An entry that exists during the whole scan is found exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(Option<Slot>);
 
@@ -56,8 +54,7 @@ impl<T> Id<T> {
         (u64::from(self.serial) << 32) | u64::from(self.slot.0.get())
     }
 
-    /// Returns the handle for an integer of [`Id::to_bits`]. Any other integer gives a handle that finds nothing, or some entry
-    /// of type `T`.
+    /// Returns the handle for an integer of [`Id::to_bits`]. Any other integer gives a handle that finds nothing or some entry.
     pub fn from_bits(bits: u64) -> Self {
         let [slot, serial] = [bits as u32, (bits >> 32) as u32];
         Self { slot: NonZeroU32::new(slot).map_or(Slot::MIN, Slot), serial, entry: PhantomData }

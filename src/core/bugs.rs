@@ -1,7 +1,6 @@
 //! Counts broken invariants.
 //!
-//! A build with debug assertions panics at a broken invariant. Any other build counts it and goes on: the host shows the count in
-//! `INFO lock`, and logs the message.
+//! Debug assertions make a broken invariant panic. Otherwise it is counted: the host shows and logs the count.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -9,8 +9,7 @@ const PYTHON_SIGNAL: &[u8] = b"lock-signal:";
 /// The prefix of the channels to which waiters of a Redisson `RLock` subscribe. The key of the lock follows.
 const REDISSON_CHANNEL: &[u8] = b"redisson_lock__channel:";
 
-/// Returns the key of the list on which python-redis-lock signals that a lock is free, or `None` if the key is not a lock of that
-/// library.
+/// Returns the list on which python-redis-lock signals that a lock is free, or `None` if the key is not one of its locks.
 pub fn signal_list_of(key: &[u8]) -> Option<Vec<u8>> {
     key.strip_prefix(PYTHON_KEY).map(|name| [PYTHON_SIGNAL, name].concat())
 }

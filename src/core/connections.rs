@@ -56,8 +56,7 @@ impl<T: Copy + Ord> Connections<T> {
         !self.closed.is_empty()
     }
 
-    /// Returns an entry of a closed connection, if there is one. The closed connections take turns, so that one with very many
-    /// entries does not delay the others.
+    /// Returns an entry of a closed connection, if there is one. The closed connections take turns, however many entries one has.
     pub fn next_of_closed(&mut self) -> Option<(ClientId, T)> {
         let behind = (Bound::Excluded(self.last), Bound::Unbounded);
         let client = *self.closed.range(behind).next().or_else(|| self.closed.first())?;

@@ -5,9 +5,7 @@ use std::borrow::Cow;
 /// The reason why a request is refused. A request that ends with an error has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The lock has no holder.
     NotHeld,
-    /// Another caller holds the lock.
     NotOwner,
     /// The caller holds the lock alone and asks for a share of it, or holds a share and asks for the lock alone.
     OtherForm,
@@ -27,9 +25,7 @@ pub enum Error {
     HoldMismatch,
     /// The number of holds or the counter has reached its maximum.
     Overflow,
-    /// The counter and the lock are the same key.
     SameKey,
-    /// The number of arguments is wrong.
     Arity,
     /// SESSION was given without EX or PX.
     SessionNeedsLease,
@@ -53,7 +49,6 @@ pub enum Error {
     NoSubscriber,
     /// An option is unknown, repeated or missing, or contradicts another one.
     Syntax,
-    /// An argument is not an integer.
     NotAnInteger,
     /// A COUNT, HOLD or LIMIT is less than 1.
     NotPositive,
@@ -61,9 +56,7 @@ pub enum Error {
     TooManyQueues,
     /// A lease is zero, negative, too long to add to the clock, or too short for a session.
     InvalidExpire,
-    /// A BLOCK is not an integer.
     TimeoutNotAnInteger,
-    /// A BLOCK is negative.
     TimeoutNegative,
     /// A BLOCK exceeds [`MAX_DURATION_MS`](super::MAX_DURATION_MS).
     TimeoutOutOfRange,
@@ -74,8 +67,7 @@ pub enum Error {
 impl Error {
     /// Returns the text of the error reply, which begins with the error code.
     ///
-    /// `command` is the name of the command in lower case. If the server has a text for the same mistake, that text is used. The
-    /// text never contains arguments of the request.
+    /// `command` is the name in lower case. A text of the server for the same mistake is used. No text contains arguments.
     pub fn text(self, command: &str) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::NotHeld => "NOTHELD Nobody holds this lock",

@@ -2,14 +2,12 @@
 
 use super::Error;
 
-/// The exclusive upper bound of fencing tokens, 2^53. Every smaller integer is exact in a double, the only number type
-/// of many clients.
+/// The exclusive upper bound of fencing tokens, 2^53. Smaller integers are exact in a double, the number type of many clients.
 pub const FENCING_TOKEN_LIMIT: i64 = 1 << 53;
 
 /// Returns the fencing token that follows `last`, the present value of the counter.
 ///
-/// `now_us` is the Unix time in microseconds. It is a lower bound of the token, so tokens rise even if the counter is lost. The
-/// counter makes them rise even if the clock is set back.
+/// `now_us`, the Unix time in microseconds, is a lower bound. So tokens rise if the counter is lost, or if the clock is set back.
 ///
 /// # Errors
 ///

@@ -1,8 +1,7 @@
 //! A hash table that grows in small steps, for entries that contain their keys or refer to them.
 //!
-//! An ordinary hash table hashes all its entries again when it is full. With 500,000 entries that takes more than 100 ms, in
-//! which the server serves no client. This table consists of many small tables, and an insertion splits at most one of them
-//! (linear hashing).
+//! An ordinary hash table hashes all entries again when it is full. With 500,000, the server serves no client for over 100 ms.
+//! This one consists of many small tables, and an insertion splits at most one of them (linear hashing).
 //!
 //! The bits of the hash from [`FIRST_BIT`] on select the small table. With n tables, the lowest k of these bits are its number,
 //! where 2^k is n rounded up to a power of two. If no table has that number yet, the lowest k - 1 bits are its number:
@@ -24,8 +23,7 @@ const AVERAGE: usize = 192;
 /// The initial capacity of both tables of a split, which share up to twice the average.
 const CAPACITY: usize = 224;
 
-/// The first bit of the hash that selects the small table. Inside a small table, hashbrown uses the lowest bits and the seven
-/// highest.
+/// The first bit of the hash that selects the small table. Inside it, hashbrown uses the lowest bits and the seven highest.
 const FIRST_BIT: u32 = 32;
 
 /// Entries of type `T`, found by their keys. The table stores no keys: the caller compares them.
@@ -34,8 +32,7 @@ pub struct IncrementalTable<T> {
     first: HashTable<T>,
     more: Vec<HashTable<T>>,
     len: usize,
-    /// The hasher. Its key is random because clients choose the hashed names. It is created with the first entry, because a constant
-    /// cannot have one.
+    /// Has a random key, because clients choose the names. Created with the first entry, because a constant cannot have one.
     hasher: Option<RandomState>,
 }
 
@@ -67,7 +64,7 @@ impl<T> IncrementalTable<T> {
     /// Returns the entry with a key for modification, if there is one. Its key must stay the same.
     pub fn find_mut(&mut self, key: impl Hash, has_key: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let hash = self.hash(key)?;
-        self.table_mut(hash)?.find_mut(hash, has_key)
+        self.table_mut(self.number(hash))?.find_mut(hash, has_key)
     }
 
     /// Returns the entries with a key, and perhaps others.
@@ -84,7 +81,7 @@ impl<T> IncrementalTable<T> {
             hash_of(&hasher, entry)
         };
         let hash = hash_of(&entry);
-        let Some(table) = self.table_mut(hash) else { return bug("a hash has no table") };
+        let Some(table) = self.table_mut(self.number(hash)) else { return bug("a hash has no table") };
         table.insert_unique(hash, entry, hash_of);
         self.len = self.len.saturating_add(1);
         if self.len > self.tables().saturating_mul(AVERAGE) {
@@ -95,7 +92,7 @@ impl<T> IncrementalTable<T> {
     /// Removes and returns the entry with a key, if there is one.
     pub fn remove(&mut self, key: impl Hash, has_key: impl FnMut(&T) -> bool) -> Option<T> {
         let hash = self.hash(key)?;
-        let table = self.table_mut(hash)?;
+        let table = self.table_mut(self.number(hash))?;
         let (removed, _) = table.find_entry(hash, has_key).ok()?.remove();
         if table.is_empty() {
             *table = HashTable::new(); // Frees the memory after a peak, table by table.
@@ -124,11 +121,11 @@ impl<T> IncrementalTable<T> {
         let previous = self.number((new as u64) << FIRST_BIT);
         debug_assert!(previous < new, "a table is split into an earlier one");
         self.more.push(HashTable::with_capacity(CAPACITY));
-        let Some(table) = self.numbered_mut(previous) else { return bug("a table to split does not exist") };
+        let Some(table) = self.table_mut(previous) else { return bug("a table to split does not exist") };
         for entry in std::mem::replace(table, HashTable::with_capacity(CAPACITY)) {
             let hash = hash_of(&entry);
             debug_assert!([previous, new].contains(&self.number(hash)), "a split moves entries to the new table only");
-            if let Some(table) = self.table_mut(hash).or_bug("a hash has no table") {
+            if let Some(table) = self.table_mut(self.number(hash)).or_bug("a hash has no table") {
                 table.insert_unique(hash, entry, &hash_of);
             }
         }
@@ -145,11 +142,7 @@ impl<T> IncrementalTable<T> {
         }
     }
 
-    fn table_mut(&mut self, hash: u64) -> Option<&mut HashTable<T>> {
-        self.numbered_mut(self.number(hash))
-    }
-
-    fn numbered_mut(&mut self, number: usize) -> Option<&mut HashTable<T>> {
+    fn table_mut(&mut self, number: usize) -> Option<&mut HashTable<T>> {
         match number.checked_sub(1) {
             None => Some(&mut self.first),
             Some(index) => self.more.get_mut(index),

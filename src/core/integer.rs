@@ -5,38 +5,20 @@ const MAX_LEN: usize = 20;
 
 /// Parses a decimal integer exactly as the server's `string2ll` does.
 ///
-/// The format is an optional minus sign and digits, without a plus sign, leading zeros or white space. Returns `None`
-/// for anything else, and for values outside the range of an `i64`.
+/// The format is an optional minus sign and digits without leading zeros. Returns `None` otherwise, or if an `i64` is too small.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let negative = digits.len() != text.len();
-    match digits.first()? {
-        b'0' if text.len() > 1 => return None,
-        b'0'..=b'9' => {}
-        _ => return None,
+    if *digits.first()? == b'0' && text.len() > 1 {
+        return None;
     }
     digits.iter().try_fold(0i64, |value, byte| {
-        let digit = match byte {
-            b'0'..=b'9' => i64::from(byte.wrapping_sub(b'0')),
-            _ => return None,
-        };
+        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9).map(i64::from)?;
         // A negative number is computed by subtraction, because i64::MIN has no positive counterpart.
         let shifted = value.checked_mul(10)?;
         if negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }
     })
 }
-
-/// The digit pairs `00` to `99`.
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut n = 0;
-    #[expect(clippy::indexing_slicing, reason = "computed by the compiler")]
-    while n < 100 {
-        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
-        n += 1;
-    }
-    pairs
-};
 
 /// Calls `with` with the decimal form of `value` and returns its result. Does not allocate.
 ///
@@ -47,9 +29,8 @@ pub fn format_integer<R>(value: i64, with: impl FnOnce(&[u8]) -> R) -> R {
     let mut start = MAX_LEN;
     // The pairs are written from the last to the first. The buffer is long enough for every i64.
     for slot in buffer.rchunks_exact_mut(2) {
-        // The index is always in range.
-        let pair = PAIRS.get((rest % 100) as usize).unwrap_or(&[b'0'; 2]);
-        slot.copy_from_slice(pair);
+        let pair = (rest % 100) as u8;
+        slot.copy_from_slice(&[pair / 10, pair % 10].map(|digit| b'0'.wrapping_add(digit)));
         start = start.wrapping_sub(2);
         if rest < 100 {
             start = start.wrapping_add(usize::from(rest < 10));

@@ -143,16 +143,11 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
                 debug_assert!(holder.kind == Kind::Reentrant || holder.holds == 1, "a mutex has several holds");
             }
             Self::Shared(shares) => {
+                let own = shares.own.as_ref();
                 debug_assert!(shares.held >= 1, "a shared lock has no shares");
-                debug_assert!(
-                    shares.own.as_ref().is_none_or(|own| own.kind == Kind::Shared),
-                    "a share has another kind"
-                );
-                debug_assert!(shares.own.as_ref().is_none_or(|own| own.holds == 1), "a share has several holds");
-                debug_assert!(
-                    shares.own.as_ref().is_none_or(|own| own.has_identity(caller)),
-                    "a share of another caller"
-                );
+                debug_assert!(own.is_none_or(|own| own.kind == Kind::Shared), "a share has another kind");
+                debug_assert!(own.is_none_or(|own| own.holds == 1), "a share has several holds");
+                debug_assert!(own.is_none_or(|own| own.has_identity(caller)), "a share of another caller");
             }
         }
     }

@@ -29,8 +29,7 @@ impl<'n> HoldKey<'n> {
     }
 }
 
-/// A map from hold keys to handles. A lock has either one handle as a whole, or the handles of its shares. Its shares have a value
-/// of type `S` in common.
+/// A map from hold keys to handles. A lock has one handle as a whole, or those of its shares and a common value of type `S`.
 ///
 /// Each database with entries has a map of its own, so that a look-up does not copy the key.
 pub struct LockIndex<T, S = ()>(BTreeMap<i32, NameMap<LockHandles<T, S>>>);
@@ -128,19 +127,15 @@ impl<T, S: Default> LockIndex<T, S> {
 
     /// Returns the common value of a lock's shares for modification, if it has any.
     pub fn common_mut(&mut self, db: i32, key: &[u8]) -> Option<&mut S> {
-        match self.handles_mut(db, key)? {
-            LockHandles::ShareHandles(shares) => Some(&mut shares.common),
-            LockHandles::Whole(_) => None,
-        }
+        let LockHandles::ShareHandles(shares) = self.handles_mut(db, key)? else { return None };
+        Some(&mut shares.common)
     }
 
     /// Removes and returns the handles of a lock's shares, if it has any, and their common value.
     pub fn take_shares(&mut self, db: i32, key: &[u8]) -> Option<(RemovedShares<T>, S)> {
-        let taken = if self.has_shares(db, key) { self.remove_lock(db, key) } else { None };
-        match taken {
-            Some(LockHandles::ShareHandles(shares)) => Some((shares.by_token.into_values(), shares.common)),
-            _ => None,
-        }
+        self.shares_of(db, key)?;
+        let LockHandles::ShareHandles(shares) = self.remove_lock(db, key)? else { return None };
+        Some((shares.by_token.into_values(), shares.common))
     }
 
     pub fn into_entries(self) -> impl Iterator<Item = Id<T>> {
@@ -154,13 +149,9 @@ impl<T, S: Default> LockIndex<T, S> {
     }
 
     fn shares_of(&self, db: i32, key: &[u8]) -> Option<&ShareHandles<T, S>> {
-        match self.handles(db, key)? {
-            LockHandles::ShareHandles(shares) => {
-                debug_assert!(!shares.by_token.is_empty(), "a lock without handles is in the index");
-                Some(shares)
-            }
-            LockHandles::Whole(_) => None,
-        }
+        let LockHandles::ShareHandles(shares) = self.handles(db, key)? else { return None };
+        debug_assert!(!shares.by_token.is_empty(), "a lock without handles is in the index");
+        Some(shares)
     }
 
     fn handles(&self, db: i32, key: &[u8]) -> Option<&LockHandles<T, S>> {

@@ -66,8 +66,7 @@ pub use waiting::{
     Turn, WaitQueues, Waiter, WaiterId,
 };
 
-/// A point in time on the server's wall clock, in milliseconds since the Unix epoch. Redis stores expiry times in this
-/// unit.
+/// A time on the server's wall clock, in milliseconds since the Unix epoch, as Redis stores expiry times.
 pub type UnixMs = i64;
 
 /// The server's number for a connection, as shown by `CLIENT ID`.

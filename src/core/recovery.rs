@@ -3,10 +3,7 @@
 //! A server that has just started or become a master may have lost the last grants, because replication and most settings of
 //! `appendfsync` are asynchronous. So it waits until the leases that it may have lost have expired.
 
-use std::mem;
-
-/// The time since which the server may have lost grants, and whether grants are suspended. All times are milliseconds of one
-/// monotonic clock.
+/// The time since which grants may be lost, and whether they are suspended. All times are milliseconds of one monotonic clock.
 #[derive(Debug)]
 pub struct Recovery {
     /// The time of the latest start or promotion.
@@ -54,8 +51,8 @@ impl Recovery {
 
     /// Records whether grants are suspended now, for this or another reason. Returns the change since the last call.
     pub fn update(&mut self, is_suspending: bool) -> Option<SuspensionChange> {
-        let was = mem::replace(&mut self.is_suspending, is_suspending);
-        let was_announced = mem::replace(&mut self.is_announced, is_suspending);
+        let was = std::mem::replace(&mut self.is_suspending, is_suspending);
+        let was_announced = std::mem::replace(&mut self.is_announced, is_suspending);
         match is_suspending {
             true if !was_announced => Some(SuspensionChange::Began),
             false if was => Some(SuspensionChange::Ended),

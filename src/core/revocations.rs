@@ -74,7 +74,7 @@ impl Revocations {
 
     /// Returns the revocation of a lock or a share, if it has one.
     pub fn find(&self, hold_key: HoldKey<'_>) -> Option<RevocationId> {
-        if self.is_empty() { None } else { self.by_lock.get(hold_key) }
+        self.by_lock.get(hold_key)
     }
 
     pub fn get(&self, id: RevocationId) -> Option<&Revocation> {

@@ -1,12 +1,10 @@
-//! Sessions: locks that belong to connections. Their leases are renewed while a connection is open, and they are released when
-//! the last one closes.
+//! Sessions: locks that belong to connections. Their leases are renewed until the last connection closes, which releases them.
 //!
 //! A **session** belongs to one grant of one lock. It ends when the lock is released, lost or granted to another holder, or when
 //! its last connection closes. It stores the holder, the number of holds, and the length and the end of the lease. With these it
 //! takes the lock again if the lease expires while a connection is open, and distinguishes that case from every other loss.
 //!
-//! A share has a session of its own. When a lock is lost with all its shares, their sessions end together, and are removed one by
-//! one.
+//! A share has a session of its own. Those of a lost lock end together, and are removed one by one.
 //!
 //! A connection may have very many sessions, so its close is only recorded, and the sessions are processed one by one.
 //!
@@ -17,7 +15,6 @@ mod shares;
 mod tasks;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::mem;
 use std::rc::Rc;
 
 use super::lock_index::{HoldKey, LockIndex, RemovedShares};
@@ -31,6 +28,10 @@ pub use tasks::SessionTask;
 
 /// The shortest lease of a session, in milliseconds: each renewal is a write.
 pub const MIN_SESSION_LEASE_MS: i64 = 100;
+
+/// The number of sessions of one lock's shares for which each of their leases has at least one millisecond. Otherwise, with
+/// thousands of them, a short lease would expire before all were renewed or returned.
+const SHARES_IN_A_MS: usize = 5;
 
 /// A handle to a session.
 pub type SessionId = Id<Session>;
@@ -99,8 +100,7 @@ impl Session {
 
     /// Returns whether the lease has expired, if its end is known. If the lock is free earlier, an external write has removed it.
     ///
-    /// A key usually exists through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it one
-    /// millisecond earlier.
+    /// A key exists through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it 1 ms earlier.
     pub fn has_expired(&self, now: UnixMs) -> bool {
         match self.lease_end {
             SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => false,
@@ -114,13 +114,6 @@ impl SessionLock {
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.kind, &self.owner)
     }
-}
-
-/// Lengthens a lease to the shortest one that a session may have.
-fn at_least_min_lease(lease: Lease) -> Lease {
-    let least = Lease::from_ms(MIN_SESSION_LEASE_MS);
-    debug_assert!(least.is_some(), "the shortest lease is a lease");
-    least.map_or(lease, |least| lease.max(least))
 }
 
 impl Sessions {
@@ -171,7 +164,7 @@ impl Sessions {
 
     /// Returns the session of a lock or a share, if it has one.
     pub fn find(&self, hold_key: HoldKey<'_>) -> Option<SessionId> {
-        if self.is_empty() { None } else { self.by_lock.get(hold_key) }
+        self.by_lock.get(hold_key)
     }
 
     /// Returns whether a session exists and has not ended together with other shares.
@@ -187,8 +180,7 @@ impl Sessions {
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
     ///
-    /// A session of another holder belonged to an earlier grant, and ends. The lease of the session becomes the longer one of its
-    /// own and that of `lock`.
+    /// A session of another holder ends. The lease of the session becomes the longer one of its own and that of `lock`.
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
         debug_assert!(lock.holds >= 1, "a session without a hold begins");
         let SessionLock { db, lease, .. } = lock;
@@ -245,7 +237,7 @@ impl Sessions {
     /// Ends all sessions, and adds their tables to `deferred_free`.
     pub fn end_all(&mut self, deferred_free: &mut DeferredFree) {
         let Self { sessions, by_lock, connections, renewals, rechecks, returns, ended, .. } =
-            mem::replace(self, Self::new());
+            std::mem::replace(self, Self::new());
         if !sessions.is_empty() {
             deferred_free.add(sessions.into_entries());
             deferred_free.add(by_lock.into_entries());
@@ -277,8 +269,7 @@ impl Sessions {
         self.detach_client(id, client).filter(|_| is_current)
     }
 
-    /// Detaches all closed connections from the session of a lock or a share. Returns the session if it had no open ones, as
-    /// [`pop_orphan`](Self::pop_orphan) does.
+    /// Detaches all closed connections from a session. Returns it if no open one is left, like [`pop_orphan`](Self::pop_orphan).
     pub fn take_orphan(&mut self, hold_key: HoldKey<'_>) -> Option<Session> {
         let id = self.find(hold_key).filter(|_| self.has_closed_connections())?;
         let is_closed = |client: &&ClientId| self.connections.is_closed(**client);
@@ -306,19 +297,23 @@ impl Sessions {
     /// Sets the length of the lease that is renewed from `now` on. It is at least [`MIN_SESSION_LEASE_MS`].
     pub fn set_lease(&mut self, hold_key: HoldKey<'_>, lease: Lease, now: UnixMs) {
         let Some(id) = self.find(hold_key) else { return };
-        let renewed = at_least_min_lease(lease);
+        let renewed = lease.at_least_ms(MIN_SESSION_LEASE_MS);
         if let Some(session) = self.sessions.get_mut(id) {
             session.lock.lease = renewed;
         }
         self.schedule_renewal_at(id, renewed.renewal_before(lease.end_from(now)));
     }
 
-    /// Fits the lease to renew to the present limits. It is long enough for all shares of the lock to be renewed in it, but at
-    /// most `longest`, and at least [`MIN_SESSION_LEASE_MS`].
+    /// Fits the lease to renew: all shares of the lock can be renewed in it, it is at most `longest`, at least
+    /// [`MIN_SESSION_LEASE_MS`].
     pub fn fit_lease(&mut self, id: SessionId, longest: Option<Lease>) {
-        self.raise_lease(id);
-        if let (Some(longest), Some(session)) = (longest, self.sessions.get_mut(id)) {
-            session.lock.lease = at_least_min_lease(session.lock.lease.min(longest));
+        let Some(Session { lock, .. }) = self.sessions.get_mut(id) else { return };
+        if lock.kind == Kind::Shared {
+            let least_ms = self.by_lock.share_count(lock.db, &lock.key).div_euclid(SHARES_IN_A_MS);
+            lock.lease = lock.lease.at_least_ms(i64::try_from(least_ms).unwrap_or(i64::MAX));
+        }
+        if let Some(longest) = longest {
+            lock.lease = lock.lease.min(longest).at_least_ms(MIN_SESSION_LEASE_MS);
         }
     }
 
@@ -329,8 +324,7 @@ impl Sessions {
         }
     }
 
-    /// Sets the end of the lease that a check has found. The renewal is scheduled in time for it, because an external write may
-    /// have shortened the lease.
+    /// Sets the end of the lease that a check has found. The renewal comes in time for it, if an external write has shortened it.
     pub fn lease_found(&mut self, id: SessionId, lease_end: Option<UnixMs>) {
         self.set_lease_end(id, lease_end);
         if let (Some(end), Some(session)) = (lease_end, self.get(id)) {

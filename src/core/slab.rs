@@ -122,8 +122,8 @@ impl<T> Slab<T> {
     /// O(n / 64) in the number of slots that are free before it.
     pub fn first_from(&self, from: Slot) -> Option<(Slot, &T)> {
         let (chunk, position) = from.position();
-        self.first_in(chunk, position)
-            .or_else(|| (chunk.checked_add(1)?..self.chunks.len()).find_map(|number| self.first_in(number, 0)))
+        let skipped = |number| if number == chunk { position } else { 0 };
+        (chunk..self.chunks.len()).find_map(|number| self.first_in(number, skipped(number)))
     }
 
     /// Returns the first entry of a chunk behind the first `skipped` positions.

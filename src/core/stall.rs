@@ -16,8 +16,7 @@ pub const TICK_MS: i64 = 100;
 
 /// Detects stalls of the event loop. All times are milliseconds of one monotonic clock.
 ///
-/// While there is work, the module's timer ticks. Otherwise only the server's cron is recorded, which may run as rarely as once a
-/// second.
+/// While there is work, the module's timer ticks. Otherwise only the server's cron is recorded, at least once a second.
 #[derive(Debug)]
 pub struct StallDetector {
     /// Whether the timer ticks.
@@ -79,19 +78,14 @@ impl StallDetector {
     fn resumed_by(&self, now_ms: i64) -> i64 {
         let Some(last_iteration) = self.last_iteration else { return self.resumed_at };
         let gap = now_ms.saturating_sub(last_iteration);
-        if self.is_stall(gap) {
+        let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
+        if gap >= without_stall.saturating_mul(2).max(STALL_MS) {
             return now_ms;
         }
         // The server's cron counts its runs, so a longer iteration counts as one of normal length.
         let counts = !self.suspends_writes(last_iteration);
         let uncounted = if counts { 0 } else { gap.saturating_sub(TICK_MS).max(0) };
         self.resumed_at.saturating_add(uncounted)
-    }
-
-    /// Returns whether a time between two event-loop iterations is a stall.
-    fn is_stall(&self, gap_ms: i64) -> bool {
-        let without_stall = if self.is_running { TICK_MS } else { self.cron_interval_ms };
-        gap_ms >= without_stall.saturating_mul(2).max(STALL_MS)
     }
 
     /// Returns whether writes are suspended after a stall, because the state of the server may be out of date.

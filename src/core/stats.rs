@@ -70,13 +70,9 @@ impl Stats {
 
     /// Counts a lock that was granted to a waiter, `waited_ms` milliseconds after its request.
     pub fn record_handover(&mut self, cause: Cause, waited_ms: i64) {
-        if let Some(total) = self.handovers.get_mut(cause as usize).or_bug("a cause has no counter") {
-            increment(total);
-        }
         let bucket = WAIT_BUCKETS_MS.partition_point(|&bound| bound < waited_ms);
-        if let Some(total) = self.waits.get_mut(bucket).or_bug("a wait has no bucket") {
-            increment(total);
-        }
+        self.handovers.get_mut(cause as usize).or_bug("a cause has no counter").into_iter().for_each(increment);
+        self.waits.get_mut(bucket).or_bug("a wait has no bucket").into_iter().for_each(increment);
     }
 
     pub fn handovers(&self, cause: Cause) -> u64 {
@@ -88,8 +84,7 @@ impl Stats {
         self.handovers.iter().sum()
     }
 
-    /// Returns, for each bound of [`WAIT_BUCKETS_MS`], the number of waits that ended with a grant within it. The last number is
-    /// that of all waits.
+    /// Returns the number of waits that a grant ended within each bound of [`WAIT_BUCKETS_MS`], and last the number of all.
     pub fn waits_within(&self) -> impl Iterator<Item = u64> {
         self.waits.iter().scan(0u64, |total, &more| {
             *total = total.saturating_add(more);

@@ -1,5 +1,4 @@
-//! Counts the entries that are touched and the tasks of a batch, for tests of how long the server does not serve its clients. The
-//! module does not contain it.
+//! Counts the entries that are touched and the tasks of a batch, for tests. The module does not contain it.
 
 #[cfg(feature = "simulated")]
 use std::cell::Cell;

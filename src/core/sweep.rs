@@ -2,8 +2,7 @@
 
 use super::{Arena, Cursor, Id};
 
-/// A sweep over all entries. A sweep that is to begin before another has ended begins after it: a sweep that restarted each time
-/// might never end.
+/// A sweep over all entries. Another one begins after its end: a sweep that restarted each time might never end.
 pub struct Sweep {
     cursor: Cursor,
     /// Whether another sweep begins at the end of this one.

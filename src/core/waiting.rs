@@ -1,8 +1,7 @@
 //! The wait queues: the waiters of each lock, their order and their deadlines.
 //!
 //! A **queue** belongs to one lock and exists while it has entries. A **queue entry** is a claim on the lock with a turn. A
-//! **request** is a connection that waits for the reply, with a deadline of its own. Requests with the same claim share an
-//! entry, so a request that is sent twice has one entry.
+//! **request** is a connection that waits for the reply until its own deadline. Requests with the same claim share an entry.
 //!
 //! An entry with requests is **attached**. An entry without requests is **detached**: it is kept for the grace period, and does
 //! not delay other waiters. When the same claim waits again, the entry is attached at its old turn.
@@ -10,8 +9,7 @@
 //! Invariants:
 //!
 //! - An entry is in exactly one queue.
-//! - An entry is in the queue order exactly while it is attached, and in the timer queue of detached entries exactly while it is
-//!   detached.
+//! - An entry is in the queue order exactly while it is attached, and in the timer queue `detached` exactly while it is not.
 //! - A request gets at most one reply, because the reply removes it.
 //! - A queue without requests has no review and no deadline.
 
@@ -176,8 +174,7 @@ impl WaitQueues {
 
     /// Adds a request to the queue of a lock: to the entry of its claim if there is one, else to a new entry at the end.
     ///
-    /// Returns `None` if there are `limit` requests already. If there are `limit` entries, the detached entry that would be
-    /// dropped next is dropped now.
+    /// Returns `None` if there are `limit` requests. With `limit` entries, the next detached entry to be dropped is dropped now.
     pub fn join(&mut self, join: JoinRequest<'_>, limit: usize) -> Option<JoinOutcome> {
         if !self.has_capacity(limit) {
             return None;
@@ -191,7 +188,7 @@ impl WaitQueues {
             Some(entry) => entry,
             None => {
                 self.free_capacity(limit);
-                let queue = self.queue_of(db, key).or_else(|| self.add_queue(db, key))?;
+                let queue = self.queue_for(db, key)?;
                 self.add_entry(queue, claim, now)?
             }
         };
@@ -264,18 +261,15 @@ impl WaitQueues {
         }
     }
 
-    /// Restores the turn of a grant that was revoked. The entry is detached and kept until `until`, unless the claim already
-    /// waits again.
+    /// Restores the turn of a revoked grant. The entry is detached and kept until `until`, unless the claim waits again.
     pub fn restore(&mut self, grant: Grant, until: UnixMs) {
         let Grant { db, key, claim, turn, since, .. } = grant;
-        let entry = match self.entry_of(db, &key, claim.kind, &claim.owner) {
-            Some(entry) => Some(entry),
-            None => self.queue_of(db, &key).or_else(|| self.add_queue(db, &key)).and_then(|queue| {
-                let entry = self.add_entry(queue, claim, since)?;
-                self.mark_detached(entry, until);
-                Some(entry)
-            }),
-        };
+        let entry = self.entry_of(db, &key, claim.kind, &claim.owner).or_else(|| {
+            let queue = self.queue_for(db, &key)?;
+            let entry = self.add_entry(queue, claim, since)?;
+            self.mark_detached(entry, until);
+            Some(entry)
+        });
         if let Some(entry) = entry {
             self.move_to_turn(entry, turn);
         }
@@ -320,8 +314,7 @@ impl WaitQueues {
         self.sweep.next(&self.queues)
     }
 
-    /// Begins to abort the waits for a lock whose slot has moved to another server. [`next_aborted`](Self::next_aborted) returns
-    /// the waiters.
+    /// Begins to abort the waits for a lock whose slot has moved. [`next_aborted`](Self::next_aborted) returns the waiters.
     pub fn abort(&mut self, queue: QueueId) {
         self.aborted.entry(queue).or_insert(Turn(u64::MIN));
     }
@@ -331,12 +324,11 @@ impl WaitQueues {
         !self.aborted.is_empty()
     }
 
-    /// Returns the waiters of the next entry whose wait is aborted, or an empty list at the end of a queue. Returns `None` if no
-    /// waits are being aborted.
+    /// Returns the waiters of the next aborted entry, or none at the end of a queue. Returns `None` if no queue is aborted.
     pub fn next_aborted(&mut self) -> Option<Vec<WaiterId>> {
         let (&queue, &from) = self.aborted.first_key_value()?;
         // The order finds a queue by its slot, and the slot of a dropped queue may belong to another one.
-        let next = self.queues.get(queue).and_then(|_| self.order.first_from(queue, from));
+        let next = self.queues.get(queue).and_then(|_| self.order.from(queue, from).next());
         let Some((turn, entry)) = next else {
             self.aborted.remove(&queue);
             return Some(Vec::new());
@@ -365,7 +357,11 @@ impl WaitQueues {
         self.order.of(queue).next()
     }
 
-    fn add_queue(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
+    /// Returns the queue of a lock, or a new one.
+    fn queue_for(&mut self, db: i32, key: &[u8]) -> Option<QueueId> {
+        if let Some(known) = self.queue_of(db, key) {
+            return Some(known);
+        }
         let id = self.queues.insert(Queue {
             db,
             key: key.into(),

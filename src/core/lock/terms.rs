@@ -36,6 +36,11 @@ impl Lease {
         NonZeroI64::new(ms).filter(|_| (1..=MAX_DURATION_MS).contains(&ms)).map(Self)
     }
 
+    /// Returns a lease of at least `ms` milliseconds, up to [`MAX_DURATION_MS`].
+    pub(crate) fn at_least_ms(self, ms: i64) -> Self {
+        Self::from_ms(ms).map_or(self, |least| self.max(least))
+    }
+
     /// Returns the end of a lease that begins at `start`, or `None` on overflow.
     pub(super) fn checked_end_from(self, start: UnixMs) -> Option<UnixMs> {
         start.checked_add(self.0.get())

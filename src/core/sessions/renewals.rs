@@ -4,9 +4,8 @@
 //! of another lock lasts, so only leases of similar length wait for each other.
 
 use super::SessionId;
-use crate::core::bug;
 use crate::core::timer_queue::{NEVER, TimerQueue};
-use crate::core::{Lease, UnixMs};
+use crate::core::{Lease, OrBug, UnixMs};
 
 const CLASSES: usize = 6;
 
@@ -54,10 +53,8 @@ impl Renewals {
             self.reschedule(id, from, (from.0, NEVER));
             return self.reschedule(id, (to.0, NEVER), to);
         }
-        match self.classes.get_mut(usize::from(to.0.0)) {
-            Some(class) => class.reschedule(id, from.1, to.1),
-            None => bug("a class of leases does not exist"),
-        }
+        let class = self.classes.get_mut(usize::from(to.0.0)).or_bug("a class of leases does not exist");
+        class.into_iter().for_each(|class| class.reschedule(id, from.1, to.1));
     }
 
     pub fn earliest(&self) -> Option<UnixMs> {
@@ -66,10 +63,9 @@ impl Renewals {
 
     /// Removes and returns a session whose renewal is due at `now`: the earliest of the class whose turn it is.
     pub fn pop_due(&mut self, now: UnixMs) -> Option<SessionId> {
-        let turns = (0..CLASSES).cycle().skip(self.next).take(CLASSES);
-        for number in turns {
+        for number in (0..CLASSES).cycle().skip(self.next).take(CLASSES) {
             if let Some(id) = self.classes.get_mut(number).and_then(|class| class.pop_due(now)) {
-                self.next = number.saturating_add(1).checked_rem(CLASSES).unwrap_or(0);
+                self.next = number.saturating_add(1);
                 return Some(id);
             }
         }

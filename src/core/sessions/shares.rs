@@ -4,13 +4,10 @@ use std::mem;
 use std::rc::Rc;
 
 use super::{SessionId, SessionTask, Sessions};
-use crate::core::{HoldKey, Kind, Lease, OrBug, UnixMs};
+use crate::core::{HoldKey, OrBug, UnixMs};
 
 /// The number of shares of one lock that are processed in one step.
 pub const MAX_SHARE_BATCH: usize = 100;
-
-/// The number of sessions of one lock's shares for which each of their leases has at least one millisecond.
-const SHARES_IN_A_MS: usize = 5;
 
 /// The sessions of all shares of one lock.
 #[derive(Default)]
@@ -90,8 +87,7 @@ impl Sessions {
         shares.state = state;
     }
 
-    /// Records that external writes may have removed shares of a lock, or set its expiry time. A recheck begins now, or after the
-    /// present scan.
+    /// Records that external writes may have removed shares or set the expiry time. A recheck begins, if need be after a scan.
     pub fn mark_for_recheck(&mut self, db: i32, key: &[u8]) {
         match self.by_lock.common_mut(db, key).and_then(|shares| shares.state.scan_mut()) {
             Some(scan) => scan.is_outdated = true,
@@ -222,17 +218,6 @@ impl Sessions {
     pub fn renew_one_share(&mut self, db: i32, key: &[u8]) {
         let one = self.shares(db, key).next();
         one.into_iter().for_each(|one| self.schedule_renewal_at(one, UnixMs::MIN));
-    }
-
-    /// Raises the lease of a share to one millisecond for every five sessions of the lock's shares, if it is shorter. Otherwise,
-    /// with thousands of them, it would expire before all were renewed or returned.
-    pub(super) fn raise_lease(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id).filter(|session| session.lock.kind == Kind::Shared) else {
-            return;
-        };
-        let count = self.by_lock.share_count(session.lock.db, &session.lock.key);
-        let least_ms = i64::try_from(count.div_euclid(SHARES_IN_A_MS)).unwrap_or(i64::MAX);
-        session.lock.lease = Lease::from_ms(least_ms).map_or(session.lock.lease, |least| session.lock.lease.max(least));
     }
 
     /// Removes one session that has ended together with others. Returns false if there is none.

@@ -15,8 +15,7 @@ pub enum SessionTask {
 }
 
 impl Sessions {
-    /// Schedules an immediate renewal, because an external write has set or removed the lease. If the lock is free by then, an
-    /// external write has removed it.
+    /// Schedules an immediate renewal after an external write to the lease. If the lock is free by then, it was removed.
     pub fn lease_changed(&mut self, id: SessionId) {
         self.check_soon(id, SessionLeaseEnd::Unknown);
     }
@@ -40,20 +39,13 @@ impl Sessions {
 
     /// Returns the time when the next task is due. [`UnixMs::MIN`] means now.
     pub fn next_due(&self) -> Option<UnixMs> {
-        if self.checks.has_more()
-            || self.has_closed_connections()
-            || !self.ended.is_empty()
-            || !self.rechecks.is_empty()
-            || !self.returns.is_empty()
-        {
-            Some(UnixMs::MIN)
-        } else {
-            self.renewals.earliest()
-        }
+        let has_shares_due = !(self.ended.is_empty() && self.rechecks.is_empty() && self.returns.is_empty());
+        let is_due = has_shares_due || self.checks.has_more() || self.has_closed_connections();
+        if is_due { Some(UnixMs::MIN) } else { self.renewals.earliest() }
     }
 
-    /// Removes and returns a task that is due at `now`: a check, a renewal, or, if `returns_more`, the renewal with which a lock
-    /// continues to return its shares. The three kinds take turns.
+    /// Removes and returns a task that is due at `now`, of three kinds in turn: a check, a renewal, or a return if
+    /// `returns_more`.
     pub fn pop_due(&mut self, now: UnixMs, returns_more: bool) -> Option<SessionTask> {
         const SOURCES: usize = 3;
         for source in (0..SOURCES).cycle().skip(self.next_source).take(SOURCES) {
@@ -64,7 +56,7 @@ impl Sessions {
                 _ => None,
             };
             if task.is_some() {
-                self.next_source = source.saturating_add(1).checked_rem(SOURCES).unwrap_or(0);
+                self.next_source = source.saturating_add(1);
                 return task;
             }
         }
@@ -97,15 +89,13 @@ impl Sessions {
     pub fn keep_renewal(&mut self, hold_key: HoldKey<'_>, now: UnixMs) {
         let Some(id) = self.find(hold_key) else { return };
         let Some(session) = self.get(id).filter(|session| session.renew_at == NEVER) else { return };
-        let latest = session.lock.lease.renewal_after(now);
-        self.schedule_renewal_at(
-            id,
-            match session.lease_end {
-                SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => latest,
-                SessionLeaseEnd::At(end) => session.lock.lease.renewal_before(end).min(latest),
-                SessionLeaseEnd::Passed => UnixMs::MIN,
-            },
-        );
+        let (lease, latest) = (session.lock.lease, session.lock.lease.renewal_after(now));
+        let time = match session.lease_end {
+            SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => latest,
+            SessionLeaseEnd::At(end) => lease.renewal_before(end).min(latest),
+            SessionLeaseEnd::Passed => UnixMs::MIN,
+        };
+        self.schedule_renewal_at(id, time);
     }
 
     pub fn schedule_renewal_at(&mut self, id: SessionId, time: UnixMs) {

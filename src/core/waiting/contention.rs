@@ -22,8 +22,8 @@ impl WaitQueues {
         Contention { locks, since: entry.map(|entry| entry.since) }
     }
 
-    /// Returns the most contended locks of a database, at most `count`, in descending order of their requests. Of locks with the
-    /// same number, the one with the earliest first waiter comes first.
+    /// Returns at most `count` locks of a database with the most requests. Of equal ones, that with the earliest first waiter is
+    /// first.
     ///
     /// O(N log `count`) in the number of contended locks, with memory for `count` of them.
     pub fn most_contended(&self, db: i32, count: usize) -> Vec<Contended<'_>> {

@@ -1,7 +1,6 @@
 //! The deadlines of waiting requests.
 //!
-//! The locks with requests that have timed out take turns: one request of each is replied to. So very many time-outs of one lock
-//! do not delay those of another.
+//! Locks with requests that have timed out take turns: one request of each is replied to, however many of one lock there are.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +11,7 @@ use crate::core::{OrBug, UnixMs, check};
 
 /// Deadlines, ordered by their queues and then by time.
 pub struct Deadlines {
-    /// The deadlines of all queues: queue, time, request. A set for each queue would take the memory of a dozen deadlines. A slot
-    /// takes half the memory of a handle.
+    /// Queue, time and request. Slots take half the memory of handles, and a set for each queue that of a dozen deadlines.
     by_queue: BTreeSet<(Slot, UnixMs, Slot)>,
     /// The turn of each queue: its earliest deadline, or the time of its last turn if that is later.
     turns: TimerQueue<QueueId>,

@@ -3,13 +3,12 @@
 use super::WaitQueues;
 use super::types::{Due, DueFilter, QueueId};
 use crate::core::timer_queue::NEVER;
-use crate::core::{Cause, OrBug, UnixMs, bug};
+use crate::core::{Cause, OrBug, UnixMs};
 
 /// A source of due work.
 type Source = fn(&mut WaitQueues, UnixMs, DueFilter) -> Option<Due>;
 
-/// The sources, each with the narrowest filter that includes its work. They take turns, so that much due work of one source does
-/// not delay the others.
+/// The sources, which take turns, each with the narrowest filter that includes its work.
 const SOURCES: [(DueFilter, Source); 5] = [
     (DueFilter::NoBacklog, |waiting, _, _| waiting.pop_review_of_all()),
     (DueFilter::NoBacklog, |waiting, now, _| waiting.pop_review(now)),
@@ -42,7 +41,7 @@ impl WaitQueues {
         let turns = SOURCES.iter().enumerate().cycle().skip(self.next_source).take(SOURCES.len());
         for (number, (_, source)) in turns.filter(|(_, (narrowest, _))| filter >= *narrowest) {
             if let Some(due) = source(self, now, filter) {
-                self.next_source = number.saturating_add(1).checked_rem(SOURCES.len()).unwrap_or(0);
+                self.next_source = number.saturating_add(1);
                 return Some(due);
             }
         }
@@ -98,10 +97,8 @@ impl WaitQueues {
         if filter != DueFilter::ReadOnly && self.take_review_before(id, deadline) {
             return Some(Due::Review(id));
         }
-        match self.queues.get_mut(id) {
-            Some(queue) => self.deadlines.end_turn(id, queue, now),
-            None => bug("a queue with deadlines does not exist"),
-        }
+        let queue = self.queues.get_mut(id).or_bug("a queue with deadlines does not exist")?;
+        self.deadlines.end_turn(id, queue, now);
         self.requests.id_at(slot).or_bug("a request with a deadline does not exist").map(Due::TimedOut)
     }
 
@@ -135,10 +132,8 @@ impl WaitQueues {
 
     /// Drops a detached entry whose time has passed, or any detached entry if all are to be dropped.
     fn pop_dropped(&mut self, now: UnixMs) -> Option<Due> {
-        // The last detached entry may have been attached or removed since.
-        self.drops_detached &= self.detached.first().is_some();
-        let entry = if self.drops_detached { self.detached.first() } else { self.detached.first_due(now) }?;
-        let dropped = self.remove_entry(entry);
+        let entry = if self.drops_detached { self.detached.first() } else { self.detached.first_due(now) };
+        let dropped = entry.and_then(|entry| self.remove_entry(entry));
         self.drops_detached &= self.detached.first().is_some();
         dropped.map(|_| Due::Dropped)
     }

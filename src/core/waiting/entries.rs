@@ -102,19 +102,11 @@ impl WaitQueues {
         }
     }
 
-    /// Merges the limit of one more request into that of its entry: the smallest counts. A detached entry takes the limit of the
-    /// new request.
-    fn merge_limit(&mut self, id: QueueEntryId, limit: Option<Limit>) {
-        let Some(entry) = self.entries.get_mut(id) else { return bug("a new request has no entry") };
-        let smallest = if entry.latest.is_none() { limit } else { entry.claim.limit.into_iter().chain(limit).min() };
-        entry.claim.limit = smallest;
-    }
-
     /// Recomputes the limit of an entry after a request with the limit `withdrawn` was removed. If the limit rises, the first
     /// waiter may be granted a share, so the lock is reviewed.
     ///
-    /// Copies of one request usually have the same limit, and then the first one ends the search. At worst the search visits all
-    /// [`MAX_COPIES`](super::MAX_COPIES) requests.
+    /// Copies of one request usually have one limit, and the first ends the search. At worst it visits all of the entry's
+    /// requests.
     pub(super) fn recompute_limit(&mut self, id: QueueEntryId, withdrawn: Option<Limit>) {
         let Some(entry) = self.entries.get(id) else { return bug("a removed request had no entry") };
         if withdrawn.is_none() || withdrawn != entry.claim.limit {
@@ -136,12 +128,13 @@ impl WaitQueues {
         }
     }
 
-    /// Adds a request to an entry, and attaches the entry at its turn if it was detached.
+    /// Adds a request to an entry, and attaches the entry at its turn if it was detached. The smallest limit of its requests counts.
     pub(super) fn add_request(&mut self, request: Request) -> Option<RequestId> {
         let (entry_id, deadline) = (request.entry, request.deadline);
-        self.merge_limit(entry_id, request.limit);
         let entry = self.entries.get_mut(entry_id).or_bug("a new request has no entry")?;
         let was_attached = entry.latest.is_some();
+        let other_limit = entry.claim.limit.filter(|_| was_attached);
+        entry.claim.limit = other_limit.into_iter().chain(request.limit).min();
         debug_assert!(!was_attached || entry.kept_until == NEVER, "an attached entry is to be dropped");
         let request = Request { previous: entry.latest, next: None, ..request };
         let id = self.requests.insert(request)?;
@@ -201,8 +194,7 @@ impl WaitQueues {
 
     /// Removes an entry from the queue order, if it is in it.
     ///
-    /// Without requests, the queue needs no review. If the first waiter now wants a share, the shares that are held may leave
-    /// capacity for it, and the lock is reviewed.
+    /// Without requests, the queue needs no review. If a share is first now, the lock is reviewed, because it may have capacity.
     fn remove_from_order(&mut self, entry: QueueEntryId, id: QueueId, turn: Turn) {
         let was_attached = self.order.remove(id, turn, entry);
         let is_shares_turn = || self.first(id).is_some_and(|claim| claim.kind == Kind::Shared);

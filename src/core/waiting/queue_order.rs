@@ -7,8 +7,7 @@ use super::types::{QueueEntryId, QueueId, Turn};
 use crate::core::slab::Slot;
 use crate::core::steps;
 
-/// The attached entries of all queues in one set, ordered by queue and turn. A set for each queue would take the memory of a
-/// dozen entries.
+/// The attached entries, ordered by queue and turn. A set for each queue would take the memory of a dozen entries.
 pub struct QueueOrder(BTreeSet<Position>);
 
 /// The position of an attached entry. The order of the fields is the order of the set.
@@ -19,8 +18,7 @@ pub struct Position {
     pub entry: QueueEntryId,
 }
 
-/// The number of entries of one queue that [`QueueOrder::heads`] skips one by one. A look-up of the next queue takes about as
-/// long.
+/// The number of entries of one queue that [`QueueOrder::heads`] skips one by one, in about the time of a look-up.
 const MAX_SCANNED: usize = 16;
 
 impl QueueOrder {
@@ -45,25 +43,19 @@ impl QueueOrder {
 
     /// Returns the attached entries of a queue in the order of their turns.
     pub fn of(&self, queue: QueueId) -> impl Iterator<Item = QueueEntryId> {
-        let queue = queue.slot();
-        let from = Position { queue, turn: Turn(u64::MIN), entry: QueueEntryId::MIN };
-        self.0.range(from..).take_while(move |position| position.queue == queue).map(|position| {
-            steps::count();
-            position.entry
-        })
+        self.from(queue, Turn(u64::MIN)).map(|(_, entry)| entry)
     }
 
-    /// Returns the first attached entry of a queue whose turn is not before `turn`, with its turn.
-    pub fn first_from(&self, queue: QueueId, turn: Turn) -> Option<(Turn, QueueEntryId)> {
+    /// Returns the attached entries of a queue whose turns are not before `turn`, with their turns.
+    pub fn from(&self, queue: QueueId, turn: Turn) -> impl Iterator<Item = (Turn, QueueEntryId)> {
         let queue = queue.slot();
-        let first = self.0.range(Position { queue, turn, entry: QueueEntryId::MIN }..).next()?;
-        (first.queue == queue).then_some((first.turn, first.entry))
+        let rest = self.0.range(Position { queue, turn, entry: QueueEntryId::MIN }..).inspect(|_| steps::count());
+        rest.take_while(move |position| position.queue == queue).map(|position| (position.turn, position.entry))
     }
 
     /// Returns the first attached entry of each queue that has one, in the order of the queues.
     ///
-    /// A scan of the set is several times faster than a look-up for each queue, so only the rest of a long queue is skipped by a
-    /// look-up.
+    /// A scan of the set is several times faster than look-ups, so only the rest of a long queue is skipped by one.
     pub fn heads(&self) -> impl Iterator<Item = Position> {
         let mut rest = self.0.range(..);
         let mut latest = None;

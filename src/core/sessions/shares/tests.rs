@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::{ClientId, DeferredFree, SessionLock};
+use crate::core::{ClientId, DeferredFree, Kind, Lease, SessionLock};
 
 const NOW: UnixMs = 1_000_000;
 const DB: i32 = 0;
