@@ -15,7 +15,6 @@ mod reenter;
 mod release;
 mod reply;
 mod share;
-pub mod table;
 mod waiters;
 
 pub use acquire::Acquire;

@@ -7,7 +7,7 @@ use super::background::alarm;
 use super::background::restart_after_panic;
 use super::background::run;
 use super::background::suspension;
-use super::commands::table;
+use super::commands::table::COMMANDS;
 use super::granting::delivery;
 use super::info_section;
 use super::load_log;
@@ -38,6 +38,7 @@ impl Module for Locks {
         c"PUBSUB",
     ];
     const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[c"CLUSTER"];
+    const COMMANDS: &'static [Command] = COMMANDS;
     const SETTINGS: &'static [&'static Setting] = SETTINGS;
 
     type State = State;
@@ -53,10 +54,6 @@ impl Module for Locks {
 
     fn blocked_client(state: &mut State, client: BlockedClientId) -> Option<&mut BlockedClient> {
         state.pending.get_mut(delivery::pending_id_of(client))?.handle()
-    }
-
-    fn commands() -> Vec<Command> {
-        table::commands()
     }
 
     fn info(state: &mut State) -> Vec<(String, u64)> {

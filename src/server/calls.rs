@@ -3,23 +3,25 @@
 //! [`CallReply`] owns a reply and frees it. A [`ReplyPart`] borrows it, so no text of a reply outlives the reply.
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::slice;
+use std::{io, slice};
 
 use redis_module::raw::{self, RedisModuleCallReply};
 
-/// Calls a command of the server, in an unsafe block: `call!(ctx, c"CLIENT", c"c", c"LIST".as_ptr())`. Evaluates to
-/// `Option<CallReply>`, which is `None` if the server has refused the call; `errno` says why until the next call.
-///
-/// The context must be valid during the call, and the arguments must match the format: "c" takes a C string, "s" a string of
-/// the server, "v" an array of them and its length, "b" bytes and their number. "!", "E" and "S" take nothing.
-macro_rules! call {
-    ($ctx:expr, $command:expr, $format:expr $(, $argument:expr)* $(,)?) => {
-        $crate::server::calls::CallReply::from_raw(
-            api!(RedisModule_Call($ctx, $command.as_ptr(), $format.as_ptr() $(, $argument)*))
-        )
-    };
+use super::context::Context;
+use super::string::OwnedString;
+
+/// The way in which a command is called.
+#[derive(Clone, Copy)]
+pub(super) enum CallMode {
+    /// The command is not replicated.
+    Read,
+    /// The command is replicated.
+    Write,
+    /// As from a script. A refusal is an error reply: Valkey 9.1 crashes when it refuses such a call without one.
+    Script,
 }
 
 /// The reply to a command that the module called. Dropping it frees it.
@@ -29,16 +31,28 @@ pub(super) struct CallReply(NonNull<RedisModuleCallReply>);
 #[derive(Clone, Copy)]
 pub(super) struct ReplyPart<'r>(NonNull<RedisModuleCallReply>, PhantomData<&'r CallReply>);
 
-impl CallReply {
-    /// Takes ownership of a reply. Returns `None` for null.
+impl<M> Context<'_, M> {
+    /// Calls a command of the server.
     ///
-    /// # Safety
+    /// # Errors
     ///
-    /// `raw` is null, or a reply that the module owns and that no other code frees.
-    pub(super) unsafe fn from_raw(raw: *mut RedisModuleCallReply) -> Option<Self> {
-        NonNull::new(raw).map(Self)
+    /// The `errno` by which the server says why it has refused the call.
+    pub(super) fn call(&self, command: &CStr, mode: CallMode, arguments: &[&[u8]]) -> io::Result<CallReply> {
+        let format = match mode {
+            CallMode::Read => c"v",
+            CallMode::Write => c"!v",
+            CallMode::Script => c"ESv",
+        };
+        let arguments: Vec<_> = arguments.iter().map(|bytes| OwnedString::new(bytes)).collect();
+        let strings: Vec<_> = arguments.iter().map(|argument| argument.as_ref().raw()).collect();
+        let (command, format, array, len) = (command.as_ptr(), format.as_ptr(), strings.as_ptr(), strings.len());
+        // SAFETY: the context is valid; "v" takes an array of strings, which live until this function returns, and their number.
+        let reply = unsafe { api!(RedisModule_Call(self.raw(), command, format, array, len)) };
+        NonNull::new(reply).map(CallReply).ok_or_else(io::Error::last_os_error)
     }
+}
 
+impl CallReply {
     /// Returns whether the server replied with an error.
     pub(super) fn is_error(&self) -> bool {
         self.whole().is(raw::REDISMODULE_REPLY_ERROR)
@@ -55,11 +69,6 @@ impl CallReply {
         // SAFETY: the reply lives as long as this value, and so do its elements.
         let element = unsafe { api!(RedisModule_CallReplyArrayElement(self.0.as_ptr(), index)) };
         NonNull::new(element).map(|element| ReplyPart(element, PhantomData))
-    }
-
-    /// Returns the elements of an array. Returns no elements if the reply is no array.
-    pub(super) fn elements(&self) -> impl Iterator<Item = ReplyPart<'_>> {
-        (0..).map_while(|index| self.element(index))
     }
 }
 
@@ -101,11 +110,6 @@ impl<'r> ReplyPart<'r> {
 }
 
 /// Returns whether the server executed a command, according to its reply.
-pub(super) fn was_executed(reply: Option<CallReply>) -> bool {
-    reply.is_some_and(|reply| !reply.is_error())
-}
-
-/// Returns the value of a field in a line of `name=value`, as INFO and CLIENT LIST have them.
-pub(super) fn field_in<'l>(line: &'l str, separator: char, name: &str) -> Option<&'l str> {
-    line.split(separator).find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+pub(super) fn was_executed(reply: io::Result<CallReply>) -> bool {
+    reply.is_ok_and(|reply| !reply.is_error())
 }

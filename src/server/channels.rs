@@ -4,11 +4,10 @@
 //! notifies the subscribers. So a client that is subscribed on this node is on the right node, and a channel of another node has
 //! no subscribers here.
 
-use redis_module::raw;
-
+use super::calls::CallMode;
 use super::context::{Context, ContextFlags};
 use super::events;
-use super::state::{own_context, state};
+use super::state::state;
 use super::string::StringRef;
 
 /// Publishes a message on a shard channel. Returns the number of subscribers on this node that the server gave the message to.
@@ -21,15 +20,14 @@ use super::string::StringRef;
 /// and in the timer, also in a pause and on a replica. In an event, Redis 7.0 may put it into the middle of a reply.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
     // The server reads the settings before the timer is installed.
-    let Some(ctx) = own_context() else { return 0 };
+    let Some(ctx) = Context::own() else { return 0 };
     // In a cluster the other nodes of the shard also get the message. Their subscribers must not get a message that no subscriber
     // of this node has got.
     if is_in_cluster() && subscribers(channel) == 0 {
         return 0;
     }
     // SAFETY: the module's own context, and strings that are valid during the call; the server calls nothing back.
-    let reached = unsafe { api!(RedisModule_PublishMessageShard(ctx, channel.raw(), message.raw())) };
-    debug_assert!(reached >= 0, "fewer than no subscribers");
+    let reached = unsafe { api!(RedisModule_PublishMessageShard(ctx.raw(), channel.raw(), message.raw())) };
     reached as usize
 }
 
@@ -38,7 +36,7 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
 /// Redis 7.0 puts it into the reply of a transaction, or of a command by which another module calls one of this module, if
 /// the client that has sent it is itself a subscriber.
 pub fn may_publish() -> bool {
-    keeps_replies_whole() || !state().is_inner_command.get() && !own_context().is_some_and(is_in_transaction)
+    keeps_replies_whole() || !state().is_inner_command.get() && !is_in_transaction()
 }
 
 /// Returns whether the server never puts a message into a reply: all servers but Redis 7.0.
@@ -87,13 +85,10 @@ pub fn has_subscriber(channel: StringRef<'_>) -> bool {
 /// Calls `PUBSUB`, which [`Module::NEEDED_COMMANDS`](super::Module::NEEDED_COMMANDS) has to list.
 pub fn subscribers(channel: StringRef<'_>) -> usize {
     // The server reads the settings before the timer is installed.
-    let Some(ctx) = own_context() else { return 0 };
-    // SAFETY: the module's own context; "c" takes a C string, "s" a string of the server, which are valid during the call.
-    let reply = unsafe { call!(ctx, c"PUBSUB", c"cs", c"SHARDNUMSUB".as_ptr(), channel.raw()) };
+    let Some(ctx) = Context::own() else { return 0 };
+    let reply = ctx.call(c"PUBSUB", CallMode::Read, &[b"SHARDNUMSUB", channel.bytes()]);
     // The reply is a list of each channel and its number of subscribers.
-    let number = reply.as_ref().and_then(|reply| reply.element(1)).map_or(0, |number| number.integer());
-    debug_assert!(number >= 0, "fewer than no subscribers");
-    number as usize
+    reply.ok().and_then(|reply| Some(reply.element(1)?.integer() as usize)).unwrap_or_default()
 }
 
 /// Returns whether the server is a node of a cluster.
@@ -101,8 +96,6 @@ pub fn is_in_cluster() -> bool {
     state().in_cluster.get()
 }
 
-fn is_in_transaction(ctx: *mut raw::RedisModuleCtx) -> bool {
-    // SAFETY: the module's own context.
-    let flags = unsafe { api!(RedisModule_GetContextFlags(ctx)) };
-    ContextFlags::from_bits_retain(flags as u32).contains(ContextFlags::TRANSACTION)
+fn is_in_transaction() -> bool {
+    Context::own().is_some_and(|ctx| ctx.flags().contains(ContextFlags::TRANSACTION))
 }

@@ -1,8 +1,11 @@
 //! The description of a module's commands.
 
+use std::ffi::CStr;
+
 use super::CommandHandler;
 
 /// The description of one command.
+#[derive(Clone, Copy)]
 pub struct Command {
     /// The name, in lower case as the server reports it.
     pub name: &'static str,
@@ -19,26 +22,26 @@ pub struct Command {
     /// The positions of the keys.
     pub keys: Keys,
     /// The version of the module that has added the command.
-    pub since: &'static str,
+    pub since: &'static CStr,
     /// One line about the command, for COMMAND DOCS.
-    pub summary: &'static str,
+    pub summary: &'static CStr,
     /// The time complexity, for COMMAND DOCS.
-    pub complexity: &'static str,
+    pub complexity: &'static CStr,
     /// The arguments without the command name, for COMMAND DOCS.
-    pub arguments: Vec<Argument>,
+    pub arguments: &'static [Argument],
 }
 
 impl Command {
-    /// Creates the description of a command with any number of arguments, no flags and no documentation.
-    pub fn new(name: &'static str, handler: CommandHandler) -> Self {
-        let keys = Keys { first: 0, last: 0, step: 0, access: Access::Update };
-        let (flags, acl_categories, own_category, since, summary, complexity) = ("", "", "", "", "", "");
-        let (arity, arguments) = (-1, Vec::new());
+    /// Creates the description of a command with any number of arguments, no keys, no flags and no documentation.
+    pub const fn new(name: &'static str, handler: CommandHandler) -> Self {
+        let (flags, acl_categories, own_category) = ("", "", "");
+        let (since, summary, complexity, arguments) = (c"", c"", c"", &[]);
+        let (arity, keys) = (-1, Keys::NONE);
         Self { name, handler, arity, flags, acl_categories, own_category, keys, since, summary, complexity, arguments }
     }
 }
 
-/// The positions of the keys among the arguments, of which the command name is number 0. If all are 0, the command has no keys.
+/// The positions of the keys among the arguments, of which the command name is number 0.
 #[derive(Clone, Copy)]
 pub struct Keys {
     /// The first key.
@@ -49,6 +52,11 @@ pub struct Keys {
     pub step: i32,
     /// The access to the values of the keys.
     pub access: Access,
+}
+
+impl Keys {
+    /// The keys of a command without keys.
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0, access: Access::Read };
 }
 
 /// The access of a command to the value of its key.
@@ -65,9 +73,9 @@ pub enum Access {
 /// An argument, as COMMAND DOCS shows it.
 pub struct Argument {
     /// The name of the argument.
-    pub name: &'static str,
+    pub name: &'static CStr,
     /// The word in front of the value, or the word that the argument consists of.
-    pub token: Option<&'static str>,
+    pub token: Option<&'static CStr>,
     /// The type of the argument.
     pub shape: Shape,
     /// Whether the argument can be left out.
@@ -85,5 +93,5 @@ pub enum Shape {
     /// A token without a value.
     Word,
     /// One of several arguments.
-    OneOf(Vec<Argument>),
+    OneOf(&'static [Argument]),
 }

@@ -1,7 +1,6 @@
 //! The context of a call of the module.
 
 use std::ffi::{CStr, CString};
-use std::io;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -9,8 +8,7 @@ use bitflags::bitflags;
 use redis_module::raw;
 
 use super::api::OK;
-use super::calls::field_in;
-use super::info::ServerInfo;
+use super::calls::CallMode;
 use super::state::{is_main_thread, state};
 use super::string::OwnedString;
 use super::{ClientId, api};
@@ -46,6 +44,18 @@ bitflags! {
     }
 }
 
+impl Context<'static, ()> {
+    /// Returns the module's own context, for calls outside of a callback. Returns `None` while the module is being loaded: the
+    /// server reads the settings then, and calls the module for each of them.
+    ///
+    /// The result must not be kept: it is invalid after the module is unloaded.
+    pub(super) fn own() -> Option<Self> {
+        let raw = state().own_context.get();
+        // SAFETY: the timer has created the context, and sets the cell to null when it frees it.
+        (!raw.is_null()).then(|| unsafe { Self::new(raw) })
+    }
+}
+
 impl<M> Context<'_, M> {
     /// Creates a context from the server's.
     ///
@@ -65,8 +75,7 @@ impl<M> Context<'_, M> {
     /// Returns the flags of the context.
     pub fn flags(&self) -> ContextFlags {
         // SAFETY: the context is valid (see `new`).
-        let bits = unsafe { api!(RedisModule_GetContextFlags(self.raw)) };
-        ContextFlags::from_bits_retain(bits as u32)
+        ContextFlags::from_bits_retain(unsafe { api!(RedisModule_GetContextFlags(self.raw)) } as u32)
     }
 
     /// Returns the number of the selected database.
@@ -87,8 +96,7 @@ impl<M> Context<'_, M> {
     /// Returns the server's number for the client that sent this command.
     pub fn client_id(&self) -> ClientId {
         // SAFETY: the context is valid (see `new`).
-        let id = unsafe { api!(RedisModule_GetClientId(self.raw)) };
-        id as ClientId
+        unsafe { api!(RedisModule_GetClientId(self.raw)) as ClientId }
     }
 
     /// Returns whether the client that sent this command has a connection.
@@ -100,11 +108,8 @@ impl<M> Context<'_, M> {
             return false;
         }
         let id = self.client_id();
-        let is_found = || {
-            // SAFETY: takes a number, and writes nothing if the place to write to is null.
-            let result = unsafe { api!(RedisModule_GetClientInfoById(ptr::null_mut(), id as u64)) };
-            result == OK
-        };
+        // SAFETY: takes a number, and writes nothing if the place to write to is null.
+        let is_found = || unsafe { api!(RedisModule_GetClientInfoById(ptr::null_mut(), id as u64)) } == OK;
         let is_connected = state().latest_connected.get() == id || is_found() && self.is_listed(id);
         if is_connected {
             // Another client never gets its number.
@@ -116,11 +121,8 @@ impl<M> Context<'_, M> {
     /// Returns whether CLIENT LIST shows a client, or `true` if `rename-command` has changed the name of CLIENT.
     #[cold]
     fn is_listed(&self, id: ClientId) -> bool {
-        let number = OwnedString::new(id.to_string().as_bytes());
-        let (list, by_id) = (c"LIST".as_ptr(), c"ID".as_ptr());
-        // SAFETY: the context is valid (see `new`); "c" takes C strings, "s" a string of the server, valid during the call.
-        let reply = unsafe { call!(self.raw, c"CLIENT", c"ccs", list, by_id, number.as_ref().raw()) };
-        reply.is_none_or(|reply| reply.whole().bytes().is_some_and(|line| !line.is_empty()))
+        let reply = self.call(c"CLIENT", CallMode::Read, &[b"LIST", b"ID", id.to_string().as_bytes()]);
+        reply.map_or(true, |reply| reply.whole().bytes().is_some_and(|line| !line.is_empty()))
     }
 
     /// Returns the name of the user of the client that sent this command, if it has one.
@@ -134,15 +136,13 @@ impl<M> Context<'_, M> {
 
     /// Returns a field of a section of INFO, if there is one.
     pub fn server_info(&mut self, section: &CStr, field: &CStr) -> Option<String> {
-        // SAFETY: the context is valid (see `new`).
-        unsafe { ServerInfo::read(self.raw, section) }.field(field)
+        ServerInfo::read(section).field(field)
     }
 
     /// Returns the number of replicas that are online and have acknowledged the replication stream within the last `lag_s`
     /// seconds. The server counts whole seconds.
     pub fn responding_replicas(&mut self, lag_s: i64) -> i64 {
-        // SAFETY: the context is valid (see `new`).
-        let info = unsafe { ServerInfo::read(self.raw, c"replication") };
+        let info = ServerInfo::read(c"replication");
         let replica = |number| info.field(&CString::new(format!("slave{number}")).ok()?);
         let is_heard = |replica: &String| {
             let value = |name| field_in(replica, ',', name);
@@ -161,9 +161,7 @@ impl<M> Context<'_, M> {
 
     /// Returns whether the server has a command of this name. The command must be one that the server refuses without arguments.
     pub fn has_command(&self, name: &'static CStr) -> bool {
-        // SAFETY: the context is valid (see `new`); the format takes nothing.
-        let reply = unsafe { call!(self.raw, name, c"") };
-        reply.is_some() || io::Error::last_os_error().raw_os_error() != Some(libc::ENOENT)
+        self.call(name, CallMode::Read, &[]).map_or_else(|error| error.raw_os_error() != Some(libc::ENOENT), |_| true)
     }
 
     /// Writes a warning into the server's log.
@@ -174,5 +172,36 @@ impl<M> Context<'_, M> {
     /// Writes a notice into the server's log.
     pub fn notice(&self, line: &str) {
         api::notice(self.raw, line);
+    }
+}
+
+/// Returns the value of a field in a line of `name=value`, as INFO and CLIENT LIST have them.
+pub(super) fn field_in<'l>(line: &'l str, separator: char, name: &str) -> Option<&'l str> {
+    line.split(separator).find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// A section of INFO, as it was when it was read.
+struct ServerInfo(*mut raw::RedisModuleServerInfoData);
+
+impl ServerInfo {
+    fn read(section: &CStr) -> Self {
+        // SAFETY: the server copies the C string, and needs no context.
+        Self(unsafe { api!(RedisModule_GetServerInfo(ptr::null_mut(), section.as_ptr())) })
+    }
+
+    /// Returns the value of a field, or `None` if the section does not have the field.
+    fn field(&self, name: &CStr) -> Option<String> {
+        // SAFETY: the data lives as long as this value, and the text is copied before that.
+        unsafe {
+            let text = api!(RedisModule_ServerInfoGetFieldC(self.0, name.as_ptr()));
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        }
+    }
+}
+
+impl Drop for ServerInfo {
+    fn drop(&mut self) {
+        // SAFETY: `read` created the data without a context, and only this value frees it.
+        unsafe { api!(RedisModule_FreeServerInfo(ptr::null_mut(), self.0)) };
     }
 }

@@ -8,12 +8,14 @@
 //! while it is lent, and calls of the server do not panic.
 
 use std::cell::RefMut;
-use std::ffi::{c_char, c_int};
-use std::{env, slice};
+use std::env;
+use std::ffi::c_int;
 
 use redis_module::raw;
 
+use super::api::OK;
 use super::state::{Failpoints, state};
+use super::string::Arguments;
 
 /// Frees the memory. Called when the module is unloaded.
 pub(super) fn clear() {
@@ -76,8 +78,7 @@ fn parse(text: &str) -> Option<(String, usize)> {
 pub(super) fn register(ctx: *mut raw::RedisModuleCtx) -> bool {
     let (name, flags) = (c"failpoint".as_ptr(), c"".as_ptr());
     // SAFETY: called while loading; the server copies name and flags, and the function has the signature that it asks for.
-    let created = unsafe { api!(RedisModule_CreateCommand(ctx, name, Some(on_failpoint), flags, 0, 0, 0)) };
-    created == raw::REDISMODULE_OK as c_int
+    unsafe { api!(RedisModule_CreateCommand(ctx, name, Some(on_failpoint), flags, 0, 0, 0)) == OK }
 }
 
 unsafe extern "C" fn on_failpoint(
@@ -85,23 +86,13 @@ unsafe extern "C" fn on_failpoint(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // SAFETY: the server's own arguments, valid while this command runs. The first one is the name of the command.
-    let words = unsafe { slice::from_raw_parts(argv, argc as usize) };
-    let words: Vec<String> = words.iter().skip(1).map(|&word| text_of(word)).collect();
+    // SAFETY: the server's own arguments, valid while this command runs.
+    let words = unsafe { Arguments::new(argv, argc) }.arguments_from(1);
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
     let mut failpoints = failpoints();
     if !words.is_empty() {
         failpoints.armed = parse(&words.join(" "));
     }
     // SAFETY: the server's own context.
     unsafe { api!(RedisModule_ReplyWithLongLong(ctx, failpoints.armed.is_some().into())) }
-}
-
-fn text_of(word: *mut raw::RedisModuleString) -> String {
-    let mut len = 0;
-    // SAFETY: a string of the server, valid while its command runs; the bytes are copied.
-    let bytes = unsafe {
-        let start: *const c_char = api!(RedisModule_StringPtrLen(word, &raw mut len));
-        slice::from_raw_parts(start.cast::<u8>(), len)
-    };
-    String::from_utf8_lossy(bytes).into_owned()
 }

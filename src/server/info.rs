@@ -1,45 +1,33 @@
-//! INFO: its sections, as the module reads them, and the section that the module adds.
+//! The module's own section of INFO.
 
-mod section;
-
-use std::ffi::CStr;
+use std::ffi::{CString, c_int};
 
 use redis_module::raw;
 
-pub(super) use section::register;
+use super::api::OK;
+use super::context::Context;
+use super::module::Module;
+use super::panics::catch_panic;
 
-/// A section of INFO, as it was when it was read.
-pub(super) struct ServerInfo {
-    ctx: *mut raw::RedisModuleCtx,
-    data: *mut raw::RedisModuleServerInfoData,
+/// Registers the section. Returns `false` if the server refuses it.
+pub(super) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
+    // SAFETY: called while loading; the callback has the signature that the API asks for.
+    unsafe { api!(RedisModule_RegisterInfoFunc(ctx.raw(), Some(on_info::<M>))) == OK }
 }
 
-impl ServerInfo {
-    /// Reads a section.
-    ///
-    /// # Safety
-    ///
-    /// `ctx` is a valid context of the module that outlives the result.
-    pub(super) unsafe fn read(ctx: *mut raw::RedisModuleCtx, section: &CStr) -> Self {
-        // SAFETY: the context by contract; the name is a C string.
-        let data = unsafe { api!(RedisModule_GetServerInfo(ctx, section.as_ptr())) };
-        debug_assert!(!data.is_null(), "the server has no INFO");
-        Self { ctx, data }
+unsafe extern "C" fn on_info<M: Module>(info: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        return; // The server may have crashed in any place, also while the module's state is lent.
     }
-
-    /// Returns the value of a field, or `None` if the section does not have the field.
-    pub(super) fn field(&self, name: &CStr) -> Option<String> {
-        // SAFETY: the data lives as long as this value, and the text is copied before that.
-        unsafe {
-            let text = api!(RedisModule_ServerInfoGetFieldC(self.data, name.as_ptr()));
-            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+    catch_panic("info", (), || {
+        // SAFETY: the server's own context for this callback. A section without a name has the name of the module.
+        if unsafe { api!(RedisModule_InfoAddSection(info, c"".as_ptr())) } != OK {
+            return; // The client asked for another section.
         }
-    }
-}
-
-impl Drop for ServerInfo {
-    fn drop(&mut self) {
-        // SAFETY: `read` created the data, and only this value frees it.
-        unsafe { api!(RedisModule_FreeServerInfo(self.ctx, self.data)) };
-    }
+        for (name, value) in M::state().with(M::info) {
+            let Ok(name) = CString::new(name) else { continue }; // No name has a NUL.
+            // SAFETY: the server's own context; the name is copied.
+            unsafe { api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value)) };
+        }
+    });
 }

@@ -12,7 +12,7 @@ use redis_module::raw;
 
 use super::UnixMs;
 use super::api::OK;
-use super::calls::was_executed;
+use super::calls::{CallMode, was_executed};
 use super::context::Context;
 use super::kinds::{Mode, ValueType};
 use super::string::StringRef;
@@ -214,11 +214,8 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if arguments.first().is_some_and(|concerned| concerned.bytes() == self.name.bytes()) {
             return false;
         }
-        let arguments: Vec<*mut raw::RedisModuleString> = arguments.iter().map(|argument| argument.raw()).collect();
-        // SAFETY: the context is valid while the key is open, and so are the strings during the call; "v" takes an array of
-        // strings and their number.
-        let reply = unsafe { call!(self.ctx.raw(), command, c"!v", arguments.as_ptr(), arguments.len()) };
-        was_executed(reply)
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.bytes()).collect();
+        was_executed(self.ctx.call(command, CallMode::Write, &arguments))
     }
 
     /// Returns whether the key is open for writing. Then `raw` is not null, even if the key is empty.

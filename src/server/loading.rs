@@ -78,7 +78,7 @@ pub unsafe fn load<M: Module>(
         failpoints::clear();
     } else {
         // SAFETY: the server's own context for this callback.
-        catch_panic("loaded", (), || unsafe { unloading::loaded(ctx) });
+        catch_panic("loaded", (), || unloading::loaded(&mut unsafe { Context::<M>::new(ctx) }));
     }
     loaded
 }
@@ -91,17 +91,15 @@ pub unsafe fn load<M: Module>(
 /// The server calls this with the argument of that function.
 pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     let may_unload = catch_panic("unload", false, || {
+        // SAFETY: the server's own context for this callback.
+        let mut ctx = unsafe { Context::<M>::new(ctx) };
         let name = M::NAME.to_string_lossy();
         let reason = M::state().with(M::may_unload).err().map(str::to_owned);
-        // SAFETY: the server's own context for this callback.
-        let is_new = unsafe { unloading::is_being_loaded(ctx) };
-        // SAFETY: likewise.
-        let reason = reason.or_else(|| unsafe { unloading::danger(ctx, &format!("{name}."), is_new) });
-        if let Some(reason) = reason {
-            api::warn(ctx, &format!("module {name} is not unloaded: {reason}"));
-            return false;
+        let reason = reason.or_else(|| unloading::danger(&mut ctx, &format!("{name}.")));
+        if let Some(reason) = &reason {
+            ctx.warn(&format!("module {name} is not unloaded: {reason}"));
         }
-        true
+        reason.is_none()
     });
     if !may_unload {
         return ERR;

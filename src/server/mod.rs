@@ -18,11 +18,10 @@
 
 #[macro_use]
 mod api;
-#[macro_use]
-mod calls;
 mod acl;
 mod allocator;
 mod blocked;
+mod calls;
 mod channels;
 mod clock;
 mod cluster_slots;

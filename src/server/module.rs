@@ -74,6 +74,9 @@ pub trait Module: Sized + 'static {
     /// The commands of the server that the module calls in a cluster only. In a cluster they must not be renamed either.
     const NEEDED_IN_CLUSTER: &'static [&'static CStr] = &[];
 
+    /// The descriptions of the commands.
+    const COMMANDS: &'static [Command];
+
     /// The settings of the module, for `CONFIG SET` and the configuration file.
     const SETTINGS: &'static [&'static Setting] = &[];
 
@@ -88,9 +91,6 @@ pub trait Module: Sized + 'static {
 
     /// Returns the client that [`Key::block`](super::Key::block) returned for this id, if the module still has it.
     fn blocked_client(state: &mut Self::State, id: BlockedClientId) -> Option<&mut BlockedClient>;
-
-    /// Returns the descriptions of the commands.
-    fn commands() -> Vec<Command>;
 
     /// Returns the fields of the module's section in `INFO`. The server prefixes their names with the module's name.
     fn info(_state: &mut Self::State) -> Vec<(String, u64)> {

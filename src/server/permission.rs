@@ -4,9 +4,9 @@
 //! has to ask. A write during a pause aborts the server. A write that the server would refuse to a client would let an isolated
 //! old master continue to write.
 
-use std::io;
+use std::ffi::CStr;
 
-use super::calls::was_executed;
+use super::calls::{CallMode, was_executed};
 use super::cluster_slots::ClusterSlots;
 use super::context::{Context, ContextFlags};
 use super::kinds::{Probe, Slot};
@@ -27,20 +27,16 @@ impl<M> Context<'_, M> {
         if !self.flags().contains(ContextFlags::CLUSTER) {
             return Slot::Ours;
         }
-        // SAFETY: context and key are valid while this callback runs; "s" takes the one string that follows.
-        let reply = unsafe { call!(self.raw(), c"EXISTS", c"s", key.raw()) };
-        let refused = io::Error::last_os_error().raw_os_error();
-        match (was_executed(reply), refused) {
-            (true, _) => Slot::Ours,
-            (false, Some(libc::EPERM)) => Slot::Elsewhere,
-            (false, _) => Slot::Unserved,
+        match self.call(c"EXISTS", CallMode::Read, &[key.bytes()]) {
+            Ok(_) => Slot::Ours,
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => Slot::Elsewhere,
+            Err(_) => Slot::Unserved,
         }
     }
 
     /// Returns the slots of this node, or `None` if the server is not in a cluster.
     pub fn cluster_slots(&mut self) -> Option<ClusterSlots> {
-        // SAFETY: the context is valid while this callback runs; "c" takes a C string.
-        let reply = unsafe { call!(self.raw(), c"CLUSTER", c"c", c"NODES".as_ptr()) }?;
+        let reply = self.call(c"CLUSTER", CallMode::Read, &[b"NODES"]).ok()?;
         ClusterSlots::parse(reply.whole().bytes()?)
     }
 
@@ -49,16 +45,12 @@ impl<M> Context<'_, M> {
     ///
     /// The probe runs in the mode in which scripts write. It can expire the key.
     pub fn accepts_write_to(&mut self, key: StringRef<'_>, probe: Probe) -> bool {
-        let (ctx, key, nothing) = (self.raw(), key.raw(), c"".as_ptr());
-        // SAFETY: as in `slot_of`; "c" takes C strings. Errors are asked for as replies ("E"), because Valkey 9.1 crashes when it
-        // refuses a command in this mode ("S") without an error to return.
-        let reply = unsafe {
-            match probe {
-                Probe::Hash => call!(ctx, c"HDEL", c"ESsc", key, nothing),
-                Probe::SortedSet => call!(ctx, c"ZREMRANGEBYRANK", c"ESscc", key, c"1".as_ptr(), c"0".as_ptr()),
-                Probe::String => call!(ctx, c"SETRANGE", c"ESscc", key, c"0".as_ptr(), nothing),
-            }
+        let key = key.bytes();
+        let (command, arguments): (&CStr, &[&[u8]]) = match probe {
+            Probe::Hash => (c"HDEL", &[key, b""]),
+            Probe::SortedSet => (c"ZREMRANGEBYRANK", &[key, b"1", b"0"]),
+            Probe::String => (c"SETRANGE", &[key, b"0", b""]),
         };
-        was_executed(reply)
+        was_executed(self.call(command, CallMode::Script, arguments))
     }
 }

@@ -5,7 +5,8 @@ mod register;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::state::own_context;
+use super::calls::CallMode;
+use super::context::Context;
 
 pub(super) use register::register;
 
@@ -55,8 +56,6 @@ impl Setting {
 /// Returns the value of a setting of the server that is a number. Returns `None` if the server does not have the setting, if the
 /// value is no number, or if `rename-command` has changed the name of CONFIG.
 pub fn server_setting(name: &'static CStr) -> Option<i64> {
-    let ctx = own_context()?;
-    // SAFETY: the module's own context; "c" takes a C string.
-    let reply = unsafe { call!(ctx, c"CONFIG", c"cc", c"GET".as_ptr(), name.as_ptr()) }?;
+    let reply = Context::own()?.call(c"CONFIG", CallMode::Read, &[b"GET", name.to_bytes()]).ok()?;
     reply.element(1)?.text().parse().ok()
 }

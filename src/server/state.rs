@@ -117,12 +117,6 @@ fn this_thread() -> u64 {
     unsafe { libc::pthread_self() }
 }
 
-/// Returns the module's own context, for calls outside of a callback. Returns `None` while the module is being loaded: the server
-/// reads the settings then, and calls the module for each of them.
-pub(super) fn own_context() -> Option<*mut raw::RedisModuleCtx> {
-    Some(state().own_context.get()).filter(|ctx| !ctx.is_null())
-}
-
 impl ServerState {
     const fn new() -> Self {
         Self {

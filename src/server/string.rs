@@ -7,6 +7,7 @@ use redis_module::raw;
 
 /// A string that the server owns for at least `'a`: an argument, or the key of an event.
 #[derive(Clone, Copy)]
+#[repr(transparent)]
 pub struct StringRef<'a> {
     raw: *mut raw::RedisModuleString,
     owner: PhantomData<&'a [u8]>,

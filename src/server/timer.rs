@@ -27,7 +27,7 @@ use super::clock;
 use super::context::Context;
 use super::module::Module;
 use super::panics::catch_panic;
-use super::state::{own_context, state};
+use super::state::state;
 
 use schedule::{Descriptor, READABLE, ServerTimer, Timer};
 
@@ -37,12 +37,11 @@ use schedule::{Descriptor, READABLE, ServerTimer, Timer};
 ///
 /// The error of the system, if the descriptor cannot be created or added.
 pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
-    debug_assert!(own_context().is_none(), "the timer is installed twice");
+    debug_assert!(state().own_context.get().is_null(), "the timer is installed twice");
     let descriptor = Descriptor::create(|fd| {
         // SAFETY: the callback has the signature that the API asks for and gets no data; a `Descriptor` removes itself from the
         // loop before it is closed.
-        let added = unsafe { api!(RedisModule_EventLoopAdd(fd, READABLE, Some(on_readable::<M>), ptr::null_mut())) };
-        added == OK
+        unsafe { api!(RedisModule_EventLoopAdd(fd, READABLE, Some(on_readable::<M>), ptr::null_mut())) == OK }
     })?;
     // SAFETY: the server's own context; `uninstall` frees the one that is made from it.
     let own_context = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
@@ -56,10 +55,10 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
 /// Removes the timer from the server's event loop, and frees the module's own context. Called when the module is unloaded.
 pub(super) fn uninstall() {
     drop(state().timer.replace(Timer::new()));
-    if let Some(ctx) = own_context() {
-        state().own_context.set(ptr::null_mut());
+    let own_context = state().own_context.replace(ptr::null_mut());
+    if !own_context.is_null() {
         // SAFETY: `install` created the context, and nothing uses it after this.
-        unsafe { api!(RedisModule_FreeThreadSafeContext(ctx)) };
+        unsafe { api!(RedisModule_FreeThreadSafeContext(own_context)) };
     }
 }
 
@@ -89,13 +88,13 @@ fn start_server_timer<M: Module>() {
         return;
     }
     // The server reads the settings before the timer is installed.
-    let Some(ctx) = own_context() else { return };
+    let Some(ctx) = Context::own() else { return };
     match state().server_timer.get() {
         ServerTimer::Off => {}
         // The clock was set back before the server timer could run, and the server would wait for the time to come again.
         ServerTimer::Set { id, at } if clock::now_ms() < at => {
             // SAFETY: the context that the timer was set in; the timer is set, and not running.
-            let result = unsafe { api!(RedisModule_StopTimer(ctx, id, ptr::null_mut())) };
+            let result = unsafe { api!(RedisModule_StopTimer(ctx.raw(), id, ptr::null_mut())) };
             debug_assert_eq!(result, OK, "the server timer was not set");
         }
         ServerTimer::Set { .. } | ServerTimer::Running => return,
@@ -103,18 +102,14 @@ fn start_server_timer<M: Module>() {
     let at = clock::now_ms();
     // SAFETY: the context is the module's own; the callback has the signature that the API asks for and gets no data. The
     // server does not unload the module while the timer is set.
-    let id = unsafe { api!(RedisModule_CreateTimer(ctx, 0, Some(on_timer::<M>), ptr::null_mut())) };
+    let id = unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer::<M>), ptr::null_mut())) };
     state().server_timer.set(ServerTimer::Set { id, at });
 }
 
 /// Runs the timer if it is overdue. Called when the server's cron runs.
 pub(super) fn catch_up<M: Module>() {
-    let is_overdue = {
-        let mut timer = state().timer.borrow_mut();
-        timer.iteration_begins();
-        timer.is_due()
-    };
-    if is_overdue {
+    state().timer.borrow_mut().iteration_begins();
+    if state().timer.borrow().is_due() {
         start_server_timer::<M>();
     }
 }
@@ -124,22 +119,16 @@ pub(super) fn catch_up<M: Module>() {
 /// a slow script blocks everything else.
 unsafe extern "C" fn on_readable<M: Module>(_fd: c_int, _data: *mut c_void, _mask: c_int) {
     catch_panic("timer descriptor", (), || {
-        let has_work = {
-            let mut timer = state().timer.borrow_mut();
-            !timer.iteration_begins() || timer.is_due()
-        };
-        if has_work {
+        let is_first = state().timer.borrow_mut().iteration_begins();
+        if !is_first || state().timer.borrow().is_due() {
             start_server_timer::<M>();
         }
     });
 }
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
-    debug_assert!(
-        matches!(state().server_timer.get(), ServerTimer::Set { .. }),
-        "a server timer fires that is not set"
-    );
-    state().server_timer.set(ServerTimer::Running);
+    let before = state().server_timer.replace(ServerTimer::Running);
+    debug_assert!(matches!(before, ServerTimer::Set { .. }), "a server timer fires that is not set");
     catch_panic("timer", (), || {
         state().timer.borrow_mut().acknowledge();
         // SAFETY: the server's own context for this callback.

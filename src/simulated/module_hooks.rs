@@ -16,7 +16,7 @@ use super::{ClientId, node_state};
 pub(super) struct ModuleHooks {
     pub name: &'static [u8],
     pub settings: &'static [&'static Setting],
-    pub commands: fn() -> Vec<Command>,
+    pub commands: &'static [Command],
     pub loaded: fn(),
     pub setting_changed: fn(),
     pub run: fn(CommandHandler, ClientId, i32, &[Vec<u8>]),
@@ -42,7 +42,7 @@ impl ModuleHooks {
         Self {
             name: M::NAME.to_bytes(),
             settings: M::SETTINGS,
-            commands: M::commands,
+            commands: M::COMMANDS,
             loaded: || M::loaded(&mut Context::new(0, 0)),
             setting_changed: M::setting_changed,
             run: |handler, client, db, words| handler.run::<M>(Context::new(client, db), Arguments(words)),

@@ -99,7 +99,7 @@ pub(super) struct Running {
 
 impl NodeState {
     pub fn new(kind: ServerKind, hooks: ModuleHooks) -> Self {
-        let commands = Rc::new((hooks.commands)().into_iter().map(|command| (command.name, command)).collect());
+        let commands = Rc::new(hooks.commands.iter().map(|command| (command.name, *command)).collect());
         Self {
             kind,
             hooks,

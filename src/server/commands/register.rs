@@ -1,6 +1,6 @@
 //! Registers the module's commands with the server.
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::ptr;
 
 use redis_module::raw;
@@ -13,7 +13,7 @@ use crate::server::module::Module;
 
 /// Registers all commands. Returns `false` if the server refuses one.
 pub(in crate::server) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
-    M::commands().iter().all(|command| {
+    M::COMMANDS.iter().all(|command| {
         add_acl_category(ctx, command.own_category);
         create(ctx, command).is_some_and(|registered| describe(registered, command))
     })
@@ -41,26 +41,24 @@ fn create<M>(ctx: &Context<'_, M>, command: &Command) -> Option<*mut raw::RedisM
 
 /// Sets arity, key specification, ACL categories and documentation. Returns `false` if the server refuses them.
 fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool {
-    let mut strings = Strings::default();
     // Newer servers would search for the keys of a specification without keys beyond the last argument.
     let mut key_specs = [if command.keys.first > 0 { key_spec(&command.keys) } else { end_of_list() }, end_of_list()];
     let mut lists = Vec::new();
     let info = raw::RedisModuleCommandInfo {
-        version: &VERSION.0,
-        summary: strings.keep(command.summary),
-        complexity: strings.keep(command.complexity),
-        since: strings.keep(command.since),
+        version: &raw const VERSION.0,
+        summary: command.summary.as_ptr(),
+        complexity: command.complexity.as_ptr(),
+        since: command.since.as_ptr(),
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: command.arity,
         key_specs: key_specs.as_mut_ptr(),
-        args: argument_list(&command.arguments, &mut strings, &mut lists),
+        args: argument_list(command.arguments, &mut lists),
     };
     // SAFETY: the server copies the structure and its lists before this function returns; lists end with a zeroed element.
-    let described = unsafe { api!(RedisModule_SetCommandInfo(registered, &raw const info)) } == OK;
-    let own_category = if has_own_acl_categories() { command.own_category } else { "" };
-    let categories = format!("{} {own_category}", command.acl_categories);
-    described && set_acl_categories(registered, strings.keep(categories.trim_end()))
+    unsafe {
+        api!(RedisModule_SetCommandInfo(registered, &raw const info)) == OK && set_acl_categories(registered, command)
+    }
 }
 
 /// The sizes of the structures below, which tell the server their version.
@@ -72,26 +70,6 @@ static VERSION: InfoVersion = InfoVersion(raw::RedisModuleCommandInfoVersion {
     sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 });
-
-/// C strings that live until the server has copied them.
-#[derive(Default)]
-struct Strings(Vec<CString>);
-
-impl Strings {
-    fn keep(&mut self, text: &str) -> *const c_char {
-        debug_assert!(!text.contains('\0'), "a NUL in {text:?}");
-        // In release builds a text with a NUL becomes an empty one.
-        let text = CString::new(text).unwrap_or_default();
-        // The text does not move on the heap when the list moves.
-        let start = text.as_ptr();
-        self.0.push(text);
-        start
-    }
-
-    fn keep_optional(&mut self, text: Option<&str>) -> *const c_char {
-        text.map_or(ptr::null(), |text| self.keep(text))
-    }
-}
 
 fn key_spec(keys: &Keys) -> raw::RedisModuleCommandKeySpec {
     let flags = match keys.access {
@@ -123,44 +101,42 @@ fn end_of_list() -> raw::RedisModuleCommandKeySpec {
 /// Returns the documentation of arguments as the list that the server expects. `lists` owns it and its inner lists.
 fn argument_list(
     arguments: &[Argument],
-    strings: &mut Strings,
     lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> *mut raw::RedisModuleCommandArg {
-    let mut list: Vec<_> = arguments.iter().map(|argument| describe_argument(argument, strings, lists)).collect();
-    // SAFETY: a C structure of numbers and pointers, for which zeroes are valid; such an element ends a list.
-    list.push(unsafe { std::mem::zeroed() });
+    let mut list: Vec<_> = arguments.iter().map(|argument| describe_argument(argument, lists)).collect();
+    list.push(no_argument());
     // The elements do not move on the heap when the list moves.
     let start = list.as_mut_ptr();
     lists.push(list);
     start
 }
 
+/// Returns the element that ends a list of arguments.
+fn no_argument() -> raw::RedisModuleCommandArg {
+    // SAFETY: as in `end_of_list`.
+    unsafe { std::mem::zeroed() }
+}
+
 fn describe_argument(
     argument: &Argument,
-    strings: &mut Strings,
     lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> raw::RedisModuleCommandArg {
-    let (type_, subargs) = match &argument.shape {
-        Shape::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, ptr::null_mut()),
-        Shape::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, ptr::null_mut()),
-        Shape::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, ptr::null_mut()),
-        Shape::Word => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, ptr::null_mut()),
-        Shape::OneOf(choices) => {
-            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, argument_list(choices, strings, lists))
-        }
+    let (type_, choices) = match argument.shape {
+        Shape::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, None),
+        Shape::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, None),
+        Shape::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, None),
+        Shape::Word => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, None),
+        Shape::OneOf(choices) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, Some(choices)),
     };
     let flags = if argument.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { raw::REDISMODULE_CMD_ARG_NONE };
     raw::RedisModuleCommandArg {
-        name: strings.keep(argument.name),
+        name: argument.name.as_ptr(),
         type_,
         key_spec_index: if matches!(argument.shape, Shape::Key) { 0 } else { -1 },
-        token: strings.keep_optional(argument.token),
-        summary: ptr::null(),
-        since: ptr::null(),
+        token: argument.token.map_or(ptr::null(), CStr::as_ptr),
         flags: flags as c_int,
-        deprecated_since: ptr::null(),
-        subargs,
-        display_text: ptr::null(),
+        subargs: choices.map_or(ptr::null_mut(), |choices| argument_list(choices, lists)),
+        ..no_argument()
     }
 }
 
@@ -171,8 +147,7 @@ pub fn has_own_acl_categories() -> bool {
 
 /// Adds an ACL category, on servers that let a module add one.
 fn add_acl_category<M>(ctx: &Context<'_, M>, name: &str) {
-    let name = CString::new(name).ok().filter(|name| !name.is_empty());
-    if let Some(name) = name.filter(|_| has_own_acl_categories()) {
+    if let (true, false, Ok(name)) = (has_own_acl_categories(), name.is_empty(), CString::new(name)) {
         // The server refuses a category that it has, so the result means nothing.
         // SAFETY: called while loading; the server copies the name.
         unsafe { api!(RedisModule_AddACLCategory(ctx.raw(), name.as_ptr())) };
@@ -180,10 +155,14 @@ fn add_acl_category<M>(ctx: &Context<'_, M>, name: &str) {
 }
 
 /// Sets the ACL categories of a command, on servers that let a module choose them (Redis 7.2, Valkey).
-fn set_acl_categories(registered: *mut raw::RedisModuleCommand, categories: *const c_char) -> bool {
+fn set_acl_categories(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool {
     if !has_api!(RedisModule_SetCommandACLCategories) {
         return true;
     }
+    let own_category = if has_own_acl_categories() { command.own_category } else { "" };
+    let Ok(categories) = CString::new(format!("{} {own_category}", command.acl_categories).trim_end()) else {
+        return false;
+    };
     // SAFETY: called while loading; the server copies the text.
-    unsafe { api!(RedisModule_SetCommandACLCategories(registered, categories)) == OK }
+    unsafe { api!(RedisModule_SetCommandACLCategories(registered, categories.as_ptr())) == OK }
 }

@@ -5,16 +5,16 @@
 //! Listeners are clients, as `notify-keyspace-events` says, and other modules. The server does not show what modules listen to,
 //! so any other module counts as a listener.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::c_int;
 use std::ptr;
 
 use redis_module::raw;
 
 use super::Event;
+use crate::server::calls::CallMode;
 use crate::server::context::Context;
 use crate::server::key::Key;
 use crate::server::module::Module;
-use crate::server::panics::catch_panic;
 use crate::server::state::state;
 
 /// The classes of key events that the module subscribes to: those by which a key is deleted or its expiry time changes. The other
@@ -77,9 +77,8 @@ fn heard_classes() -> c_int {
 
 /// Finds the modules that were loaded before this one. If the server does not list them, there may be listeners.
 pub(in crate::server) fn find_modules<M: Module>(ctx: &Context<'_, M>) {
-    // SAFETY: the context is valid; "c" takes a C string.
-    let reply = unsafe { call!(ctx.raw(), c"INFO", c"c", c"modules".as_ptr()) };
-    let Some(listed) = reply.as_ref().and_then(|reply| reply.whole().bytes()) else {
+    let reply = ctx.call(c"INFO", CallMode::Read, &[b"modules"]);
+    let Some(listed) = reply.as_ref().ok().and_then(|reply| reply.whole().bytes()) else {
         // The configuration has disabled INFO.
         return state().has_other_modules.set(true);
     };
@@ -91,29 +90,8 @@ pub(in crate::server) fn find_modules<M: Module>(ctx: &Context<'_, M>) {
 }
 
 /// Records a module that may listen. It still counts after it is unloaded, which is too rare to keep track of.
-fn add_module<M: Module>(module: &[u8]) {
+pub(super) fn add_module<M: Module>(module: &[u8]) {
     if module != M::NAME.to_bytes() && !BUNDLED.contains(&module) {
         state().has_other_modules.set(true);
-    }
-}
-
-/// Handles the loading or unloading of a module.
-pub(super) unsafe extern "C" fn on_module_change<M: Module>(
-    _ctx: *mut raw::RedisModuleCtx,
-    event: raw::RedisModuleEvent,
-    change: u64,
-    data: *mut c_void,
-) {
-    debug_assert_eq!(event.id, raw::REDISMODULE_EVENT_MODULE_CHANGE);
-    debug_assert!(change <= raw::REDISMODULE_SUBEVENT_MODULE_UNLOADED, "unknown change of a module: {change}");
-    debug_assert!(!data.is_null(), "a change of no module");
-    let is_known = catch_panic("module change", false, || {
-        // SAFETY: this event comes with this structure, and in it a C string, valid for this callback.
-        let name = unsafe { CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name) };
-        add_module::<M>(name.to_bytes());
-        true
-    });
-    if !is_known {
-        catch_panic("unknown module", (), || state().has_other_modules.set(true));
     }
 }

@@ -5,60 +5,32 @@
 //! the module is unloaded and the memory has another use. And they crash when they apply an ACL rule that names a command that no
 //! longer exists. This is so on Redis 7.0 to 8.6 and Valkey 8.1. Valkey 9.1 checks the rules, but not the connections.
 
-use redis_module::raw::RedisModuleCtx;
-
-use crate::server::calls::field_in;
-use crate::server::info::ServerInfo;
+use crate::server::calls::CallMode;
+use crate::server::context::{Context, field_in};
 use crate::server::state::state;
 
 /// Records that the module has just been loaded.
-///
-/// # Safety
-///
-/// `ctx` is a valid context of the module.
-pub(super) unsafe fn loaded(ctx: *mut RedisModuleCtx) {
-    // SAFETY: by contract.
-    state().executed_at_load.set(unsafe { executed_commands(ctx) });
+pub(super) fn loaded<M>(ctx: &mut Context<'_, M>) {
+    state().executed_at_load.set(executed_commands(ctx));
 }
 
-/// Returns whether the server has executed no command since the module was loaded, because the command that loads it still runs.
-/// Then no connection can have looked up a command of the module.
-///
-/// # Safety
-///
-/// `ctx` is a valid context of the module.
-pub(super) unsafe fn is_being_loaded(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: by contract.
-    let executed = unsafe { executed_commands(ctx) };
-    executed.is_some() && state().executed_at_load.get() == executed
-}
-
-/// Returns the number of commands that the server has executed, as INFO shows it.
-///
-/// # Safety
-///
-/// `ctx` is a valid context of the module.
-unsafe fn executed_commands(ctx: *mut RedisModuleCtx) -> Option<u64> {
-    // SAFETY: by contract.
-    unsafe { ServerInfo::read(ctx, c"stats") }.field(c"total_commands_processed")?.parse().ok()
+/// Returns the number of commands that the server has executed, `None` if INFO does not say.
+fn executed_commands<M>(ctx: &mut Context<'_, M>) -> Option<u64> {
+    ctx.server_info(c"stats", c"total_commands_processed")?.parse().ok()
 }
 
 /// Returns why the server would crash if the commands whose names begin with `prefix` were removed, `None` if it would not crash.
 /// Without ACL or CLIENT, which `rename-command` may have renamed, their part of the check is left out.
-///
-/// `is_new` says that the module is being loaded, so that no blocked connection can have looked up its commands.
-///
-/// # Safety
-///
-/// `ctx` is a valid context of the module.
-pub(super) unsafe fn danger(ctx: *mut RedisModuleCtx, prefix: &str, is_new: bool) -> Option<String> {
-    // SAFETY: by contract.
-    let [users, clients] = unsafe { [c"ACL", c"CLIENT"].map(|command| call!(ctx, command, c"c", c"LIST".as_ptr())) };
-    let by_rules =
-        users.as_ref().and_then(|users| users.elements().find_map(|user| danger_by_user(&user.text(), prefix)));
-    by_rules.or_else(|| {
-        clients.as_ref()?.whole().text().lines().find_map(|client| danger_by_client(client, prefix, is_new))
-    })
+pub(super) fn danger<M>(ctx: &mut Context<'_, M>, prefix: &str) -> Option<String> {
+    // While the command that loads the module still runs, no connection can have looked up a command of the module.
+    let executed = executed_commands(ctx);
+    let is_new = executed.is_some() && state().executed_at_load.get() == executed;
+    let [users, clients] = [c"ACL", c"CLIENT"].map(|command| ctx.call(command, CallMode::Read, &[b"LIST"]).ok());
+    let by_rules = users.and_then(|users| {
+        let mut lines = (0..).map_while(|index| users.element(index));
+        lines.find_map(|user| danger_by_user(&user.text(), prefix))
+    });
+    by_rules.or_else(|| clients?.whole().text().lines().find_map(|client| danger_by_client(client, prefix, is_new)))
 }
 
 /// Returns why a user, as a line of ACL LIST describes it, is a danger.

@@ -9,63 +9,33 @@ use super::Setting;
 use crate::server::api::{ERR, OK};
 use crate::server::context::Context;
 use crate::server::module::Module;
-use crate::server::panics::catch_panic;
-
-/// The error of CONFIG SET after a panic.
-const INTERNAL_ERROR: &str = "internal error of the module, see the server's log";
+use crate::server::panics::{INTERNAL_ERROR, catch_panic};
 
 /// Registers the settings and reads their values from the server's configuration. Returns `false` if the server refuses a
 /// setting or its value.
 pub(in crate::server) fn register<M: Module>(ctx: &Context<'_, M>) -> bool {
-    let registered = M::SETTINGS.iter().all(|setting| {
-        let result =
-            if setting.is_switch { register_switch::<M>(ctx, setting) } else { register_number::<M>(ctx, setting) };
-        result == OK
-    });
+    let registered = M::SETTINGS.iter().all(|setting| register_one(ctx, setting) == OK);
     // SAFETY: called once, while loading, as the server demands.
     registered && unsafe { api!(RedisModule_LoadConfigs(ctx.raw())) } == OK
 }
 
-fn register_number<M: Module>(ctx: &Context<'_, M>, setting: &'static Setting) -> c_int {
+fn register_one<M: Module>(ctx: &Context<'_, M>, setting: &'static Setting) -> c_int {
+    let Setting { default, min, max, .. } = *setting;
+    let (ctx, name, flags) = (ctx.raw(), setting.name.as_ptr(), raw::REDISMODULE_CONFIG_DEFAULT);
+    let private = ptr::from_ref(setting).cast_mut().cast();
     // SAFETY: name and setting are static; the server passes the setting's address to the callbacks as their private data.
     unsafe {
-        api!(RedisModule_RegisterNumericConfig(
-            ctx.raw(),
-            setting.name.as_ptr(),
-            setting.default,
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            setting.min,
-            setting.max,
-            Some(get),
-            Some(set::<M>),
-            None,
-            private_data(setting),
-        ))
+        if setting.is_switch {
+            let (get, set) = (Some(get_switch as _), Some(set_switch::<M> as _));
+            api!(RedisModule_RegisterBoolConfig(ctx, name, default as c_int, flags, get, set, None, private))
+        } else {
+            let (get, set) = (Some(get as _), Some(set::<M> as _));
+            api!(RedisModule_RegisterNumericConfig(ctx, name, default, flags, min, max, get, set, None, private))
+        }
     }
-}
-
-fn register_switch<M: Module>(ctx: &Context<'_, M>, setting: &'static Setting) -> c_int {
-    // SAFETY: as in `register_number`.
-    unsafe {
-        api!(RedisModule_RegisterBoolConfig(
-            ctx.raw(),
-            setting.name.as_ptr(),
-            c_int::from(setting.default != 0),
-            raw::REDISMODULE_CONFIG_DEFAULT,
-            Some(get_switch),
-            Some(set_switch::<M>),
-            None,
-            private_data(setting),
-        ))
-    }
-}
-
-fn private_data(setting: &'static Setting) -> *mut c_void {
-    ptr::from_ref(setting).cast_mut().cast()
 }
 
 unsafe extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
-    debug_assert!(!setting.is_null(), "the server has lost the private data of a setting");
     // SAFETY: the private data that `register` gave to the server.
     unsafe { &*setting.cast::<Setting>() }.get()
 }
@@ -81,7 +51,6 @@ unsafe extern "C" fn set_switch<M: Module>(
     setting: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    debug_assert!([0, 1].contains(&value), "a switch is neither yes nor no");
     // SAFETY: the server's own arguments.
     unsafe { set::<M>(name, c_longlong::from(value), setting, error) }
 }
@@ -92,8 +61,6 @@ unsafe extern "C" fn set<M: Module>(
     setting: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    debug_assert!(!setting.is_null(), "the server has lost the private data of a setting");
-    debug_assert!(!error.is_null(), "no place for an error");
     // SAFETY: the private data that `register` gave to the server.
     unsafe { &*setting.cast::<Setting>() }.set(value);
     let is_handled = catch_panic("setting", false, || {
@@ -103,7 +70,9 @@ unsafe extern "C" fn set<M: Module>(
     if is_handled {
         return OK;
     }
-    let (text, len) = (INTERNAL_ERROR.as_ptr().cast(), INTERNAL_ERROR.len());
+    // The server puts ERR in front.
+    let text = INTERNAL_ERROR.trim_start_matches("ERR ");
+    let (text, len) = (text.as_ptr().cast(), text.len());
     // SAFETY: `error` is a place for a string, which the server frees; the text is copied.
     unsafe { *error = api!(RedisModule_CreateString(ptr::null_mut(), text, len)) };
     // The server sets the old value again.

@@ -49,7 +49,7 @@ fn functions(source: &str) -> Vec<(String, String)> {
 #[test]
 fn every_function_that_a_server_calls_catches_panics() {
     let all: Vec<_> = sources().iter().flat_map(|source| functions(source)).collect();
-    assert!(all.len() > 20, "{all:?}");
+    assert!(all.len() > 15, "{all:?}");
     for (name, body) in &all {
         let is_harmless = HARMLESS.iter().any(|(harmless, _)| name.starts_with(harmless));
         assert_ne!(body.contains("catch_panic("), is_harmless, "{name}");

@@ -13,8 +13,8 @@ use std::ffi::CStr;
 use std::num::NonZeroU64;
 
 use redis_lock::server::{
-    self, Access, Arguments, BlockedClient, BlockedClientId, Command, CommandHandler, Event, EventName, Keys,
-    MainThread, Mode, Module, OwnedString, Replier, RunCommand, Setting, StringRef, UnixMs, now_ms,
+    self, Access, Arguments, BlockedClient, BlockedClientId, Command, Event, EventName, Keys, MainThread, Mode, Module,
+    OwnedString, Replier, RunCommand, Setting, StringRef, UnixMs, handler, now_ms,
 };
 
 struct Gate;
@@ -93,14 +93,15 @@ fn pass() -> i64 {
     })
 }
 
-fn command(name: &'static str, handler: CommandHandler) -> Command {
+const fn command<C: RunCommand<Gate>>() -> Command {
     let keys = Keys { first: 1, last: 1, step: 1, access: Access::Update };
-    Command { arity: 2, flags: "write", keys, ..Command::new(name, handler) }
+    Command { arity: 2, flags: "write", keys, ..Command::new(C::NAME, handler::<Gate, C>()) }
 }
 
 impl Module for Gate {
     const NAME: &'static CStr = c"gate";
     const VERSION: &'static str = "0.1.0";
+    const COMMANDS: &'static [Command] = &[command::<Close>(), command::<Pass>()];
     const SETTINGS: &'static [&'static Setting] = &[&MAX_WAIT_MS];
     type State = State;
 
@@ -114,13 +115,6 @@ impl Module for Gate {
 
     fn blocked_client(state: &mut State, id: BlockedClientId) -> Option<&mut BlockedClient> {
         state.waiters.get_mut(position_of(id))?.client.as_mut()
-    }
-
-    fn commands() -> Vec<Command> {
-        vec![
-            command(Close::NAME, server::handler::<Gate, Close>()),
-            command(Pass::NAME, server::handler::<Gate, Pass>()),
-        ]
     }
 
     fn info(state: &mut State) -> Vec<(String, u64)> {

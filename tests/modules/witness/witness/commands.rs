@@ -15,10 +15,8 @@ type Act = fn(&mut Context<'_>, Words<'_>) -> Outcome;
 /// moves.
 macro_rules! acts {
     ($($name:literal: $flags:literal, $keys:literal => $act:ident,)*) => {
-        /// Returns the descriptions of all commands.
-        pub fn commands() -> Vec<Command> {
-            let trace = Command::new(Trace::NAME, handler::<Witness, Trace>());
-            vec![trace, $({
+        /// The descriptions of all commands.
+        pub const COMMANDS: &[Command] = &[Command::new(Trace::NAME, handler::<Witness, Trace>()), $({
                 struct Now;
                 impl RunCommand<Witness> for Now {
                     const NAME: &'static str = concat!("witness.", $name);
@@ -28,8 +26,7 @@ macro_rules! acts {
                 }
                 let keys = Keys { first: $keys, last: $keys, step: $keys, access: Access::Update };
                 Command { flags: $flags, keys, ..Command::new(Now::NAME, handler::<Witness, Now>()) }
-            }),*]
-        }
+            }),*];
 
         fn find(name: &[u8]) -> Option<Act> {
             [$(($name, acts::$act as Act)),*].into_iter().find(|(own, _)| own.as_bytes() == name).map(|(_, act)| act)

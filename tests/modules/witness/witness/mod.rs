@@ -23,6 +23,7 @@ impl Module for Witness {
     const NAME: &'static CStr = c"witness";
     const VERSION: &'static str = "0.1.0";
     const NEEDED_COMMANDS: &'static [&'static CStr] = &[c"PUBSUB"];
+    const COMMANDS: &'static [Command] = commands::COMMANDS;
     type State = State;
 
     fn state() -> &'static MainThread<State> {
@@ -35,10 +36,6 @@ impl Module for Witness {
 
     fn blocked_client(state: &mut State, id: BlockedClientId) -> Option<&mut BlockedClient> {
         state.blocked(id)?.client.as_mut()
-    }
-
-    fn commands() -> Vec<Command> {
-        commands::commands()
     }
 
     fn timer(ctx: &mut Context<'_, Self>) {
