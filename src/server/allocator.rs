@@ -29,16 +29,6 @@ unsafe impl GlobalAlloc for ServerAllocator {
         }
     }
 
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as in `alloc`.
-        match unsafe { raw::RedisModule_Calloc } {
-            // SAFETY: as in `alloc`.
-            Some(calloc) if layout.align() <= GUARANTEED_ALIGN => unsafe { calloc(1, layout.size()).cast() },
-            // SAFETY: as in `alloc`.
-            _ => unsafe { System.alloc_zeroed(layout) },
-        }
-    }
-
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: as in `alloc`.
         match unsafe { raw::RedisModule_Realloc } {

@@ -17,10 +17,6 @@ pub fn monotonic_ms() -> i64 {
     // SAFETY: writes one time into one time.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     debug_assert_eq!(result, 0, "the system has no clock that counts while the machine is suspended");
-    debug_assert!(
-        now.tv_sec >= 0 && (0..1_000_000_000).contains(&now.tv_nsec),
-        "a time before the start of the machine"
-    );
     // The sum overflows 292 million years after the start of the machine.
     now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec.div_euclid(1_000_000))
 }

@@ -3,8 +3,7 @@
 mod own_writes;
 mod subscriptions;
 
-use std::ffi::{CStr, c_char, c_int};
-use std::marker::PhantomData;
+use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
@@ -35,25 +34,11 @@ impl Event {
 
 /// The name of a keyspace event that the server reports, such as `expired`.
 #[derive(Clone, Copy)]
-pub struct EventName<'c> {
-    start: *const c_char,
-    callback: PhantomData<&'c ()>,
-}
+pub struct EventName<'c>(&'c CStr);
 
 impl<'c> EventName<'c> {
-    /// Creates the name of an event from a C string.
-    ///
-    /// # Safety
-    ///
-    /// `start` is a C string that lives, unchanged, for `'c`.
-    unsafe fn new(start: *const c_char) -> Self {
-        debug_assert!(!start.is_null(), "an event without a name");
-        Self { start, callback: PhantomData }
-    }
-
     /// Returns the name as bytes.
     pub fn bytes(self) -> &'c [u8] {
-        // SAFETY: by the contract of `new`.
-        unsafe { CStr::from_ptr(self.start) }.to_bytes()
+        self.0.to_bytes()
     }
 }

@@ -31,7 +31,7 @@ pub struct Key<'k, 'c, M> {
     mode: Mode,
     ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
-    cache: Cache,
+    pub(super) cache: Cache,
 }
 
 impl<'c, M> Context<'c, M> {
@@ -55,10 +55,6 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     pub(super) fn ctx_mut(&mut self) -> &mut Context<'c, M> {
         self.ctx
-    }
-
-    pub(super) fn cache(&self) -> &Cache {
-        &self.cache
     }
 
     /// Returns the name of the key.
@@ -111,7 +107,6 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     }
 
     fn read_expiry(&self) -> Option<UnixMs> {
-        debug_assert!(!self.raw.is_null(), "a key that is not open has no expiry time");
         // SAFETY: the key is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw)) };
         (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
@@ -166,10 +161,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         unsafe {
             api!(RedisModule_StringTruncate(self.raw, bytes.len()));
             let start = api!(RedisModule_StringDMA(self.raw, &raw mut len, raw::REDISMODULE_WRITE as i32));
-            debug_assert_eq!(len, bytes.len(), "the server has created a String of another length");
-            debug_assert!(!start.is_null(), "the server lends no bytes of a String");
-            // In release builds a String of the wrong length is not written to: memory matters more than the value.
-            if len == bytes.len() && !start.is_null() {
+            // A String of the wrong length is not written to: memory matters more than the value.
+            let is_right = len == bytes.len() && !start.is_null();
+            debug_assert!(is_right, "the server has created a String of another length");
+            if is_right {
                 ptr::copy_nonoverlapping(bytes.as_ptr(), start.cast(), len);
             }
         }
@@ -196,7 +191,6 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
             // SAFETY: the key is open for writing.
             let result = unsafe { api!(RedisModule_DeleteKey(self.raw)) };
             debug_assert_eq!(result, OK, "the server refuses to delete a key");
-            debug_assert!(self.is_empty(), "a key is deleted and not empty");
             self.cache.clear();
         }
     }

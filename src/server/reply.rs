@@ -21,9 +21,7 @@ impl<M> Context<'_, M> {
     /// Replies with an error. `text` begins with the error code in upper case, under which the server counts the error.
     pub fn reply_error(&mut self, text: &str) {
         debug_assert!(text.starts_with(|first: char| first.is_ascii_uppercase()), "no error code in {text:?}");
-        debug_assert!(!text.contains('\0'), "a NUL in {text:?}");
-        // In release builds a text with a NUL, which would end it early, becomes an empty one.
-        let text = CString::new(text).unwrap_or_default();
+        let text = CString::new(text).unwrap_or_default(); // No error has a NUL.
         // SAFETY: as in `reply_integer`; the server copies the text.
         unsafe { api!(RedisModule_ReplyWithError(self.raw(), text.as_ptr())) };
     }
@@ -55,13 +53,9 @@ impl<M> Context<'_, M> {
 
 /// Makes the reply to a blocked client. It can do nothing else, because the server may ask for the reply inside a call of the
 /// module.
-pub struct Replier<'c>(Context<'c, ()>);
+pub struct Replier<'c>(pub(super) Context<'c, ()>);
 
-impl<'c> Replier<'c> {
-    pub(super) fn new(ctx: Context<'c, ()>) -> Self {
-        Self(ctx)
-    }
-
+impl Replier<'_> {
     /// Replies with an integer.
     pub fn integer(&mut self, value: i64) {
         self.0.reply_integer(value);

@@ -13,74 +13,50 @@ use super::acl::user::User;
 use super::string::OwnedString;
 use super::timer::schedule::{ServerTimer, Timer};
 
-/// The state of the layer.
+/// The state of the layer. What is not said to be written elsewhere is written when the module is loaded.
 pub(super) struct ServerState {
-    /// The thread that loads modules, 0 before the first load. Written when the module is loaded.
-    ///
-    /// An atomic, because [`is_main_thread`] reads it on whatever thread it is called.
+    /// The thread that loads modules, 0 before the first load. [`is_main_thread`] reads it on any thread.
     main_thread: AtomicU64,
-
     /// A context of the module's own, for calls outside of a callback; null while the module is not loaded. Written by the timer
     /// when it is installed and uninstalled.
     pub(super) own_context: Cell<*mut raw::RedisModuleCtx>,
-
-    /// The function to call after a panic. Written when the module is loaded.
+    /// The function to call after a panic.
     pub(super) after_panic: Cell<Option<fn()>>,
-
-    /// Whether the server replies to a blocked client through a stand-in client. Written when the module is loaded.
+    /// Whether the server replies to a blocked client through a stand-in client.
     pub(super) uses_stand_in: Cell<bool>,
-
-    /// Whether the server is a node of a cluster. Written when the module is loaded.
+    /// Whether the server is a node of a cluster.
     pub(super) in_cluster: Cell<bool>,
-
-    /// The number of commands that the server had executed when the module was loaded, `None` if INFO does not say. Written when
-    /// the module has been loaded.
+    /// The number of commands that the server had executed when the module was loaded, `None` if INFO does not say.
     pub(super) executed_at_load: Cell<Option<u64>>,
-
     /// Whether the module has subscribed to the events that waiters need. Written by `subscribe`.
     pub(super) hears_events: Cell<bool>,
-
-    /// Whether the module has subscribed to changes of the server's role. Written by `subscribe_to_roles`.
+    /// The same for changes of the server's role. Written by `subscribe_to_roles`.
     pub(super) hears_roles: Cell<bool>,
-
-    /// Whether the module has subscribed to the events of Sorted Sets. Written by `subscribe_to_sorted_sets`.
+    /// The same for the events of Sorted Sets. Written by `subscribe_to_sorted_sets`.
     pub(super) hears_sorted_sets: Cell<bool>,
-
-    /// Whether the module has subscribed to the iterations of the event loop. Written by `subscribe_to_iterations`.
+    /// The same for the iterations of the event loop. Written by `subscribe_to_iterations`.
     pub(super) hears_iterations: Cell<bool>,
-
-    /// Whether there is, or was, another module that may listen to key events. Written when this module is loaded, and when the
-    /// server loads or unloads another one.
+    /// Whether there is, or was, another module that may listen to key events. Also written when the server loads or unloads one.
     pub(super) has_other_modules: Cell<bool>,
-
-    /// The key whose next event this module is causing itself; null at all other times. Written before and after each such event.
+    /// The key whose next event this module is causing itself, else null. Written before and after each such event.
     pub(super) own_event: Cell<*const raw::RedisModuleString>,
-
     /// Whether the command that runs may be a part of another one, into whose reply Redis 7.0 would put a message. Written before
     /// and after each command.
     pub(super) is_inner_command: Cell<bool>,
-
-    /// The client that was last found to have a connection, 0 for none. Written by `Context::has_connection`. Another client
-    /// never gets the same number.
+    /// The client that was last found to have a connection, 0 for none. Written by `Context::has_connection`.
     pub(super) latest_connected: Cell<ClientId>,
-
     /// The channel that was found to have a subscriber in this event-loop iteration; empty if there is none. Written by
     /// `has_subscriber`, and emptied at the end of the iteration.
     pub(super) subscribed_channel: RefCell<Vec<u8>>,
-
     /// The argument `PXAT` of SET. Created by the first replication of a SET with an expiry time.
     pub(super) pxat: RefCell<Option<OwnedString>>,
-
     /// The user that gets the rules of one selector after the other. Created by the first check that needs it, and kept, because
     /// the server scans all clients when a user is freed.
     pub(super) scratch_user: RefCell<Option<User>>,
-
     /// The timer of the module. Written when it is set, when it fires, and by the server's cron.
     pub(super) timer: RefCell<Timer>,
-
     /// The server timer of zero length, which does the work of the timer. Written when it is set, and before and after it runs.
     pub(super) server_timer: Cell<ServerTimer>,
-
     /// The failpoints. Written by the command `FAILPOINT`, and by each entry that the server calls.
     #[cfg(feature = "failpoints")]
     pub(super) failpoints: RefCell<Failpoints>,
@@ -147,14 +123,11 @@ impl ServerState {
     /// Resets the state and frees what it owns, except for the timer, which uninstalls itself. Called when the module is loaded,
     /// because a library that was unloaded may have stayed in memory, and when it is unloaded.
     pub(super) fn clear(&self) {
+        let heard = [&self.hears_events, &self.hears_roles, &self.hears_sorted_sets, &self.hears_iterations];
+        let flags = heard.into_iter().chain([&self.has_other_modules, &self.is_inner_command]);
+        flags.for_each(|flag| flag.set(false));
         self.executed_at_load.set(None);
-        self.hears_events.set(false);
-        self.hears_roles.set(false);
-        self.hears_sorted_sets.set(false);
-        self.hears_iterations.set(false);
-        self.has_other_modules.set(false);
         self.own_event.set(ptr::null());
-        self.is_inner_command.set(false);
         self.latest_connected.set(0);
         self.subscribed_channel.take();
         self.pxat.take();

@@ -41,7 +41,6 @@ impl<'a> StringRef<'a> {
         // SAFETY: the string lives for 'a and is not changed (see `new`), and so do the bytes the server shows of it.
         unsafe {
             let start = api!(RedisModule_StringPtrLen(self.raw, &raw mut len));
-            debug_assert!(!start.is_null(), "a string of the server has no bytes");
             slice::from_raw_parts(start.cast(), len)
         }
     }
@@ -50,8 +49,7 @@ impl<'a> StringRef<'a> {
 impl OwnedString {
     /// Creates a string with a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
-        // SAFETY: the server copies `bytes`, which are valid for their length, and needs no context for it. It returns a new
-        // string.
+        // SAFETY: the server copies `bytes` into a new string, and needs no context for it.
         unsafe { Self::from_raw(api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()))) }
     }
 
@@ -86,8 +84,6 @@ impl<'a> Arguments<'a> {
     ///
     /// `argv` points to `argc` strings of the server, at least one, that live, unchanged, for `'a`.
     pub(super) unsafe fn new(argv: *mut *mut raw::RedisModuleString, argc: i32) -> Self {
-        debug_assert!(argc >= 1, "a command without a name");
-        debug_assert!(!argv.is_null(), "a command without arguments");
         // SAFETY: by contract.
         Self(unsafe { slice::from_raw_parts(argv, argc as usize) })
     }

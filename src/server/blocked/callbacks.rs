@@ -9,7 +9,7 @@ use redis_module::raw;
 use super::{BlockedClient, BlockedClientId};
 use crate::server::api::{ERR, OK};
 use crate::server::context::{Context, ContextFlags};
-use crate::server::hash_slot::{hash_slot, sibling_key};
+use crate::server::hash_slot::sibling_key;
 use crate::server::key::Key;
 use crate::server::module::Module;
 use crate::server::panics::catch_panic;
@@ -31,34 +31,21 @@ impl<M: Module> Key<'_, '_, M> {
         // Whenever a key becomes a Sorted Set or a List, the server goes through all clients that are blocked on it, as if for
         // BZPOPMIN. With the key itself, that would take a time that grows with the queue.
         let sibling = OwnedString::new(&sibling_key(self.name().bytes(), b"\0waits"));
-        debug_assert_eq!(
-            hash_slot(sibling.as_ref().bytes()),
-            hash_slot(self.name().bytes()),
-            "a sibling in another slot"
-        );
-        let mut keys = [sibling.as_ref().raw()];
-        let (on_signal, on_unblocked) = (Some(on_signal as _), Some(on_unblocked::<M> as _));
+        let (ctx, private, mut keys) = (self.ctx().raw(), to_private_data(id), [sibling.as_ref().raw()]);
+        let (on_signal, on_unblocked, on_freed) =
+            (Some(on_signal as _), Some(on_unblocked::<M> as _), Some(on_freed::<M> as _));
         // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context;
         // the private data is a number. The callbacks have the signatures the API asks for.
         let handle = unsafe {
-            let handle = api!(RedisModule_BlockClientOnKeys(
-                self.ctx_mut().raw(),
-                on_signal,
-                on_unblocked,
-                Some(on_freed::<M>),
-                0,
-                keys.as_mut_ptr(),
-                1,
-                to_private_data(id),
-            ));
-            if !handle.is_null() {
-                api!(RedisModule_SetDisconnectCallback(handle, Some(on_disconnect::<M>)));
+            let keys = keys.as_mut_ptr();
+            let handle =
+                api!(RedisModule_BlockClientOnKeys(ctx, on_signal, on_unblocked, on_freed, 0, keys, 1, private));
+            if handle.is_null() {
+                return None;
             }
+            api!(RedisModule_SetDisconnectCallback(handle, Some(on_disconnect::<M>)));
             handle
         };
-        if handle.is_null() {
-            return None;
-        }
         self.ctx_mut().may_block = false;
         Some(BlockedClient { handle, has_reply: false })
     }
@@ -105,14 +92,14 @@ unsafe extern "C" fn on_unblocked<M: Module>(
         // Redis 7.0 and 7.2 ask again when CLIENT UNBLOCK follows in the same event-loop iteration.
         let again = with_client::<M, _>(id, |client| mem::replace(&mut client.has_reply, true));
         if again != Some(true) {
-            M::answer(&mut Replier::new(ctx), id);
+            M::answer(&mut Replier(ctx), id);
         }
         true
     };
     if !catch_panic("unblock", false, answer) {
         // The module replies last, so it has not replied if it has panicked.
         // SAFETY: as above.
-        Replier::new(unsafe { Context::new(ctx) }).internal_error();
+        Replier(unsafe { Context::new(ctx) }).internal_error();
     }
     OK
 }
@@ -120,9 +107,8 @@ unsafe extern "C" fn on_unblocked<M: Module>(
 /// Handles the end of a wait without a call of `on_unblocked`: the client has disconnected, or the server has replied by itself.
 unsafe extern "C" fn on_disconnect<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
-    handle: *mut raw::RedisModuleBlockedClient,
+    _handle: *mut raw::RedisModuleBlockedClient,
 ) {
-    debug_assert!(!handle.is_null(), "no blocked client disconnects");
     catch_panic("disconnect", (), || {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
@@ -141,7 +127,6 @@ unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private:
     // The handle must not be used again, also if the rest of this function panics.
     let has_reply = catch_panic("end of a handle", None, || {
         with_client::<M, _>(id, |client| {
-            debug_assert!(!client.handle.is_null(), "a blocked client is freed twice");
             client.handle = ptr::null_mut();
             client.has_reply
         })
@@ -167,7 +152,6 @@ fn to_private_data(id: BlockedClientId) -> *mut c_void {
 }
 
 fn from_private_data(private: *mut c_void) -> BlockedClientId {
-    debug_assert!(!private.is_null(), "a blocked client has no private data");
     // The server passes what `to_private_data` returned, which is not null.
     BlockedClientId(NonZeroU64::new(private.addr() as u64).unwrap_or(NonZeroU64::MIN))
 }

@@ -51,7 +51,7 @@ impl<M> Key<'_, '_, M> {
         // SAFETY: as in `signal`; the name of the event is a static C string.
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.ctx().raw(), class, name.as_ptr(), key)) };
         state().own_event.set(ptr::null());
-        self.cache().clear(); // Another module may have written the key when it got the event.
+        self.cache.clear(); // Another module may have written the key when it got the event.
     }
 }
 

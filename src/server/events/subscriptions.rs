@@ -102,8 +102,8 @@ unsafe extern "C" fn on_key_event<M: Module>(
     catch_panic("key event", OK, || {
         if !own_writes::take_own_event(key) {
             // SAFETY: context, name and key are the server's, valid for this callback.
-            let (ctx, event, key) = unsafe { (Context::new(ctx), EventName::new(event), StringRef::new(key)) };
-            M::key_event(&ctx, event, key);
+            let (ctx, event, key) = unsafe { (Context::new(ctx), CStr::from_ptr(event), StringRef::new(key)) };
+            M::key_event(&ctx, EventName(event), key);
         }
         OK
     })

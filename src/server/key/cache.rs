@@ -50,17 +50,11 @@ impl Cache {
 
     /// Records that a member was removed from a Sorted Set. Other members may have the same score.
     pub(super) fn removed(&self, score: f64) {
-        debug_assert!(self.lowest.get().is_none_or(|lowest| lowest <= score), "{score} is below the lowest score");
-        debug_assert!(self.highest.get().is_none_or(|highest| score <= highest), "{score} is above the highest score");
         let remaining = |end: &Cell<Option<f64>>| end.get().filter(|&end| end != score);
         self.set_ends(remaining(&self.lowest), remaining(&self.highest));
     }
 
     fn set_ends(&self, lowest: Option<f64>, highest: Option<f64>) {
-        debug_assert!(
-            lowest.zip(highest).is_none_or(|(lowest, highest)| lowest <= highest),
-            "{lowest:?} > {highest:?}"
-        );
         self.lowest.set(lowest);
         self.highest.set(highest);
     }

@@ -64,14 +64,9 @@ impl<M> Key<'_, '_, M> {
         // SAFETY: the cursor is created and destroyed here; `pair` outlives the calls that fill it.
         unsafe {
             let cursor = api!(RedisModule_ScanCursorCreate());
-            debug_assert!(!cursor.is_null(), "the server has created no cursor");
             let sink = ptr::from_mut(&mut pair).cast::<c_void>();
-            let next = || api!(RedisModule_ScanKey(self.raw, cursor, Some(keep_pair), sink)) != 0;
-            for _ in 0..MAX_SCAN_CALLS {
-                if !next() {
-                    break;
-                }
-            }
+            let has_more = |_: &_| api!(RedisModule_ScanKey(self.raw, cursor, Some(keep_pair), sink)) != 0;
+            (0..MAX_SCAN_CALLS).take_while(has_more).for_each(drop);
             api!(RedisModule_ScanCursorDestroy(cursor));
         }
         pair
@@ -85,12 +80,12 @@ unsafe extern "C" fn keep_pair(
     value: *mut raw::RedisModuleString,
     sink: *mut c_void,
 ) {
-    debug_assert!(!sink.is_null(), "the server has lost the pointer of a scan");
     catch_panic("scan", (), || {
-        // SAFETY: the server lends both strings until this call returns.
-        let [field, value] = unsafe { [StringRef::new(field), StringRef::new(value)] };
-        // SAFETY: `Key::scan` passed this pointer, and does not use the option until the call returns.
-        let pair = unsafe { &mut *sink.cast::<Option<Pair>>() };
-        *pair = Some((field.bytes().to_vec(), value.bytes().to_vec()));
+        // SAFETY: the server lends both strings until this call returns. `Key::scan` passed the pointer, and does not use the
+        // option until then.
+        unsafe {
+            let [field, value] = [field, value].map(|string| StringRef::new(string).bytes().to_vec());
+            *sink.cast::<Option<Pair>>() = Some((field, value));
+        }
     });
 }

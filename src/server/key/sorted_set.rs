@@ -2,6 +2,7 @@
 //!
 //! The server has one range for each open key. Each function here stops the range that it has begun.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 
@@ -31,7 +32,6 @@ impl<M> Key<'_, '_, M> {
         // SAFETY: the key is open, with a value of any type; `score` is a place for a score.
         let found = unsafe { api!(RedisModule_ZsetScore(self.raw, member.raw(), &raw mut score)) };
         let score = (found == OK).then_some(score)?;
-        debug_assert!(!score.is_nan(), "the server has a score that is NaN");
         if self.member_count() == 1 {
             self.cache.only(score);
         }
@@ -51,16 +51,12 @@ impl<M> Key<'_, '_, M> {
 
     /// Returns the lowest score of a Sorted Set, `None` for any other value.
     pub fn lowest_score(&self) -> Option<f64> {
-        let known = self.cache.lowest.get();
-        debug_assert!(known.is_none() || known == self.at(End::Lowest).map(|(_, score)| score), "the cache is wrong");
-        known.or_else(|| self.score_at(End::Lowest))
+        self.score_at(End::Lowest, &self.cache.lowest)
     }
 
     /// Returns the highest score of a Sorted Set, `None` for any other value.
     pub fn highest_score(&self) -> Option<f64> {
-        let known = self.cache.highest.get();
-        debug_assert!(known.is_none() || known == self.at(End::Highest).map(|(_, score)| score), "the cache is wrong");
-        known.or_else(|| self.score_at(End::Highest))
+        self.score_at(End::Highest, &self.cache.highest)
     }
 
     /// Returns the number of members whose score is lower than `score`, or `most` if there are more.
@@ -112,14 +108,17 @@ impl<M> Key<'_, '_, M> {
         self.cache.removed(score);
     }
 
-    fn score_at(&self, end: End) -> Option<f64> {
-        let (_, score) = self.at(end)?;
-        match end {
-            _ if self.member_count() == 1 => self.cache.only(score),
-            End::Lowest => self.cache.lowest.set(Some(score)),
-            End::Highest => self.cache.highest.set(Some(score)),
+    /// Returns the score at an end, which `known` keeps.
+    fn score_at(&self, end: End, known: &Cell<Option<f64>>) -> Option<f64> {
+        let read = || self.at(end).map(|(_, score)| score);
+        debug_assert!(known.get().is_none_or(|score| Some(score) == read()), "the cache is wrong");
+        if known.get().is_none() {
+            known.set(read());
+            if let (1, Some(only)) = (self.member_count(), known.get()) {
+                self.cache.only(only);
+            }
         }
-        Some(score)
+        known.get()
     }
 
     fn at(&self, end: End) -> Option<(OwnedString, f64)> {
