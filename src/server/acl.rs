@@ -34,13 +34,12 @@ impl<M> Context<'_, M> {
         let Some(name) = self.user_name() else { return false };
         // SAFETY: the name is valid during the call; the module owns the handle.
         let user = unsafe { User::from_raw(api!(RedisModule_GetModuleUserFromUserName(name.as_ref().raw()))) };
-        // `ACL DELUSER` may have deleted the user.
-        let Some(user) = user else { return false };
+        let Some(user) = user else { return false }; // `ACL DELUSER` has deleted the user.
         let has_right = has_right(&user);
         if !has_right {
             let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL;
             // SAFETY: context, user and channel are valid during the call.
-            unsafe { api!(RedisModule_ACLAddLogEntry(self.raw(), user.raw(), channel.raw(), reason)) };
+            unsafe { api!(RedisModule_ACLAddLogEntry(self.raw(), user.0, channel.raw(), reason)) };
         }
         has_right
     }

@@ -1,7 +1,6 @@
 //! The global allocator. It uses the server's memory, which counts in `used_memory` and shows in `MEMORY DOCTOR`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ffi::c_void;
 
 use redis_module::raw;
 
@@ -20,34 +19,33 @@ static ALLOCATOR: ServerAllocator = ServerAllocator;
 // block keeps for its life, and on whether the API is loaded (see the type).
 unsafe impl GlobalAlloc for ServerAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the pointers are written once, at load, on the only thread that allocates here.
-        match unsafe { raw::RedisModule_Alloc } {
-            // SAFETY: any size may be asked of the server's allocator.
-            Some(alloc) if layout.align() <= GUARANTEED_ALIGN => unsafe { alloc(layout.size()).cast() },
-            // SAFETY: the caller's promise about the layout is passed on.
-            _ => unsafe { System.alloc(layout) },
+        // SAFETY: the pointers are written once, at load, on the only thread that allocates here. Any size may be asked of the
+        // server's allocator, and the caller's promise about the layout is passed on to the other.
+        unsafe {
+            match raw::RedisModule_Alloc {
+                Some(alloc) if layout.align() <= GUARANTEED_ALIGN => alloc(layout.size()).cast(),
+                _ => System.alloc(layout),
+            }
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as in `alloc`.
-        match unsafe { raw::RedisModule_Realloc } {
-            // SAFETY: `block` came from the same allocator, because its layout is the same.
-            Some(realloc) if layout.align() <= GUARANTEED_ALIGN => unsafe {
-                realloc(block.cast::<c_void>(), new_size).cast()
-            },
-            // SAFETY: likewise.
-            _ => unsafe { System.realloc(block, layout, new_size) },
+        // SAFETY: as in `alloc`; `block` came from the same allocator, because its layout is the same.
+        unsafe {
+            match raw::RedisModule_Realloc {
+                Some(realloc) if layout.align() <= GUARANTEED_ALIGN => realloc(block.cast(), new_size).cast(),
+                _ => System.realloc(block, layout, new_size),
+            }
         }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as in `alloc`.
-        match unsafe { raw::RedisModule_Free } {
-            // SAFETY: `block` came from the same allocator, because its layout is the same.
-            Some(free) if layout.align() <= GUARANTEED_ALIGN => unsafe { free(block.cast::<c_void>()) },
-            // SAFETY: likewise.
-            _ => unsafe { System.dealloc(block, layout) },
+        // SAFETY: as in `realloc`.
+        unsafe {
+            match raw::RedisModule_Free {
+                Some(free) if layout.align() <= GUARANTEED_ALIGN => free(block.cast()),
+                _ => System.dealloc(block, layout),
+            }
         }
     }
 }

@@ -142,17 +142,8 @@ pub fn missing_function(function: &'static str) -> ! {
     panic!("this server has no {function}")
 }
 
-/// Writes a warning into the server's log. `ctx` may be null.
-pub fn warn(ctx: *mut raw::RedisModuleCtx, line: &str) {
-    log(ctx, c"warning", line);
-}
-
-/// Writes a notice into the server's log. `ctx` may be null.
-pub fn notice(ctx: *mut raw::RedisModuleCtx, line: &str) {
-    log(ctx, c"notice", line);
-}
-
-fn log(ctx: *mut raw::RedisModuleCtx, level: &'static CStr, line: &str) {
+/// Writes a line into the server's log. `ctx` may be null. The level is `warning` or `notice`.
+pub fn log(ctx: *mut raw::RedisModuleCtx, level: &'static CStr, line: &str) {
     let Ok(line) = CString::new(line) else { return }; // No line has a NUL.
     // SAFETY: the API was loaded before anything is logged; "%s" takes exactly the one C string that follows it.
     unsafe { api!(RedisModule_Log(ctx, level.as_ptr(), c"%s".as_ptr(), line.as_ptr())) }

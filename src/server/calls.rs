@@ -1,6 +1,4 @@
 //! Calls of the server's commands, and the replies to them.
-//!
-//! [`CallReply`] owns a reply and frees it. A [`ReplyPart`] borrows it, so no text of a reply outlives the reply.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -27,7 +25,7 @@ pub(super) enum CallMode {
 /// The reply to a command that the module called. Dropping it frees it.
 pub(super) struct CallReply(NonNull<RedisModuleCallReply>);
 
-/// A reply, or an element of one, that lives for `'r`.
+/// A reply, or an element of one, that lives for `'r`, as its text does.
 #[derive(Clone, Copy)]
 pub(super) struct ReplyPart<'r>(NonNull<RedisModuleCallReply>, PhantomData<&'r CallReply>);
 
@@ -53,11 +51,6 @@ impl<M> Context<'_, M> {
 }
 
 impl CallReply {
-    /// Returns whether the server replied with an error.
-    pub(super) fn is_error(&self) -> bool {
-        self.whole().is(raw::REDISMODULE_REPLY_ERROR)
-    }
-
     /// Returns the reply itself, as a part.
     pub(super) fn whole(&self) -> ReplyPart<'_> {
         ReplyPart(self.0, PhantomData)
@@ -111,5 +104,5 @@ impl<'r> ReplyPart<'r> {
 
 /// Returns whether the server executed a command, according to its reply.
 pub(super) fn was_executed(reply: io::Result<CallReply>) -> bool {
-    reply.is_ok_and(|reply| !reply.is_error())
+    reply.is_ok_and(|reply| !reply.whole().is(raw::REDISMODULE_REPLY_ERROR))
 }

@@ -19,7 +19,6 @@ use super::string::StringRef;
 /// replication stream. It can be published in a command that has not begun its reply, unless [`may_publish`] returns `false`,
 /// and in the timer, also in a pause and on a replica. In an event, Redis 7.0 may put it into the middle of a reply.
 pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
-    // The server reads the settings before the timer is installed.
     let Some(ctx) = Context::own() else { return 0 };
     // In a cluster the other nodes of the shard also get the message. Their subscribers must not get a message that no subscriber
     // of this node has got.
@@ -36,6 +35,7 @@ pub fn publish(channel: StringRef<'_>, message: StringRef<'_>) -> usize {
 /// Redis 7.0 puts it into the reply of a transaction, or of a command by which another module calls one of this module, if
 /// the client that has sent it is itself a subscriber.
 pub fn may_publish() -> bool {
+    let is_in_transaction = || Context::own().is_some_and(|ctx| ctx.flags().contains(ContextFlags::TRANSACTION));
     keeps_replies_whole() || !state().is_inner_command.get() && !is_in_transaction()
 }
 
@@ -54,12 +54,6 @@ pub(super) fn command_begins<M>(ctx: &Context<'_, M>) {
         let is_inner = flags.contains(ContextFlags::DENY_BLOCKING) && !flags.contains(ContextFlags::SCRIPT);
         state().is_inner_command.set(is_inner);
     }
-}
-
-/// Records that no command runs.
-#[inline(always)]
-pub(super) fn command_ends() {
-    state().is_inner_command.set(false);
 }
 
 /// Returns whether a client has subscribed to a shard channel on this node.
@@ -84,7 +78,6 @@ pub fn has_subscriber(channel: StringRef<'_>) -> bool {
 ///
 /// Calls `PUBSUB`, which [`Module::NEEDED_COMMANDS`](super::Module::NEEDED_COMMANDS) has to list.
 pub fn subscribers(channel: StringRef<'_>) -> usize {
-    // The server reads the settings before the timer is installed.
     let Some(ctx) = Context::own() else { return 0 };
     let reply = ctx.call(c"PUBSUB", CallMode::Read, &[b"SHARDNUMSUB", channel.bytes()]);
     // The reply is a list of each channel and its number of subscribers.
@@ -94,8 +87,4 @@ pub fn subscribers(channel: StringRef<'_>) -> usize {
 /// Returns whether the server is a node of a cluster.
 pub fn is_in_cluster() -> bool {
     state().in_cluster.get()
-}
-
-fn is_in_transaction() -> bool {
-    Context::own().is_some_and(|ctx| ctx.flags().contains(ContextFlags::TRANSACTION))
 }

@@ -13,15 +13,12 @@ use super::state::{is_main_thread, state};
 use super::string::OwnedString;
 use super::{ClientId, api};
 
-/// A context of the server, in a call of module `M`. It is valid until the callback returns that the server passed it to.
-///
-/// Every function that can write takes it by `&mut`.
+/// A context of the server, in a call of module `M`, valid until that call returns. A function that can write takes it by `&mut`.
 pub struct Context<'c, M> {
     raw: *mut raw::RedisModuleCtx,
     /// Whether this is a command whose client is not blocked yet.
     pub(super) may_block: bool,
-    callback: PhantomData<&'c ()>,
-    module: PhantomData<fn() -> M>,
+    owner: PhantomData<(&'c (), fn() -> M)>,
 }
 
 bitflags! {
@@ -63,9 +60,8 @@ impl<M> Context<'_, M> {
     ///
     /// `raw` is the context that the server gave to the running callback, and the result does not outlive the callback.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
-        debug_assert!(!raw.is_null(), "the server has called without a context");
         debug_assert!(is_main_thread(), "the server has called on another thread");
-        Self { raw, may_block: false, callback: PhantomData, module: PhantomData }
+        Self { raw, may_block: false, owner: PhantomData }
     }
 
     pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {
@@ -84,10 +80,8 @@ impl<M> Context<'_, M> {
         unsafe { api!(RedisModule_GetSelectedDb(self.raw)) }
     }
 
-    /// Selects a database. A number out of range has no effect.
-    ///
-    /// In a command this would change the client's database, so call it in [`Module::timer`](super::Module::timer)
-    /// only.
+    /// Selects a database, in [`Module::timer`](super::Module::timer) only: a command would change the client's database. A number
+    /// out of range has no effect.
     pub fn select_db(&mut self, db: i32) {
         // SAFETY: the context is valid (see `new`).
         unsafe { api!(RedisModule_SelectDb(self.raw, db)) };
@@ -110,9 +104,9 @@ impl<M> Context<'_, M> {
         let id = self.client_id();
         // SAFETY: takes a number, and writes nothing if the place to write to is null.
         let is_found = || unsafe { api!(RedisModule_GetClientInfoById(ptr::null_mut(), id as u64)) } == OK;
+        // Another client never gets the number of the latest one.
         let is_connected = state().latest_connected.get() == id || is_found() && self.is_listed(id);
         if is_connected {
-            // Another client never gets its number.
             state().latest_connected.set(id);
         }
         is_connected
@@ -127,11 +121,8 @@ impl<M> Context<'_, M> {
 
     /// Returns the name of the user of the client that sent this command, if it has one.
     pub(super) fn user_name(&self) -> Option<OwnedString> {
-        // SAFETY: the context is valid (see `new`), and the name, unless it is null, is the module's.
-        unsafe {
-            let name = api!(RedisModule_GetCurrentUserName(self.raw));
-            if name.is_null() { None } else { Some(OwnedString::from_raw(name)) }
-        }
+        // SAFETY: the context is valid (see `new`), and the name is the module's.
+        unsafe { OwnedString::from_raw(api!(RedisModule_GetCurrentUserName(self.raw))) }
     }
 
     /// Returns a field of a section of INFO, if there is one.
@@ -152,9 +143,8 @@ impl<M> Context<'_, M> {
         (0..).map_while(replica).filter(is_heard).map(|_| 1).sum()
     }
 
-    /// Returns whether the server is starting, and has no client yet. Returns `true` if INFO does not show the number of clients.
-    ///
-    /// A client that loads the module is connected.
+    /// Returns whether the server is starting, and has no client yet, not even one that loads the module. Returns `true` if INFO does
+    /// not show the number of clients.
     pub fn is_starting(&mut self) -> bool {
         self.server_info(c"clients", c"connected_clients").is_none_or(|clients| clients == "0")
     }
@@ -166,12 +156,12 @@ impl<M> Context<'_, M> {
 
     /// Writes a warning into the server's log.
     pub fn warn(&self, line: &str) {
-        api::warn(self.raw, line);
+        api::log(self.raw, c"warning", line);
     }
 
     /// Writes a notice into the server's log.
     pub fn notice(&self, line: &str) {
-        api::notice(self.raw, line);
+        api::log(self.raw, c"notice", line);
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Key<'k, 'c, M> {
     /// Null for an empty key that was opened for reading, and for a key in use that was opened for writing.
     raw: *mut raw::RedisModuleKey,
     mode: Mode,
-    ctx: &'k mut Context<'c, M>,
+    pub(super) ctx: &'k mut Context<'c, M>,
     name: StringRef<'k>,
     pub(super) cache: Cache,
 }
@@ -50,10 +50,6 @@ impl<'c, M> Context<'c, M> {
 impl<'k, 'c, M> Key<'k, 'c, M> {
     /// Returns the context.
     pub fn ctx(&self) -> &Context<'c, M> {
-        self.ctx
-    }
-
-    pub(super) fn ctx_mut(&mut self) -> &mut Context<'c, M> {
         self.ctx
     }
 
@@ -90,26 +86,22 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if self.is_empty() { None } else { self.expiry_of_value() }
     }
 
-    /// Returns the expiry time of a key that the caller knows to hold a value, or `None` if the key has none.
-    ///
-    /// Redis 8.6 crashes when it is asked for the expiry time of an empty key. So a null check excludes such a key again.
+    /// Returns the expiry time of a key that the caller knows to hold a value, or `None` if the key has none. Redis 8.6 crashes when
+    /// it is asked for that of an empty key, so a null check excludes such a key again.
     pub fn expiry_of_value(&self) -> Option<UnixMs> {
         if self.raw.is_null() {
             return None;
         }
-        if let Some(known) = self.cache.expiry.get() {
-            debug_assert_eq!(known, self.read_expiry(), "the cache of the expiry time is wrong");
-            return known;
-        }
-        let expiry = self.read_expiry();
+        let read = || {
+            // SAFETY: the key is open.
+            let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw)) };
+            (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
+        };
+        let known = self.cache.expiry.get();
+        debug_assert!(known.is_none_or(|known| known == read()), "the cache of the expiry time is wrong");
+        let expiry = known.unwrap_or_else(read);
         self.cache.expiry.set(Some(expiry));
         expiry
-    }
-
-    fn read_expiry(&self) -> Option<UnixMs> {
-        // SAFETY: the key is open.
-        let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw)) };
-        (at != UnixMs::from(raw::REDISMODULE_NO_EXPIRE)).then_some(at)
     }
 
     /// Returns the bytes of a String, or no bytes for any other value.
@@ -146,10 +138,8 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Sets the key to a String without expiry time, whose bytes are stored apart from the header of the object.
-    ///
-    /// The server stores a short value in the header, and would have to unpack it for each read, which costs more than the rest
-    /// of the read.
+    /// Sets the key to a String without expiry time. Its bytes are stored apart from the header of the object: the server would have
+    /// to unpack a short value in the header for each read, which costs more than the rest of the read.
     #[inline(always)]
     fn write_unpacked(&mut self, bytes: &[u8]) {
         if !self.is_empty() {
@@ -197,12 +187,10 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
 
     /// Calls a command of the server that concerns another key of the selected database, or a channel, which is its first
     /// argument. The command has the effects that it has in a script: events, replication, and clients that it wakes. The server
-    /// checks no user's rights.
+    /// checks no user's rights. Call it only where the module may write.
     ///
     /// Returns whether the server has executed the command. It has not if `rename-command` has changed the name of the command,
     /// or, in a cluster, if this node does not serve the slot. A command that concerns the open key itself is not called.
-    ///
-    /// Call it only where the module may write.
     pub fn call_alongside(&mut self, command: &CStr, arguments: &[StringRef<'_>]) -> bool {
         // The cache would not hold what the command leaves in the open key.
         if arguments.first().is_some_and(|concerned| concerned.bytes() == self.name.bytes()) {

@@ -50,35 +50,29 @@ pub unsafe fn load<M: Module>(
 ) -> c_int {
     let (name, number): (*const c_char, c_int) = (M::NAME.as_ptr(), const { version(M::VERSION.as_bytes()) });
     // SAFETY: the server's own context; the name is static. This must come first: it loads the API, allocator included.
-    if unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } != OK {
-        catch_panic("load", (), || {
-            let name = M::NAME.to_string_lossy();
-            api::warn(ctx, &format!("module {name} is not loaded: {ALREADY_LOADED}"));
-        });
-        return ERR;
+    let is_accepted =
+        unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } == OK;
+    let not_loaded = |reason: &str| {
+        api::log(ctx, c"warning", &format!("module {} is not loaded: {reason}", M::NAME.to_string_lossy()));
+        ERR
+    };
+    if !is_accepted {
+        return catch_panic("load", ERR, || not_loaded(ALREADY_LOADED));
     }
     set_main_thread();
     state().clear();
     log_panics(M::panicked);
-    let loaded = catch_panic("load", ERR, || {
-        // SAFETY: the server's own context for this callback.
-        let mut ctx = unsafe { Context::<M>::new(ctx) };
-        match load_parts(&mut ctx, argc) {
-            Ok(()) => OK,
-            Err(reason) => {
-                ctx.warn(&format!("module {} is not loaded: {reason}", M::NAME.to_string_lossy()));
-                ERR
-            }
-        }
-    });
-    if loaded != OK {
+    // SAFETY: the server's own context for this callback.
+    let mut context = unsafe { Context::<M>::new(ctx) };
+    let loaded =
+        catch_panic("load", ERR, || load_parts(&mut context, argc).map_or_else(|reason| not_loaded(&reason), |()| OK));
+    if loaded == OK {
+        catch_panic("loaded", (), || unloading::loaded(&mut context));
+    } else {
         // The server unloads the library, also after a panic.
         catch_panic("no load", (), timer::uninstall);
         #[cfg(feature = "failpoints")]
         failpoints::clear();
-    } else {
-        // SAFETY: the server's own context for this callback.
-        catch_panic("loaded", (), || unloading::loaded(&mut unsafe { Context::<M>::new(ctx) }));
     }
     loaded
 }
@@ -144,21 +138,13 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     Ok(())
 }
 
-/// Checks that the server has the commands that the module calls by name.
-///
-/// # Errors
-///
-/// A text with the name of the first command that `rename-command` has renamed.
+/// Checks that `rename-command` has renamed no command that the module calls by name.
 fn check_needed_commands<M: Module>(ctx: &Context<'_, M>) -> Result<(), String> {
     let is_absent = |name: &&&'static CStr| !ctx.has_command(name);
     let in_cluster = if ctx.flags().contains(ContextFlags::CLUSTER) { M::NEEDED_IN_CLUSTER } else { &[] };
-    match M::NEEDED_COMMANDS.iter().chain(in_cluster).find(is_absent) {
-        None => Ok(()),
-        Some(name) => Err(format!(
-            "it needs the command {} under its own name, and rename-command has changed that",
-            name.to_string_lossy()
-        )),
-    }
+    let Some(name) = M::NEEDED_COMMANDS.iter().chain(in_cluster).find(is_absent) else { return Ok(()) };
+    let name = name.to_string_lossy();
+    Err(format!("it needs the command {name} under its own name, and rename-command has changed that"))
 }
 
 fn set_options<M>(ctx: &mut Context<'_, M>) {

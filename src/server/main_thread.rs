@@ -7,8 +7,7 @@ use super::state::is_main_thread;
 
 /// A cell for a static of a module. [`module_state!`](crate::module_state) defines such a static.
 ///
-/// A module that starts a thread must not use this cell there. Only builds with debug assertions check that, because a check
-/// would cost more than the access.
+/// No other thread may use it. Only debug builds check that, because a check costs more than the access.
 pub struct MainThread<T>(RefCell<T>);
 
 // SAFETY: the server makes every call into the module on its main thread; the module starts no thread and asks for no

@@ -10,9 +10,7 @@
 //!
 //! The trait [`Module`] lists every call that a server makes to a module. The layer hides how servers differ: when the reply
 //! to a blocked client is made ([`BlockedClient`]), which functions the server has (`api`), what a module may write outside of
-//! a command ([`Slot`]), and when a message would become a part of a reply ([`may_publish`]).
-//!
-//! What the layer itself remembers is in one place (`state`).
+//! a command ([`Slot`]), and when a message would become a part of a reply ([`may_publish`]). Its own state is in `state`.
 
 #![expect(unsafe_code, reason = "the module API is in C")]
 

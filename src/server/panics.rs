@@ -34,7 +34,7 @@ fn log(what: &str, payload: Box<dyn Any + Send>) {
     let message = payload.downcast_ref::<&str>().copied();
     let message = message.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let line = format!("bug in redis-lock, please report it: {what}: {}", message.unwrap_or("panic"));
-    api::warn(ptr::null_mut(), &line);
+    api::log(ptr::null_mut(), c"warning", &line);
     // The payload may be of any type, and dropping it may panic, again and again.
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         mem::forget(another);
@@ -43,9 +43,9 @@ fn log(what: &str, payload: Box<dyn Any + Send>) {
 
 /// Sets a hook that logs the place of each panic, and the function to call after each panic. Called when the module is loaded.
 ///
-/// The hook of std would take a backtrace if RUST_BACKTRACE is set. On a server with an allocator of its own, that hook would
-/// free memory of the C library with that allocator.
+/// The hook of std would take a backtrace if RUST_BACKTRACE is set, and free memory of the C library with the server's allocator.
 pub fn log_panics(after_panic: fn()) {
-    panic::set_hook(Box::new(|info| api::warn(ptr::null_mut(), &info.to_string().replace('\n', " "))));
+    let log = |line: &str| api::log(ptr::null_mut(), c"warning", line);
+    panic::set_hook(Box::new(move |info| log(&info.to_string().replace('\n', " "))));
     state().after_panic.set(Some(after_panic));
 }

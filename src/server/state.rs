@@ -1,6 +1,4 @@
-//! What the layer remembers between two calls of the server.
-//!
-//! There is one [`ServerState`] in the process. Only the main thread uses it, so its fields are cells and need no lock.
+//! What the layer remembers between two calls of the server. Only the main thread uses it, so it consists of cells without a lock.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -86,8 +84,7 @@ pub(super) fn is_main_thread() -> bool {
     [0, this_thread()].contains(&STATE.main_thread.load(Ordering::Relaxed))
 }
 
-/// Returns the number of the running thread. `std::thread` has numbers, too, but allocates thread-local memory that would
-/// outlive the unloading of the module.
+/// Returns the number of the running thread. `std::thread` would allocate memory that outlives the unloading of the module.
 fn this_thread() -> u64 {
     // SAFETY: takes nothing, and always succeeds.
     unsafe { libc::pthread_self() }

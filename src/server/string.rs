@@ -50,17 +50,16 @@ impl OwnedString {
     /// Creates a string with a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         // SAFETY: the server copies `bytes` into a new string, and needs no context for it.
-        unsafe { Self::from_raw(api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()))) }
+        Self(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
     }
 
-    /// Takes ownership of a string of the server.
+    /// Takes ownership of a string of the server. Returns `None` for null.
     ///
     /// # Safety
     ///
-    /// `raw` is a string that the server has created for the module, and no other code frees it.
-    pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Self {
-        debug_assert!(!raw.is_null(), "the server has created no string");
-        Self(raw)
+    /// `raw` is null, or a string that the server has created for the module, and no other code frees it.
+    pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Option<Self> {
+        if raw.is_null() { None } else { Some(Self(raw)) }
     }
 
     /// Returns a reference to the string.

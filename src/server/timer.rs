@@ -32,10 +32,6 @@ use super::state::state;
 use schedule::{Descriptor, READABLE, ServerTimer, Timer};
 
 /// Adds the timer to the server's event loop, and creates the module's own context. Called when the module is loaded.
-///
-/// # Errors
-///
-/// The error of the system, if the descriptor cannot be created or added.
 pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     debug_assert!(state().own_context.get().is_null(), "the timer is installed twice");
     let descriptor = Descriptor::create(|fd| {
@@ -45,7 +41,6 @@ pub(super) fn install<M: Module>(ctx: &Context<'_, M>) -> io::Result<()> {
     })?;
     // SAFETY: the server's own context; `uninstall` frees the one that is made from it.
     let own_context = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx.raw())) };
-    debug_assert!(!own_context.is_null(), "the server has created no context");
     state().own_context.set(own_context);
     state().timer.replace(Timer::installed(descriptor));
     state().server_timer.set(ServerTimer::Off);
@@ -62,10 +57,8 @@ pub(super) fn uninstall() {
     }
 }
 
-/// Sets the timer, so that [`Module::timer`] is called at `time` or earlier. If the time has come, this is
-/// [`run_timer_soon`].
-///
-/// A timer that is set to an earlier time keeps it, which is cheaper than to set it again each time.
+/// Sets the timer, so that [`Module::timer`] is called at `time` or earlier. A timer that is set to an earlier time keeps it, which
+/// is cheaper than to set it again each time. If the time has come, this is [`run_timer_soon`].
 pub fn set_timer<M: Module>(time: UnixMs) {
     if time <= clock::now_ms() {
         return run_timer_soon::<M>();
@@ -84,26 +77,25 @@ pub fn run_timer_soon<M: Module>() {
 /// Runs `on_timer` in this event-loop iteration, unless the server timer is set or runs. A server timer that is set while one
 /// runs would be a millisecond late.
 fn start_server_timer<M: Module>() {
-    if state().timer.borrow().is_new() {
+    if state().timer.borrow().is_new {
         return;
     }
-    // The server reads the settings before the timer is installed.
     let Some(ctx) = Context::own() else { return };
     match state().server_timer.get() {
         ServerTimer::Off => {}
         // The clock was set back before the server timer could run, and the server would wait for the time to come again.
-        ServerTimer::Set { id, at } if clock::now_ms() < at => {
+        ServerTimer::Set(id, at) if clock::now_ms() < at => {
             // SAFETY: the context that the timer was set in; the timer is set, and not running.
             let result = unsafe { api!(RedisModule_StopTimer(ctx.raw(), id, ptr::null_mut())) };
             debug_assert_eq!(result, OK, "the server timer was not set");
         }
-        ServerTimer::Set { .. } | ServerTimer::Running => return,
+        ServerTimer::Set(..) | ServerTimer::Running => return,
     }
     let at = clock::now_ms();
     // SAFETY: the context is the module's own; the callback has the signature that the API asks for and gets no data. The
     // server does not unload the module while the timer is set.
     let id = unsafe { api!(RedisModule_CreateTimer(ctx.raw(), 0, Some(on_timer::<M>), ptr::null_mut())) };
-    state().server_timer.set(ServerTimer::Set { id, at });
+    state().server_timer.set(ServerTimer::Set(id, at));
 }
 
 /// Runs the timer if it is overdue. Called when the server's cron runs.
@@ -128,7 +120,7 @@ unsafe extern "C" fn on_readable<M: Module>(_fd: c_int, _data: *mut c_void, _mas
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     let before = state().server_timer.replace(ServerTimer::Running);
-    debug_assert!(matches!(before, ServerTimer::Set { .. }), "a server timer fires that is not set");
+    debug_assert!(matches!(before, ServerTimer::Set(..)), "a server timer fires that is not set");
     catch_panic("timer", (), || {
         state().timer.borrow_mut().acknowledge();
         // SAFETY: the server's own context for this callback.

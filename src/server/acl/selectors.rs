@@ -19,13 +19,9 @@ pub(super) fn one_allows(user: &User, db: i32, arguments: Arguments<'_>, channel
     if !has_api!(RedisModule_GetModuleUserACLString) {
         return true;
     }
-    // SAFETY: the user is valid; the module owns the string, unless it is null.
-    let rules = unsafe {
-        let rules = api!(RedisModule_GetModuleUserACLString(user.raw()));
-        if rules.is_null() { None } else { Some(OwnedString::from_raw(rules)) }
-    };
-    // `ACL DELUSER` may have deleted the user.
-    let Some(rules) = rules else { return false };
+    // SAFETY: the user is valid; the module owns the string.
+    let rules = unsafe { OwnedString::from_raw(api!(RedisModule_GetModuleUserACLString(user.0))) };
+    let Some(rules) = rules else { return false }; // `ACL DELUSER` has deleted the user.
     let rules = rules.as_ref().bytes();
     if !has_selectors(rules) {
         return true;
@@ -35,9 +31,7 @@ pub(super) fn one_allows(user: &User, db: i32, arguments: Arguments<'_>, channel
         // SAFETY: the server copies the name; the module owns the handle.
         *scratch = unsafe { User::from_raw(api!(RedisModule_CreateModuleUser(c"scratch".as_ptr()))) };
     }
-    debug_assert!(scratch.is_some(), "the server has created no user");
-    // In release builds a missing user has no rights.
-    let Some(scratch) = scratch.as_ref() else { return false };
+    let Some(scratch) = scratch.as_ref() else { return false }; // A missing user has no rights.
     selectors(rules).iter().any(|selector| {
         set_rules(scratch, db, selector) && scratch.may_publish_on(channel) && scratch.may_run(arguments)
     })
@@ -49,14 +43,12 @@ fn set_rules(user: &User, db: i32, rules: &[&[u8]]) -> bool {
         // A pattern with a NUL cannot be passed to the server.
         let Some(Ok(rule)) = rule_in(db, rule).map(CString::new) else { return false };
         // SAFETY: user and rule are valid during the call.
-        unsafe { api!(RedisModule_SetModuleUserACL(user.raw(), rule.as_ptr())) == OK }
+        unsafe { api!(RedisModule_SetModuleUserACL(user.0, rule.as_ptr())) == OK }
     })
 }
 
-/// Returns the rule that replaces a rule for the check in a database, `None` if the rule does not allow the database.
-///
-/// Valkey 9.1 has rules for databases. When a module asks about a command, Valkey does not take the client's database into
-/// account, and refuses the command because of such a rule.
+/// Returns the rule that replaces a rule for the check in a database, `None` if the rule does not allow the database. Valkey 9.1 has
+/// such rules. When a module asks about a command, it refuses the command because of them, whatever the client's database is.
 fn rule_in(db: i32, rule: &[u8]) -> Option<&[u8]> {
     if rule == b"resetdbs" {
         return None;

@@ -6,7 +6,7 @@ use crate::server::api::OK;
 use crate::server::string::{Arguments, StringRef};
 
 /// A user of the server. The module owns the handle; dropping the value frees it.
-pub(in crate::server) struct User(*mut raw::RedisModuleUser);
+pub(in crate::server) struct User(pub(super) *mut raw::RedisModuleUser);
 
 impl User {
     /// Takes ownership of a handle. Returns `None` for null.
@@ -15,11 +15,8 @@ impl User {
     ///
     /// `raw` is null, or a handle that the module owns and that no other code frees.
     pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleUser) -> Option<Self> {
-        (!raw.is_null()).then_some(Self(raw))
-    }
-
-    pub(super) fn raw(&self) -> *mut raw::RedisModuleUser {
-        self.0
+        // `then_some` would drop a value with a null handle.
+        if raw.is_null() { None } else { Some(Self(raw)) }
     }
 
     /// Returns whether a selector of the user allows publishing on a channel.

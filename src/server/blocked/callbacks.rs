@@ -46,7 +46,7 @@ impl<M: Module> Key<'_, '_, M> {
             api!(RedisModule_SetDisconnectCallback(handle, Some(on_disconnect::<M>)));
             handle
         };
-        self.ctx_mut().may_block = false;
+        self.ctx.may_block = false;
         Some(BlockedClient { handle, has_reply: false })
     }
 }
@@ -71,11 +71,7 @@ fn with_client<M: Module, R>(id: BlockedClientId, body: impl FnOnce(&mut Blocked
 }
 
 /// Handles a signal of the key, which an external write has caused. It unblocks no client.
-unsafe extern "C" fn on_signal(
-    _ctx: *mut raw::RedisModuleCtx,
-    _argv: *mut *mut raw::RedisModuleString,
-    _argc: c_int,
-) -> c_int {
+unsafe extern "C" fn on_signal(_: *mut raw::RedisModuleCtx, _: *mut *mut raw::RedisModuleString, _: c_int) -> c_int {
     ERR
 }
 
@@ -145,8 +141,7 @@ fn private_data<M>(ctx: &Context<'_, M>) -> BlockedClientId {
     from_private_data(unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx.raw())) })
 }
 
-/// Returns the id as the pointer-sized number that the server keeps. It is never null, which the server would not
-/// free.
+/// Returns the id as the pointer that the server keeps. It is never null, which the server would not free.
 fn to_private_data(id: BlockedClientId) -> *mut c_void {
     ptr::without_provenance_mut(id.0.get() as usize)
 }

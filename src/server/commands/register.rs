@@ -42,7 +42,7 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
     let mut key_specs = [if command.keys.first > 0 { key_spec(&command.keys) } else { end_of_list() }, end_of_list()];
     let mut lists = Vec::new();
     let info = raw::RedisModuleCommandInfo {
-        version: &raw const VERSION.0,
+        version: &raw const VERSION,
         summary: command.summary.as_ptr(),
         complexity: command.complexity.as_ptr(),
         since: command.since.as_ptr(),
@@ -59,27 +59,21 @@ fn describe(registered: *mut raw::RedisModuleCommand, command: &Command) -> bool
 }
 
 /// The sizes of the structures below, which tell the server their version.
-struct InfoVersion(raw::RedisModuleCommandInfoVersion);
-
-static VERSION: InfoVersion = InfoVersion(raw::RedisModuleCommandInfoVersion {
+static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
     version: 1,
     sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
     sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-});
+};
 
 fn key_spec(keys: &Keys) -> raw::RedisModuleCommandKeySpec {
-    let flags = match keys.access {
-        Access::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-        Access::Update => {
-            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE
-        }
-        Access::Delete => {
-            raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_DELETE
-        }
+    let access = match keys.access {
+        Access::Read => raw::REDISMODULE_CMD_KEY_RO,
+        Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        Access::Delete => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
     };
     let mut spec = end_of_list();
-    spec.flags = u64::from(flags);
+    spec.flags = u64::from(access | raw::REDISMODULE_CMD_KEY_ACCESS);
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = keys.first;
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
@@ -157,6 +151,7 @@ fn set_acl_categories(registered: *mut raw::RedisModuleCommand, command: &Comman
         return true;
     }
     let own_category = if has_own_acl_categories() { command.own_category } else { "" };
+    // No category has a NUL.
     let Ok(categories) = CString::new(format!("{} {own_category}", command.acl_categories).trim_end()) else {
         return false;
     };

@@ -10,6 +10,7 @@ use crate::server::channels;
 use crate::server::context::Context;
 use crate::server::module::Module;
 use crate::server::panics::{INTERNAL_ERROR, catch_panic};
+use crate::server::state::state;
 use crate::server::string::Arguments;
 
 /// The code that runs when a client sends a command.
@@ -39,7 +40,7 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
         C::run(&mut ctx, arguments);
         false
     });
-    channels::command_ends();
+    state().is_inner_command.set(false);
     // A command replies last, so a command that panicked has not replied. A blocked client is replied to when it is unblocked.
     if panicked && ctx.may_block {
         ctx.reply_error(INTERNAL_ERROR);

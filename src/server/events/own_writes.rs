@@ -82,11 +82,8 @@ pub(in crate::server) fn find_modules<M: Module>(ctx: &Context<'_, M>) {
         // The configuration has disabled INFO.
         return state().has_other_modules.set(true);
     };
-    let names = listed.split(|&byte| byte == b'\n').filter_map(|line| {
-        let description = line.strip_prefix(b"module:name=")?;
-        description.split(|&byte| byte == b',').next()
-    });
-    names.for_each(add_module::<M>);
+    let names = listed.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"module:name="));
+    names.filter_map(|line| line.split(|&byte| byte == b',').next()).for_each(add_module::<M>);
 }
 
 /// Records a module that may listen. It still counts after it is unloaded, which is too rare to keep track of.

@@ -1,8 +1,7 @@
-//! A cache of the value of an open key.
+//! A cache of the value of an open key, which updates it on each write of its own.
 //!
 //! To read an end of a Sorted Set costs the server as much as a write: it begins a range, and creates a string for the member
-//! that it finds there. The expiry time is in a table of its own. So an open key keeps what it has read, and updates that on each
-//! write of its own.
+//! that it finds there. The expiry time is in a table of its own.
 
 use std::cell::Cell;
 

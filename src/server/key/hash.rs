@@ -48,13 +48,12 @@ impl<M> Key<'_, '_, M> {
 
     /// Returns the value of a field, if the value of the key is a Hash and has the field.
     fn field(&self, field: StringRef<'_>) -> Option<OwnedString> {
-        let mut value: *mut raw::RedisModuleString = ptr::null_mut();
-        let flags = raw::REDISMODULE_HASH_NONE as i32;
+        let (mut value, flags) = (NO_STRING, raw::REDISMODULE_HASH_NONE as i32);
         // SAFETY: the key is open, and the server does nothing unless it holds a Hash; a field, the place for its value, and the
         // null that ends the list. The server creates the string for the module.
         unsafe {
             api!(RedisModule_HashGet(self.raw, flags, field.raw(), &raw mut value, NO_STRING));
-            (!value.is_null()).then(|| OwnedString::from_raw(value))
+            OwnedString::from_raw(value)
         }
     }
 

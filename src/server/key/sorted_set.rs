@@ -135,7 +135,7 @@ impl<M> Key<'_, '_, M> {
             };
             let member = api!(RedisModule_ZsetRangeCurrentElement(self.raw, &raw mut score));
             api!(RedisModule_ZsetRangeStop(self.raw));
-            (!member.is_null()).then(|| (OwnedString::from_raw(member), score))
+            OwnedString::from_raw(member).map(|member| (member, score))
         }
     }
 }

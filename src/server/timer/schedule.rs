@@ -18,11 +18,8 @@ pub(super) const READABLE: c_int = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum ServerTimer {
     Off,
-    /// It was set at this time, and runs in the same event-loop iteration.
-    Set {
-        id: raw::RedisModuleTimerID,
-        at: UnixMs,
-    },
+    /// The timer with this number was set at this time, and runs in the same event-loop iteration.
+    Set(raw::RedisModuleTimerID, UnixMs),
     Running,
 }
 
@@ -33,11 +30,9 @@ pub(in crate::server) struct Timer {
     /// The time when the descriptor becomes readable, `None` if the timer is not set.
     set_for: Option<UnixMs>,
     /// Whether the event loop has not begun an iteration since the module was loaded. The descriptor is readable until then, so
-    /// that the loop calls the module.
-    ///
-    /// No server timer is set in this time. MODULE LOADEX unloads the module again if a given setting does not exist. Most
-    /// servers crash if unloading fails, and it fails while the module has a server timer.
-    is_new: bool,
+    /// that the loop calls the module. No server timer is set in this time: MODULE LOADEX unloads the module again if a given
+    /// setting does not exist, which fails while the module has a server timer, and then most servers crash.
+    pub(super) is_new: bool,
 }
 
 impl Timer {
@@ -49,10 +44,6 @@ impl Timer {
     pub(super) fn installed(descriptor: Descriptor) -> Self {
         descriptor.set(0);
         Self { descriptor: Some(descriptor), set_for: None, is_new: true }
-    }
-
-    pub(super) fn is_new(&self) -> bool {
-        self.is_new
     }
 
     /// Sets the timer to a time, unless it is set to an earlier one.
@@ -101,10 +92,6 @@ pub(super) struct Descriptor(OwnedFd);
 
 impl Descriptor {
     /// Creates a descriptor, and adds it to the event loop with `add`, which returns whether the server has taken it.
-    ///
-    /// # Errors
-    ///
-    /// The error of the system, if the descriptor cannot be created or added.
     pub(super) fn create(add: impl FnOnce(RawFd) -> bool) -> io::Result<Self> {
         // SAFETY: takes numbers only, and nothing else owns the descriptor that it creates.
         let descriptor = unsafe {
