@@ -15,9 +15,7 @@ use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
 use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions, UnixMs};
-use crate::server::{
-    self, BlockedClient, BlockedClientId, Command, EventName, MainThread, Module, Replier, Setting, StringRef,
-};
+use crate::server::{self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Setting, StringRef};
 
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
@@ -97,7 +95,7 @@ impl Module for Locks {
         state::with(|state| state.stall.cron(server::monotonic_ms(), interval_ms));
     }
 
-    fn key_event(ctx: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
+    fn key_event(ctx: &Context<'_>, event: &[u8], key: StringRef<'_>) {
         // The common case first.
         if state::with(|state| state.is_idle()) {
             return;
@@ -109,7 +107,7 @@ impl Module for Locks {
         if queue.is_none() && session.is_none() && !shares {
             return; // No lock with a queue or a session, like most keys.
         }
-        let (event, now) = (event.bytes(), server::now_ms());
+        let now = server::now_ms();
         state::with(|state| {
             if let Some(session) = session {
                 update_session_on_event(&mut state.sessions, session, event, now);

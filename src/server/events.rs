@@ -31,14 +31,3 @@ impl Event {
     /// A key was deleted.
     pub const DEL: Self = Self(raw::REDISMODULE_NOTIFY_GENERIC, c"del");
 }
-
-/// The name of a keyspace event that the server reports, such as `expired`.
-#[derive(Clone, Copy)]
-pub struct EventName<'c>(&'c CStr);
-
-impl<'c> EventName<'c> {
-    /// Returns the name as bytes.
-    pub fn bytes(self) -> &'c [u8] {
-        self.0.to_bytes()
-    }
-}

@@ -50,9 +50,9 @@ pub use channels::{has_subscriber, is_in_cluster, may_publish, publish, subscrib
 pub use clock::{monotonic_ms, now_ms, now_us};
 pub use cluster_slots::{ClusterSlots, SlotState};
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use commands::{CommandHandler, RunCommand, handler, has_own_acl_categories};
+pub use commands::{RunCommand, handler, has_own_acl_categories};
 pub use context::{Context, ContextFlags};
-pub use events::{Event, EventName, subscribe, subscribe_to_roles, subscribe_to_sorted_sets};
+pub use events::{Event, subscribe, subscribe_to_roles, subscribe_to_sorted_sets};
 pub use hash_slot::hash_slot;
 pub use key::Key;
 pub use kinds::{Mode, Probe, Slot, ValueType};
@@ -66,10 +66,15 @@ pub use string::{Arguments, OwnedString, StringRef};
 pub use timer::{run_timer_soon, set_timer};
 
 pub use crate::{entry_points, module_state};
+use redis_module::raw::RedisModuleCmdFunc;
 pub use redis_module::raw::{RedisModuleCtx as RawContext, RedisModuleString as RawString};
 
 /// A point in time on the server's wall clock, in milliseconds since the Unix epoch.
 pub type UnixMs = i64;
+
+/// The function by which the server calls a command. [`handler`] creates it.
+#[derive(Clone, Copy)]
+pub struct CommandHandler(RedisModuleCmdFunc);
 
 /// The server's number for a connection, as shown by `CLIENT ID`.
 pub type ClientId = i64;

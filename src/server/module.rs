@@ -9,8 +9,6 @@
 //!     let mut key = ctx.open(name, Mode::Write);
 //!     let len = key.string().len();
 //!     key.delete();
-//!     drop(key);
-//!     ctx.select_db(1);
 //!     len
 //! }
 //! ```
@@ -39,22 +37,10 @@
 //!     key.is_empty()
 //! }
 //! ```
-//!
-//! A context cannot be kept:
-//!
-//! ```compile_fail
-//! use redis_lock::server::Context;
-//!
-//! fn twice<'c, M>(ctx: &Context<'c, M>) -> Context<'c, M> {
-//!     *ctx
-//! }
-//! ```
 
 use std::ffi::CStr;
 
-use super::{
-    BlockedClient, BlockedClientId, ClientId, Command, Context, EventName, MainThread, Replier, Setting, StringRef,
-};
+use super::{BlockedClient, BlockedClientId, ClientId, Command, Context, MainThread, Replier, Setting, StringRef};
 
 /// A module, as the server sees it.
 ///
@@ -123,10 +109,10 @@ pub trait Module: Sized + 'static {
     /// Called when the server's cron runs, which it does every `interval_ms` milliseconds.
     fn cron(_interval_ms: i64) {}
 
-    /// Called when another client, module or the server has changed a key.
+    /// Called when another client, module or the server has changed a key, with the name of the event, such as `expired`.
     ///
     /// Do not write here: the write would reach replicas before the command that caused the event.
-    fn key_event(_ctx: &Context<'_, Self>, _event: EventName<'_>, _key: StringRef<'_>) {}
+    fn key_event(_ctx: &Context<'_, Self>, _event: &[u8], _key: StringRef<'_>) {}
 
     /// Called when any key may have changed without an event: a database was flushed, two databases were swapped, or all were
     /// reloaded.

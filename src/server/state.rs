@@ -11,7 +11,7 @@ use super::acl::user::User;
 use super::string::OwnedString;
 use super::timer::schedule::{ServerTimer, Timer};
 
-/// The state of the layer. What is not said to be written elsewhere is written when the module is loaded.
+/// The state of the layer. A field without the name of its writer is written when the module is loaded.
 pub(super) struct ServerState {
     /// The thread that loads modules, 0 before the first load. [`is_main_thread`] reads it on any thread.
     main_thread: AtomicU64,

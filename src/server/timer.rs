@@ -100,8 +100,13 @@ fn start_server_timer<M: Module>() {
 
 /// Runs the timer if it is overdue. Called when the server's cron runs.
 pub(super) fn catch_up<M: Module>() {
-    state().timer.borrow_mut().iteration_begins();
-    if state().timer.borrow().is_due() {
+    iteration_begins::<M>(false);
+}
+
+/// Runs the timer if it is overdue, or if it `runs` in any iteration of the event loop but the first one.
+fn iteration_begins<M: Module>(runs: bool) {
+    let is_first = state().timer.borrow_mut().iteration_begins();
+    if runs && !is_first || state().timer.borrow().is_due() {
         start_server_timer::<M>();
     }
 }
@@ -110,12 +115,7 @@ pub(super) fn catch_up<M: Module>() {
 /// server does not run its timers in this iteration. The work is not done here, because the server also calls this function while
 /// a slow script blocks everything else.
 unsafe extern "C" fn on_readable<M: Module>(_fd: c_int, _data: *mut c_void, _mask: c_int) {
-    catch_panic("timer descriptor", (), || {
-        let is_first = state().timer.borrow_mut().iteration_begins();
-        if !is_first || state().timer.borrow().is_due() {
-            start_server_timer::<M>();
-        }
-    });
+    catch_panic("timer descriptor", (), || iteration_begins::<M>(true));
 }
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {

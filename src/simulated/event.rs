@@ -13,13 +13,3 @@ impl Event {
     pub const PERSIST: Self = Self("persist");
     pub const DEL: Self = Self("del");
 }
-
-/// The name of an event of which the server notifies the module.
-#[derive(Clone, Copy)]
-pub struct EventName<'c>(pub(super) &'c str);
-
-impl<'c> EventName<'c> {
-    pub fn bytes(self) -> &'c [u8] {
-        self.0.as_bytes()
-    }
-}

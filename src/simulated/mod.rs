@@ -57,7 +57,7 @@ pub use context::{
     Context, ContextFlags, Replier, has_own_acl_categories, server_setting, subscribe, subscribe_to_roles,
     subscribe_to_sorted_sets,
 };
-pub use event::{Event, EventName};
+pub use event::Event;
 pub use event_log::{LoggedEvent, Tag, Writer};
 pub use faults::{Fault, set_fault};
 pub use handler::{CommandHandler, RunCommand, handler};

@@ -3,7 +3,6 @@
 use super::blocked_client::BlockedClientId;
 use super::command::Command;
 use super::context::{Context, Replier};
-use super::event::EventName;
 use super::faults::{self, Fault};
 use super::handler::CommandHandler;
 use super::module::Module;
@@ -48,7 +47,7 @@ impl ModuleHooks {
             run: |handler, client, db, words| handler.run::<M>(Context::new(client, db), Arguments(words)),
             timer: || M::timer(&mut Context::new(0, 0)),
             cron: M::cron,
-            key_event: |db, event, key| M::key_event(&Context::new(0, db), EventName(event), StringRef(key)),
+            key_event: |db, event, key| M::key_event(&Context::new(0, db), event.as_bytes(), StringRef(key)),
             keyspace_changed: M::keyspace_changed,
             role_changed: M::role_changed,
             client_closed: M::client_closed,

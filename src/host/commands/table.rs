@@ -12,7 +12,7 @@ use crate::server::{Access, Argument, Command, Keys, RunCommand, Shape, handler}
 /// a request to the server.
 const LOCK: Keys = Keys { first: 1, last: 1, step: 1, access: Access::Update };
 
-/// Returns what most commands have in common. The command `C` runs it.
+/// Returns a description with what most commands have in common. `C` runs the command.
 const fn of<C: RunCommand<Locks>>() -> Command {
     Command { own_category: "lock", keys: LOCK, since: c"0.1.0", ..Command::new(C::NAME, handler::<Locks, C>()) }
 }

@@ -31,7 +31,8 @@ impl<M: Module> Key<'_, '_, M> {
         // Whenever a key becomes a Sorted Set or a List, the server goes through all clients that are blocked on it, as if for
         // BZPOPMIN. With the key itself, that would take a time that grows with the queue.
         let sibling = OwnedString::new(&sibling_key(self.name().bytes(), b"\0waits"));
-        let (ctx, private, mut keys) = (self.ctx().raw(), to_private_data(id), [sibling.as_ref().raw()]);
+        let (ctx, private, mut keys) =
+            (self.ctx().raw(), ptr::without_provenance_mut(id.0.get() as usize), [sibling.as_ref().raw()]);
         let (on_signal, on_unblocked, on_freed) =
             (Some(on_signal as _), Some(on_unblocked::<M> as _), Some(on_freed::<M> as _));
         // SAFETY: context and key are valid while this command runs, and the server keeps neither array nor context;
@@ -141,12 +142,7 @@ fn private_data<M>(ctx: &Context<'_, M>) -> BlockedClientId {
     from_private_data(unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx.raw())) })
 }
 
-/// Returns the id as the pointer that the server keeps. It is never null, which the server would not free.
-fn to_private_data(id: BlockedClientId) -> *mut c_void {
-    ptr::without_provenance_mut(id.0.get() as usize)
-}
-
 fn from_private_data(private: *mut c_void) -> BlockedClientId {
-    // The server passes what `to_private_data` returned, which is not null.
+    // The server passes the number of an id, which is not null.
     BlockedClientId(NonZeroU64::new(private.addr() as u64).unwrap_or(NonZeroU64::MIN))
 }

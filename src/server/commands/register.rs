@@ -5,7 +5,7 @@ use std::ptr;
 
 use redis_module::raw;
 
-use super::CommandHandler;
+use crate::server::CommandHandler;
 use crate::server::api::OK;
 use crate::server::command::{Access, Argument, Command, Keys, Shape};
 use crate::server::context::Context;

@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use redis_module::raw;
 
-use super::EventName;
 use super::own_writes::{self, KEY_CLASSES, SORTED_SET_CLASS};
 use crate::server::ClientId;
 use crate::server::api::OK;
@@ -103,7 +102,7 @@ unsafe extern "C" fn on_key_event<M: Module>(
         if !own_writes::take_own_event(key) {
             // SAFETY: context, name and key are the server's, valid for this callback.
             let (ctx, event, key) = unsafe { (Context::new(ctx), CStr::from_ptr(event), StringRef::new(key)) };
-            M::key_event(&ctx, EventName(event), key);
+            M::key_event(&ctx, event.to_bytes(), key);
         }
         OK
     })

@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::num::NonZeroU64;
 
 use redis_lock::server::{
-    self, Access, Arguments, BlockedClient, BlockedClientId, Command, Event, EventName, Keys, MainThread, Mode, Module,
+    self, Access, Arguments, BlockedClient, BlockedClientId, Command, Event, Keys, MainThread, Mode, Module,
     OwnedString, Replier, RunCommand, Setting, StringRef, UnixMs, handler, now_ms,
 };
 
@@ -122,8 +122,8 @@ impl Module for Gate {
         vec![("passed".to_owned(), state.passed), ("waiting".to_owned(), waiting as u64)]
     }
 
-    fn key_event(_: &Context<'_>, event: EventName<'_>, key: StringRef<'_>) {
-        if [b"del".as_slice(), b"expired"].contains(&event.bytes()) {
+    fn key_event(_: &Context<'_>, event: &[u8], key: StringRef<'_>) {
+        if [b"del".as_slice(), b"expired"].contains(&event) {
             let is_of_key = |waiter: &&mut Waiter| waiter.gate == key.bytes();
             STATE.with(|state| state.waiters.iter_mut().filter(is_of_key).for_each(|waiter| waiter.is_open = true));
             server::run_timer_soon::<Gate>();

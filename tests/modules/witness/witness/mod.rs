@@ -11,7 +11,7 @@ mod state;
 use std::ffi::CStr;
 
 use redis_lock::server::{
-    BlockedClient, BlockedClientId, ClientId, Command, Context, EventName, MainThread, Module, Replier, StringRef,
+    BlockedClient, BlockedClientId, ClientId, Command, Context, MainThread, Module, Replier, StringRef,
 };
 
 use state::{STATE, State, note, report, with};
@@ -46,8 +46,8 @@ impl Module for Witness {
         with(|state| state.cron = Some(interval_ms));
     }
 
-    fn key_event(ctx: &Context<'_, Self>, event: EventName<'_>, key: StringRef<'_>) {
-        let [event, key] = [event.bytes(), key.bytes()].map(String::from_utf8_lossy);
+    fn key_event(ctx: &Context<'_, Self>, event: &[u8], key: StringRef<'_>) {
+        let [event, key] = [event, key.bytes()].map(String::from_utf8_lossy);
         report(format!("{event} {} {key}", ctx.db()));
     }
 
