@@ -18,7 +18,8 @@ pub struct Context<'c, M> {
     raw: *mut raw::RedisModuleCtx,
     /// Whether this is a command whose client is not blocked yet.
     pub(super) may_block: bool,
-    owner: PhantomData<(&'c (), fn() -> M)>,
+    callback: PhantomData<&'c ()>,
+    module: PhantomData<fn() -> M>,
 }
 
 bitflags! {
@@ -61,7 +62,7 @@ impl<M> Context<'_, M> {
     /// `raw` is the context that the server gave to the running callback, and the result does not outlive the callback.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
         debug_assert!(is_main_thread(), "the server has called on another thread");
-        Self { raw, may_block: false, owner: PhantomData }
+        Self { raw, may_block: false, callback: PhantomData, module: PhantomData }
     }
 
     pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {
