@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from conftest import CLIENT, LIBRARY, Server, Threads, connections_of, wait_unti
 
 import redis_lock_client
 from redis_lock_client._async import keeper
+from redis_lock_client._async.client import Client
 from redis_lock_client.asyncio import Lock
 
 #: How locks are held beyond their lease, for a while at least.
@@ -58,6 +60,32 @@ def test_a_loop_ends_while_somebody_begins_to_wait(server: Server, client: Any) 
         asyncio.run(begin(steps))
         assert time.monotonic() - began < 20, steps
     wait_until(lambda: not waiters(client))
+
+
+def test_closed_loop_survives_garbage_collection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new loop forgets the clients of a closed one. A garbage collection at the same time removes some of them."""
+    leave = Client.leave
+
+    def leave_and_collect(self: Client) -> None:
+        leave(self)
+        gc.collect()
+
+    async def use(count: int) -> None:
+        for _ in range(count):
+            aclient = server.client_asyncio()
+            # Only a garbage collection finds the pool.
+            aclient.connection_pool.itself = aclient.connection_pool
+            async with Lock(aclient, "door", timeout=30):
+                pass
+            await aclient.aclose()
+
+    monkeypatch.setattr(Client, "leave", leave_and_collect)
+    gc.disable()
+    try:
+        asyncio.run(use(3))
+        asyncio.run(use(1))
+    finally:
+        gc.enable()
 
 
 def test_a_loop_ends_while_the_server_stands_still(new_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,8 @@ def _leave_loops() -> None:
     # Copied in one step: loops of other threads, and their tasks, come and go, and see to the same.
     for number, other in list(_loops.items()):
         if other.loop.is_closed() and _loops.pop(number, None) is not None:
-            for client in other.clients.values():
+            # Copied, because a garbage collection during the iteration removes clients.
+            for client in list(other.clients.values()):
                 client.leave()
     for timer in [timer for timer, (loop, _) in list(_again.items()) if loop.is_closed()]:
         _again.pop(timer, None)
