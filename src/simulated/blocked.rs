@@ -1,37 +1,16 @@
 //! Clients that the module has blocked, and the replies to them.
 
-use super::blocked_client::BlockedClientId;
+use super::ClientId;
+use super::blocked_client::{Blocked, BlockedClientId};
 use super::client::Sent;
-use super::event_log::{LoggedEvent, Tag};
+use super::crash::crash;
+use super::event_log::LoggedEvent;
 use super::faults::{self, Fault};
 use super::kind::Answering;
 use super::module::Module;
-use super::module_hooks;
 use super::node_state::{self, NodeState};
+use super::notify;
 use super::reply::Reply;
-use super::{ClientId, crash};
-
-/// A blocked client. It exists until the server frees it.
-pub(super) struct Blocked {
-    pub client: ClientId,
-    pub tag: Tag,
-    /// The key on which it is blocked, with its database.
-    pub key: (i32, Vec<u8>),
-    /// Whether the module or CLIENT UNBLOCK TIMEOUT has unblocked it.
-    is_unblocked: bool,
-    /// Whether the server has unblocked it by itself, which happens at most once.
-    is_dismissed: bool,
-    /// Whether the client has disconnected, or the server has replied by itself.
-    has_ended: bool,
-    /// The reply that the server keeps until the end of the event-loop iteration.
-    kept: Option<Reply>,
-}
-
-impl Blocked {
-    pub fn new(client: ClientId, tag: Tag, key: (i32, Vec<u8>)) -> Self {
-        Self { client, tag, key, is_unblocked: false, is_dismissed: false, has_ended: false, kept: None }
-    }
-}
 
 pub(super) fn add(id: BlockedClientId, blocked: Blocked) {
     node_state::with(|node| {
@@ -77,7 +56,7 @@ fn ask(id: BlockedClientId) -> Option<Reply> {
     let mut replies = Reply::all_of(pieces);
     match (replies.pop(), replies.is_empty()) {
         (reply, true) => reply,
-        _ => crash::crash("a blocked client is answered twice"),
+        _ => crash("a blocked client is answered twice"),
     }
 }
 
@@ -194,7 +173,7 @@ pub(super) fn close(client: ClientId) {
     let Some(entry) = node_state::with(|node| node.clients.remove(&client)) else { return };
     node_state::with(|node| node.note(LoggedEvent::Closed { client }));
     if !faults::has(Fault::CloseNotAnnounced) {
-        module_hooks::notify(|hooks| (hooks.client_closed)(client));
+        notify::if_subscribed(|hooks| (hooks.client_closed)(client));
     }
     if let Some(id) = entry.blocked {
         end_wait(id);

@@ -8,7 +8,7 @@ use super::event_log::LoggedEvent;
 use super::faults::{self, Fault};
 use super::kind::ServerKind;
 use super::node_state::{self, NodeState};
-use super::process;
+use super::refusal::refusal;
 use super::reply::Reply;
 use super::string::StringRef;
 
@@ -50,19 +50,14 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
     let channel = words.get(1).map_or(&[][..], Vec::as_slice);
     Some(match (word(0).as_slice(), word(1).as_slice()) {
         (b"PUBSUB", b"SHARDNUMSUB") => count(words.get(2)?),
-        (b"SSUBSCRIBE", _) => process::refusal(words).unwrap_or_else(|| subscribe(client, channel)),
-        (b"SUNSUBSCRIBE", _) => process::refusal(words).unwrap_or_else(|| unsubscribe(client, channel)),
-        (b"SPUBLISH", _) => process::refusal(words).unwrap_or_else(|| {
+        (b"SSUBSCRIBE", _) => refusal(words).unwrap_or_else(|| subscribe(client, channel)),
+        (b"SUNSUBSCRIBE", _) => refusal(words).unwrap_or_else(|| unsubscribe(client, channel)),
+        (b"SPUBLISH", _) => refusal(words).unwrap_or_else(|| {
             let message = words.get(2).map_or(&[][..], Vec::as_slice);
             number(node_state::with(|node| give_to_subscribers(node, channel, message)))
         }),
         _ => return None,
     })
-}
-
-/// Returns whether the arguments of a command are channels instead of keys.
-pub(super) fn names_channel(name: &[u8]) -> bool {
-    [b"SSUBSCRIBE".as_slice(), b"SUNSUBSCRIBE", b"SPUBLISH"].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// Returns whether a client may send this command. A RESP2 client with a subscription must unsubscribe first.

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use super::ClientId;
 use super::blocked;
 use super::channels;
 use super::client::{Client, Sent};
 use super::event_log::LoggedEvent;
 use super::faults::{self, Fault};
 use super::node_state;
-use super::process;
+use super::notify;
 use super::reply::Reply;
-use super::{ClientId, module_hooks};
+use super::setting::{self, Setting};
 
 /// Runs a command that works on no keys. Returns `None` for any other command.
 pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
@@ -31,7 +32,7 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
             });
             Reply::OK
         }
-        (b"CONFIG", b"SET") => process::config_set(words),
+        (b"CONFIG", b"SET") => config_set(words),
         (b"CLIENT", b"ID") => Reply::Integer(client),
         (b"CLIENT", b"KILL") => kill(client, number(&word(3))),
         (b"CLIENT", b"UNBLOCK") => unblock(number(&word(2)), word(3) == b"ERROR"),
@@ -41,8 +42,8 @@ pub(super) fn run(client: ClientId, sent: &Sent) -> Option<Reply> {
         (b"DEBUG", b"RELOAD") => {
             node_state::with(|node| node.note_keyspace());
             // The server first flushes the old keys, then loads them again. It notifies the module of both.
-            module_hooks::notify(|hooks| (hooks.keyspace_changed)());
-            module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+            notify::if_subscribed(|hooks| (hooks.keyspace_changed)());
+            notify::if_subscribed(|hooks| (hooks.keyspace_changed)());
             Reply::OK
         }
         _ => return channels::run(client, sent),
@@ -129,4 +130,23 @@ fn pause(ms: Option<i64>) -> Reply {
     let Some(ms) = ms else { return Reply::error("ERR timeout is not an integer or out of range") };
     node_state::with(|node| node.blockers.paused_until = Some(node.now_ms().saturating_add(ms)));
     Reply::OK
+}
+
+/// Runs `CONFIG SET name value` for all nodes. The module is notified if the setting is its own.
+fn config_set(words: &[Vec<u8>]) -> Reply {
+    let [_, _, name, value] = words else { return Reply::error("ERR wrong number of arguments") };
+    let (own_name, settings) = node_state::with(|node| ([node.hooks.name, b"."].concat(), node.hooks.settings));
+    let is_named = |setting: &&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
+    let of_module = settings.iter().copied().find(is_named);
+    let value = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+    match of_module.or_else(|| setting::of_server(name)).zip(value) {
+        Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
+            setting.set(value);
+            if of_module.is_some() && !faults::has(Fault::SettingNotAnnounced) {
+                node_state::on_each(|| notify::always(|hooks| (hooks.setting_changed)()));
+            }
+            Reply::OK
+        }
+        _ => Reply::error("ERR CONFIG SET failed"),
+    }
 }

@@ -6,14 +6,13 @@ use std::marker::PhantomData;
 use bitflags::bitflags;
 
 use super::ClientId;
-use super::cluster::Cluster;
+use super::cluster::{self, Cluster};
 use super::cluster_slots::ClusterSlots;
 use super::crash::crash;
 use super::expiry;
 use super::faults::{self, Fault};
 use super::keyspace::Value;
 use super::kinds::{Probe, Slot};
-use super::module::Module;
 use super::node_state::{self, NodeState};
 use super::reply::{Piece, Reply};
 use super::setting;
@@ -147,7 +146,7 @@ impl<M> Context<'_, M> {
         let (served, owned, migrating) = node_state::with(|node| match &node.cluster {
             None => (true, true, false),
             Some(cluster) => {
-                let slot = super::cluster::slot_of(key.0);
+                let slot = cluster::slot_of(key.0);
                 let is_elsewhere = cluster.elsewhere.contains(&slot) && !faults::has(Fault::SlotHidden);
                 let is_migrating = cluster.migrating.contains(&slot) && !faults::has(Fault::MigrationHidden);
                 (!cluster.is_down, !is_elsewhere, is_migrating)
@@ -245,19 +244,7 @@ pub fn server_setting(name: &'static CStr) -> Option<i64> {
     Some(if faults::has(Fault::SettingOld) { setting.default } else { setting.get() })
 }
 
-/// Has no effect: the module is always notified of changes of the role.
-pub fn subscribe_to_roles<M: Module>() {}
 /// Returns `true`. An ACL category has no effect here, because there are no users.
 pub fn has_own_acl_categories() -> bool {
     true
-}
-
-/// Requests the notification of events of Sorted Sets.
-pub fn subscribe_to_sorted_sets<M: Module>() {
-    node_state::with(|node| node.subscribes_sorted_sets = true);
-}
-
-/// Requests the notification of events.
-pub fn subscribe<M: Module>() {
-    node_state::with(|node| node.listens = true);
 }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::event_log::{LoggedEvent, Writer};
 use super::faults::{self, Fault};
-use super::module_hooks;
 use super::node_state;
+use super::notify;
 use super::stream::Effect;
 
 /// Deletes a key that has expired, on a master that is not paused. Returns whether the key exists for the caller.
@@ -50,5 +50,5 @@ fn delete(db: i32, key: &[u8]) {
         }
         node.note(LoggedEvent::Wrote { db, key: key.into(), entry: None, writer: Writer::Expiry });
     });
-    module_hooks::tell_event(db, "expired", key);
+    notify::key_event(db, "expired", key);
 }

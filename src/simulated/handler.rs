@@ -1,14 +1,9 @@
 //! The functions of a module that run its commands.
 
-use std::any::Any;
-
+use super::command_handler::CommandHandler;
 use super::context::Context;
 use super::module::Module;
 use super::string::Arguments;
-
-/// The function that the server calls for a command.
-#[derive(Clone, Copy)]
-pub struct CommandHandler(fn(&mut dyn Any, Arguments<'_>));
 
 /// A command of the module.
 pub trait RunCommand<M: Module> {
@@ -28,8 +23,7 @@ pub const fn handler<M: Module, C: RunCommand<M>>() -> CommandHandler {
     })
 }
 
-impl CommandHandler {
-    pub(super) fn run<M: Module>(self, mut ctx: Context<'static, M>, arguments: Arguments<'_>) {
-        (self.0)(&mut ctx, arguments);
-    }
+/// Calls the function of a command of the module `M`.
+pub(super) fn run<M: Module>(handler: CommandHandler, mut ctx: Context<'static, M>, arguments: Arguments<'_>) {
+    (handler.0)(&mut ctx, arguments);
 }

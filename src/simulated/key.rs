@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::UnixMs;
-use super::blocked::{self, Blocked};
-use super::blocked_client::{BlockedClient, BlockedClientId};
-use super::cluster::slot_of;
+use super::blocked;
+use super::blocked_client::{Blocked, BlockedClient, BlockedClientId};
+use super::cluster::{Cluster, slot_of};
 use super::context::{Context, ContextFlags};
 use super::crash::crash;
 use super::event::Event;
@@ -147,12 +147,11 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         node_state::with(|node| {
             let now = node.now_ms();
             let own_accord = node.running.command.is_none();
-            let is_elsewhere =
-                |cluster: &super::cluster::Cluster| cluster.is_down || cluster.elsewhere.contains(&slot_of(name));
+            let is_elsewhere = |cluster: &Cluster| cluster.is_down || cluster.elsewhere.contains(&slot_of(name));
             if own_accord && node.cluster.as_ref().is_some_and(is_elsewhere) {
                 crash("a write to a key of another node");
             }
-            let is_leaving = |cluster: &super::cluster::Cluster| cluster.migrating.contains(&slot_of(name));
+            let is_leaving = |cluster: &Cluster| cluster.migrating.contains(&slot_of(name));
             if own_accord && self.was_missing && node.cluster.as_ref().is_some_and(is_leaving) {
                 crash("a write to a key that may be at another node already");
             }

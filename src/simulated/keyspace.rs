@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::UnixMs;
-use super::sorted_set::Members;
+use super::members::Members;
 
 /// The number of databases, which is the servers' default.
 const DATABASES: usize = 16;

@@ -15,6 +15,7 @@ mod cluster;
 mod cluster_slots;
 #[path = "../server/command.rs"]
 mod command;
+mod command_handler;
 mod connection;
 mod context;
 mod crash;
@@ -23,9 +24,7 @@ mod event_log;
 mod expiry;
 mod faults;
 mod handler;
-#[cfg(test)]
-#[path = "../server/hash_slot.rs"]
-mod hash_slot;
+mod hooks_of_module;
 mod key;
 mod keyspace;
 mod kind;
@@ -33,18 +32,22 @@ mod kind;
 mod kinds;
 mod latency;
 mod main_thread;
+mod members;
 #[path = "../server/module.rs"]
 mod module;
 mod module_hooks;
 mod native;
 mod node;
 mod node_state;
+mod notify;
 mod process;
+mod refusal;
 mod reply;
 mod setting;
 mod sorted_set;
 mod stream;
 mod string;
+mod subscriptions;
 mod write_blockers;
 
 pub use blocked::unblock;
@@ -53,28 +56,27 @@ pub use channels::{has_subscriber, may_publish, publish, subscribers};
 pub use cluster::{hash_slot, is_in_cluster, slot_of};
 pub use cluster_slots::{ClusterSlots, SlotState};
 pub use command::{Access, Argument, Command, Keys, Shape};
-pub use context::{
-    Context, ContextFlags, Replier, has_own_acl_categories, server_setting, subscribe, subscribe_to_roles,
-    subscribe_to_sorted_sets,
-};
+pub use command_handler::CommandHandler;
+pub use context::{Context, ContextFlags, Replier, has_own_acl_categories, server_setting};
 pub use event::Event;
 pub use event_log::{LoggedEvent, Tag, Writer};
 pub use faults::{Fault, set_fault};
-pub use handler::{CommandHandler, RunCommand, handler};
+pub use handler::{RunCommand, handler};
 pub use key::Key;
 pub use keyspace::{Entry, Keyspace, Value};
 pub use kind::ServerKind;
 pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use latency::Stopwatch;
 pub use main_thread::MainThread;
+pub use members::{Members, Score};
 pub use module::Module;
 pub use node::Node;
 pub use node_state::{monotonic_ms, now_ms, now_us, run_timer_soon, set_timer};
 pub use reply::Reply;
 pub use setting::Setting;
-pub use sorted_set::{Members, Score};
 pub use stream::{Effect, Unit};
 pub use string::{Arguments, OwnedString, StringRef};
+pub use subscriptions::{subscribe, subscribe_to_roles, subscribe_to_sorted_sets};
 pub use write_blockers::{Unnoticed, WriteFence};
 
 pub use crate::module_state;
@@ -84,3 +86,7 @@ pub type UnixMs = i64;
 
 /// The server's number for a connection.
 pub type ClientId = i64;
+
+#[cfg(test)]
+#[path = "../server/hash_slot.rs"]
+mod hash_slot;

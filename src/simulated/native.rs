@@ -10,8 +10,8 @@ use super::event_log::{LoggedEvent, Writer};
 use super::expiry;
 use super::faults::{self, Fault};
 use super::keyspace::{Entry, Value};
-use super::module_hooks;
 use super::node_state;
+use super::notify;
 use super::reply::Reply;
 use super::stream::Effect;
 
@@ -133,7 +133,7 @@ fn wrong_type() -> Reply {
 /// Changes a key, and notifies the module with these events.
 fn write(db: i32, key: &[u8], entry: Option<Entry>, events: &[&'static str]) {
     put(db, key, entry, Writer::Command);
-    notify(db, key, events);
+    send_events(db, key, events);
 }
 
 fn put(db: i32, key: &[u8], entry: Option<Entry>, writer: Writer) {
@@ -143,13 +143,13 @@ fn put(db: i32, key: &[u8], entry: Option<Entry>, writer: Writer) {
     });
 }
 
-fn notify(db: i32, key: &[u8], events: &[&'static str]) {
+fn send_events(db: i32, key: &[u8], events: &[&'static str]) {
     let subscribes_sorted_sets = node_state::with(|node| node.subscribes_sorted_sets);
     let is_notified = |event: &&&str| {
         NOTIFIED_EVENTS.contains(*event) || subscribes_sorted_sets && SORTED_SET_EVENTS.contains(*event)
     };
     for event in events.iter().filter(is_notified) {
-        module_hooks::tell_event(db, event, key);
+        notify::key_event(db, event, key);
     }
 }
 
@@ -283,8 +283,8 @@ fn rename(db: i32, from: &[u8], to: &[u8]) -> Reply {
     // The server sends both events after both changes.
     put(db, from, None, Writer::Command);
     put(db, to, Some(entry), Writer::Arrival);
-    notify(db, from, &["rename_from"]);
-    notify(db, to, &["rename_to"]);
+    send_events(db, from, &["rename_from"]);
+    send_events(db, to, &["rename_to"]);
     Reply::OK
 }
 
@@ -297,7 +297,7 @@ fn copy(db: i32, from: &[u8], to: &[u8]) -> Reply {
     expiry::expire(db, to);
     propagate(db, [b"COPY".as_slice(), from, to, b"REPLACE"]);
     put(db, to, Some(entry), Writer::Arrival);
-    notify(db, to, &["copy_to"]);
+    send_events(db, to, &["copy_to"]);
     Reply::Integer(1)
 }
 
@@ -308,7 +308,7 @@ fn restore(db: i32, key: &[u8], ms: Option<i64>, value: &[u8]) -> Reply {
     let expiry = (ms > 0).then(|| now().saturating_add(ms));
     propagate(db, set_words(key, value, expiry).iter().map(Vec::as_slice));
     put(db, key, Some(Entry { value: Value::String(Rc::from(value)), expiry }), Writer::Arrival);
-    notify(db, key, &["restore"]);
+    send_events(db, key, &["restore"]);
     Reply::OK
 }
 
@@ -331,8 +331,8 @@ fn move_to(db: i32, key: &[u8], to: Option<i64>) -> Reply {
     propagate(db, [b"MOVE".as_slice(), key, to.to_string().as_bytes()]);
     put(to, key, Some(entry), Writer::Arrival);
     put(db, key, None, Writer::Command);
-    notify(db, key, &["move_from"]);
-    notify(to, key, &["move_to"]);
+    send_events(db, key, &["move_from"]);
+    send_events(to, key, &["move_to"]);
     Reply::Integer(1)
 }
 
@@ -343,7 +343,7 @@ fn flush(db: i32, of: Option<i32>) -> Reply {
     });
     propagate(db, [if of.is_some() { b"FLUSHDB".as_slice() } else { b"FLUSHALL" }]);
     if !faults::has(Fault::FlushNotAnnounced) {
-        module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+        notify::if_subscribed(|hooks| (hooks.keyspace_changed)());
     }
     Reply::OK
 }
@@ -360,7 +360,7 @@ fn swap(db: i32, one: Option<i64>, other: Option<i64>) -> Reply {
     });
     propagate(db, [b"SWAPDB".as_slice(), one.to_string().as_bytes(), other.to_string().as_bytes()]);
     if !faults::has(Fault::SwapNotAnnounced) {
-        module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+        notify::if_subscribed(|hooks| (hooks.keyspace_changed)());
     }
     Reply::OK
 }

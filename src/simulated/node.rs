@@ -7,13 +7,16 @@ use super::client::{Client, Sent};
 use super::event_log::{LoggedEvent, Tag};
 use super::expiry;
 use super::faults::{self, Fault};
+use super::hooks_of_module::hooks_of;
 use super::keyspace::Keyspace;
 use super::kind::ServerKind;
+use super::main_thread;
 use super::module::Module;
-use super::module_hooks::{self, ModuleHooks};
 use super::native;
 use super::node_state::{self, NodeState};
+use super::notify;
 use super::process;
+use super::setting;
 use super::stream::Unit;
 use super::write_blockers::{Unnoticed, WriteFence};
 use super::{ClientId, UnixMs};
@@ -25,7 +28,7 @@ pub struct Node(usize);
 impl Node {
     /// Adds a server without keys to the servers of this thread, and starts it with the module.
     pub fn new<M: Module>(kind: ServerKind) -> Self {
-        let node = Self(node_state::add(NodeState::new(kind, ModuleHooks::of::<M>())));
+        let node = Self(node_state::add(NodeState::new(kind, hooks_of::<M>())));
         node.start();
         node
     }
@@ -33,14 +36,14 @@ impl Node {
     /// Loads the module, before any client is connected.
     fn start(self) {
         node_state::switch_to(self.0);
-        module_hooks::notify_always(|hooks| (hooks.loaded)());
+        notify::always(|hooks| (hooks.loaded)());
     }
 
     /// Removes all servers of this thread, and resets the time.
     pub fn forget_all() {
         node_state::forget();
-        super::main_thread::forget();
-        super::setting::forget();
+        main_thread::forget();
+        setting::forget();
     }
 
     /// Advances the time of all nodes, in microseconds. No node does anything in this time.
@@ -107,7 +110,7 @@ impl Node {
     /// Runs one iteration of the event loop: the clients' input, the timer, and the work before the loop sleeps.
     pub fn turn(self) {
         node_state::switch_to(self.0);
-        module_hooks::tell_late_events();
+        notify::late_key_events();
         let ready = node_state::with(|node| std::mem::take(&mut node.ready));
         ready.into_iter().for_each(read);
         run_timer();
@@ -238,7 +241,7 @@ impl Node {
 
     /// Hides the server's settings from modules, as if `rename-command` had changed the name of CONFIG.
     pub fn hide_settings(self) {
-        super::setting::hide();
+        setting::hide();
     }
 
     /// Makes the server a master, if it is a replica.
@@ -256,7 +259,7 @@ impl Node {
         });
         let is_hidden = faults::has(if replica { Fault::ReplicaHidden } else { Fault::PromotionNotAnnounced });
         if !is_hidden {
-            module_hooks::notify_always(|hooks| (hooks.role_changed)(!replica));
+            notify::always(|hooks| (hooks.role_changed)(!replica));
         }
     }
 
@@ -266,7 +269,7 @@ impl Node {
             node.keyspace = keyspace;
             node.note_keyspace();
         });
-        module_hooks::notify(|hooks| (hooks.keyspace_changed)());
+        notify::if_subscribed(|hooks| (hooks.keyspace_changed)());
     }
 
     /// Runs a unit of the master, as its replica.

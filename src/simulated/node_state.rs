@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use super::blocked::Blocked;
-use super::blocked_client::BlockedClientId;
+use super::blocked_client::{Blocked, BlockedClientId};
 use super::client::{Client, Output};
 use super::cluster::Cluster;
 use super::command::Command;

@@ -1,16 +1,16 @@
 //! The execution of a client's command: it is queued, postponed, refused or run.
 
+use super::ClientId;
 use super::blocked;
 use super::channels;
 use super::client::{Client, Output, Sent};
 use super::connection;
+use super::crash::crash;
 use super::event_log::{LoggedEvent, Tag};
-use super::faults::{self, Fault};
 use super::native;
 use super::node_state;
+use super::refusal;
 use super::reply::Reply;
-use super::setting::{self, Setting};
-use super::{ClientId, cluster, module_hooks};
 
 /// The client that the server creates for a script.
 const FAKE_CLIENT: ClientId = ClientId::MAX;
@@ -32,7 +32,7 @@ fn is_postponed(client: ClientId, sent: &Sent) -> bool {
     node_state::with(|node| {
         let now = node.now_ms();
         let queued = node.clients.get(&client).and_then(|client| client.transaction.as_ref());
-        let writes = |words: &[Vec<u8>]| words.first().is_some_and(|name| is_write(&node.commands, name));
+        let writes = |words: &[Vec<u8>]| words.first().is_some_and(|name| refusal::is_write(&node.commands, name));
         let is_exec = sent.words.first().is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
         let would_write = match queued {
             Some(queued) if is_exec => queued.iter().any(|sent| writes(&sent.words)),
@@ -44,27 +44,6 @@ fn is_postponed(client: ClientId, sent: &Sent) -> bool {
         }
         postponed
     })
-}
-
-type Commands = std::collections::BTreeMap<&'static str, super::Command>;
-
-fn is_write(commands: &Commands, name: &[u8]) -> bool {
-    let module = std::str::from_utf8(name).ok().and_then(|name| commands.get(name.to_ascii_lowercase().as_str()));
-    match module {
-        Some(command) => command.flags.split(' ').any(|flag| flag == "write"),
-        None => native::is_write(name),
-    }
-}
-
-/// Returns the arguments of a command that are keys.
-fn keys_of<'w>(commands: &Commands, words: &'w [Vec<u8>]) -> &'w [Vec<u8>] {
-    let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
-    match std::str::from_utf8(&name).ok().and_then(|name| commands.get(name)) {
-        // A command of the module has one key or none.
-        Some(command) if command.keys.first == 0 => &[],
-        Some(_) => words.get(1..2).unwrap_or_default(),
-        None => native::keys_of(words),
-    }
 }
 
 fn run(client: ClientId, sent: Sent) {
@@ -92,7 +71,7 @@ fn run(client: ClientId, sent: Sent) {
 
 /// Queues a command, if its client has begun a transaction. A command that is refused here makes EXEC fail.
 fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
-    let refusal = refusal(&sent.words);
+    let refusal = refusal::refusal(&sent.words);
     node_state::with(|node| {
         let entry = node.clients.get_mut(&client)?;
         let queue = entry.transaction.as_mut()?;
@@ -108,7 +87,7 @@ fn queue(client: ClientId, sent: &Sent) -> Option<Reply> {
 fn outcome(client: ClientId, sent: &Sent, inner: bool) -> Option<Reply> {
     // EXEC has checked all commands of a transaction before the first one runs.
     let is_looked_at = node_state::with(|node| node.running.transaction && !node.running.script);
-    if let Some(refusal) = if is_looked_at { None } else { refusal(&sent.words) } {
+    if let Some(refusal) = if is_looked_at { None } else { refusal::refusal(&sent.words) } {
         return Some(refusal);
     }
     let db = node_state::with(|node| node.clients.get(&client).map_or(0, |client| client.db));
@@ -156,7 +135,7 @@ fn only_one(mut replies: Vec<Reply>, blocked: bool) -> Option<Reply> {
     match (replies.pop(), replies.is_empty(), blocked) {
         (Some(reply), true, false) => Some(reply),
         (None, _, true) => None,
-        _ => super::crash::crash("a command that makes no reply, or two"),
+        _ => crash("a command that makes no reply, or two"),
     }
 }
 
@@ -165,49 +144,17 @@ fn fits(arity: i32, len: usize) -> bool {
     if arity >= 0 { len == arity } else { len >= arity.saturating_neg() }
 }
 
-/// Returns the error if the server refuses this command.
-pub(super) fn refusal(words: &[Vec<u8>]) -> Option<Reply> {
-    node_state::with(|node| {
-        let keys = keys_of(&node.commands, words);
-        if let Some(cluster) = node.cluster.as_ref().filter(|_| !keys.is_empty()) {
-            // Shard channels work while the cluster is down, which is the default of the servers.
-            let are_channels = words.first().is_some_and(|name| channels::names_channel(name));
-            if cluster.is_down && !are_channels {
-                return Some(Reply::error("CLUSTERDOWN The cluster is down"));
-            }
-            let slots: Vec<u8> = keys.iter().map(|key| cluster::slot_of(key)).collect();
-            if slots.iter().any(|slot| cluster.elsewhere.contains(slot)) {
-                return Some(Reply::error("MOVED 0 127.0.0.1:1"));
-            }
-            let is_missing = |key: &Vec<u8>| !node.has_key(0, key);
-            if !are_channels && slots.iter().any(|slot| cluster.migrating.contains(slot)) && keys.iter().any(is_missing)
-            {
-                return Some(Reply::error("ASK 0 127.0.0.1:1"));
-            }
-        }
-        let name = words.first()?;
-        if !is_write(&node.commands, name) {
-            return None;
-        }
-        if node.blockers.replica {
-            return Some(Reply::error("READONLY You can't write against a read only replica."));
-        }
-        node.blockers.fence.map(|fence| fence.refusal())
-    })
-}
-
 /// Runs a command inside a transaction, or the calls of a script.
 fn one(client: ClientId, sent: &Sent, script: bool) -> Reply {
     if !script {
-        return outcome(client, sent, true)
-            .unwrap_or_else(|| super::crash::crash("a client is blocked in a transaction"));
+        return outcome(client, sent, true).unwrap_or_else(|| crash("a client is blocked in a transaction"));
     }
     let mut reply = Reply::Nil;
     for words in calls_of(sent.words.get(1).map_or(&[][..], Vec::as_slice)) {
         node_state::with(|node| node.running.script = true);
         let inner = outcome(client, &Sent { tag: sent.tag, words }, true);
         node_state::with(|node| node.running.script = false);
-        reply = inner.unwrap_or_else(|| super::crash::crash("a client is blocked in a script"));
+        reply = inner.unwrap_or_else(|| crash("a client is blocked in a script"));
         if matches!(reply, Reply::Error(_)) {
             break;
         }
@@ -233,7 +180,7 @@ fn exec(client: ClientId) -> Reply {
         entry.map(|entry| (entry.transaction.take(), std::mem::take(&mut entry.is_spoiled))).unwrap_or_default()
     });
     let Some(queued) = queued else { return Reply::error("ERR EXEC without MULTI") };
-    if is_spoiled || queued.iter().any(|sent| refusal(&sent.words).is_some()) {
+    if is_spoiled || queued.iter().any(|sent| refusal::refusal(&sent.words).is_some()) {
         let refused = Reply::error("EXECABORT Transaction discarded because of previous errors.");
         let none_runs = queued.iter().map(|sent| LoggedEvent::Inner { tag: sent.tag, reply: refused.clone() });
         node_state::with(|node| none_runs.for_each(|note| node.note(note)));
@@ -252,25 +199,6 @@ fn exec(client: ClientId) -> Reply {
         });
     }
     Reply::Array(replies)
-}
-
-/// Runs `CONFIG SET name value` for all nodes. The module is notified if the setting is its own.
-pub(super) fn config_set(words: &[Vec<u8>]) -> Reply {
-    let [_, _, name, value] = words else { return Reply::error("ERR wrong number of arguments") };
-    let (own_name, settings) = node_state::with(|node| ([node.hooks.name, b"."].concat(), node.hooks.settings));
-    let is_named = |setting: &&Setting| name.strip_prefix(&*own_name) == Some(setting.name.to_bytes());
-    let of_module = settings.iter().copied().find(is_named);
-    let value = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
-    match of_module.or_else(|| setting::of_server(name)).zip(value) {
-        Some((setting, value)) if (setting.min..=setting.max).contains(&value) => {
-            setting.set(value);
-            if of_module.is_some() && !faults::has(Fault::SettingNotAnnounced) {
-                node_state::on_each(|| module_hooks::notify_always(|hooks| (hooks.setting_changed)()));
-            }
-            Reply::OK
-        }
-        _ => Reply::error("ERR CONFIG SET failed"),
-    }
 }
 
 /// Runs a command without a client and without the checks that could refuse it. Scenarios use it to interfere with keys.

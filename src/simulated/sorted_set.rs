@@ -1,51 +1,12 @@
-//! Sorted Sets.
+//! The functions of an open key for Sorted Sets.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::key::Key;
 use super::keyspace::{Entry, Value};
+use super::members::{self, Members, Score};
 use super::string::{OwnedString, StringRef};
 use crate::core::steps;
-
-/// The score of a member. It is not NaN.
-#[derive(Clone, Copy, Debug)]
-pub struct Score(pub f64);
-
-/// Members with their scores.
-pub type Members = BTreeMap<Vec<u8>, Score>;
-
-impl Score {
-    /// Parses a score, as ZADD does.
-    pub(super) fn parse(word: &[u8]) -> Option<Self> {
-        std::str::from_utf8(word).ok()?.parse().ok().filter(|score: &f64| !score.is_nan()).map(Self)
-    }
-}
-
-impl Ord for Score {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Score {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Score {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Score {}
-
-/// Returns the member with the lowest score. Among equal scores it is the first member in byte order.
-pub(super) fn lowest(members: &Members) -> Option<(&Vec<u8>, Score)> {
-    members.iter().map(|(member, score)| (member, *score)).min_by_key(|&(member, score)| (score, member))
-}
 
 impl<M> Key<'_, '_, M> {
     /// Returns the score of a member. Returns `None` if the value is no Sorted Set or has no such member.
@@ -60,7 +21,7 @@ impl<M> Key<'_, '_, M> {
 
     /// Returns the member with the lowest score of a Sorted Set, and its score.
     pub fn lowest(&self) -> Option<(OwnedString, f64)> {
-        lowest(self.members()?).map(|(member, score)| (OwnedString::new(member), score.0))
+        members::lowest(self.members()?).map(|(member, score)| (OwnedString::new(member), score.0))
     }
 
     /// Returns the lowest score of a Sorted Set.

@@ -3,8 +3,8 @@
 use super::{propagate, read, write, wrong_type};
 use crate::server::faults::{self, Fault};
 use crate::server::keyspace::{Entry, Value};
+use crate::server::members::{self, Members, Score};
 use crate::server::reply::Reply;
-use crate::server::sorted_set::{self, Members, Score};
 
 pub(super) fn add(db: i32, key: &[u8], score: &[u8], member: &[u8]) -> Reply {
     let Some(score) = Score::parse(score) else { return Reply::error("ERR value is not a valid float") };
@@ -45,7 +45,7 @@ fn take_member<'w>(
     events: &[&'static str; 2],
 ) -> Result<Option<(Vec<u8>, Score)>, Reply> {
     let Value::SortedSet(members) = &mut entry.value else { return Err(wrong_type()) };
-    let lowest = sorted_set::lowest(members).map(|(member, _)| member.clone());
+    let lowest = members::lowest(members).map(|(member, _)| member.clone());
     let Some(taken) = member.map(<[u8]>::to_vec).or(lowest).and_then(|member| members.remove_entry(&member)) else {
         return Ok(None);
     };

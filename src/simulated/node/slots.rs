@@ -6,7 +6,7 @@ use super::Node;
 use crate::server::cluster::{Cluster, slot_of};
 use crate::server::event_log::{LoggedEvent, Writer};
 use crate::server::faults::{self, Fault};
-use crate::server::{blocked, channels, module_hooks, node_state};
+use crate::server::{blocked, channels, node_state, notify};
 
 impl Node {
     /// Makes the server a node of a cluster.
@@ -40,7 +40,7 @@ impl Node {
                 node.kind.tells_of_lost_slots()
             });
             if tells {
-                module_hooks::tell_event(0, "del", &key);
+                notify::key_event(0, "del", &key);
             }
         }
     }
