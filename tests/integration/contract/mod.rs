@@ -5,6 +5,7 @@ mod extend;
 mod fencing;
 mod holds;
 mod introspection;
+mod lock_info;
 mod mutex;
 mod queues;
 mod reentrant;
