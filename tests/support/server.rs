@@ -1,5 +1,5 @@
-//! One running server in a folder of its own. Dropping it ends the process and fails the test if the server has died,
-//! crashed or caught a panic of the module.
+//! One running server in a folder of its own. Dropping it ends the process and fails the test if the server has died or crashed,
+//! or if the module has a bug: a caught panic, or a broken invariant.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::connection::{Connection, packed};
 use super::process::Process;
 use super::{Aof, Client, Flavour, PATIENCE, Protocol, Reply, Setup, memcheck, patient};
 
@@ -24,11 +25,15 @@ const ORDERLY_END: Duration = Duration::from_secs(3);
 
 const CONFIG_FILE: &str = "server.conf";
 
-/// What must not stand in a log.
-const SIGNS_OF_A_CRASH: [&str; 5] =
-    ["BUG REPORT", "crashed by signal", "ASSERTION FAILED", "Guru Meditation", SIGN_OF_A_PANIC];
+/// The time in which a server must reply to INFO at its end. A server that is paused or stopped does not reply.
+const BUG_COUNT_TIMEOUT: Duration = Duration::from_secs(1);
 
-const SIGN_OF_A_PANIC: &str = "panicked at";
+/// The words that the log of a server must not have.
+const SIGNS_OF_A_CRASH: [&str; 4] = ["BUG REPORT", "crashed by signal", "ASSERTION FAILED", "Guru Meditation"];
+
+/// The words that the log has only in a test that causes bugs: the place of a panic, a caught panic, a broken invariant.
+const SIGNS_OF_A_BUG: [&str; 3] =
+    ["panicked at", "bug in redis-lock, please report it", "since the module was loaded, please report it"];
 
 pub struct Server {
     process: Child,
@@ -36,8 +41,8 @@ pub struct Server {
     directory: Arc<TempDir>,
     /// The test has ended the process itself.
     ended: bool,
-    /// A panic of the module is what the test is about.
-    may_panic: bool,
+    /// Whether the test causes bugs in the module.
+    allows_bugs: bool,
 }
 
 /// A server that ended by itself before it answered.
@@ -63,7 +68,7 @@ impl Server {
         mut command: Command,
         port: u16,
         directory: Arc<TempDir>,
-        may_panic: bool,
+        allows_bugs: bool,
     ) -> Result<Self, Ended> {
         let log = File::create(log_path(&directory)).expect("a log file");
         let errors = log.try_clone().expect("a second handle of the log");
@@ -73,7 +78,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
-        let mut server = Self { process, port, directory, ended: false, may_panic };
+        let mut server = Self { process, port, directory, ended: false, allows_bugs };
         server.wait_until_it_answers()?;
         Ok(server)
     }
@@ -226,21 +231,30 @@ impl Server {
         status.filter(|_| !self.ended).map(|status| format!("the server died: {status}"))
     }
 
-    /// What its log says of a crash or a panic, if anything.
-    fn sign_of_a_crash(&self) -> Option<String> {
-        let log = self.log();
-        let mut signs = SIGNS_OF_A_CRASH.iter().filter(|sign| !self.may_panic || **sign != SIGN_OF_A_PANIC);
-        signs.find(|sign| log.contains(**sign)).map(|sign| format!("the log says {sign:?}"))
+    /// Returns what `INFO lock` says about broken invariants, if anything. The log can be without them: the module logs them later.
+    fn counted_bugs(&mut self) -> Option<String> {
+        if self.ended || self.allows_bugs || !matches!(self.process.try_wait(), Ok(None)) {
+            return None;
+        }
+        // A server that does not reply, or has no such field, has no count.
+        let mut connection = Connection::open(self.port, BUG_COUNT_TIMEOUT).ok()?;
+        connection.send(&packed(&["INFO", "lock"])).ok()?;
+        let Reply::Text(info) = Reply::of(connection.receive()) else { return None };
+        let info = String::from_utf8_lossy(&info);
+        let count = info.lines().find_map(|line| line.strip_prefix("lock_bugs:"))?;
+        (count != "0").then(|| format!("INFO counts {count} broken invariants"))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         let death = self.death();
+        let bugs = if thread::panicking() { None } else { self.counted_bugs() };
         let outlived = self.end();
         // Its end may be what is wrong with it.
         let memcheck = memcheck::complaint(self.directory(), outlived);
-        let complaints: Vec<String> = [death, self.sign_of_a_crash(), memcheck].into_iter().flatten().collect();
+        let complaints: Vec<String> =
+            [death, bugs, sign_in(&self.log(), self.allows_bugs), memcheck].into_iter().flatten().collect();
         let complaint = complaints.join("\n");
         if thread::panicking() || !complaint.is_empty() {
             eprintln!("--- server on port {}: end of its log", self.port);
@@ -280,11 +294,46 @@ fn log_path(directory: &TempDir) -> PathBuf {
     directory.path().join("server.log")
 }
 
-/// The end of a log, or what it says about a crash.
+/// Returns what a log says about a crash or a bug, if anything.
+fn sign_in(log: &str, allows_bugs: bool) -> Option<String> {
+    let bugs = SIGNS_OF_A_BUG.iter().filter(|_| !allows_bugs);
+    SIGNS_OF_A_CRASH.iter().chain(bugs).find(|sign| log.contains(**sign)).map(|sign| format!("the log says {sign:?}"))
+}
+
+/// Returns the end of a log, or the part about a crash or a bug.
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
-    let crash = lines.iter().position(|line| SIGNS_OF_A_CRASH.iter().any(|sign| line.contains(sign)));
+    let has_sign = |line: &&str| SIGNS_OF_A_CRASH.iter().chain(&SIGNS_OF_A_BUG).any(|sign| line.contains(sign));
+    let crash = lines.iter().position(has_sign);
     let last = lines.len().saturating_sub(TAIL_LINES);
     let from = crash.map_or(last, |line| line.saturating_sub(TAIL_LINES / 4));
     lines.iter().skip(from).take(TAIL_LINES).copied().collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUGS: [&str; 3] = [
+        "<lock> panicked at src/host/waiting/queue.rs:9:1: nothing",
+        "<lock> bug in redis-lock, please report it: timer: nothing",
+        "<lock> bug: an entry is missing; 3 since the module was loaded, please report it",
+    ];
+
+    #[test]
+    fn bug_in_log_counts_unless_it_is_allowed() {
+        for bug in BUGS {
+            assert!(sign_in(bug, false).is_some(), "{bug}");
+            assert_eq!(sign_in(bug, true), None, "{bug}");
+        }
+        let other = "<lock> the server stalled for 3000 ms";
+        assert_eq!(sign_in(other, false), None);
+    }
+
+    #[test]
+    fn crash_in_log_counts_always() {
+        for allows_bugs in [false, true] {
+            assert!(sign_in("# Redis 8.0.2 crashed by signal: 11", allows_bugs).is_some());
+        }
+    }
 }

@@ -25,8 +25,8 @@ pub struct Setup {
     directory: Option<Arc<TempDir>>,
     port: Option<u16>,
     for_tests: bool,
-    /// The module may panic, and does not fail the test then.
-    may_panic: bool,
+    /// Whether the test causes bugs in the module.
+    allows_bugs: bool,
     /// A program and its arguments that runs the server, valgrind for one.
     runner: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Setup {
             directory: None,
             port: None,
             for_tests: true,
-            may_panic: false,
+            allows_bugs: false,
             runner: memcheck::runner(),
         }
     }
@@ -82,9 +82,14 @@ impl Setup {
 
     /// The build of the module that panics where a test wants it to.
     #[track_caller]
-    pub fn with_failpoints(mut self) -> Self {
-        self.may_panic = true;
+    pub fn with_failpoints(self) -> Self {
         self.module(&module_with_failpoints())
+    }
+
+    /// Allows bugs of the module: caught panics and broken invariants. Without this, each of them fails the test.
+    pub fn allow_bugs(mut self) -> Self {
+        self.allows_bugs = true;
+        self
     }
 
     /// Another server binary, with no configuration beyond what every version knows.
@@ -141,7 +146,7 @@ impl Setup {
         let port = self.port.unwrap_or_else(free_port);
         let file = config_path(&directory);
         fs::write(&file, self.text(port, directory.path())).expect("a writable folder");
-        Server::launch(self.command(&file), port, directory, self.may_panic)
+        Server::launch(self.command(&file), port, directory, self.allows_bugs)
     }
 
     fn command(&self, config: &Path) -> Command {

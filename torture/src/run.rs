@@ -12,7 +12,7 @@ use crate::keys::{DATABASES, Keys};
 use crate::member::Member;
 use crate::notified::Notified;
 use crate::owed::Terms;
-use crate::scene::Scene;
+use crate::scene::{Scene, text_of};
 use crate::world::World;
 use crate::{Part, bursts, cluster, ending, network, owed, pulse, quiet, settings, watch};
 
@@ -162,8 +162,4 @@ fn verdict(world: &World, scene: Scene, missing: &[String]) -> Verdict {
     } else {
         Verdict::NothingMet(format!("no {}; {}", missing.join(", no "), world.figures))
     }
-}
-
-fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic.downcast_ref::<String>().map_or("see its log", String::as_str)
 }

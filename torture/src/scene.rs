@@ -1,5 +1,6 @@
 //! The servers of a run.
 
+use std::any::Any;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,7 +118,8 @@ impl Scene {
     /// Ends the replica, if there is one; Err if it crashed.
     pub fn end_replica(&mut self) -> Result<(), String> {
         let replica = self.replica.take();
-        catch_unwind(AssertUnwindSafe(|| drop(replica))).map_err(|_| "the replica crashed".to_owned())
+        catch_unwind(AssertUnwindSafe(|| drop(replica)))
+            .map_err(|panic| format!("the replica crashed: {}", text_of(panic.as_ref())))
     }
 
     /// The replica, which has the module, is the master now, and the master its replica.
@@ -140,7 +142,8 @@ impl Scene {
         }
         let setup = self.setup.clone().in_directory_of(&server);
         // The old log is read before the new one takes its place.
-        catch_unwind(AssertUnwindSafe(|| drop(server))).map_err(|_| "it crashed before it ended".to_owned())?;
+        catch_unwind(AssertUnwindSafe(|| drop(server)))
+            .map_err(|panic| format!("it crashed before it ended: {}", text_of(panic.as_ref())))?;
         pause();
         let server = setup.try_start().map_err(|ended| ended.log)?;
         self.process = Process::of(&server);
@@ -166,6 +169,11 @@ fn last_file(directory: &Path) -> PathBuf {
 fn number_of(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
     name.rsplit('.').next()?.parse().ok()
+}
+
+/// Returns the message of a panic.
+pub fn text_of(panic: &(dyn Any + Send)) -> &str {
+    panic.downcast_ref::<String>().map_or("see its log", String::as_str)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ const MOST_PLACES: usize = 100;
 /// A server that loads the module, which panics at a place of an entry.
 fn starts(entry: &str, place: usize) -> Result<Server, String> {
     let armed = format!("FAILPOINT={entry} {place}");
-    Setup::new().with_failpoints().run_by(&["env", &armed]).try_start().map_err(|ended| ended.log)
+    Setup::new().with_failpoints().allow_bugs().run_by(&["env", &armed]).try_start().map_err(|ended| ended.log)
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_module_that_panics_when_it_is_loaded_is_not_loaded() {
 
 #[test]
 fn a_module_that_panics_when_it_is_unloaded_stays_or_is_gone() {
-    let server = Setup::new().with_failpoints().config("hz 100").start();
+    let server = Setup::new().with_failpoints().allow_bugs().config("hz 100").start();
     let mut admin = server.client();
     let listed = admin.run("MODULE LIST");
     let own = listed.items().iter().find(|module| module.get("name") == "lock").expect("the module");

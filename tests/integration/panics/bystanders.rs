@@ -25,7 +25,7 @@ const IN_LINE: [(&str, Way); 3] = [("bob", Way::Blocked), ("carol", Way::Notifie
 
 impl Scene {
     pub fn begin(config: &str) -> Self {
-        let server = Setup::new().with_failpoints().config("hz 100").config(config).start();
+        let server = Setup::new().with_failpoints().allow_bugs().config("hz 100").config(config).start();
         let [admin, alice, dave] = [(); 3].map(|()| server.client());
         let mut scene = Self { server, admin, alice, dave, others: Vec::new(), line: Vec::new() };
         scene.set();

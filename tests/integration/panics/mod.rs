@@ -7,3 +7,4 @@ mod entries;
 mod rest;
 mod sweep;
 mod told;
+mod unallowed;

@@ -17,7 +17,7 @@ fn timer_rests(admin: &mut Client) -> bool {
 
 #[test]
 fn the_timer_rests_when_everybody_has_left_although_a_grant_was_interrupted() {
-    let server = Setup::new().with_failpoints().config("lock.rejoin-grace-ms 0").start();
+    let server = Setup::new().with_failpoints().allow_bugs().config("lock.rejoin-grace-ms 0").start();
     let (mut admin, mut alice) = (server.client(), server.client());
     // The first grant is not interrupted.
     for entry in ["nothing", "free"] {
