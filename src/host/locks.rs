@@ -15,7 +15,9 @@ use super::settings::SETTINGS;
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
 use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions, UnixMs};
-use crate::server::{self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Setting, StringRef};
+use crate::server::{
+    self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
+};
 
 impl Module for Locks {
     const NAME: &'static CStr = c"lock";
@@ -61,9 +63,9 @@ impl Module for Locks {
     /// Begins a recovery period if the server is starting.
     fn loaded(ctx: &mut Context<'_>) {
         if ctx.is_starting() {
-            suspension::begin();
+            suspension::begin(ctx.server());
         }
-        suspension::update_suspension_soon();
+        suspension::update_suspension_soon(ctx.server());
         load_log::log(ctx);
     }
 
@@ -77,13 +79,13 @@ impl Module for Locks {
         if state.waiting.waiter_count() > 0 { Err("requests wait (lock_waiters in INFO lock)") } else { Ok(()) }
     }
 
-    fn panicked() {
+    fn panicked(_server: &Server) {
         restart_after_panic::begin_soon();
     }
 
     /// A setting may have ended a suspension or begun one.
-    fn setting_changed() {
-        suspension::update_suspension_soon();
+    fn setting_changed(server: &Server) {
+        suspension::update_suspension_soon(server);
     }
 
     fn timer(ctx: &mut Context<'_>) {
@@ -91,24 +93,24 @@ impl Module for Locks {
     }
 
     /// Stalls are detected while there is no work, too: work may come right after a stall.
-    fn cron(interval_ms: i64) {
-        state::with(|state| state.stall.cron(server::monotonic_ms(), interval_ms));
+    fn cron(server: &Server, interval_ms: i64) {
+        state::with(server, |state| state.stall.cron(server::monotonic_ms(), interval_ms));
     }
 
     fn key_event(ctx: &Context<'_>, event: &[u8], key: StringRef<'_>) {
         // The common case first.
-        if state::with(|state| state.is_idle()) {
+        if state::with(ctx.server(), |state| state.is_idle()) {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
-        let (queue, session, shares) = state::with(|State { waiting, sessions, .. }| {
+        let (queue, session, shares) = state::with(ctx.server(), |State { waiting, sessions, .. }| {
             (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)), sessions.has_shares(db, key))
         });
         if queue.is_none() && session.is_none() && !shares {
             return; // No lock with a queue or a session, like most keys.
         }
         let now = server::now_ms();
-        state::with(|state| {
+        state::with(ctx.server(), |state| {
             if let Some(session) = session {
                 update_session_on_event(&mut state.sessions, session, event, now);
             }
@@ -119,40 +121,40 @@ impl Module for Locks {
                 state.waiting.review_soon(queue, cause_of(event));
             }
         });
-        alarm::set();
+        alarm::set(ctx.server());
     }
 
     /// Waiters and sessions keep the number of their database.
-    fn keyspace_changed() {
-        check_all_locks();
+    fn keyspace_changed(server: &Server) {
+        check_all_locks(server);
     }
 
-    fn role_changed(is_master: bool) {
+    fn role_changed(server: &Server, is_master: bool) {
         if is_master {
-            suspension::begin();
+            suspension::begin(server);
         }
-        state::with(|state| {
+        state::with(server, |state| {
             state.clear_master_state();
             state.pending.abort_all();
             debug_assert!(!state.has_owners(), "sessions end with the role");
         });
-        check_all_locks();
+        check_all_locks(server);
     }
 
-    fn client_closed(client: ClientId) {
-        state::with(|state| {
+    fn client_closed(server: &Server, client: ClientId) {
+        state::with(server, |state| {
             state.sessions.connection_closed(client);
             state.pending.connection_closed(client);
         });
-        run::end_closed();
-        alarm::set();
+        run::end_closed(server);
+        alarm::set(server);
     }
 
     fn answer(reply: &mut Replier<'_>, client: BlockedClientId) {
         let id = delivery::pending_id_of(client);
-        delivery::withdraw_request(id);
-        alarm::set();
-        let wait_state = state::with(|state| state.pending.get(id).map(|entry| entry.wait_state()));
+        delivery::withdraw_request(reply.server(), id);
+        alarm::set(reply.server());
+        let wait_state = state::with(reply.server(), |state| state.pending.get(id).map(|entry| entry.wait_state()));
         debug_assert!(wait_state.is_some(), "a blocked client is pending until it is freed");
         debug_assert!(!matches!(wait_state, Some(WaitState::Waiting(_))), "a client that is answered waits no more");
         match wait_state {
@@ -163,33 +165,33 @@ impl Module for Locks {
         }
     }
 
-    fn disconnected(_ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
+    fn disconnected(ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
         let id = delivery::pending_id_of(client);
-        delivery::withdraw_request(id);
-        delivery::finish_delivery(id, replied);
-        alarm::set();
+        delivery::withdraw_request(ctx.server(), id);
+        delivery::finish_delivery(ctx.server(), id, replied);
+        alarm::set(ctx.server());
     }
 
-    fn freed(_ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
+    fn freed(ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
         let id = delivery::pending_id_of(client);
-        delivery::withdraw_request(id);
-        delivery::finish_delivery(id, replied);
-        state::with(|state| {
+        delivery::withdraw_request(ctx.server(), id);
+        delivery::finish_delivery(ctx.server(), id, replied);
+        state::with(ctx.server(), |state| {
             let before = state.pending.get(id).map(|entry| entry.wait_state());
             debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
             state.pending.remove(id);
         });
-        alarm::set();
+        alarm::set(ctx.server());
     }
 }
 
 /// Schedules a check of every lock, because any may have changed. The timer runs it in batches.
-fn check_all_locks() {
-    state::with(|state| {
+fn check_all_locks(server: &Server) {
+    state::with(server, |state| {
         state.sessions.check_all();
         state.waiting.review_all();
     });
-    alarm::set();
+    alarm::set(server);
 }
 
 /// Updates a session after an event of its key. If the lease has ended by itself, the lock will be returned to the session.

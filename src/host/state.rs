@@ -11,7 +11,7 @@ use crate::core::{
     BackOff, Budget, DeferredFree, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocations, Sessions,
     StallDetector, Stats, WaitQueues,
 };
-use crate::server;
+use crate::server::{self, Server};
 
 /// The module: locks.
 pub struct Locks;
@@ -54,20 +54,20 @@ pub struct State {
 
 server::module_state!(STATE: State = State::new());
 
-/// Lends the state to `body`, which must not call the server, because the server may call back.
+/// Lends the state to `body`.
 ///
 /// # Panics
 ///
 /// If the state is lent already.
 #[inline(always)]
-pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
-    STATE.with(body)
+pub fn with<R>(server: &Server, body: impl FnOnce(&mut State) -> R) -> R {
+    STATE.with(server, body)
 }
 
 /// Returns the number of entries of all tables, which is 0 without clients, sessions and revocations.
 #[cfg(feature = "simulated")]
 pub fn entry_count() -> usize {
-    with(|State { waiting, pending, sessions, revocations, .. }| {
+    with(&Server::between_calls(), |State { waiting, pending, sessions, revocations, .. }| {
         [waiting.entry_count(), pending.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
     })
 }
@@ -75,7 +75,7 @@ pub fn entry_count() -> usize {
 /// Sets the number of queue entries of one lock that are granted it in one step, so that a few waiters are a long queue.
 #[cfg(feature = "simulated")]
 pub fn set_batch(batch: usize) {
-    with(|state| state.batch = batch);
+    with(&Server::between_calls(), |state| state.batch = batch);
 }
 
 impl State {

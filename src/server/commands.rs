@@ -40,7 +40,7 @@ unsafe extern "C" fn on_command<M: Module, C: RunCommand<M>>(
     // SAFETY: the server's own context and arguments, valid while this command runs.
     let (mut ctx, arguments) = unsafe { (Context::<M>::new(ctx), Arguments::new(argv, argc)) };
     ctx.may_block = true;
-    let panicked = catch_panic(C::NAME, true, || {
+    let panicked = catch_panic(C::NAME, true, |_| {
         channels::command_begins(&ctx);
         C::run(&mut ctx, arguments);
         false

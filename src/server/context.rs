@@ -9,6 +9,7 @@ use redis_module::raw;
 
 use super::api::OK;
 use super::calls::CallMode;
+use super::main_thread::Server;
 use super::state::{is_main_thread, state};
 use super::string::OwnedString;
 use super::{ClientId, api};
@@ -18,6 +19,7 @@ pub struct Context<'c, M> {
     raw: *mut raw::RedisModuleCtx,
     /// Whether this is a command whose client is not blocked yet.
     pub(super) may_block: bool,
+    server: Server,
     callback: PhantomData<&'c ()>,
     module: PhantomData<fn() -> M>,
 }
@@ -62,7 +64,18 @@ impl<M> Context<'_, M> {
     /// `raw` is the context that the server gave to the running callback, and the result does not outlive the callback.
     pub(super) unsafe fn new(raw: *mut raw::RedisModuleCtx) -> Self {
         debug_assert!(is_main_thread(), "the server has called on another thread");
-        Self { raw, may_block: false, callback: PhantomData, module: PhantomData }
+        Self { raw, may_block: false, server: Server::new(), callback: PhantomData, module: PhantomData }
+    }
+
+    /// Returns the right to use the server.
+    #[inline(always)]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Returns the right to call the server.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 
     pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {

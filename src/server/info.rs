@@ -19,12 +19,12 @@ unsafe extern "C" fn on_info<M: Module>(info: *mut raw::RedisModuleInfoCtx, for_
     if for_crash_report != 0 {
         return; // The server may have crashed in any place, also while the module's state is lent.
     }
-    catch_panic("info", (), || {
+    catch_panic("info", (), |server| {
         // SAFETY: the server's own context for this callback. A section without a name has the name of the module.
         if unsafe { api!(RedisModule_InfoAddSection(info, c"".as_ptr())) } != OK {
             return; // The client asked for another section.
         }
-        for (name, value) in M::state().with(M::info) {
+        for (name, value) in M::state().with(server, M::info) {
             let Ok(name) = CString::new(name) else { continue }; // No name has a NUL.
             // SAFETY: the server's own context; the name is copied.
             unsafe { api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value)) };

@@ -15,6 +15,7 @@ use super::api::OK;
 use super::calls::{CallMode, was_executed};
 use super::context::Context;
 use super::kinds::{Mode, ValueType};
+use super::main_thread::Server;
 use super::string::StringRef;
 
 use cache::Cache;
@@ -51,6 +52,17 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
     /// Returns the context.
     pub fn ctx(&self) -> &Context<'c, M> {
         self.ctx
+    }
+
+    /// Returns the right to use the server.
+    #[inline(always)]
+    pub fn server(&self) -> &Server {
+        self.ctx.server()
+    }
+
+    /// Returns the right to call the server.
+    pub fn server_mut(&mut self) -> &mut Server {
+        self.ctx.server_mut()
     }
 
     /// Returns the name of the key.

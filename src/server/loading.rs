@@ -57,7 +57,7 @@ pub unsafe fn load<M: Module>(
         ERR
     };
     if !is_accepted {
-        return catch_panic("load", ERR, || not_loaded(ALREADY_LOADED));
+        return catch_panic("load", ERR, |_| not_loaded(ALREADY_LOADED));
     }
     set_main_thread();
     state().clear();
@@ -65,12 +65,12 @@ pub unsafe fn load<M: Module>(
     // SAFETY: the server's own context for this callback.
     let mut context = unsafe { Context::<M>::new(ctx) };
     let loaded =
-        catch_panic("load", ERR, || load_parts(&mut context, argc).map_or_else(|reason| not_loaded(&reason), |()| OK));
+        catch_panic("load", ERR, |_| load_parts(&mut context, argc).map_or_else(|reason| not_loaded(&reason), |()| OK));
     if loaded == OK {
-        catch_panic("loaded", (), || unloading::loaded(&mut context));
+        catch_panic("loaded", (), |_| unloading::loaded(&mut context));
     } else {
         // The server unloads the library, also after a panic.
-        catch_panic("no load", (), timer::uninstall);
+        catch_panic("no load", (), |_| timer::uninstall());
         #[cfg(feature = "failpoints")]
         failpoints::clear();
     }
@@ -84,11 +84,11 @@ pub unsafe fn load<M: Module>(
 ///
 /// The server calls this with the argument of that function.
 pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
-    let may_unload = catch_panic("unload", false, || {
+    let may_unload = catch_panic("unload", false, |_| {
         // SAFETY: the server's own context for this callback.
         let mut ctx = unsafe { Context::<M>::new(ctx) };
         let name = M::NAME.to_string_lossy();
-        let reason = M::state().with(M::may_unload).err().map(str::to_owned);
+        let reason = M::state().with(ctx.server(), M::may_unload).err().map(str::to_owned);
         let reason = reason.or_else(|| unloading::danger(&mut ctx, &format!("{name}.")));
         if let Some(reason) = &reason {
             ctx.warn(&format!("module {name} is not unloaded: {reason}"));
@@ -100,9 +100,9 @@ pub unsafe fn unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     }
     debug_assert!(state().server_timer.get() == ServerTimer::Off, "the module is unloaded while a server timer is set");
     // Each step is caught on its own, because the first one cannot be undone.
-    catch_panic("end", (), timer::uninstall);
-    catch_panic("end", (), || state().clear());
-    catch_panic("end", (), || M::state().replace(M::new_state()));
+    catch_panic("end", (), |_| timer::uninstall());
+    catch_panic("end", (), |_| state().clear());
+    catch_panic("end", (), |_| M::state().replace(M::new_state()));
     #[cfg(feature = "failpoints")]
     failpoints::clear();
     OK
@@ -134,7 +134,7 @@ fn load_parts<M: Module>(ctx: &mut Context<'_, M>, argc: c_int) -> Result<(), St
     // The last step, because the server does not end a subscription when loading fails.
     step(events::subscribe_at_load(ctx), "to report events")?;
     // The module stays loaded if this panics, because Redis 7.0 would keep the subscriptions of a module that is not loaded.
-    catch_panic("loaded", (), || M::loaded(ctx));
+    catch_panic("loaded", (), |_| M::loaded(ctx));
     Ok(())
 }
 

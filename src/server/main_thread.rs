@@ -5,6 +5,27 @@ use std::mem;
 
 use super::state::is_main_thread;
 
+/// The right to use the server. Each call of the module has one: in its [`Context`](super::Context), or by itself.
+///
+/// The server may call the module back before a call returns. So a function that may cause that takes the
+/// right, a context or a key by `&mut`. The state of the module is lent for a `&Server`: no such function can be called meanwhile.
+///
+/// ```compile_fail
+/// use redis_lock::server::{BlockedClientId, Module, Server, unblock};
+///
+/// fn end<M: Module>(server: &mut Server, id: BlockedClientId) {
+///     M::state().with(server, |_state| unblock::<M>(server, id));
+/// }
+/// ```
+pub struct Server(());
+
+impl Server {
+    /// Creates the right, for one call of the module.
+    pub(super) fn new() -> Self {
+        Self(())
+    }
+}
+
 /// A cell for a static of a module. [`module_state!`](crate::module_state) defines such a static.
 ///
 /// No other thread may use it. Only debug builds check that, because a check costs more than the access.
@@ -28,13 +49,13 @@ impl<T> MainThread<T> {
         Self(RefCell::new(value))
     }
 
-    /// Lends the value to `body`, which must not call any function of the server that can call back.
+    /// Lends the value to `body`.
     ///
     /// # Panics
     ///
     /// If the value is lent already.
     #[inline(always)]
-    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with<R>(&self, _server: &Server, body: impl FnOnce(&mut T) -> R) -> R {
         debug_assert!(is_main_thread(), "the state of a module is used on another thread");
         let mut lent = self.0.borrow_mut();
         let result = body(&mut lent);
@@ -50,6 +71,6 @@ impl<T> MainThread<T> {
     /// If the value is lent.
     pub fn replace(&self, value: T) {
         // The old value may call the server when it is dropped, so it is not dropped while the value is lent.
-        drop(self.with(|old| mem::replace(old, value)));
+        drop(self.with(&Server::new(), |old| mem::replace(old, value)));
     }
 }

@@ -4,8 +4,8 @@
 //! This layer has all unsafe code of the module, and no code about locks. Another module can be written on it.
 //!
 //! The server calls a module on its main thread only, and a call into the server may call back before it returns. So a
-//! module's state is lent to closures ([`MainThread::with`]), which must not call a function of this layer that may call
-//! back. Functions that may write take their [`Context`] by `&mut`. A context is not `Copy`, a [`Key`] borrows it, and bytes
+//! module's state is lent to closures ([`MainThread::with`]), in which no function can be called that takes the right to use
+//! the server ([`Server`]), a [`Context`] or a [`Key`] by `&mut`. A context is not `Copy`, a [`Key`] borrows it, and bytes
 //! that were read from a key cannot outlive the next write to it.
 //!
 //! The trait [`Module`] lists every call that a server makes to a module. The layer hides how servers differ: when the reply
@@ -58,7 +58,7 @@ pub use key::Key;
 pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use latency::Stopwatch;
 pub use loading::{load, unload};
-pub use main_thread::MainThread;
+pub use main_thread::{MainThread, Server};
 pub use module::Module;
 pub use reply::Replier;
 pub use settings::{Setting, server_setting};

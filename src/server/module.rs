@@ -40,7 +40,9 @@
 
 use std::ffi::CStr;
 
-use super::{BlockedClient, BlockedClientId, ClientId, Command, Context, MainThread, Replier, Setting, StringRef};
+use super::{
+    BlockedClient, BlockedClientId, ClientId, Command, Context, MainThread, Replier, Server, Setting, StringRef,
+};
 
 /// A module, as the server sees it.
 ///
@@ -97,17 +99,17 @@ pub trait Module: Sized + 'static {
 
     /// Called after a panic was caught in any other function, which may have been called inside another one. The state of the
     /// module may be changed in part. A client whose command panicked gets an error, unless it is blocked.
-    fn panicked() {}
+    fn panicked(_server: &Server) {}
 
     /// Called when a setting may have another value, also while the module is being loaded.
-    fn setting_changed() {}
+    fn setting_changed(_server: &Server) {}
 
     /// Called at the time that was given to [`set_timer`](super::set_timer), or earlier, and after
     /// [`run_timer_soon`](super::run_timer_soon).
     fn timer(_ctx: &mut Context<'_, Self>) {}
 
     /// Called when the server's cron runs, which it does every `interval_ms` milliseconds.
-    fn cron(_interval_ms: i64) {}
+    fn cron(_server: &Server, _interval_ms: i64) {}
 
     /// Called when another client, module or the server has changed a key, with the name of the event, such as `expired`.
     ///
@@ -116,13 +118,13 @@ pub trait Module: Sized + 'static {
 
     /// Called when any key may have changed without an event: a database was flushed, two databases were swapped, or all were
     /// reloaded.
-    fn keyspace_changed() {}
+    fn keyspace_changed(_server: &Server) {}
 
     /// Called when the server has become a master or a replica.
-    fn role_changed(_is_master: bool) {}
+    fn role_changed(_server: &Server, _is_master: bool) {}
 
     /// Called when a connection has closed.
-    fn client_closed(_client: ClientId) {}
+    fn client_closed(_server: &Server, _client: ClientId) {}
 
     /// Makes the reply to a blocked client that was unblocked.
     ///

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 
 use super::context::Context;
+use super::main_thread::Server;
 use super::panics::INTERNAL_ERROR;
 
 impl<M> Context<'_, M> {
@@ -56,6 +57,11 @@ impl<M> Context<'_, M> {
 pub struct Replier<'c>(pub(super) Context<'c, ()>);
 
 impl Replier<'_> {
+    /// Returns the right to use the server.
+    pub fn server(&self) -> &Server {
+        self.0.server()
+    }
+
     /// Replies with an integer.
     pub fn integer(&mut self, value: i64) {
         self.0.reply_integer(value);

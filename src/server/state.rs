@@ -8,6 +8,7 @@ use redis_module::raw;
 
 use super::ClientId;
 use super::acl::user::User;
+use super::main_thread::Server;
 use super::string::OwnedString;
 use super::timer::schedule::{ServerTimer, Timer};
 
@@ -19,7 +20,7 @@ pub(super) struct ServerState {
     /// when it is installed and uninstalled.
     pub(super) own_context: Cell<*mut raw::RedisModuleCtx>,
     /// The function to call after a panic.
-    pub(super) after_panic: Cell<Option<fn()>>,
+    pub(super) after_panic: Cell<Option<fn(&Server)>>,
     /// Whether the server replies to a blocked client through a stand-in client.
     pub(super) uses_stand_in: Cell<bool>,
     /// Whether the server is a node of a cluster.

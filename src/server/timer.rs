@@ -115,13 +115,13 @@ fn iteration_begins<M: Module>(runs: bool) {
 /// server does not run its timers in this iteration. The work is not done here, because the server also calls this function while
 /// a slow script blocks everything else.
 unsafe extern "C" fn on_readable<M: Module>(_fd: c_int, _data: *mut c_void, _mask: c_int) {
-    catch_panic("timer descriptor", (), || iteration_begins::<M>(true));
+    catch_panic("timer descriptor", (), |_| iteration_begins::<M>(true));
 }
 
 unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     let before = state().server_timer.replace(ServerTimer::Running);
     debug_assert!(matches!(before, ServerTimer::Set(..)), "a server timer fires that is not set");
-    catch_panic("timer", (), || {
+    catch_panic("timer", (), |_| {
         state().timer.borrow_mut().acknowledge();
         // SAFETY: the server's own context for this callback.
         M::timer(&mut unsafe { Context::new(ctx) });

@@ -7,6 +7,7 @@ use super::crash::crash;
 use super::event_log::LoggedEvent;
 use super::faults::{self, Fault};
 use super::kind::Answering;
+use super::main_thread::Server;
 use super::module::Module;
 use super::node_state::{self, NodeState};
 use super::notify;
@@ -23,7 +24,7 @@ pub(super) fn add(id: BlockedClientId, blocked: Blocked) {
 
 /// Unblocks a client. The server asks [`Module::answer`] for the reply, on some kinds of server inside this call. Has no effect
 /// if the client was unblocked or freed before.
-pub fn unblock<M: Module>(id: BlockedClientId) {
+pub fn unblock<M: Module>(_server: &mut Server, id: BlockedClientId) {
     if faults::has(Fault::UnblockIgnored) {
         return;
     }

@@ -13,6 +13,7 @@ use super::expiry;
 use super::faults::{self, Fault};
 use super::keyspace::Value;
 use super::kinds::{Probe, Slot};
+use super::main_thread::Server;
 use super::node_state::{self, NodeState};
 use super::reply::{Piece, Reply};
 use super::setting;
@@ -25,6 +26,7 @@ const NOBODY: ClientId = 0;
 pub struct Context<'c, M> {
     client: ClientId,
     db: i32,
+    server: Server,
     callback: PhantomData<&'c ()>,
     module: PhantomData<fn() -> M>,
 }
@@ -44,7 +46,17 @@ bitflags! {
 
 impl<M> Context<'_, M> {
     pub(super) fn new(client: ClientId, db: i32) -> Self {
-        Self { client, db, callback: PhantomData, module: PhantomData }
+        Self { client, db, server: Server::new(), callback: PhantomData, module: PhantomData }
+    }
+
+    /// Returns the right to use the server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Returns the right to call the server.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 
     pub fn flags(&self) -> ContextFlags {
@@ -218,11 +230,15 @@ fn reply(piece: Piece) {
 }
 
 /// Makes the reply to a blocked client. It can do nothing else.
-pub struct Replier<'r>(PhantomData<&'r ()>);
+pub struct Replier<'r>(Server, PhantomData<&'r ()>);
 
 impl Replier<'_> {
     pub(super) fn new() -> Self {
-        Self(PhantomData)
+        Self(Server::new(), PhantomData)
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.0
     }
 
     pub fn integer(&mut self, value: i64) {

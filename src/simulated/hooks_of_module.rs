@@ -4,6 +4,7 @@ use super::blocked_client::BlockedClientId;
 use super::context::{Context, Replier};
 use super::faults::{self, Fault};
 use super::handler;
+use super::main_thread::Server;
 use super::module::Module;
 use super::module_hooks::ModuleHooks;
 use super::string::{Arguments, StringRef};
@@ -15,14 +16,14 @@ pub(super) fn hooks_of<M: Module>() -> ModuleHooks {
         settings: M::SETTINGS,
         commands: M::COMMANDS,
         loaded: || M::loaded(&mut Context::new(0, 0)),
-        setting_changed: M::setting_changed,
+        setting_changed: || M::setting_changed(&Server::new()),
         run: |handler, client, db, words| handler::run::<M>(handler, Context::new(client, db), Arguments(words)),
         timer: || M::timer(&mut Context::new(0, 0)),
-        cron: M::cron,
+        cron: |interval_ms| M::cron(&Server::new(), interval_ms),
         key_event: |db, event, key| M::key_event(&Context::new(0, db), event.as_bytes(), StringRef(key)),
-        keyspace_changed: M::keyspace_changed,
-        role_changed: M::role_changed,
-        client_closed: M::client_closed,
+        keyspace_changed: || M::keyspace_changed(&Server::new()),
+        role_changed: |is_master| M::role_changed(&Server::new(), is_master),
+        client_closed: |client| M::client_closed(&Server::new(), client),
         answer: |id| {
             if !answered::<M>(id, true) {
                 M::answer(&mut Replier::new(), id);
@@ -37,13 +38,13 @@ pub(super) fn hooks_of<M: Module>() -> ModuleHooks {
             M::freed(&Context::new(0, 0), id, replied);
         },
         forget: || M::state().replace(M::new_state()),
-        info: || M::state().with(|state| M::info(state)),
+        info: || M::state().with(&Server::new(), |state| M::info(state)),
     }
 }
 
 /// Returns whether the reply to a blocked client was made before. Marks it as made if `now` is true.
 fn answered<M: Module>(id: BlockedClientId, now: bool) -> bool {
-    M::state().with(|state| {
+    M::state().with(&Server::new(), |state| {
         M::blocked_client(state, id).is_some_and(|client| {
             let before = client.answered;
             client.answered |= now;

@@ -15,6 +15,7 @@ use super::expiry;
 use super::faults::{self, Fault};
 use super::keyspace::{Entry, Value};
 use super::kinds::{Mode, ValueType};
+use super::main_thread::Server;
 use super::module::Module;
 use super::node_state;
 use super::stream::Effect;
@@ -55,6 +56,17 @@ impl<'c, M> Context<'c, M> {
 impl<'k, 'c, M> Key<'k, 'c, M> {
     pub fn ctx(&self) -> &Context<'c, M> {
         self.ctx
+    }
+
+    /// Returns the right to use the server.
+    #[inline(always)]
+    pub fn server(&self) -> &Server {
+        self.ctx.server()
+    }
+
+    /// Returns the right to call the server.
+    pub fn server_mut(&mut self) -> &mut Server {
+        self.ctx.server_mut()
     }
 
     pub fn name(&self) -> StringRef<'k> {

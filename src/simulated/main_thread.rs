@@ -9,6 +9,21 @@ thread_local! {
     static STATES: RefCell<Vec<Option<Box<dyn Any>>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The right to use the server. The state of a module is lent for a `&Server`, so that no function can be called meanwhile that
+/// takes the right, a context or a key by `&mut`.
+pub struct Server(());
+
+impl Server {
+    pub(super) fn new() -> Self {
+        Self(())
+    }
+
+    /// Returns the right for a test that looks at the state between two calls of the module.
+    pub fn between_calls() -> Self {
+        Self::new()
+    }
+}
+
 /// A cell for a static of a module, with one value for each node.
 pub struct MainThread<T: 'static>(fn() -> T);
 
@@ -25,11 +40,11 @@ impl<T: 'static> MainThread<T> {
         Self(make)
     }
 
-    /// Lends the value of the current node to `body`, which must not call a function of the server that can call the module.
+    /// Lends the value of the current node to `body`.
     ///
     /// # Panics
     /// If the value is already lent.
-    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+    pub fn with<R>(&self, _server: &Server, body: impl FnOnce(&mut T) -> R) -> R {
         let node = node_state::current();
         let taken = STATES.with_borrow_mut(|states| {
             if states.len() <= node {
@@ -46,7 +61,7 @@ impl<T: 'static> MainThread<T> {
 
     /// Replaces the value of the current node.
     pub fn replace(&self, value: T) {
-        self.with(|old| *old = value);
+        self.with(&Server::new(), |old| *old = value);
     }
 }
 

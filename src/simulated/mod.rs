@@ -67,7 +67,7 @@ pub use keyspace::{Entry, Keyspace, Value};
 pub use kind::ServerKind;
 pub use kinds::{Mode, Probe, Slot, ValueType};
 pub use latency::Stopwatch;
-pub use main_thread::MainThread;
+pub use main_thread::{MainThread, Server};
 pub use members::{Members, Score};
 pub use module::Module;
 pub use node::Node;

@@ -2,21 +2,21 @@
 
 use crate::core::{DueFilter, TICK_MS, UnixMs};
 use crate::host::state::{self, Locks};
-use crate::server;
+use crate::server::{self, Server};
 
 /// Sets the timer to the earliest time at which something is due. Every call of the module that may schedule work ends with
 /// this.
 #[inline(always)]
-pub fn set() {
-    if state::with(|state| state.may_need_alarm()) {
-        set_to_earliest();
+pub fn set(server: &Server) {
+    if state::with(server, |state| state.may_need_alarm()) {
+        set_to_earliest(server);
     }
 }
 
 /// While stalls of the event loop matter, the timer also fires every [`TICK_MS`], to detect them.
-fn set_to_earliest() {
+fn set_to_earliest(server: &Server) {
     let now = server::now_ms();
-    set_at(state::with(|state| {
+    set_at(state::with(server, |state| {
         let tick = state.must_tick().then(|| now.saturating_add(TICK_MS));
         if tick.is_none() {
             state.stall.stop();

@@ -3,7 +3,7 @@
 
 use crate::core::{OrBug, QueueId};
 use crate::host::state::{self, Context, State};
-use crate::server::{self, OwnedString, Slot, SlotState};
+use crate::server::{self, OwnedString, Server, Slot, SlotState};
 
 /// Asks the server for its slots, if that is due. If they have changed, or a slot is being migrated, begins a sweep over all
 /// locks with waiters.
@@ -12,11 +12,11 @@ pub fn check(ctx: &mut Context<'_>) {
         return;
     }
     let now = server::monotonic_ms();
-    if !state::with(|State { pending, slots, .. }| pending.has_messages() && slots.begin_check(now)) {
+    if !state::with(ctx.server(), |State { pending, slots, .. }| pending.has_messages() && slots.begin_check(now)) {
         return;
     }
     let Some(found) = ctx.cluster_slots() else { return };
-    state::with(|State { waiting, slots, .. }| {
+    state::with(ctx.server(), |State { waiting, slots, .. }| {
         if slots.update(found) {
             waiting.begin_sweep();
             debug_assert!(waiting.is_empty() || waiting.is_sweeping(), "the sweep has begun");
@@ -25,10 +25,10 @@ pub fn check(ctx: &mut Context<'_>) {
 }
 
 /// Records that a waiter is notified by message about this lock.
-pub fn add_waiter(key: &[u8]) {
+pub fn add_waiter(server: &Server, key: &[u8]) {
     if server::is_in_cluster() {
         let slot = server::hash_slot(key);
-        state::with(|state| state.slots.add_waiter(slot));
+        state::with(server, |state| state.slots.add_waiter(slot));
     }
 }
 
@@ -38,7 +38,7 @@ const MAX_SKIPPED: usize = 100;
 /// Checks the next locks of the sweep, up to one that may be on another node. Returns the number of locks that were checked.
 pub fn check_next(ctx: &mut Context<'_>) -> usize {
     for skipped in 0..MAX_SKIPPED {
-        let Some((queue, db, key)) = state::with(|State { waiting, .. }| {
+        let Some((queue, db, key)) = state::with(ctx.server(), |State { waiting, .. }| {
             let queue = waiting.next_in_sweep()?;
             let (db, key) = waiting.lock_of(queue).or_bug("a sweep returned a queue that does not exist")?;
             Some((queue, db, key))
@@ -46,7 +46,7 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
             return skipped;
         };
         let slot = server::hash_slot(&key);
-        let is_elsewhere = match state::with(|state| state.slots.slot_state(slot)) {
+        let is_elsewhere = match state::with(ctx.server(), |state| state.slots.slot_state(slot)) {
             // Clients that wait for a lock in an arriving slot were redirected here.
             SlotState::Here | SlotState::Arriving => continue,
             SlotState::Leaving => {
@@ -56,7 +56,7 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
             SlotState::Elsewhere => true,
         };
         if is_elsewhere {
-            abort_waiters(queue);
+            abort_waiters(ctx.server(), queue);
         }
         return skipped.saturating_add(1);
     }
@@ -64,8 +64,8 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
 }
 
 /// Ends the waits for messages about a lock that is on another node.
-pub fn abort_waiters(queue: QueueId) {
-    state::with(|state| {
+pub fn abort_waiters(server: &Server, queue: QueueId) {
+    state::with(server, |state| {
         state.waiting.abort(queue);
         debug_assert!(state.must_run_soon(), "aborted waiters are notified soon");
     });

@@ -11,24 +11,24 @@
 use crate::core::{DEFAULT_LAG_S, Error, MIN_SUSPENSION_MS, SuspensionChange};
 use crate::host::settings::{MAX_LEASE_MS, RECOVERY_MS};
 use crate::host::state::{self, Context, Locks};
-use crate::server;
+use crate::server::{self, Server};
 
 /// The time beyond `min-replicas-max-lag` that a server may need to notice that its replicas are missing, in milliseconds. It
 /// counts lags in whole seconds, and checks them once a second.
 const LAG_MARGIN_MS: i64 = 3000;
 
 /// Begins a recovery period: the server has started, or has become a master.
-pub fn begin() {
-    state::with(|state| state.recovery.begin(server::monotonic_ms()));
-    update_suspension_soon();
+pub fn begin(server: &Server) {
+    state::with(server, |state| state.recovery.begin(server::monotonic_ms()));
+    update_suspension_soon(server);
 }
 
 /// Schedules an update of the suspension, because a setting or the role may have changed it.
-pub fn update_suspension_soon() {
+pub fn update_suspension_soon(server: &Server) {
     if RECOVERY_MS.get() > 0 {
         server::subscribe_to_roles::<Locks>();
     }
-    let must_update = state::with(|state| {
+    let must_update = state::with(server, |state| {
         if state.grants_suspended_ms() > 0 {
             state.recovery.suspend(); // A grant may be suspended before the update, and its lock is to be reviewed at the end.
         }
@@ -42,8 +42,8 @@ pub fn update_suspension_soon() {
 /// Returns whether grants are suspended: the lock may have a holder that this server does not know. When the suspension ends, all
 /// locks with waiters are reviewed.
 #[inline(always)]
-pub fn suspends_grants() -> bool {
-    RECOVERY_MS.get() > 0 && state::with(|state| state.grants_suspended_ms() > 0)
+pub fn suspends_grants(server: &Server) -> bool {
+    RECOVERY_MS.get() > 0 && state::with(server, |state| state.grants_suspended_ms() > 0)
 }
 
 /// Checks that the end of a lease may be set.
@@ -53,26 +53,29 @@ pub fn suspends_grants() -> bool {
 /// [`Error::MayBeReplaced`] if another server may have replaced this one. [`Error::JustBegun`] while the previous master may still
 /// grant locks: it does not know the new lease, and grants the lock to its next waiter when the old lease ends.
 #[inline(always)]
-pub fn check_lease_change() -> Result<(), Error> {
+pub fn check_lease_change(server: &Server) -> Result<(), Error> {
     match RECOVERY_MS.get() {
         0 => Ok(()),
-        _ if may_be_replaced() => Err(Error::MayBeReplaced),
-        _ if other_may_grant() => Err(Error::JustBegun),
+        _ if may_be_replaced(server) => Err(Error::MayBeReplaced),
+        _ if other_may_grant(server) => Err(Error::JustBegun),
         _ => Ok(()),
     }
 }
 
 /// Returns whether the previous master may still grant locks. It may until `lock.max-lease-ms` before the end of the recovery
 /// period. Without `lock.max-lease-ms` the time is unknown, and the answer is `false`.
-fn other_may_grant() -> bool {
+fn other_may_grant(server: &Server) -> bool {
     let longest_ms = MAX_LEASE_MS.get();
     let first_part_ms = RECOVERY_MS.get().saturating_sub(longest_ms);
-    longest_ms > 0 && state::with(|state| state.recovery.remaining_ms(first_part_ms, server::monotonic_ms()) > 0)
+    longest_ms > 0
+        && state::with(server, |state| state.recovery.remaining_ms(first_part_ms, server::monotonic_ms()) > 0)
 }
 
 /// Returns whether another server may have replaced this one as the master.
-fn may_be_replaced() -> bool {
-    state::with(|state| state.replica_watch.lacks_replicas() || state.stall.suspended_ms(server::monotonic_ms()) > 0)
+fn may_be_replaced(server: &Server) -> bool {
+    state::with(server, |state| {
+        state.replica_watch.lacks_replicas() || state.stall.suspended_ms(server::monotonic_ms()) > 0
+    })
 }
 
 /// Updates the suspension, on a master or a replica. When it ends, all locks with waiters are reviewed.
@@ -81,7 +84,7 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     if watches {
         check_replicas(ctx);
     }
-    let (change, grants_suspended_ms) = state::with(|state| {
+    let (change, grants_suspended_ms) = state::with(ctx.server(), |state| {
         state.watches_stalls = watches;
         let until_seen_ms = state.replica_watch.max_lag_ms().saturating_add(LAG_MARGIN_MS);
         let suspension_ms = if watches { until_seen_ms } else { MIN_SUSPENSION_MS };
@@ -105,7 +108,7 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
             if !is_replica {
                 ctx.notice("locks are granted again");
             }
-            state::with(|state| state.waiting.review_all());
+            state::with(ctx.server(), |state| state.waiting.review_all());
         }
         None => {}
     }
@@ -118,12 +121,12 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
 /// loop busy, as rarely as every ten seconds. This check follows the clock.
 fn check_replicas(ctx: &mut Context<'_>) {
     let now = server::monotonic_ms();
-    if state::with(|state| state.replica_watch.is_due(now)) {
+    if state::with(ctx.server(), |state| state.replica_watch.is_due(now)) {
         let max_lag_s = server::server_setting(c"min-replicas-max-lag").unwrap_or(DEFAULT_LAG_S);
         let needed = server::server_setting(c"min-replicas-to-write").unwrap_or(0);
         let responding = if needed > 0 { ctx.responding_replicas(max_lag_s) } else { 0 };
         debug_assert!(responding >= 0, "a number of replicas is not negative");
-        state::with(|state| {
+        state::with(ctx.server(), |state| {
             state.replica_watch.record_check(now, max_lag_s, needed, responding);
             debug_assert!(!state.replica_watch.is_due(now), "the next check is later");
         });

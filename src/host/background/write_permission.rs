@@ -12,7 +12,7 @@ use crate::server::{self, Probe, Slot, StringRef};
 /// refusal.
 pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::monotonic_ms();
-    let must_wait = state::with(|state| {
+    let must_wait = state::with(ctx.server(), |state| {
         let may_ask = state.refused.begin_run(now);
         if state.stall.is_running() {
             state.stall.tick(now);
@@ -33,8 +33,11 @@ pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
     };
     let is_accepted = ctx.accepts_write_to(key, probe);
     if !is_accepted {
-        state::with(|state| state.refused.refuse());
-        debug_assert!(state::with(|state| state.refused.is_refused()), "nothing else is written in this run");
+        state::with(ctx.server(), |state| state.refused.refuse());
+        debug_assert!(
+            state::with(ctx.server(), |state| state.refused.is_refused()),
+            "nothing else is written in this run"
+        );
     }
     is_accepted
 }
@@ -43,7 +46,7 @@ pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
 pub fn slot_of(ctx: &mut Context<'_>, key: StringRef<'_>) -> Slot {
     let slot = ctx.slot_of(key);
     if slot == Slot::Unserved {
-        state::with(|state| state.refused.refuse());
+        state::with(ctx.server(), |state| state.refused.refuse());
     }
     slot
 }

@@ -19,7 +19,7 @@ impl RunCommand<Locks> for Draw {
 
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
         let drawn = draw(ctx, arguments);
-        alarm::set();
+        alarm::set(ctx.server());
         match drawn {
             Ok(token) => ctx.reply_integer(token),
             Err(error) => error_reply::error(ctx, Fence::NAME, error),
@@ -32,8 +32,8 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    let now = server::now_ms();
-    process_overdue(&mut lock, Some(caller), now, &mut state::with(|state| state.budget()));
+    let (now, mut budget) = (server::now_ms(), state::with(lock.server(), |state| state.budget()));
+    process_overdue(&mut lock, Some(caller), now, &mut budget);
     request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
     mark_holder_notified(&lock, caller);
     drop(lock);

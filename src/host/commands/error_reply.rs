@@ -8,7 +8,7 @@ use crate::server;
 /// Replies to `command` with an error. Counts NOTOWNER, and logs that a limit is reached.
 pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
-        state::with(|state| increment(&mut state.stats.not_owner));
+        state::with(ctx.server(), |state| increment(&mut state.stats.not_owner));
     }
     if matches!(error, Error::QueueFull | Error::SessionFull) {
         warn(ctx, error);
@@ -20,7 +20,7 @@ pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
 #[cold]
 fn warn(ctx: &Context<'_>, error: Error) {
     let now = server::monotonic_ms();
-    if let Some(line) = state::with(|state| state.refusals.record(error, now)) {
+    if let Some(line) = state::with(ctx.server(), |state| state.refusals.record(error, now)) {
         ctx.warn(&line);
     }
 }

@@ -39,7 +39,7 @@ impl<C: LockCommand + 'static> RunCommand<Locks> for Execute<C> {
     #[inline(always)]
     fn run(ctx: &mut Context<'_>, arguments: Arguments<'_>) {
         let outcome = execute::<C>(ctx, arguments);
-        alarm::set();
+        alarm::set(ctx.server());
         match outcome {
             Ok(Outcome::Integer(value)) => ctx.reply_integer(value),
             Ok(Outcome::Nil) => ctx.reply_nil(),
@@ -79,7 +79,7 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     }
 
     let mut key = ctx.open(name, Mode::Write);
-    let (now, mut budget) = (server::now_ms(), state::with(|state| state.budget()));
+    let (now, mut budget) = (server::now_ms(), state::with(key.server(), |state| state.budget()));
     let handles = process_overdue(&mut key, Some(identity), now, &mut budget);
     let lock = lock_key::read_for(&key, Some(identity), now);
     let is_shared = matches!(lock, Ok(Lock::Shared(_)));
@@ -119,7 +119,7 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     }
     if let Some(withdrawn) = withdrawn {
         let subject = Subject { db: key.ctx().db(), key: name.bytes(), owner: caller };
-        delivery::reply_withdrawn(withdrawn, subject);
+        delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
     }
     outcome
 }
@@ -159,7 +159,7 @@ fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<
         Withdrawal::All => None,
     };
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| state.waiting.withdraw_owner(db, name, caller, kept))
+    state::with(key.server(), |state| state.waiting.withdraw_owner(db, name, caller, kept))
 }
 
 /// Updates the session of the lock, and begins one if it is `wanted`, before the write.
@@ -182,7 +182,7 @@ fn update_session(
         Write::Take { kind, .. } => HoldKey::of(db, name, kind, caller),
         _ => hold_key_of(key, caller),
     };
-    state::with(|State { sessions, .. }| {
+    state::with(key.server(), |State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {
             (Write::Take { .. }, _) => sessions.end(hold_key),
             (Write::SetHolds { holds, .. }, _) => sessions.set_holds(hold_key, holds),
@@ -212,17 +212,17 @@ fn carry_out(
         Write::Take { kind, lease_end } => {
             debug_assert!(!key.is_in_use(), "a key in use cannot be written");
             effects::grant(key, kind, caller, lease_end);
-            state::with(|state| increment(&mut state.stats.granted_at_once));
+            state::with(key.server(), |state| increment(&mut state.stats.granted_at_once));
             if handles.is_some_and(|handles| handles.queue.is_some()) {
                 let (db, name) = (key.ctx().db(), key.name().bytes());
-                state::with(|state| state.waiting.drop_detached_entry(db, name, kind, caller.bytes()));
+                state::with(key.server(), |state| state.waiting.drop_detached_entry(db, name, kind, caller.bytes()));
             }
         }
         Write::Confirm { lease_end } => {
             if let Some(end) = lease_end {
                 set_lease(key, caller, end);
             }
-            state::with(|state| increment(&mut state.stats.resent));
+            state::with(key.server(), |state| increment(&mut state.stats.resent));
         }
         Write::SetHolds { holds, lease_end } => effects::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => set_lease(key, caller, end),
@@ -251,12 +251,12 @@ fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, n
     // A session whose lock is free is to get it back, and could not get it now.
     if let Some(session) = handles.session.filter(|_| !key.is_empty()) {
         let lease_end = key.expiry();
-        state::with(|state| state.sessions.set_lease_end(session, lease_end));
+        state::with(key.server(), |state| state.sessions.set_lease_end(session, lease_end));
     }
     if handles.has_share_sessions {
         if let Some(end) = share_key::end_of(key, caller) {
             let hold_key = share_hold_key(key, caller.bytes());
-            state::with(|state| {
+            state::with(key.server(), |state| {
                 if let Some(session) = state.sessions.find(hold_key) {
                     debug_assert!(state.sessions.get(session).is_some(), "the index has a session that does not exist");
                     state.sessions.set_lease_end(session, end.time());

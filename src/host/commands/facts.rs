@@ -25,17 +25,17 @@ impl Facts for RequestFacts<'_, '_, '_> {
     #[inline(always)]
     fn has_waiter(&self) -> bool {
         let queue = self.handles.and_then(|handles| handles.queue);
-        queue.is_some_and(|queue| state::with(|state| state.waiting.waiter_count_of(queue) > 0))
+        queue.is_some_and(|queue| state::with(self.key.server(), |state| state.waiting.waiter_count_of(queue) > 0))
     }
 
     #[inline(always)]
     fn suspends_grants(&self) -> bool {
-        suspension::suspends_grants()
+        suspension::suspends_grants(self.key.server())
     }
 
     #[inline(always)]
     fn check_lease_change(&self) -> Result<(), crate::core::Error> {
-        suspension::check_lease_change()
+        suspension::check_lease_change(self.key.server())
     }
 
     #[inline(always)]
@@ -54,7 +54,7 @@ impl Facts for RequestFacts<'_, '_, '_> {
     fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool {
         let limit = settings::limit(&MAX_SESSIONS);
         let (db, name, client) = (self.key.ctx().db(), self.key.name().bytes(), self.key.ctx().client_id());
-        state::with(|State { sessions, waiting, pending, .. }| {
+        state::with(self.key.server(), |State { sessions, waiting, pending, .. }| {
             let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *self.caller;
             let known = sessions.find(HoldKey::of(db, name, kind, self.caller));
             let known = known.filter(|&id| sessions.get(id).is_some_and(is_same));

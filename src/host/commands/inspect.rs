@@ -31,7 +31,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     let key = ctx.open(name, Mode::Read);
     let (now, db) = (server::now_ms(), key.ctx().db());
     let lock = lock_key::read(&key, now)?;
-    Ok(state::with(|state| {
+    Ok(state::with(key.server(), |state| {
         let recovery_ms = state.grants_suspended_ms();
         let State { waiting, pending: entries, sessions, .. } = state;
         let queue = waiting.queue_of(db, name.bytes());

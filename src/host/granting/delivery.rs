@@ -10,7 +10,7 @@ use crate::host::settings;
 use crate::host::state::{self, Key, Locks, State};
 use crate::host::waiting::messages::{self, Event, Subject};
 use crate::host::waiting::pending_replies::{PendingReplyId, WaitState, pending_id};
-use crate::server::{self, BlockedClientId, OwnedString, StringRef};
+use crate::server::{self, BlockedClientId, OwnedString, Server, StringRef};
 
 /// Returns the server's number for a blocked client.
 pub fn server_id_of(id: PendingReplyId) -> BlockedClientId {
@@ -24,8 +24,8 @@ pub fn pending_id_of(client: BlockedClientId) -> PendingReplyId {
 }
 
 /// Returns whether the grant needs a lease, because a copy of the request asked for a session or is notified by message.
-pub fn needs_lease(grant: &Grant) -> bool {
-    state::with(|State { pending, .. }| {
+pub fn needs_lease(server: &Server, grant: &Grant) -> bool {
+    state::with(server, |State { pending, .. }| {
         debug_assert!(
             grant.waiters.iter().all(|it| pending.get(pending_id(it.waiter)).is_some()),
             "a waiter is pending"
@@ -36,8 +36,8 @@ pub fn needs_lease(grant: &Grant) -> bool {
 }
 
 /// Returns whether a waiter needs no message, or its connection is open and its channel has a subscriber.
-pub fn has_subscriber(waiter: WaiterId) -> bool {
-    let found = state::with(|state| state.pending.channel_of(pending_id(waiter)));
+pub fn has_subscriber(server: &Server, waiter: WaiterId) -> bool {
+    let found = state::with(server, |state| state.pending.channel_of(pending_id(waiter)));
     let Some((channel, is_closed)) = found else { return true }; // A blocked client.
     !is_closed && server::subscribers(OwnedString::new(&channel).as_ref()) > 0
 }
@@ -45,8 +45,9 @@ pub fn has_subscriber(waiter: WaiterId) -> bool {
 /// Publishes that the lock is to be granted, if the waiter is notified by message. Returns whether the lock can be granted to it.
 ///
 /// Called before the lock is written. If no client receives the message, no lock is written and none has to be revoked.
-pub fn announce(request: GrantedRequest, lease_end: Option<UnixMs>, subject: Subject<'_>) -> bool {
-    let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(pending_id(request.waiter))) else {
+pub fn announce(server: &Server, request: GrantedRequest, lease_end: Option<UnixMs>, subject: Subject<'_>) -> bool {
+    let Some((channel, is_closed)) = state::with(server, |state| state.pending.channel_of(pending_id(request.waiter)))
+    else {
         return true;
     };
     let lease_end = lease_end.or_bug("a waiter that is notified by message gets no lease").unwrap_or_default();
@@ -54,8 +55,8 @@ pub fn announce(request: GrantedRequest, lease_end: Option<UnixMs>, subject: Sub
 }
 
 /// Removes a request that no message reaches. Its queue entry is kept until `keep_until`, if that is given.
-pub fn drop_unreachable(request: GrantedRequest, keep_until: Option<UnixMs>) {
-    state::with(|state| {
+pub fn drop_unreachable(server: &Server, request: GrantedRequest, keep_until: Option<UnixMs>) {
+    state::with(server, |state| {
         debug_assert!(is_waiting(state, pending_id(request.waiter)), "only a waiter is notified");
         state.pending.remove(pending_id(request.waiter));
         let withdrawn = state.waiting.withdraw_request(request.id, keep_until);
@@ -71,11 +72,11 @@ fn is_waiting(state: &State, id: PendingReplyId) -> bool {
 /// Replies to the blocked clients of a grant, and begins the sessions that waiters have asked for.
 ///
 /// Called last, after all effects of the command.
-pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
+pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
     debug_assert!(!waiters.is_empty(), "a grant has a recipient");
     debug_assert!(lease_end.is_none_or(|end| end >= now), "the lease of a grant ends in the future");
-    let (blocked, delivery) = state::with(|state| {
+    let (blocked, delivery) = state::with(server, |state| {
         debug_assert!(waiters.iter().all(|it| is_waiting(state, pending_id(*it))), "a grant goes to waiters");
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
         if let Some(session) = state.sessions.find(grant.hold_key()) {
@@ -97,7 +98,7 @@ pub fn reply_granted(mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     });
     let Some(delivery) = delivery else { return };
     for waiter in blocked {
-        end_wait(waiter, WaitState::Granted(delivery));
+        end_wait(server, waiter, WaitState::Granted(delivery));
     }
 }
 
@@ -111,62 +112,63 @@ fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs
 }
 
 /// Notifies the waiters whose queue entry was withdrawn: blocked clients by nil, the others by message.
-pub fn reply_withdrawn(waiters: Vec<WaiterId>, subject: Subject<'_>) {
+pub fn reply_withdrawn(server: &mut Server, waiters: Vec<WaiterId>, subject: Subject<'_>) {
     for waiter in waiters {
-        state::with(|state| increment(&mut state.stats.cancelled));
-        end_without_lock(waiter, Event::Withdrawn, subject);
+        state::with(server, |state| increment(&mut state.stats.cancelled));
+        end_without_lock(server, waiter, Event::Withdrawn, subject);
     }
 }
 
 /// Ends the wait of a request that has timed out. Its queue entry is kept for the grace period.
-pub fn time_out(request: RequestId, now: UnixMs) {
+pub fn time_out(server: &mut Server, request: RequestId, now: UnixMs) {
     let keep_until = settings::kept_until(now);
-    state::with(|state| increment(&mut state.stats.timed_out));
-    end_request(request, Event::TimedOut, keep_until);
+    state::with(server, |state| increment(&mut state.stats.timed_out));
+    end_request(server, request, Event::TimedOut, keep_until);
 }
 
 /// Ends the wait of a request that is notified by message, because this server cannot continue it. Also unblocks a client
 /// whose wait a panic has ended.
-pub fn abort(id: PendingReplyId) {
-    let found = state::with(|state| state.pending.get(id).map(|entry| (entry.wait_state(), entry.channel().is_some())));
+pub fn abort(server: &mut Server, id: PendingReplyId) {
+    let found =
+        state::with(server, |state| state.pending.get(id).map(|entry| (entry.wait_state(), entry.channel().is_some())));
     match found {
         Some((WaitState::Waiting(request), true)) => {
-            state::with(|state| increment(&mut state.stats.cancelled));
+            state::with(server, |state| increment(&mut state.stats.cancelled));
             // The slot may stay or come back. A client that repeats its request then has its turn again.
             let keep_until = settings::kept_until(server::now_ms());
-            end_request(request, Event::Aborted, keep_until);
+            end_request(server, request, Event::Aborted, keep_until);
         }
         // The server itself ends the wait of a blocked client, unless a panic has ended it.
         Some((WaitState::Waiting(_), false)) | Some((_, true)) | None => {}
         // Unblocking a client that was unblocked before has no effect.
-        Some((_, false)) => server::unblock::<Locks>(server_id_of(id)),
+        Some((_, false)) => server::unblock::<Locks>(server, server_id_of(id)),
     }
 }
 
 /// Removes a request from its queue and notifies its waiter.
-fn end_request(request: RequestId, event: Event, keep_until: Option<UnixMs>) {
-    let Some((waiter, db, key, owner)) = state::with(|State { waiting, .. }| {
+fn end_request(server: &mut Server, request: RequestId, event: Event, keep_until: Option<UnixMs>) {
+    let Some((waiter, db, key, owner)) = state::with(server, |State { waiting, .. }| {
         let (queue, claim) = waiting.origin_of(request).or_bug("a request that ends is in no queue")?;
         let origin = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
         waiting.withdraw_request(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
     }) else {
         return;
     };
-    end_without_lock(waiter, event, Subject { db, key: &key, owner: &owner });
+    end_without_lock(server, waiter, event, Subject { db, key: &key, owner: &owner });
 }
 
 /// Notifies a waiter, which is in no queue any more, that it does not get the lock.
-fn end_without_lock(waiter: WaiterId, event: Event, subject: Subject<'_>) {
+fn end_without_lock(server: &mut Server, waiter: WaiterId, event: Event, subject: Subject<'_>) {
     let id = pending_id(waiter);
-    let Some((channel, is_closed)) = state::with(|state| state.pending.channel_of(id)) else {
-        return end_wait(waiter, WaitState::Ended);
+    let Some((channel, is_closed)) = state::with(server, |state| state.pending.channel_of(id)) else {
+        return end_wait(server, waiter, WaitState::Ended);
     };
-    state::with(|state| {
+    state::with(server, |state| {
         debug_assert!(is_waiting(state, id), "a wait ends once");
         state.pending.remove(id);
     });
     if !is_closed {
-        messages::publish_end(&channel, event, subject);
+        messages::publish_end(server, &channel, event, subject);
     }
 }
 
@@ -174,25 +176,25 @@ fn end_without_lock(waiter: WaiterId, event: Event, subject: Subject<'_>) {
 /// `wait_state`.
 ///
 /// Called last, after all effects of the command, because the server may call back before this returns.
-pub fn end_wait(waiter: WaiterId, wait_state: WaitState) {
+pub fn end_wait(server: &mut Server, waiter: WaiterId, wait_state: WaitState) {
     let id = pending_id(waiter);
-    let before = state::with(|state| state.pending.set_wait_state(id, wait_state));
+    let before = state::with(server, |state| state.pending.set_wait_state(id, wait_state));
     debug_assert!(matches!(before, Some(WaitState::Waiting(_))), "a wait ends once");
-    server::unblock::<Locks>(server_id_of(id));
+    server::unblock::<Locks>(server, server_id_of(id));
 }
 
 /// Records that a reply notifies the holder that it holds the lock. A holder that may have been notified keeps its lock.
 pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
-    if state::with(|state| state.pending.has_deliveries()) {
+    if state::with(key.server(), |state| state.pending.has_deliveries()) {
         let hold_key = hold_key_of(key, holder.bytes());
-        state::with(|state| state.pending.mark_holder_notified(hold_key));
+        state::with(key.server(), |state| state.pending.mark_holder_notified(hold_key));
     }
 }
 
 /// Removes a request from its queue, if it still waits. Its queue entry is kept for the grace period.
-pub fn withdraw_request(id: PendingReplyId) {
+pub fn withdraw_request(server: &Server, id: PendingReplyId) {
     let keep_until = settings::kept_until(server::now_ms());
-    state::with(|state| {
+    state::with(server, |state| {
         let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else { return };
         state.pending.set_wait_state(id, WaitState::Ended);
         let withdrawn = state.waiting.withdraw_request(request, keep_until);
@@ -204,8 +206,8 @@ pub fn withdraw_request(id: PendingReplyId) {
 /// Finishes the delivery of a grant to a client, if it has one.
 ///
 /// If no client was notified, the lock is revoked. If only others were, this client's connection is detached from the session.
-pub fn finish_delivery(id: PendingReplyId, is_notified: bool) {
-    state::with(|State { pending, sessions, revocations, .. }| {
+pub fn finish_delivery(server: &Server, id: PendingReplyId, is_notified: bool) {
+    state::with(server, |State { pending, sessions, revocations, .. }| {
         let Some(entry) = pending.get(id) else { return };
         let (WaitState::Granted(delivery), client) = (entry.wait_state(), entry.client) else { return };
         pending.set_wait_state(id, WaitState::Ended);

@@ -13,7 +13,7 @@ use crate::host::keys::share_key;
 use crate::host::settings;
 use crate::host::state::{self, Key};
 use crate::host::waiting::messages::Subject;
-use crate::server::{self, OwnedString, Stopwatch, ValueType};
+use crate::server::{self, OwnedString, Server, Stopwatch, ValueType};
 
 /// The capacity of a lock that is about to be granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,10 +51,12 @@ pub fn hand_on(
     now: UnixMs,
     budget: &mut Budget,
 ) -> bool {
-    if suspension::suspends_grants() || state::with(|state| state.waiting.has_used_batch(queue, state.run)) {
+    if suspension::suspends_grants(key.server())
+        || state::with(key.server(), |state| state.waiting.has_used_batch(queue, state.run))
+    {
         return false;
     }
-    if state::with(|state| state.pending.has_messages()) && !server::may_publish() {
+    if state::with(key.server(), |state| state.pending.has_messages()) && !server::may_publish() {
         reviews::soon(key, cause);
         return false;
     }
@@ -65,9 +67,9 @@ pub fn hand_on(
     }
     reviews::schedule(key, queue, now);
     for Written { grant, lease_end, withdrawn } in written {
-        let Grant { db, key, claim, .. } = &grant;
-        delivery::reply_withdrawn(withdrawn, Subject { db: *db, key, owner: &claim.owner });
-        delivery::reply_granted(grant, lease_end, now);
+        let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
+        delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
+        delivery::reply_granted(key.server_mut(), grant, lease_end, now);
     }
     stopwatch.stop(LATENCY_EVENT);
     true
@@ -88,21 +90,21 @@ fn write_batch(
             break;
         }
         if written.len() >= budget.batch() || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
-            reviews::in_turn(queue, cause, budget);
+            reviews::in_turn(key.server(), queue, cause, budget);
             break;
         }
-        if !reserve_recipients(queue, now, budget) {
+        if !reserve_recipients(key.server(), queue, now, budget) {
             continue;
         }
-        let Some(grant) = state::with(|state| state.waiting.grant_first(queue)) else {
+        let Some(grant) = state::with(key.server(), |state| state.waiting.grant_first(queue)) else {
             debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
             break;
         };
         debug_assert!(written.last().is_none_or(|last| last.grant.turn < grant.turn), "turns rise");
-        let lease_end = lease_end_of(&grant, now);
+        let lease_end = lease_end_of(key.server(), &grant, now);
         write_grant(key, &grant, lease_end, cause, now);
         capacity = Capacity::FromKey;
-        let withdrawn = withdraw_other_entries(&grant);
+        let withdrawn = withdraw_other_entries(key.server(), &grant);
         notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
         written.push(Written { grant, lease_end, withdrawn });
     }
@@ -114,25 +116,27 @@ fn write_batch(
 /// lease. Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked.
 ///
 /// Returns `false` if no request is left to which the lock could be granted.
-fn reserve_recipients(queue: QueueId, now: UnixMs, budget: &mut Budget) -> bool {
-    if !state::with(|state| state.pending.has_messages()) {
+fn reserve_recipients(server: &Server, queue: QueueId, now: UnixMs, budget: &mut Budget) -> bool {
+    if !state::with(server, |state| state.pending.has_messages()) {
         return true;
     }
-    let Some(mut grant) = state::with(|state| state.waiting.first_grant(queue)) else { return true };
+    let Some(mut grant) = state::with(server, |state| state.waiting.first_grant(queue)) else { return true };
     if grant.waiters.len() > 1 {
         // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
-        let (before, lease_end) = (grant.clone(), lease_end_of(&grant, now));
+        let (before, lease_end) = (grant.clone(), lease_end_of(server, &grant, now));
         grant.retain(|request| {
-            delivery::has_subscriber(request.waiter) || reserve(&before, request, lease_end, now, budget)
+            delivery::has_subscriber(server, request.waiter)
+                || reserve(server, &before, request, lease_end, now, budget)
         });
     }
-    let lease_end = lease_end_of(&grant, now);
+    let lease_end = lease_end_of(server, &grant, now);
     // Every waiter is notified.
-    grant.waiters.iter().filter(|&&request| reserve(&grant, request, lease_end, now, budget)).count() > 0
+    grant.waiters.iter().filter(|&&request| reserve(server, &grant, request, lease_end, now, budget)).count() > 0
 }
 
 /// Publishes the message of a grant to one waiter, or drops its request. Returns whether the lock can be granted to it.
 fn reserve(
+    server: &Server,
     grant: &Grant,
     request: GrantedRequest,
     lease_end: Option<UnixMs>,
@@ -140,25 +144,25 @@ fn reserve(
     budget: &mut Budget,
 ) -> bool {
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let is_reserved = delivery::announce(request, lease_end, subject);
+    let is_reserved = delivery::announce(server, request, lease_end, subject);
     if !is_reserved {
-        delivery::drop_unreachable(request, settings::kept_until(now));
+        delivery::drop_unreachable(server, request, settings::kept_until(now));
         budget.spend(1);
     }
     is_reserved
 }
 
 /// Removes the queue entries that the owner of a grant has for other kinds of the lock. Returns the waiters of these entries.
-fn withdraw_other_entries(grant: &Grant) -> Vec<WaiterId> {
+fn withdraw_other_entries(server: &Server, grant: &Grant) -> Vec<WaiterId> {
     let Grant { db, key, claim, .. } = grant;
-    let withdrawn = state::with(|state| state.waiting.withdraw_owner(*db, key, &claim.owner, Some(claim.kind)));
+    let withdrawn = state::with(server, |state| state.waiting.withdraw_owner(*db, key, &claim.owner, Some(claim.kind)));
     withdrawn.unwrap_or_default()
 }
 
 /// Returns the end of the lease of a grant, or `None` if it has no lease.
-fn lease_end_of(grant: &Grant, now: UnixMs) -> Option<UnixMs> {
+fn lease_end_of(server: &Server, grant: &Grant, now: UnixMs) -> Option<UnixMs> {
     let latest = if grant.claim.kind == Kind::Shared { LATEST_SHARE_END } else { UnixMs::MAX };
-    let lease = grant.lease(delivery::needs_lease(grant));
+    let lease = grant.lease(delivery::needs_lease(server, grant));
     let lease = lease.map(settings::cut).or_else(settings::longest_lease);
     lease.map(|lease| lease.end_from(now).min(latest))
 }
@@ -169,7 +173,7 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
     debug_assert!(lease_end.is_none_or(|end| end > now || end == LATEST_SHARE_END), "the lease ends in the future");
     effects::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     debug_assert!(is_held_by(key, &grant.claim.owner, now), "the owner of the grant was written");
-    state::with(|state| {
+    state::with(key.server(), |state| {
         // The time since the wait began. The server's clock may have been set back.
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
         // The session and the revocation of the previous grant are void, even if it was to the same owner.

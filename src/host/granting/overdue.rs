@@ -21,7 +21,7 @@ pub fn process_overdue(
     now: UnixMs,
     budget: &mut Budget,
 ) -> Option<LockHandles> {
-    if state::with(|state| state.is_idle()) {
+    if state::with(key.server(), |state| state.is_idle()) {
         return None;
     }
     if let Some(caller) = caller {
@@ -44,7 +44,10 @@ fn process_handles(
     );
     if let Some(revocation) = handles.revocation {
         revocation::carry_out_on(key, revocation, now, budget);
-        debug_assert!(state::with(|state| state.revocations.get(revocation).is_none()), "it is carried out once");
+        debug_assert!(
+            state::with(key.server(), |state| state.revocations.get(revocation).is_none()),
+            "it is carried out once"
+        );
         handles = LockHandles::of(key)?;
     }
     if key.is_empty() {
@@ -62,7 +65,7 @@ fn process_handles(
             if key.is_empty() {
                 handover::grant_free_lock(key, now, budget);
             } else if let Some(queue) = handles.queue {
-                let cause = state::with(|state| state.waiting.cause_of(queue));
+                let cause = state::with(key.server(), |state| state.waiting.cause_of(queue));
                 hand_on(key, queue, Capacity::FromKey, cause, now, budget);
             }
             LockHandles::of(key)
@@ -78,7 +81,7 @@ fn process_handles(
 /// Returns whether a key, which is not empty, still holds the lock of this session. An external write may have replaced it.
 fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
     let lock = lock_key::read(key, now);
-    state::with(|state| {
+    state::with(key.server(), |state| {
         let session = state.sessions.get(id).or_bug("a handle names a session that does not exist");
         session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
     })

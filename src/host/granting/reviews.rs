@@ -5,18 +5,19 @@ use crate::host::background::suspension;
 use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::share_key::{self, ShareView};
 use crate::host::state::{self, Key, State};
-use crate::server::ValueType;
+use crate::server::{Server, ValueType};
 
 /// The claim of the first waiter: the kind of the lock, and for a share the limit of shares.
 type Wanted = (Kind, Option<Limit>);
 
 /// Returns whether the queue has a waiter, and the lock has capacity for the first.
 pub fn has_capacity_for_first(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
-    first_wanted(queue).is_some_and(|wanted| key.is_empty() || has_capacity(share_key::view(key, now).as_ref(), wanted))
+    first_wanted(key.server(), queue)
+        .is_some_and(|wanted| key.is_empty() || has_capacity(share_key::view(key, now).as_ref(), wanted))
 }
 
-fn first_wanted(queue: QueueId) -> Option<Wanted> {
-    state::with(|state| state.waiting.first(queue).map(|claim| (claim.kind, claim.limit)))
+fn first_wanted(server: &Server, queue: QueueId) -> Option<Wanted> {
+    state::with(server, |state| state.waiting.first(queue).map(|claim| (claim.kind, claim.limit)))
 }
 
 /// Returns whether a lock that is held by `shares` has capacity. It has none if shares are not what holds it.
@@ -27,7 +28,7 @@ fn has_capacity(shares: Option<&ShareView>, (kind, limit): Wanted) -> bool {
 /// Schedules the review of a lock for the next iteration of the event loop.
 pub fn soon(key: &Key<'_, '_>, cause: Cause) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| {
+    state::with(key.server(), |state| {
         if let Some(queue) = state.waiting.queue_of(db, name) {
             state.waiting.review_soon(queue, cause);
             debug_assert!(is_due(state, queue), "a review that is to come soon is due");
@@ -42,9 +43,9 @@ fn is_due(state: &State, queue: QueueId) -> bool {
 
 /// Schedules the rest of a review that has stopped after a batch, although the lock has capacity for the first waiter. It
 /// continues in the next iteration of the event loop at the earliest, and after other locks that have work left.
-pub fn in_turn(queue: QueueId, cause: Cause, budget: &mut Budget) {
+pub fn in_turn(server: &Server, queue: QueueId, cause: Cause, budget: &mut Budget) {
     budget.end_batch();
-    state::with(|state| {
+    state::with(server, |state| {
         state.waiting.review_in_turn(queue, cause);
         state.waiting.end_batch(queue, state.run);
         debug_assert!(is_due(state, queue), "a queue in the backlog is due");
@@ -53,30 +54,30 @@ pub fn in_turn(queue: QueueId, cause: Cause, budget: &mut Budget) {
 
 /// Schedules the review of a lock that is held for the time when it may have capacity for the first waiter.
 pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
-    if suspension::suspends_grants() {
+    if suspension::suspends_grants(key.server()) {
         return; // All locks are reviewed when the suspension ends.
     }
     if key.value_type() != ValueType::SortedSet {
         // The server may still show a key that has expired. The lock is reviewed a millisecond later.
         let lease_end = key.expiry().map(|end| end.max(now));
-        return state::with(|state| state.waiting.review_at_lease_end(queue, lease_end));
+        return state::with(key.server(), |state| state.waiting.review_at_lease_end(queue, lease_end));
     }
-    let (view, first) = (share_key::view(key, now), first_wanted(queue));
+    let (view, first) = (share_key::view(key, now), first_wanted(key.server(), queue));
     let needs_purge = view.as_ref().is_some_and(ShareView::needs_purge);
     if needs_purge || first.is_some_and(|wanted| key.is_empty() || has_capacity(view.as_ref(), wanted)) {
-        return state::with(|state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
+        return state::with(key.server(), |state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
     }
     let wants_share = first.is_some_and(|(kind, _)| kind == Kind::Shared);
     // A Sorted Set that is not a lock is reviewed when it expires.
     let frees_capacity = view.and_then(|view| if wants_share { view.earliest } else { view.latest }.time());
     let end = [frees_capacity, key.expiry()].into_iter().flatten().min().map(|end| end.max(now));
-    state::with(|state| state.waiting.review_at_lease_end(queue, end));
+    state::with(key.server(), |state| state.waiting.review_at_lease_end(queue, end));
 }
 
 /// Records the new end of a session's lease. Schedules the next renewal and, if clients wait, a review.
 pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
     debug_assert!(lease_end.is_none_or(|end| end >= now), "a lease that was renewed ends in the future");
-    state::with(|state| {
+    state::with(key.server(), |state| {
         debug_assert!(state.sessions.get(id).is_some(), "a session that was renewed goes on");
         state.sessions.renewed(id, lease_end, now);
     });

@@ -68,7 +68,7 @@ fn call(key: &mut Key<'_, '_>, command: &'static CStr, arguments: &[StringRef<'_
         "the command would change the key that is open"
     );
     if !key.call_alongside(command, arguments) {
-        let line = state::with(|state| state.refusals.record_call(command, server::monotonic_ms()));
+        let line = state::with(key.server(), |state| state.refusals.record_call(command, server::monotonic_ms()));
         if let Some(line) = line {
             key.ctx().warn(&line);
         }

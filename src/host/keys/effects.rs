@@ -178,7 +178,7 @@ fn check(key: &Key<'_, '_>, replicated: bool) {
 /// Records a write that replicas and the AOF do not get. The write is not undone: a message may have notified a client of it.
 #[cold]
 fn not_replicated(key: &Key<'_, '_>) {
-    let line = state::with(|State { stats, refusals, .. }| {
+    let line = state::with(key.server(), |State { stats, refusals, .. }| {
         increment(&mut stats.not_replicated);
         refusals.record_replication(server::monotonic_ms())
     });

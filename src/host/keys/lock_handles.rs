@@ -37,13 +37,13 @@ impl LockHandles {
     #[inline]
     pub fn of(key: &Key<'_, '_>) -> Option<Self> {
         // The common case needs neither the database nor a lookup.
-        if state::with(|state| state.is_idle()) { None } else { Self::find(key) }
+        if state::with(key.server(), |state| state.is_idle()) { None } else { Self::find(key) }
     }
 
     fn find(key: &Key<'_, '_>) -> Option<Self> {
         let (db, name) = (key.ctx().db(), key.name().bytes());
         let hold_key = HoldKey::whole(db, name);
-        let found = state::with(|state| {
+        let found = state::with(key.server(), |state| {
             if let Some(session) = state.sessions.take_orphan(hold_key) {
                 state.revocations.add(Revocation::of_session(session));
             }

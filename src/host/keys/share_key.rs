@@ -99,11 +99,9 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
 
 /// Returns the number of shares that may still have to be returned to their sessions.
 fn to_return(key: &Key<'_, '_>) -> usize {
-    state::with(
-        |State { sessions, .. }| {
-            if sessions.is_empty() { 0 } else { sessions.to_return(key.ctx().db(), key.name().bytes()) }
-        },
-    )
+    state::with(key.server(), |State { sessions, .. }| {
+        if sessions.is_empty() { 0 } else { sessions.to_return(key.ctx().db(), key.name().bytes()) }
+    })
 }
 
 /// Returns the latest end, even if it has expired, or `None` if the key is empty.

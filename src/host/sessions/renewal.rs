@@ -11,7 +11,7 @@ use crate::host::keys::lock_key;
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::settings;
 use crate::host::state::{self, Context, Key, State};
-use crate::server::{Mode, OwnedString, Slot, ValueType};
+use crate::server::{Mode, OwnedString, Server, Slot, ValueType};
 
 /// What a session's lock was found to be.
 enum SessionLockState {
@@ -31,7 +31,7 @@ enum SessionLockState {
 /// it.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: &mut Budget) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
-    let Some(session) = state::with(|State { sessions, .. }| {
+    let Some(session) = state::with(ctx.server(), |State { sessions, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
         // Without an open connection, its lock is about to be revoked.
         let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
@@ -47,44 +47,50 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: 
     match found {
         SessionLockState::Held(lease_end) => {
             if task == SessionTask::Check(id) {
-                return state::with(|state| state.sessions.lease_found(id, lease_end));
+                return state::with(ctx.server(), |state| state.sessions.lease_found(id, lease_end));
             }
-            state::with(|state| state.sessions.set_lease_end(id, lease_end));
+            state::with(ctx.server(), |state| state.sessions.set_lease_end(id, lease_end));
         }
-        SessionLockState::Lost => return end(&session),
+        SessionLockState::Lost => return end(ctx.server(), &session),
         SessionLockState::Returning if budget.had_batch() => {
             // Its share is renewed when it is returned, after the work of other locks.
-            return state::with(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
+            return state::with(ctx.server(), |state| {
+                state.sessions.return_in_turn(session.lock.db, &session.lock.key)
+            });
         }
         SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {}
     }
     let slot = write_permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
-        return end(&session);
+        return end(ctx.server(), &session);
     }
     let is_held = matches!(found, SessionLockState::Held(_));
-    let must_wait = if is_held { suspension::check_lease_change().is_err() } else { suspension::suspends_grants() };
+    let must_wait = if is_held {
+        suspension::check_lease_change(ctx.server()).is_err()
+    } else {
+        suspension::suspends_grants(ctx.server())
+    };
     if slot != Slot::Ours || must_wait || !write_permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
-        return postpone(id, &session, &found, now);
+        return postpone(ctx.server(), id, &session, &found, now);
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     if key.is_in_use() {
-        return postpone(id, &session, &found, now);
+        return postpone(key.server(), id, &session, &found, now);
     }
     match lock_state(&session, &key, now) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now, budget),
         SessionLockState::Free => handover::grant_free_lock(&mut key, now, budget),
         SessionLockState::Expired => share_sessions::purge_expired(&mut key, now, budget),
         SessionLockState::Returning => share_sessions::return_next(&mut key, now, budget),
-        SessionLockState::Lost => end(&session),
+        SessionLockState::Lost => end(key.server(), &session),
     }
 }
 
 /// Schedules a task again that cannot be carried out now. While shares are being returned and writes are refused, it continues as
 /// soon as the server accepts a write.
-fn postpone(id: SessionId, session: &Session, found: &SessionLockState, now: UnixMs) {
+fn postpone(server: &Server, id: SessionId, session: &Session, found: &SessionLockState, now: UnixMs) {
     let is_returning = matches!(found, SessionLockState::Returning);
-    state::with(|state| {
+    state::with(server, |state| {
         if is_returning && state.refused.is_refused() {
             state.sessions.return_in_turn(session.lock.db, &session.lock.key);
         } else {
@@ -95,13 +101,13 @@ fn postpone(id: SessionId, session: &Session, found: &SessionLockState, now: Uni
     });
 }
 
-fn end(session: &Session) {
-    state::with(|state| state.sessions.end(session.lock.hold_key()));
+fn end(server: &Server, session: &Session) {
+    state::with(server, |state| state.sessions.end(session.lock.hold_key()));
 }
 
 fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
     if key.value_type() == ValueType::SortedSet
-        && state::with(|state| state.sessions.is_to_return(session.lock.hold_key()))
+        && state::with(key.server(), |state| state.sessions.is_to_return(session.lock.hold_key()))
     {
         return SessionLockState::Returning;
     }

@@ -9,41 +9,41 @@ use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::keys::lock_key;
 use crate::host::settings;
 use crate::host::state::{self, Context, Key};
-use crate::server::{Mode, OwnedString, Slot, StringRef};
+use crate::server::{Mode, OwnedString, Server, Slot, StringRef};
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs, budget: &mut Budget) {
-    let found = state::with(|state| state.revocations.get(id).cloned());
+    let found = state::with(ctx.server(), |state| state.revocations.get(id).cloned());
     let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
     if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
-        return state::with(|state| _ = state.revocations.remove(id));
+        return state::with(ctx.server(), |state| _ = state.revocations.remove(id));
     }
     let slot = write_permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
         // When the slot comes back, the holder in the key belongs to another grant.
-        return state::with(|state| _ = state.revocations.remove(id));
+        return state::with(ctx.server(), |state| _ = state.revocations.remove(id));
     }
-    let postpone = || {
-        state::with(|state| {
+    let postpone = |server: &Server| {
+        state::with(server, |state| {
             debug_assert!(state.revocations.get(id).is_some(), "a revocation exists until it is carried out");
             state.revocations.postpone(id, now.saturating_add(RETRY_MS));
         });
     };
     if slot != Slot::Ours || !write_permission::accepts_write_to(ctx, name.as_ref(), revocation.kind) {
-        return postpone();
+        return postpone(ctx.server());
     }
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     if key.is_in_use() {
-        return postpone();
+        return postpone(key.server());
     }
     carry_out_on(&mut key, id, now, budget);
 }
 
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget: &mut Budget) {
-    let removed = state::with(|state| state.revocations.remove(id));
+    let removed = state::with(key.server(), |state| state.revocations.remove(id));
     let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
     debug_assert!(
         revocation.grant.as_ref().is_none_or(|grant| grant.hold_key() == revocation.hold_key()),
@@ -53,7 +53,7 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget
         return;
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
-        state::with(|state| state.waiting.restore(grant, until));
+        state::with(key.server(), |state| state.waiting.restore(grant, until));
     }
     let handles = LockHandles::of(key);
     if revocation.kind == Kind::Shared {
@@ -71,7 +71,7 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget
 /// Carries out the revocation of this token's share, if it has one.
 pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs, budget: &mut Budget) {
     let hold_key = share_hold_key(key, token.bytes());
-    let revocation = state::with(|state| {
+    let revocation = state::with(key.server(), |state| {
         if let Some(session) = state.sessions.take_orphan(hold_key) {
             state.revocations.add(Revocation::of_session(session));
         }

@@ -21,7 +21,7 @@ pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
 /// Removes the expired members of a shared lock, and sets the key to expire with its last share. Renews the shares with an open
 /// session instead.
 pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
-    if suspension::suspends_grants() {
+    if suspension::suspends_grants(key.server()) {
         return; // Shares with a session are returned after the suspension. Expired members do not count as holders.
     }
     let Some(view) = share_key::view(key, now).filter(|view| view.needs_purge() || view.now != now) else { return };
@@ -40,11 +40,11 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
         }
         seen = seen.saturating_add(1);
         let hold_key = share_hold_key(key, token.as_ref().bytes());
-        let session = state::with(|state| expired_session(state, hold_key, now));
+        let session = state::with(key.server(), |state| expired_session(state, hold_key, now));
         if let Some((session, lease)) = session {
             renew(key, token.as_ref(), session, lease, now);
         } else {
-            state::with(|state| state.sessions.end(hold_key));
+            state::with(key.server(), |state| state.sessions.end(hold_key));
             effects::remove_share(key, token.as_ref(), now);
         }
     }
@@ -55,7 +55,7 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
 /// Begins to return the shares that have expired to their sessions, if that has not begun.
 fn begin_return(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|State { sessions, .. }| {
+    state::with(key.server(), |State { sessions, .. }| {
         if sessions.has_shares(db, name) && !sessions.is_returning(db, name) {
             sessions.begin_return(db, name);
             debug_assert!(sessions.is_returning(db, name), "the return has begun");
@@ -77,14 +77,17 @@ fn lives_on(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) -> bool {
 pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     debug_assert!(key.is_empty(), "the lock is free");
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    debug_assert!(state::with(|state| state.sessions.has_shares(db, name)), "shares of the lock have sessions");
-    if state::with(|state| state.sessions.needs_recheck(db, name)) {
+    debug_assert!(
+        state::with(key.server(), |state| state.sessions.has_shares(db, name)),
+        "shares of the lock have sessions"
+    );
+    if state::with(key.server(), |state| state.sessions.needs_recheck(db, name)) {
         return end_sessions(key); // It is unknown which shares external commands have removed.
     }
-    if suspension::suspends_grants() {
+    if suspension::suspends_grants(key.server()) {
         return;
     }
-    state::with(|state| state.sessions.begin_return(db, name));
+    state::with(key.server(), |state| state.sessions.begin_return(db, name));
     return_next(key, now, budget);
 }
 
@@ -92,7 +95,9 @@ pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budge
 /// to the waiters for which it has capacity.
 pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_return(db, name)) else {
+    let Some(ShareBatch { tokens, next, .. }) =
+        state::with(key.server(), |state| state.sessions.next_to_return(db, name))
+    else {
         return;
     };
     debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
@@ -113,20 +118,20 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
 
 /// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    if state::with(|state| state.sessions.is_empty()) || key.value_type() != ValueType::SortedSet {
+    if state::with(key.server(), |state| state.sessions.is_empty()) || key.value_type() != ValueType::SortedSet {
         return;
     }
-    let is_due = state::with(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
-    if is_due && !suspension::suspends_grants() {
+    let is_due = state::with(key.server(), |state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
+    if is_due && !suspension::suspends_grants(key.server()) {
         return_to(key, token.bytes(), now);
         let (db, name) = (key.ctx().db(), key.name().bytes());
-        state::with(|state| state.sessions.return_in_turn(db, name));
+        state::with(key.server(), |state| state.sessions.return_in_turn(db, name));
     }
 }
 
 /// Returns a share to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
 fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
-    let expired = state::with(|state| expired_session(state, share_hold_key(key, token), now));
+    let expired = state::with(key.server(), |state| expired_session(state, share_hold_key(key, token), now));
     if let Some((session, lease)) = expired {
         renew(key, OwnedString::new(token).as_ref(), session, lease, now);
     }
@@ -139,7 +144,9 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
         return; // The recheck stays pending until the shares are returned or their sessions end.
     }
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(ShareBatch { tokens, next, .. }) = state::with(|state| state.sessions.next_to_recheck(db, name)) else {
+    let Some(ShareBatch { tokens, next, .. }) =
+        state::with(key.server(), |state| state.sessions.next_to_recheck(db, name))
+    else {
         return;
     };
     debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
@@ -150,14 +157,14 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     }
     if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
         // The next renewal sets the key's expiry time to the latest end of a share.
-        state::with(|state| state.sessions.renew_one_share(db, name));
+        state::with(key.server(), |state| state.sessions.renew_one_share(db, name));
     }
 }
 
 /// Ends the session of a share if its member does not exist any more.
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
     let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
-    state::with(|State { sessions, .. }| {
+    state::with(key.server(), |State { sessions, .. }| {
         let hold_key = share_hold_key(key, token);
         if is_there { sessions.keep_renewal(hold_key, now) } else { sessions.end(hold_key) }
     });
@@ -166,7 +173,7 @@ fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
 /// Ends the sessions of all shares of a lock.
 pub fn end_sessions(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(|state| {
+    state::with(key.server(), |state| {
         state.sessions.end_shares(db, name);
         debug_assert!(!state.sessions.has_shares(db, name), "they have ended");
         debug_assert!(!state.sessions.is_returning(db, name), "a return ends with its sessions");
@@ -186,5 +193,5 @@ fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Leas
     let end = lease.share_end_from(now);
     debug_assert!(end > now || end == LATEST_SHARE_END, "the lease ends in the future");
     effects::set_share(key, token, Some(end));
-    state::with(|state| state.sessions.renewed(id, Some(end), now));
+    state::with(key.server(), |state| state.sessions.renewed(id, Some(end), now));
 }

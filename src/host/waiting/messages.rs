@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::core::{UnixMs, format_integer};
 use crate::host::state;
-use crate::server::{self, OwnedString, StringRef};
+use crate::server::{self, OwnedString, Server, StringRef};
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ pub fn publish_granted(channel: &[u8], lease_end: UnixMs, subject: Subject<'_>) 
 }
 
 /// Publishes how a wait has ended. Where a message could get inside a reply, it is postponed to the next event-loop iteration.
-pub fn publish_end(channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
+pub fn publish_end(server: &Server, channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     let message = message(event, subject);
     if server::may_publish() {
         publish(channel, &message);
     } else {
-        state::with(|state| state.postponed.push_back((Rc::clone(channel), message)));
+        state::with(server, |state| state.postponed.push_back((Rc::clone(channel), message)));
     }
 }
 
@@ -53,12 +53,12 @@ pub fn aborted_message(subject: Subject<'_>) -> Vec<u8> {
 }
 
 /// Publishes at most `limit` postponed messages. Returns whether there are more.
-pub fn publish_postponed(limit: usize) -> bool {
+pub fn publish_postponed(server: &Server, limit: usize) -> bool {
     for _ in 0..limit {
-        let Some((channel, message)) = state::with(|state| state.postponed.pop_front()) else { return false };
+        let Some((channel, message)) = state::with(server, |state| state.postponed.pop_front()) else { return false };
         publish(&channel, &message);
     }
-    state::with(|state| !state.postponed.is_empty())
+    state::with(server, |state| !state.postponed.is_empty())
 }
 
 /// Returns whether a channel has a subscriber on this server.

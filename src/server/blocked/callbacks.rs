@@ -11,6 +11,7 @@ use crate::server::api::{ERR, OK};
 use crate::server::context::{Context, ContextFlags};
 use crate::server::hash_slot::sibling_key;
 use crate::server::key::Key;
+use crate::server::main_thread::Server;
 use crate::server::module::Module;
 use crate::server::panics::catch_panic;
 use crate::server::reply::Replier;
@@ -52,13 +53,12 @@ impl<M: Module> Key<'_, '_, M> {
     }
 }
 
-/// Unblocks a client. The server asks [`Module::answer`] for the reply, on some servers inside this call. Call it while the state
-/// of the module is not lent.
+/// Unblocks a client. The server asks [`Module::answer`] for the reply, on some servers inside this call.
 ///
 /// Has no effect if the client was unblocked or freed before.
-pub fn unblock<M: Module>(id: BlockedClientId) {
+pub fn unblock<M: Module>(server: &mut Server, id: BlockedClientId) {
     // The module may have forgotten the client after a panic.
-    let handle = with_client::<M, _>(id, |client| client.handle).unwrap_or(ptr::null_mut());
+    let handle = with_client::<M, _>(server, id, |client| client.handle).unwrap_or(ptr::null_mut());
     if !handle.is_null() {
         // SAFETY: the server has not freed the blocked client, or `on_freed` would have set the handle to null; the server
         // ignores a second call.
@@ -67,8 +67,12 @@ pub fn unblock<M: Module>(id: BlockedClientId) {
     }
 }
 
-fn with_client<M: Module, R>(id: BlockedClientId, body: impl FnOnce(&mut BlockedClient) -> R) -> Option<R> {
-    M::state().with(|state| M::blocked_client(state, id).map(body))
+fn with_client<M: Module, R>(
+    server: &Server,
+    id: BlockedClientId,
+    body: impl FnOnce(&mut BlockedClient) -> R,
+) -> Option<R> {
+    M::state().with(server, |state| M::blocked_client(state, id).map(body))
 }
 
 /// Handles a signal of the key, which an external write has caused. It unblocks no client.
@@ -82,12 +86,12 @@ unsafe extern "C" fn on_unblocked<M: Module>(
     _argv: *mut *mut raw::RedisModuleString,
     _argc: c_int,
 ) -> c_int {
-    let answer = || {
+    let answer = |server: &Server| {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(&ctx);
         // Redis 7.0 and 7.2 ask again when CLIENT UNBLOCK follows in the same event-loop iteration.
-        let again = with_client::<M, _>(id, |client| mem::replace(&mut client.has_reply, true));
+        let again = with_client::<M, _>(server, id, |client| mem::replace(&mut client.has_reply, true));
         if again != Some(true) {
             M::answer(&mut Replier(ctx), id);
         }
@@ -106,12 +110,12 @@ unsafe extern "C" fn on_disconnect<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     _handle: *mut raw::RedisModuleBlockedClient,
 ) {
-    catch_panic("disconnect", (), || {
+    catch_panic("disconnect", (), |server| {
         // SAFETY: the server's own context for this callback.
         let ctx = unsafe { Context::new(ctx) };
         let id = private_data(&ctx);
         // A client that the module has forgotten after a panic has got no reply.
-        let has_reply = with_client::<M, _>(id, |client| client.has_reply).unwrap_or(false);
+        let has_reply = with_client::<M, _>(server, id, |client| client.has_reply).unwrap_or(false);
         M::disconnected(&ctx, id, has_reply);
     });
 }
@@ -122,13 +126,13 @@ unsafe extern "C" fn on_disconnect<M: Module>(
 unsafe extern "C" fn on_freed<M: Module>(ctx: *mut raw::RedisModuleCtx, private: *mut c_void) {
     let id = from_private_data(private);
     // The handle must not be used again, also if the rest of this function panics.
-    let has_reply = catch_panic("end of a handle", None, || {
-        with_client::<M, _>(id, |client| {
+    let has_reply = catch_panic("end of a handle", None, |server| {
+        with_client::<M, _>(server, id, |client| {
             client.handle = ptr::null_mut();
             client.has_reply
         })
     });
-    catch_panic("free", (), || {
+    catch_panic("free", (), |_| {
         // SAFETY: the server's own context for this callback.
         let is_disconnected = unsafe { api!(RedisModule_BlockedClientDisconnected(ctx)) } != 0;
         let is_lost = is_disconnected && state().uses_stand_in.get();

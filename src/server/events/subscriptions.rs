@@ -98,7 +98,7 @@ unsafe extern "C" fn on_key_event<M: Module>(
     event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
-    catch_panic("key event", OK, || {
+    catch_panic("key event", OK, |_| {
         if !own_writes::take_own_event(key) {
             // SAFETY: context, name and key are the server's, valid for this callback.
             let (ctx, event, key) = unsafe { (Context::new(ctx), CStr::from_ptr(event), StringRef::new(key)) };
@@ -111,7 +111,7 @@ unsafe extern "C" fn on_key_event<M: Module>(
 /// Handles the end of an event-loop iteration, before the loop sleeps and replies are sent, and the beginning of the next one. A
 /// client may have unsubscribed in between.
 unsafe extern "C" fn on_iteration(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _step: u64, _: *mut c_void) {
-    catch_panic("round", (), || state().subscribed_channel.borrow_mut().clear());
+    catch_panic("round", (), |_| state().subscribed_channel.borrow_mut().clear());
 }
 
 /// Handles any other event of the server.
@@ -123,45 +123,45 @@ unsafe extern "C" fn on_server_event<M: Module>(
 ) {
     match event.id {
         // The keys of a database that is flushed have no events of their own.
-        raw::REDISMODULE_EVENT_FLUSHDB => catch_panic("flush", (), || {
+        raw::REDISMODULE_EVENT_FLUSHDB => catch_panic("flush", (), |server| {
             if step == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-                M::keyspace_changed();
+                M::keyspace_changed(server);
             }
         }),
         raw::REDISMODULE_EVENT_SWAPDB => catch_panic("swap", (), M::keyspace_changed),
-        raw::REDISMODULE_EVENT_LOADING => catch_panic("loading", (), || {
+        raw::REDISMODULE_EVENT_LOADING => catch_panic("loading", (), |server| {
             if [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED].contains(&step) {
-                M::keyspace_changed();
+                M::keyspace_changed(server);
             }
         }),
-        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => catch_panic("role change", (), || {
-            M::role_changed(step == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER);
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED => catch_panic("role change", (), |server| {
+            M::role_changed(server, step == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER);
         }),
-        raw::REDISMODULE_EVENT_CLIENT_CHANGE => catch_panic("client change", (), || {
+        raw::REDISMODULE_EVENT_CLIENT_CHANGE => catch_panic("client change", (), |server| {
             if step == raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
                 // SAFETY: this event comes with this structure, valid for this callback.
-                M::client_closed(unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id } as ClientId);
+                M::client_closed(server, unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id } as ClientId);
             }
         }),
-        raw::REDISMODULE_EVENT_CRON_LOOP => catch_panic("cron", (), || {
+        raw::REDISMODULE_EVENT_CRON_LOOP => catch_panic("cron", (), |server| {
             // SAFETY: the server's own context for this callback.
             if unsafe { Context::<M>::new(ctx) }.flags().contains(ContextFlags::REPLICA) {
                 subscribe_to_roles::<M>();
             }
             // SAFETY: this event comes with this structure, valid for this callback.
             let hz = unsafe { (*data.cast::<raw::RedisModuleCronLoopInfo>()).hz };
-            M::cron(1000_i64.checked_div(hz.into()).unwrap_or_default()); // `hz` is not 0.
+            M::cron(server, 1000_i64.checked_div(hz.into()).unwrap_or_default()); // `hz` is not 0.
             timer::catch_up::<M>();
         }),
         raw::REDISMODULE_EVENT_MODULE_CHANGE => {
-            let is_known = catch_panic("module change", false, || {
+            let is_known = catch_panic("module change", false, |_| {
                 // SAFETY: this event comes with this structure, and in it a C string, valid for this callback.
                 let name = unsafe { CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name) };
                 own_writes::add_module::<M>(name.to_bytes());
                 true
             });
             if !is_known {
-                catch_panic("unknown module", (), || state().has_other_modules.set(true));
+                catch_panic("unknown module", (), |_| state().has_other_modules.set(true));
             }
         }
         id => debug_assert!(false, "the module has not subscribed to the event {id}"),

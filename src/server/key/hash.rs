@@ -79,7 +79,7 @@ unsafe extern "C" fn keep_pair(
     value: *mut raw::RedisModuleString,
     sink: *mut c_void,
 ) {
-    catch_panic("scan", (), || {
+    catch_panic("scan", (), |_| {
         // SAFETY: the server lends both strings until this call returns. `Key::scan` passed the pointer, and does not use the
         // option until then.
         unsafe {

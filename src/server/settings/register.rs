@@ -63,8 +63,8 @@ unsafe extern "C" fn set<M: Module>(
 ) -> c_int {
     // SAFETY: the private data that `register` gave to the server.
     unsafe { &*setting.cast::<Setting>() }.set(value);
-    let is_handled = catch_panic("setting", false, || {
-        M::setting_changed();
+    let is_handled = catch_panic("setting", false, |server| {
+        M::setting_changed(server);
         true
     });
     if is_handled {

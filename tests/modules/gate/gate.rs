@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 
 use redis_lock::server::{
     self, Access, Arguments, BlockedClient, BlockedClientId, Command, Event, Keys, MainThread, Mode, Module,
-    OwnedString, Replier, RunCommand, Setting, StringRef, UnixMs, handler, now_ms,
+    OwnedString, Replier, RunCommand, Server, Setting, StringRef, UnixMs, handler, now_ms,
 };
 
 struct Gate;
@@ -63,16 +63,18 @@ impl RunCommand<Gate> for Pass {
         let mut key = ctx.open(name, Mode::Read);
         if key.is_empty() {
             drop(key);
-            return ctx.reply_integer(pass());
+            let passed = pass(ctx.server());
+            return ctx.reply_integer(passed);
         }
-        let client = key.block(id_at(STATE.with(|state| state.waiters.len())));
+        let position = STATE.with(key.server(), |state| state.waiters.len());
+        let client = key.block(id_at(position));
         drop(key);
         if client.is_none() {
             return ctx.reply_nil(); // In a transaction or a script.
         }
         let deadline = Some(MAX_WAIT_MS.get()).filter(|&ms| ms > 0).map(|ms| now_ms() + ms);
         let waiter = Waiter { gate: name.bytes().to_vec(), is_open: false, deadline, client };
-        STATE.with(|state| state.waiters.push(waiter));
+        STATE.with(ctx.server(), |state| state.waiters.push(waiter));
         deadline.into_iter().for_each(server::set_timer::<Gate>);
     }
 }
@@ -86,8 +88,8 @@ fn position_of(id: BlockedClientId) -> usize {
 }
 
 /// Counts a client that passes.
-fn pass() -> i64 {
-    STATE.with(|state| {
+fn pass(server: &Server) -> i64 {
+    STATE.with(server, |state| {
         state.passed += 1;
         state.passed as i64
     })
@@ -122,34 +124,36 @@ impl Module for Gate {
         vec![("passed".to_owned(), state.passed), ("waiting".to_owned(), waiting as u64)]
     }
 
-    fn key_event(_: &Context<'_>, event: &[u8], key: StringRef<'_>) {
+    fn key_event(ctx: &Context<'_>, event: &[u8], key: StringRef<'_>) {
         if [b"del".as_slice(), b"expired"].contains(&event) {
             let is_of_key = |waiter: &&mut Waiter| waiter.gate == key.bytes();
-            STATE.with(|state| state.waiters.iter_mut().filter(is_of_key).for_each(|waiter| waiter.is_open = true));
+            STATE.with(ctx.server(), |state| {
+                state.waiters.iter_mut().filter(is_of_key).for_each(|waiter| waiter.is_open = true)
+            });
             server::run_timer_soon::<Gate>();
         }
     }
 
-    fn timer(_: &mut Context<'_>) {
+    fn timer(ctx: &mut Context<'_>) {
         let now = now_ms();
         let is_due = |waiter: &Waiter| waiter.is_open || waiter.deadline.is_some_and(|deadline| deadline <= now);
-        let due: Vec<usize> = STATE.with(|state| {
+        let due: Vec<usize> = STATE.with(ctx.server(), |state| {
             let waiters = state.waiters.iter().enumerate().filter(|(_, waiter)| waiter.client.is_some());
             waiters.filter(|(_, waiter)| is_due(waiter)).map(|(position, _)| position).collect()
         });
-        // The server may call `answer` and `freed` inside this call, so the state is not lent here.
-        due.into_iter().for_each(|position| server::unblock::<Gate>(id_at(position)));
+        due.into_iter().for_each(|position| server::unblock::<Gate>(ctx.server_mut(), id_at(position)));
         let waiting = |waiter: &Waiter| waiter.deadline.filter(|&deadline| deadline > now && waiter.client.is_some());
-        let next = STATE.with(|state| state.waiters.iter().filter_map(waiting).min());
+        let next = STATE.with(ctx.server(), |state| state.waiters.iter().filter_map(waiting).min());
         next.into_iter().for_each(server::set_timer::<Gate>);
     }
 
     fn answer(reply: &mut Replier<'_>, id: BlockedClientId) {
-        if STATE.with(|state| state.waiters[position_of(id)].is_open) { reply.integer(pass()) } else { reply.nil() }
+        let is_open = STATE.with(reply.server(), |state| state.waiters[position_of(id)].is_open);
+        if is_open { reply.integer(pass(reply.server())) } else { reply.nil() }
     }
 
-    fn freed(_: &Context<'_>, id: BlockedClientId, _: bool) {
-        STATE.with(|state| state.waiters[position_of(id)].client = None);
+    fn freed(ctx: &Context<'_>, id: BlockedClientId, _: bool) {
+        STATE.with(ctx.server(), |state| state.waiters[position_of(id)].client = None);
     }
 }
 

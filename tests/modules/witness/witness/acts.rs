@@ -20,14 +20,14 @@ pub type Outcome = Option<String>;
 /// `ENTER name`: gives this client a name. Replies with the number of clients that have one.
 pub fn enter(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (client, name) = (ctx.client_id(), text(words, 0));
-    with(|state| state.names.insert(client, name));
-    Some(with(|state| state.names.len()).to_string())
+    with(ctx.server(), |state| state.names.insert(client, name));
+    Some(with(ctx.server(), |state| state.names.len()).to_string())
 }
 
 /// `LISTEN`: subscribes to events, and empties the trace.
-pub fn listen(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
+pub fn listen(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
     server::subscribe::<Witness>();
-    with(|state| state.lines.clear());
+    with(ctx.server(), |state| state.lines.clear());
     done()
 }
 
@@ -40,28 +40,28 @@ pub fn listen_to_sorted_sets(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
 /// `BLOCK key...`: blocks the client on each of the keys, if the server allows it.
 pub fn block(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let client = ctx.client_id();
-    let name = with(|state| state.names.get(&client).cloned()).unwrap_or_else(|| "nobody".to_owned());
+    let name = with(ctx.server(), |state| state.names.get(&client).cloned()).unwrap_or_else(|| "nobody".to_owned());
     let mut waits = false;
     for key in words {
-        let id = with(|state| state.next_id());
+        let id = with(ctx.server(), |state| state.next_id());
         let blocked = ctx.open(OwnedString::new(key).as_ref(), Mode::Read).block(id);
-        note(format!("{} {name}", if blocked.is_some() { "blocked" } else { "not blocked" }));
+        note(ctx.server(), format!("{} {name}", if blocked.is_some() { "blocked" } else { "not blocked" }));
         waits |= blocked.is_some();
         if let Some(blocked) = blocked {
-            with(|state| state.add(name.clone(), blocked));
+            with(ctx.server(), |state| state.add(name.clone(), blocked));
         }
     }
     if waits { None } else { Some("not blocked".to_owned()) }
 }
 
 /// `UNBLOCK name...`: unblocks clients. The trace shows the calls that the server makes inside.
-pub fn unblock(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
+pub fn unblock(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     for name in words {
-        let id = with(|state| state.ticket_of(name))?;
+        let id = with(ctx.server(), |state| state.ticket_of(name))?;
         let name = String::from_utf8_lossy(name);
-        note(format!("unblock {name} {{"));
-        server::unblock::<Witness>(id);
-        note("}".to_owned());
+        note(ctx.server(), format!("unblock {name} {{"));
+        server::unblock::<Witness>(ctx.server_mut(), id);
+        note(ctx.server(), "}".to_owned());
     }
     done()
 }
@@ -69,22 +69,22 @@ pub fn unblock(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
 /// `OPEN key [WRITE]`: replies with the value. The trace shows the calls that the server makes inside.
 pub fn open(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let mode = if words.len() > 1 { Mode::Write } else { Mode::Read };
-    note(format!("open {} {{", text(words, 0)));
+    note(ctx.server(), format!("open {} {{", text(words, 0)));
     let seen = look(&ctx.open(name(words).as_ref(), mode));
-    note("}".to_owned());
+    note(ctx.server(), "}".to_owned());
     Some(seen)
 }
 
 /// `BRINK key`: sets the key so that it expires with this millisecond, and replies whether it still exists. Repeats an attempt
 /// that takes longer, without a trace.
 pub fn brink(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
-    let (name, value, traced) = (name(words), OwnedString::new(b"here"), with(|state| state.lines.len()));
+    let (name, value, traced) = (name(words), OwnedString::new(b"here"), with(ctx.server(), |state| state.lines.len()));
     loop {
         let now = now_ms();
         ctx.open(name.as_ref(), Mode::Write).set_string(value.as_ref(), Some(now));
         let seen = ctx.open(name.as_ref(), Mode::Read).string() == b"here";
         if now_ms() == now {
-            with(|state| state.lines.truncate(traced));
+            with(ctx.server(), |state| state.lines.truncate(traced));
             return Some(if seen { "still here" } else { "gone" }.to_owned());
         }
     }
@@ -179,8 +179,8 @@ pub fn publish(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
 }
 
 /// `REPORT channel`: from now on, also publishes the line of each event on the channel.
-pub fn report(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
-    with(|state| state.reported_on = words.first().cloned());
+pub fn report(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
+    with(ctx.server(), |state| state.reported_on = words.first().cloned());
     done()
 }
 
@@ -202,14 +202,14 @@ pub fn subscribers(_: &mut Context<'_>, words: Words<'_>) -> Outcome {
 /// `LATER ms [act words...]`: makes the timer run an act after `ms` milliseconds, in this database.
 pub fn later(ctx: &mut Context<'_>, words: Words<'_>) -> Outcome {
     let (due, db, words) = (end(words, 0)?, ctx.db(), words.get(1..).unwrap_or_default().to_vec());
-    with(|state| state.errands.push(Errand { due, db, words }));
+    with(ctx.server(), |state| state.errands.push(Errand { due, db, words }));
     server::set_timer::<Witness>(due);
     done()
 }
 
 /// `CRON`: replies with the interval of the server's cron, if it has run since the last call.
-pub fn cron(_: &mut Context<'_>, _: Words<'_>) -> Outcome {
-    Some(with(|state| state.cron.take()).map_or("never".to_owned(), |ms| format!("every {ms} ms")))
+pub fn cron(ctx: &mut Context<'_>, _: Words<'_>) -> Outcome {
+    Some(with(ctx.server(), |state| state.cron.take()).map_or("never".to_owned(), |ms| format!("every {ms} ms")))
 }
 
 /// `FLAGS`: replies with the flags of the context.

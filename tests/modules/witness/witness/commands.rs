@@ -78,7 +78,7 @@ impl RunCommand<Witness> for Trace {
     const NAME: &'static str = "witness.trace";
 
     fn run(ctx: &mut Context<'_>, _: Arguments<'_>) {
-        let lines = with(|state| mem::take(&mut state.lines));
+        let lines = with(ctx.server(), |state| mem::take(&mut state.lines));
         ctx.reply_array(lines.len());
         lines.iter().for_each(|line| ctx.reply_bytes(line.as_bytes()));
     }
@@ -86,13 +86,13 @@ impl RunCommand<Witness> for Trace {
 
 /// Runs the errands that are due. The timer may fire early, which adds no line to the trace.
 pub fn run_errands(ctx: &mut Context<'_>) {
-    for errand in with(|state| state.take_due(now_ms())) {
+    for errand in with(ctx.server(), |state| state.take_due(now_ms())) {
         ctx.select_db(errand.db);
         let outcome =
             errand.words.split_first().and_then(|(name, words)| find(&name.to_ascii_lowercase())?(ctx, words));
-        note(outcome.map_or("timer".to_owned(), |outcome| format!("timer: {outcome}")));
+        note(ctx.server(), outcome.map_or("timer".to_owned(), |outcome| format!("timer: {outcome}")));
     }
-    if let Some(due) = with(|state| state.next_due()) {
+    if let Some(due) = with(ctx.server(), |state| state.next_due()) {
         server::set_timer::<Witness>(due);
     }
 }

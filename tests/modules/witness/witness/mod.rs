@@ -11,7 +11,7 @@ mod state;
 use std::ffi::CStr;
 
 use redis_lock::server::{
-    BlockedClient, BlockedClientId, ClientId, Command, Context, MainThread, Module, Replier, StringRef,
+    BlockedClient, BlockedClientId, ClientId, Command, Context, MainThread, Module, Replier, Server, StringRef,
 };
 
 use state::{STATE, State, note, report, with};
@@ -42,46 +42,52 @@ impl Module for Witness {
         commands::run_errands(ctx);
     }
 
-    fn cron(interval_ms: i64) {
-        with(|state| state.cron = Some(interval_ms));
+    fn cron(server: &Server, interval_ms: i64) {
+        with(server, |state| state.cron = Some(interval_ms));
     }
 
     fn key_event(ctx: &Context<'_, Self>, event: &[u8], key: StringRef<'_>) {
         let [event, key] = [event, key.bytes()].map(String::from_utf8_lossy);
-        report(format!("{event} {} {key}", ctx.db()));
+        report(ctx.server(), format!("{event} {} {key}", ctx.db()));
     }
 
-    fn keyspace_changed() {
-        report("keyspace changed".to_owned());
+    fn keyspace_changed(server: &Server) {
+        report(server, "keyspace changed".to_owned());
     }
 
-    fn role_changed(_is_master: bool) {
-        report("role changed".to_owned());
+    fn role_changed(server: &Server, _is_master: bool) {
+        report(server, "role changed".to_owned());
     }
 
     /// Records a client that has a name.
-    fn client_closed(client: ClientId) {
-        if let Some(name) = with(|state| state.names.get(&client).cloned()) {
-            report(format!("closed {name}"));
+    fn client_closed(server: &Server, client: ClientId) {
+        if let Some(name) = with(server, |state| state.names.get(&client).cloned()) {
+            report(server, format!("closed {name}"));
         }
     }
 
     /// Replies with the number of calls of this function.
     fn answer(reply: &mut Replier<'_>, id: BlockedClientId) {
-        note(format!("answer {}", with(|state| state.name_of(id))));
-        reply.integer(with(|state| {
+        note(reply.server(), format!("answer {}", with(reply.server(), |state| state.name_of(id))));
+        reply.integer(with(reply.server(), |state| {
             state.answers += 1;
             state.answers
         }));
     }
 
-    fn disconnected(_: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool) {
-        note(format!("left {} {}", with(|state| state.name_of(id)), in_words(may_have_reply)));
+    fn disconnected(ctx: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool) {
+        note(
+            ctx.server(),
+            format!("left {} {}", with(ctx.server(), |state| state.name_of(id)), in_words(may_have_reply)),
+        );
     }
 
-    fn freed(_: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool) {
-        note(format!("freed {} {}", with(|state| state.name_of(id)), in_words(may_have_reply)));
-        with(|state| state.forget(id));
+    fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool) {
+        note(
+            ctx.server(),
+            format!("freed {} {}", with(ctx.server(), |state| state.name_of(id)), in_words(may_have_reply)),
+        );
+        with(ctx.server(), |state| state.forget(id));
     }
 }
 

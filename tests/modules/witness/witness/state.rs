@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::num::NonZeroU64;
 
-use redis_lock::server::{self, BlockedClient, BlockedClientId, ClientId, OwnedString, UnixMs};
+use redis_lock::server::{self, BlockedClient, BlockedClientId, ClientId, OwnedString, Server, UnixMs};
 
 server::module_state!(STATE: State = State::new());
 
@@ -102,22 +102,22 @@ impl State {
     }
 }
 
-/// Lends the state to `body`, which must not call the server.
-pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
-    STATE.with(body)
+/// Lends the state to `body`.
+pub fn with<R>(server: &Server, body: impl FnOnce(&mut State) -> R) -> R {
+    STATE.with(server, body)
 }
 
 /// Adds a line to the trace.
-pub fn note(line: String) {
-    with(|state| state.lines.push(line));
+pub fn note(server: &Server, line: String) {
+    with(server, |state| state.lines.push(line));
 }
 
 /// Adds a line to the trace, and publishes it after the command REPORT.
-pub fn report(line: String) {
-    if let Some(channel) = with(|state| state.reported_on.clone()) {
+pub fn report(server: &Server, line: String) {
+    if let Some(channel) = with(server, |state| state.reported_on.clone()) {
         server::publish(OwnedString::new(&channel).as_ref(), OwnedString::new(line.as_bytes()).as_ref());
     }
-    note(line);
+    note(server, line);
 }
 
 fn id(place: usize) -> BlockedClientId {
