@@ -17,7 +17,12 @@ pub struct ShareSessions {
     state: ShareState,
 }
 
-/// The state of the sessions of all shares of one lock.
+/// The state of the sessions of all shares of one lock:
+///
+/// ```text
+/// Stable ──► Recheck ──► Stable
+///   └───────────┴──────► Return ──► Stable, or Recheck if the scan is outdated
+/// ```
 #[derive(Default)]
 enum ShareState {
     /// The sessions have the shares in the key.
@@ -79,11 +84,7 @@ impl Sessions {
     fn set_share_state(&mut self, db: i32, key: &[u8], state: ShareState) {
         let Some(shares) = self.by_lock.common_mut(db, key) else { return };
         let lock = (db, key.into());
-        if matches!(state, ShareState::Recheck(_)) {
-            self.rechecks.insert(lock)
-        } else {
-            self.rechecks.remove(&lock)
-        };
+        _ = if let ShareState::Recheck(_) = state { self.rechecks.insert(lock) } else { self.rechecks.remove(&lock) };
         shares.state = state;
     }
 

@@ -128,7 +128,7 @@ impl WaitQueues {
         }
     }
 
-    /// Adds a request to an entry, and attaches the entry at its turn if it was detached. The smallest limit of its requests counts.
+    /// Adds a request to an entry, and attaches the entry at its turn if it was detached. The smallest limit counts.
     pub(super) fn add_request(&mut self, request: Request) -> Option<RequestId> {
         let (entry_id, deadline) = (request.entry, request.deadline);
         let entry = self.entries.get_mut(entry_id).or_bug("a new request has no entry")?;
