@@ -10,7 +10,7 @@ pub(super) mod user;
 use redis_module::raw;
 
 use super::context::Context;
-use super::string::{Arguments, StringRef};
+use super::string::{Arguments, OwnedString, StringRef};
 
 use user::User;
 
@@ -30,8 +30,9 @@ impl<M> Context<'_, M> {
     }
 
     fn has_right_to(&self, channel: StringRef<'_>, has_right: impl FnOnce(&User) -> bool) -> bool {
-        // The client of a script that no client runs has no user.
-        let Some(name) = self.user_name() else { return false };
+        // SAFETY: the context is valid, and the name is the module's.
+        let name = unsafe { OwnedString::from_raw(api!(RedisModule_GetCurrentUserName(self.raw()))) };
+        let Some(name) = name else { return false }; // The client of a script that no client runs has no user.
         // SAFETY: the name is valid during the call; the module owns the handle.
         let user = unsafe { User::from_raw(api!(RedisModule_GetModuleUserFromUserName(name.as_ref().raw()))) };
         let Some(user) = user else { return false }; // `ACL DELUSER` has deleted the user.

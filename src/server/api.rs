@@ -1,6 +1,7 @@
 //! Access to the server's functions, which are pointers that are set when the module is loaded.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr;
 
 use redis_module::raw;
 
@@ -12,7 +13,7 @@ pub const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
 /// Calls a function of the module API: `api!(RedisModule_CloseKey(key))`, in an unsafe block.
 ///
-/// Every function that is called this way is listed in [`first_missing`], so a server without it refuses to load the
+/// Every function that is called this way is listed in [`REQUIRED`], so a server without it refuses to load the
 /// module.
 macro_rules! api {
     ($function:ident($($argument:expr),* $(,)?)) => {
@@ -32,103 +33,33 @@ macro_rules! has_api {
     }};
 }
 
+/// The names of the required functions, without the prefix `RedisModule_`.
+const REQUIRED: &str = "
+    ACLCheckChannelPermissions ACLCheckCommandPermissions AvoidReplicaTraffic BlockClientOnKeys Call BlockedClientDisconnected
+    CallReplyArrayElement CallReplyInteger CallReplyStringPtr CallReplyType ACLAddLogEntry CloseKey CreateCommand
+    CreateModuleUser CreateString CreateTimer DeleteKey EventLoopAdd EventLoopDel FreeCallReply FreeModuleUser FreeServerInfo
+    FreeString FreeThreadSafeContext GetAbsExpire GetBlockedClientPrivateData GetClientId GetClientInfoById GetCommand
+    GetContextFlags GetCurrentUserName GetDetachedThreadSafeContext GetModuleUserFromUserName GetNotifyKeyspaceEvents
+    GetSelectedDb GetServerInfo HashGet HashSet InfoAddFieldULongLong InfoAddSection KeyType LoadConfigs Log Milliseconds
+    NotifyKeyspaceEvent OpenKey PublishMessageShard RegisterBoolConfig RegisterInfoFunc RegisterNumericConfig Replicate
+    ReplyWithArray ReplyWithError ReplyWithLongLong ReplyWithMap ReplyWithNull ReplyWithSimpleString ReplyWithStringBuffer
+    ScanCursorCreate ScanCursorDestroy ScanKey SelectDb ServerInfoGetFieldC SetAbsExpire SetCommandInfo SetDisconnectCallback
+    SetModuleOptions SetModuleUserACL SignalModifiedKey StopTimer StringDMA StringPtrLen StringSet StringTruncate
+    SubscribeToKeyspaceEvents SubscribeToServerEvent UnblockClient ValueLength ZsetAdd ZsetFirstInScoreRange
+    ZsetLastInScoreRange ZsetRangeCurrentElement ZsetRangeEndReached ZsetRangeNext ZsetRangeStop ZsetRem ZsetScore
+";
+
 /// Returns the name of a required function that this server does not have, if there is one.
-#[expect(clippy::too_many_lines, reason = "a list of names")]
-pub fn first_missing() -> Option<&'static str> {
-    macro_rules! first_absent {
-        ($($function:ident),* $(,)?) => {
-            [$((stringify!($function), has_api!($function))),*].into_iter().find(|(_, there)| !there).map(|(name, _)| name)
-        };
-    }
-    first_absent![
-        RedisModule_ACLCheckChannelPermissions,
-        RedisModule_ACLCheckCommandPermissions,
-        RedisModule_AvoidReplicaTraffic,
-        RedisModule_BlockClientOnKeys,
-        RedisModule_Call,
-        RedisModule_BlockedClientDisconnected,
-        RedisModule_CallReplyArrayElement,
-        RedisModule_CallReplyInteger,
-        RedisModule_CallReplyStringPtr,
-        RedisModule_CallReplyType,
-        RedisModule_ACLAddLogEntry,
-        RedisModule_CloseKey,
-        RedisModule_CreateCommand,
-        RedisModule_CreateModuleUser,
-        RedisModule_CreateString,
-        RedisModule_CreateTimer,
-        RedisModule_DeleteKey,
-        RedisModule_EventLoopAdd,
-        RedisModule_EventLoopDel,
-        RedisModule_FreeCallReply,
-        RedisModule_FreeModuleUser,
-        RedisModule_FreeServerInfo,
-        RedisModule_FreeString,
-        RedisModule_FreeThreadSafeContext,
-        RedisModule_GetAbsExpire,
-        RedisModule_GetBlockedClientPrivateData,
-        RedisModule_GetClientId,
-        RedisModule_GetClientInfoById,
-        RedisModule_GetCommand,
-        RedisModule_GetContextFlags,
-        RedisModule_GetCurrentUserName,
-        RedisModule_GetDetachedThreadSafeContext,
-        RedisModule_GetModuleUserFromUserName,
-        RedisModule_GetNotifyKeyspaceEvents,
-        RedisModule_GetSelectedDb,
-        RedisModule_GetServerInfo,
-        RedisModule_HashGet,
-        RedisModule_HashSet,
-        RedisModule_InfoAddFieldULongLong,
-        RedisModule_InfoAddSection,
-        RedisModule_KeyType,
-        RedisModule_LoadConfigs,
-        RedisModule_Log,
-        RedisModule_Milliseconds,
-        RedisModule_NotifyKeyspaceEvent,
-        RedisModule_OpenKey,
-        RedisModule_PublishMessageShard,
-        RedisModule_RegisterBoolConfig,
-        RedisModule_RegisterInfoFunc,
-        RedisModule_RegisterNumericConfig,
-        RedisModule_Replicate,
-        RedisModule_ReplyWithArray,
-        RedisModule_ReplyWithError,
-        RedisModule_ReplyWithLongLong,
-        RedisModule_ReplyWithMap,
-        RedisModule_ReplyWithNull,
-        RedisModule_ReplyWithSimpleString,
-        RedisModule_ReplyWithStringBuffer,
-        RedisModule_ScanCursorCreate,
-        RedisModule_ScanCursorDestroy,
-        RedisModule_ScanKey,
-        RedisModule_SelectDb,
-        RedisModule_ServerInfoGetFieldC,
-        RedisModule_SetAbsExpire,
-        RedisModule_SetCommandInfo,
-        RedisModule_SetDisconnectCallback,
-        RedisModule_SetModuleOptions,
-        RedisModule_SetModuleUserACL,
-        RedisModule_SignalModifiedKey,
-        RedisModule_StopTimer,
-        RedisModule_StringDMA,
-        RedisModule_StringPtrLen,
-        RedisModule_StringSet,
-        RedisModule_StringTruncate,
-        RedisModule_SubscribeToKeyspaceEvents,
-        RedisModule_SubscribeToServerEvent,
-        RedisModule_UnblockClient,
-        RedisModule_ValueLength,
-        RedisModule_ZsetAdd,
-        RedisModule_ZsetFirstInScoreRange,
-        RedisModule_ZsetLastInScoreRange,
-        RedisModule_ZsetRangeCurrentElement,
-        RedisModule_ZsetRangeEndReached,
-        RedisModule_ZsetRangeNext,
-        RedisModule_ZsetRangeStop,
-        RedisModule_ZsetRem,
-        RedisModule_ZsetScore,
-    ]
+pub fn first_missing() -> Option<String> {
+    // SAFETY: the pointer is written once, while the module is loaded on this thread, and only read from then on.
+    let find = unsafe { raw::RedisModule_GetApi };
+    let has = |name: &CString| {
+        let mut function = ptr::null_mut::<c_void>();
+        // SAFETY: a C string, and a place for a pointer.
+        find.is_some_and(|find| unsafe { find(name.as_ptr(), (&raw mut function).cast()) } == OK)
+    };
+    let mut names = REQUIRED.split_whitespace().map(|name| format!("RedisModule_{name}"));
+    names.find(|name| !CString::new(name.as_str()).is_ok_and(|name| has(&name)))
 }
 
 /// Panics, because the server does not have a function. Loading has checked that it has every function.

@@ -11,7 +11,6 @@ use super::api::OK;
 use super::calls::CallMode;
 use super::main_thread::Server;
 use super::state::{is_main_thread, state};
-use super::string::OwnedString;
 use super::{ClientId, api};
 
 /// A context of the server, in a call of module `M`, valid until that call returns. A function that can write takes it by `&mut`.
@@ -131,12 +130,6 @@ impl<M> Context<'_, M> {
     fn is_listed(&self, id: ClientId) -> bool {
         let reply = self.call(c"CLIENT", CallMode::Read, &[b"LIST", b"ID", id.to_string().as_bytes()]);
         reply.map_or(true, |reply| reply.whole().bytes().is_some_and(|line| !line.is_empty()))
-    }
-
-    /// Returns the name of the user of the client that sent this command, if it has one.
-    pub(super) fn user_name(&self) -> Option<OwnedString> {
-        // SAFETY: the context is valid (see `new`), and the name is the module's.
-        unsafe { OwnedString::from_raw(api!(RedisModule_GetCurrentUserName(self.raw))) }
     }
 
     /// Returns a field of a section of INFO, if there is one.

@@ -2,7 +2,7 @@
 
 mod unloading;
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
@@ -17,17 +17,9 @@ use super::timer::schedule::ServerTimer;
 use super::{commands, events, info, settings, timer};
 
 /// Returns a version in the server's format: two decimal digits each for major, minor and patch.
-#[expect(clippy::arithmetic_side_effects, reason = "the compiler computes it, and reports an overflow")]
-const fn version(text: &[u8]) -> c_int {
-    let (mut sum, mut part, mut rest) = (0, 0, text);
-    while let [byte, behind @ ..] = rest {
-        rest = behind;
-        match *byte {
-            b'.' => (sum, part) = ((sum + part) * 100, 0),
-            digit => part = part * 10 + (digit - b'0') as c_int,
-        }
-    }
-    sum + part
+fn version(text: &str) -> c_int {
+    let parts = text.split('.').map(|part| part.parse().unwrap_or(0));
+    parts.fold(0, |sum: c_int, part| sum.saturating_mul(100).saturating_add(part))
 }
 
 /// The option `VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION` of Valkey 9: the module works while a slot moves as a
@@ -48,7 +40,7 @@ pub unsafe fn load<M: Module>(
     _argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let (name, number): (*const c_char, c_int) = (M::NAME.as_ptr(), const { version(M::VERSION.as_bytes()) });
+    let (name, number) = (M::NAME.as_ptr(), version(M::VERSION));
     // SAFETY: the server's own context; the name is static. This must come first: it loads the API, allocator included.
     let is_accepted =
         unsafe { raw::Export_RedisModule_Init(ctx, name, number, raw::REDISMODULE_APIVER_1 as c_int) } == OK;

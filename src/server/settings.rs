@@ -18,8 +18,7 @@ pub struct Setting {
     min: i64,
     max: i64,
     is_switch: bool,
-    /// Written by CONFIG SET and when the module is loaded. An atomic only because a static must be `Sync`: no other thread reads
-    /// it.
+    /// Written by CONFIG SET and when the module is loaded. An atomic, because a static must be `Sync`.
     value: AtomicI64,
 }
 

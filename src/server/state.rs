@@ -65,7 +65,29 @@ pub(super) struct ServerState {
 // module starts no thread and asks for no callback on another one. Other threads may read `main_thread`, which is an atomic.
 unsafe impl Sync for ServerState {}
 
-static STATE: ServerState = ServerState::new();
+static STATE: ServerState = ServerState {
+    main_thread: AtomicU64::new(0),
+    own_context: Cell::new(ptr::null_mut()),
+    after_panic: Cell::new(None),
+    uses_stand_in: Cell::new(false),
+    in_cluster: Cell::new(false),
+    executed_at_load: Cell::new(None),
+    hears_events: Cell::new(false),
+    hears_roles: Cell::new(false),
+    hears_sorted_sets: Cell::new(false),
+    hears_iterations: Cell::new(false),
+    has_other_modules: Cell::new(false),
+    own_event: Cell::new(ptr::null()),
+    is_inner_command: Cell::new(false),
+    latest_connected: Cell::new(0),
+    subscribed_channel: RefCell::new(Vec::new()),
+    pxat: RefCell::new(None),
+    scratch_user: RefCell::new(None),
+    timer: RefCell::new(Timer::new()),
+    server_timer: Cell::new(ServerTimer::Off),
+    #[cfg(feature = "failpoints")]
+    failpoints: RefCell::new(Failpoints::NONE),
+};
 
 /// Returns the state of the layer. Call it on the main thread only.
 #[inline(always)]
@@ -92,32 +114,6 @@ fn this_thread() -> u64 {
 }
 
 impl ServerState {
-    const fn new() -> Self {
-        Self {
-            main_thread: AtomicU64::new(0),
-            own_context: Cell::new(ptr::null_mut()),
-            after_panic: Cell::new(None),
-            uses_stand_in: Cell::new(false),
-            in_cluster: Cell::new(false),
-            executed_at_load: Cell::new(None),
-            hears_events: Cell::new(false),
-            hears_roles: Cell::new(false),
-            hears_sorted_sets: Cell::new(false),
-            hears_iterations: Cell::new(false),
-            has_other_modules: Cell::new(false),
-            own_event: Cell::new(ptr::null()),
-            is_inner_command: Cell::new(false),
-            latest_connected: Cell::new(0),
-            subscribed_channel: RefCell::new(Vec::new()),
-            pxat: RefCell::new(None),
-            scratch_user: RefCell::new(None),
-            timer: RefCell::new(Timer::new()),
-            server_timer: Cell::new(ServerTimer::Off),
-            #[cfg(feature = "failpoints")]
-            failpoints: RefCell::new(Failpoints::NONE),
-        }
-    }
-
     /// Resets the state and frees what it owns, except for the timer, which uninstalls itself. Called when the module is loaded,
     /// because a library that was unloaded may have stayed in memory, and when it is unloaded.
     pub(super) fn clear(&self) {

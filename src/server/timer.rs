@@ -98,13 +98,9 @@ fn start_server_timer<M: Module>() {
     state().server_timer.set(ServerTimer::Set(id, at));
 }
 
-/// Runs the timer if it is overdue. Called when the server's cron runs.
-pub(super) fn catch_up<M: Module>() {
-    iteration_begins::<M>(false);
-}
-
-/// Runs the timer if it is overdue, or if it `runs` in any iteration of the event loop but the first one.
-fn iteration_begins<M: Module>(runs: bool) {
+/// Runs the timer if it is overdue, or if it `runs` in any iteration of the event loop but the first one. Called with `false` when
+/// the server's cron runs.
+pub(super) fn iteration_begins<M: Module>(runs: bool) {
     let is_first = state().timer.borrow_mut().iteration_begins();
     if runs && !is_first || state().timer.borrow().is_due() {
         start_server_timer::<M>();

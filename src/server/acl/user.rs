@@ -15,7 +15,6 @@ impl User {
     ///
     /// `raw` is null, or a handle that the module owns and that no other code frees.
     pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleUser) -> Option<Self> {
-        // `then_some` would drop a value with a null handle.
         if raw.is_null() { None } else { Some(Self(raw)) }
     }
 

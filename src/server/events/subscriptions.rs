@@ -17,8 +17,7 @@ use crate::server::timer;
 
 type ServerEventHandler = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
-/// Subscribes to the loading and unloading of other modules, and to the server's cron. Returns `false` if the server
-/// refuses.
+/// Subscribes to the loading and unloading of other modules, and to the server's cron. Returns `false` if the server refuses.
 pub(in crate::server) fn subscribe_at_load<M: Module>(ctx: &Context<'_, M>) -> bool {
     let events = [raw::REDISMODULE_EVENT_CRON_LOOP, raw::REDISMODULE_EVENT_MODULE_CHANGE];
     events.into_iter().all(|event| subscribe_to(ctx, event, on_server_event::<M>))
@@ -40,9 +39,8 @@ pub fn subscribe<M: Module>() {
             let is_subscribed = subscribe_to(ctx, event, on_server_event::<M>);
             debug_assert!(is_subscribed, "the server does not know the event {event}");
         }
-        subscribe_to_keys::<M>(ctx, KEY_CLASSES);
         subscribe_to_roles::<M>();
-        true
+        subscribe_to_keys::<M>(ctx, KEY_CLASSES)
     });
 }
 
@@ -56,10 +54,7 @@ pub fn subscribe_to_roles<M: Module>() {
 /// Subscribes to the events of Sorted Sets, unless the module has done so. They cost much where they are frequent. Has no effect
 /// while the module is being loaded.
 pub fn subscribe_to_sorted_sets<M: Module>() {
-    once(&state().hears_sorted_sets, |ctx| {
-        subscribe_to_keys::<M>(ctx, SORTED_SET_CLASS);
-        true
-    });
+    once(&state().hears_sorted_sets, |ctx| subscribe_to_keys::<M>(ctx, SORTED_SET_CLASS));
 }
 
 /// Subscribes to the iterations of the event loop, unless the module has done so. Returns whether the module is subscribed.
@@ -86,10 +81,9 @@ fn subscribe_to<M>(ctx: &Context<'_, M>, id: u64, handler: ServerEventHandler) -
     unsafe { api!(RedisModule_SubscribeToServerEvent(ctx.raw(), event, Some(handler))) == OK }
 }
 
-fn subscribe_to_keys<M: Module>(ctx: &Context<'_, ()>, classes: c_int) {
+fn subscribe_to_keys<M: Module>(ctx: &Context<'_, ()>, classes: c_int) -> bool {
     // SAFETY: as in `subscribe_to`.
-    let result = unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), classes, Some(on_key_event::<M>))) };
-    debug_assert_eq!(result, OK, "the server refuses key events");
+    unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx.raw(), classes, Some(on_key_event::<M>))) == OK }
 }
 
 unsafe extern "C" fn on_key_event<M: Module>(
@@ -151,7 +145,7 @@ unsafe extern "C" fn on_server_event<M: Module>(
             // SAFETY: this event comes with this structure, valid for this callback.
             let hz = unsafe { (*data.cast::<raw::RedisModuleCronLoopInfo>()).hz };
             M::cron(server, 1000_i64.checked_div(hz.into()).unwrap_or_default()); // `hz` is not 0.
-            timer::catch_up::<M>();
+            timer::iteration_begins::<M>(false);
         }),
         raw::REDISMODULE_EVENT_MODULE_CHANGE => {
             let is_known = catch_panic("module change", false, |_| {

@@ -30,12 +30,6 @@ impl Cache {
         self.set_ends(None, None);
     }
 
-    /// Records that the key was empty, and is a Sorted Set with one member.
-    pub(super) fn created(&self, score: f64) {
-        self.only(score);
-        self.expiry.set(Some(None));
-    }
-
     /// Records that all members of a Sorted Set have this score.
     pub(super) fn only(&self, score: f64) {
         self.set_ends(Some(score), Some(score));

@@ -40,10 +40,8 @@ impl<M> Key<'_, '_, M> {
             return Some(read(None, value.as_ref().bytes()));
         }
         // The members of a Set have no values.
-        if self.value_type() != ValueType::Hash {
-            return None;
-        }
-        self.scan().map(|(field, value)| read(Some(&field), &value))
+        let pair = if self.value_type() == ValueType::Hash { self.scan() } else { None };
+        pair.map(|(field, value)| read(Some(&field), &value))
     }
 
     /// Returns the value of a field, if the value of the key is a Hash and has the field.

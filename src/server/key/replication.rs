@@ -1,5 +1,4 @@
-//! Replication to replicas and the AOF: plain commands with absolute times, which a server without the module can
-//! replay.
+//! Replication to replicas and the AOF: plain commands with absolute times, which a server without the module can replay.
 //!
 //! Each function returns whether the server has accepted the command. Valkey 9.2 accepts none while writes are paused.
 

@@ -90,7 +90,10 @@ impl<M> Key<'_, '_, M> {
         // SAFETY: the key is open for writing; the server copies the member, and `outcome` is a place for an integer.
         unsafe { api!(RedisModule_ZsetAdd(self.raw, score, member.raw(), &raw mut outcome)) };
         match outcome {
-            ADDED if is_first => self.cache.created(score),
+            ADDED if is_first => {
+                self.cache.only(score);
+                self.cache.expiry.set(Some(None));
+            }
             ADDED => self.cache.added(score),
             _ => self.cache.forget_ends(),
         }
