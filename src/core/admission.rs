@@ -1,4 +1,4 @@
-//! Admission: the decision on a request, which the host carries out as it is.
+//! Admission: the decision on a request. The host carries it out without a change.
 //!
 //! The host reads the lock, and answers the questions of [`Facts`] about the server. Nothing else overrules a decision.
 

@@ -9,7 +9,7 @@ thread_local! {
     static STATES: RefCell<Vec<Option<Box<dyn Any>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The right to use the server. The state of a module is lent for a `&Server`, so that no function can be called meanwhile that
+/// The right to use the server. The state of a module is lent for a `&Server`, so that in that time no function can be called that
 /// takes the right, a context or a key by `&mut`.
 pub struct Server(());
 
@@ -18,7 +18,7 @@ impl Server {
         Self(())
     }
 
-    /// Returns the right for a test that looks at the state between two calls of the module.
+    /// Returns the right for a test that reads the state between two calls of the module.
     pub fn between_calls() -> Self {
         Self::new()
     }

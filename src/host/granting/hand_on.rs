@@ -1,4 +1,4 @@
-//! Hands a lock on to the next waiters, in five steps: look at the first waiter, reserve its recipients, take it out of the
+//! Hands a lock on to the next waiters, in five steps: peek at the first waiter, reserve its recipients, take it out of the
 //! queue, write, and deliver.
 
 use std::ffi::CStr;
