@@ -99,18 +99,18 @@ impl Module for Locks {
 
     fn key_event(ctx: &Context<'_>, event: &[u8], key: StringRef<'_>) {
         // The common case first.
-        if state::with(ctx.server(), |state| state.is_idle()) {
+        if ctx.with_state(|state| state.is_idle()) {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
-        let (queue, session, shares) = state::with(ctx.server(), |State { waiting, sessions, .. }| {
+        let (queue, session, shares) = ctx.with_state(|State { waiting, sessions, .. }| {
             (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)), sessions.has_shares(db, key))
         });
         if queue.is_none() && session.is_none() && !shares {
             return; // No lock with a queue or a session, like most keys.
         }
         let now = server::now_ms();
-        state::with(ctx.server(), |state| {
+        ctx.with_state(|state| {
             if let Some(session) = session {
                 update_session_on_event(&mut state.sessions, session, event, now);
             }
@@ -176,7 +176,7 @@ impl Module for Locks {
         let id = delivery::pending_id_of(client);
         delivery::withdraw_request(ctx.server(), id);
         delivery::finish_delivery(ctx.server(), id, replied);
-        state::with(ctx.server(), |state| {
+        ctx.with_state(|state| {
             let before = state.pending.get(id).map(|entry| entry.wait_state());
             debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
             state.pending.remove(id);

@@ -34,6 +34,7 @@ mod info;
 mod key;
 mod kinds;
 mod latency;
+mod lending;
 mod loading;
 mod main_thread;
 mod module;

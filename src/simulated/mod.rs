@@ -31,6 +31,8 @@ mod kind;
 #[path = "../server/kinds.rs"]
 mod kinds;
 mod latency;
+#[path = "../server/lending.rs"]
+mod lending;
 mod main_thread;
 mod members;
 #[path = "../server/module.rs"]

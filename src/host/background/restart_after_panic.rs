@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::alarm;
 use super::suspension;
 use crate::core::{RETRY_MS, Revocations, Sessions, WaitQueues};
-use crate::host::state::{self, Context, Locks, State};
+use crate::host::state::{Context, Locks, State};
 use crate::host::waiting::messages::{self, Subject};
 use crate::server;
 
@@ -46,7 +46,7 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 #[cold]
 fn begin(ctx: &Context<'_>) {
     ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
-    let _dropped = state::with(ctx.server(), |state| {
+    let _dropped = ctx.with_state(|state| {
         let State { waiting, pending, sessions, revocations, postponed, .. } = state;
         for (channel, request) in pending.fail_all() {
             if let Some((queue, claim)) = waiting.origin_of(request) {
@@ -58,10 +58,7 @@ fn begin(ctx: &Context<'_>) {
         let sessions = mem::replace(sessions, Sessions::new());
         (waiting, sessions, mem::replace(revocations, Revocations::new()))
     });
-    debug_assert!(
-        state::with(ctx.server(), |state| state.is_idle() && !state.pending.has_messages()),
-        "the state is empty"
-    );
-    debug_assert!(state::with(ctx.server(), |state| !state.pending.has_deliveries()), "no delivery is left");
+    debug_assert!(ctx.with_state(|state| state.is_idle() && !state.pending.has_messages()), "the state is empty");
+    debug_assert!(ctx.with_state(|state| !state.pending.has_deliveries()), "no delivery is left");
     suspension::begin(ctx.server());
 }

@@ -51,13 +51,13 @@ pub fn run(ctx: &mut Context<'_>) {
         ctx.warn(&format!("bug: {message}; {count} since the module was loaded, please report it"));
     }
     stopwatch.stop(LATENCY_EVENT);
-    state::with(ctx.server(), |state| state.check_invariants());
+    ctx.with_state(|state| state.check_invariants());
 }
 
 fn work(ctx: &mut Context<'_>) {
     let is_replica = ctx.flags().contains(ContextFlags::REPLICA);
     if is_replica {
-        state::with(ctx.server(), State::clear_master_state);
+        ctx.with_state(State::clear_master_state);
     }
     suspension::update_suspension(ctx, is_replica);
     if messages::publish_postponed(ctx.server(), MAX_TASKS) {
@@ -65,16 +65,16 @@ fn work(ctx: &mut Context<'_>) {
     }
     slot_check::check(ctx);
     // The waits that ended with their connections in this event-loop iteration count as a part of this batch.
-    let ended = state::with(ctx.server(), |state| {
+    let ended = ctx.with_state(|state| {
         state.run = state.run.wrapping_add(1);
         mem::take(&mut state.ended)
     });
-    let mut budget = state::with(ctx.server(), |state| state.budget());
+    let mut budget = ctx.with_state(|state| state.budget());
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most {
-        writable &= !state::with(ctx.server(), |state| state.refused.is_refused());
+        writable &= !ctx.with_state(|state| state.refused.is_refused());
         let had_batch = budget.had_batch();
         let filter = match (writable, had_batch) {
             (false, _) => DueFilter::ReadOnly,
@@ -97,13 +97,13 @@ fn work(ctx: &mut Context<'_>) {
         }
     }
     steps::note_batch(tasks);
-    if writable && !state::with(ctx.server(), |state| state.refused.is_refused()) {
-        state::with(ctx.server(), |state| state.refused.end());
+    if writable && !ctx.with_state(|state| state.refused.is_refused()) {
+        ctx.with_state(|state| state.refused.end());
         alarm::set(ctx.server());
     } else {
         let (now, steady) = (server::now_ms(), server::monotonic_ms());
-        let retry = now.saturating_add(state::with(ctx.server(), |state| state.refused.back_off(steady)));
-        alarm::set_at(state::with(ctx.server(), |state| {
+        let retry = now.saturating_add(ctx.with_state(|state| state.refused.back_off(steady)));
+        alarm::set_at(ctx.with_state(|state| {
             let must_tick = state.must_tick();
             if !must_tick {
                 state.stall.stop();
@@ -120,7 +120,7 @@ fn work(ctx: &mut Context<'_>) {
 /// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns the number
 /// of those that were due.
 fn process_writes(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> usize {
-    let (closed, revocation, task) = state::with(ctx.server(), |state| {
+    let (closed, revocation, task) = ctx.with_state(|state| {
         let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
         if let Some(session) = state.sessions.pop_orphan() {
             state.revocations.add(Revocation::of_session(session));
@@ -147,21 +147,21 @@ pub fn end_closed(server: &Server) {
 /// Ends the waits for messages whose connection has closed or which are aborted: of one request, or of one queue entry with all
 /// its copies. If there are none, frees one deferred entry. Returns whether there may be more.
 fn process_disconnected(ctx: &mut Context<'_>, budget: &mut Budget) -> bool {
-    if let Some(next) = state::with(ctx.server(), |state| state.pending.next_aborted()) {
+    if let Some(next) = ctx.with_state(|state| state.pending.next_aborted()) {
         if let Some(aborted) = next {
             delivery::abort(ctx.server_mut(), aborted);
         }
         return true;
     }
-    if let Some(waiters) = state::with(ctx.server(), |state| state.waiting.next_aborted()) {
-        state::with(ctx.server(), |state| {
+    if let Some(waiters) = ctx.with_state(|state| state.waiting.next_aborted()) {
+        ctx.with_state(|state| {
             debug_assert!(waiters.iter().all(|it| state.pending.get(pending_id(*it)).is_some()), "a waiter is pending");
         });
         budget.spend(waiters.len());
         waiters.into_iter().for_each(|waiter| delivery::abort(ctx.server_mut(), pending_id(waiter)));
         return true;
     }
-    end_one_closed(ctx.server()) || state::with(ctx.server(), |state| state.deferred_free.free_one())
+    end_one_closed(ctx.server()) || ctx.with_state(|state| state.deferred_free.free_one())
 }
 
 /// Ends the wait of one request whose connection has closed. Returns whether there was one.
@@ -180,7 +180,7 @@ fn end_one_closed(server: &Server) -> bool {
 
 /// Checks one lock whose shares with sessions external commands may have removed. Returns whether there was one.
 fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> bool {
-    let Some((db, key)) = state::with(ctx.server(), |state| state.sessions.first_to_recheck()) else { return false };
+    let Some((db, key)) = ctx.with_state(|state| state.sessions.first_to_recheck()) else { return false };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
     let key = ctx.open(name.as_ref(), Mode::Read);
@@ -194,7 +194,7 @@ fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> 
 
 /// Processes one review or time-out. Returns whether any was due.
 fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs, budget: &mut Budget) -> bool {
-    match state::with(ctx.server(), |state| state.waiting.pop_due(now, filter)) {
+    match ctx.with_state(|state| state.waiting.pop_due(now, filter)) {
         Some(Due::Review(queue)) => review(ctx, queue, now, budget),
         Some(Due::TimedOut(request)) => delivery::time_out(ctx.server_mut(), request, now),
         Some(Due::Dropped | Due::Skipped) => {}
@@ -205,7 +205,7 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs, budget: &m
 
 /// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.
 fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs, budget: &mut Budget) {
-    let found = state::with(ctx.server(), |state| state.waiting.lock_of(queue));
+    let found = ctx.with_state(|state| state.waiting.lock_of(queue));
     let Some((db, key)) = found.or_bug("a queue that is due does not exist") else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
@@ -218,12 +218,12 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs, budget: &mut Budge
                 slot_check::abort_waiters(ctx.server(), queue);
             }
             let retry_at = if slot == Slot::Elsewhere { now.saturating_add(MAX_RETRY_MS) } else { retry_at };
-            return state::with(ctx.server(), |state| state.waiting.review_at(queue, retry_at));
+            return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
         }
     }
     let checked = ctx.open(name.as_ref(), Mode::Write);
     if checked.is_in_use() {
-        return state::with(checked.server(), |state| state.waiting.review_at(queue, retry_at));
+        return checked.with_state(|state| state.waiting.review_at(queue, retry_at));
     }
     if checked.value_type() == ValueType::SortedSet {
         // An external command may have made a shared lock of it while clients waited for a lock of another kind.
@@ -235,12 +235,12 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs, budget: &mut Budge
     }
     drop(checked);
     if !write_permission::accepts_write_to(ctx, name.as_ref(), held_as) {
-        return state::with(ctx.server(), |state| state.waiting.review_at(queue, retry_at));
+        return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
     }
-    let has_ended = state::with(ctx.server(), |state| state.waiting.cause_of(queue)) == Cause::Expiry;
+    let has_ended = ctx.with_state(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
     let mut key = ctx.open(name.as_ref(), Mode::Write);
     if key.is_in_use() {
-        return state::with(key.server(), |state| state.waiting.review_at(queue, retry_at));
+        return key.with_state(|state| state.waiting.review_at(queue, retry_at));
     }
     process_overdue(&mut key, None, now, budget);
     if !key.is_empty() {

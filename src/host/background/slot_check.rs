@@ -12,11 +12,11 @@ pub fn check(ctx: &mut Context<'_>) {
         return;
     }
     let now = server::monotonic_ms();
-    if !state::with(ctx.server(), |State { pending, slots, .. }| pending.has_messages() && slots.begin_check(now)) {
+    if !ctx.with_state(|State { pending, slots, .. }| pending.has_messages() && slots.begin_check(now)) {
         return;
     }
     let Some(found) = ctx.cluster_slots() else { return };
-    state::with(ctx.server(), |State { waiting, slots, .. }| {
+    ctx.with_state(|State { waiting, slots, .. }| {
         if slots.update(found) {
             waiting.begin_sweep();
             debug_assert!(waiting.is_empty() || waiting.is_sweeping(), "the sweep has begun");
@@ -38,7 +38,7 @@ const MAX_SKIPPED: usize = 100;
 /// Checks the next locks of the sweep, up to one that may be on another node. Returns the number of locks that were checked.
 pub fn check_next(ctx: &mut Context<'_>) -> usize {
     for skipped in 0..MAX_SKIPPED {
-        let Some((queue, db, key)) = state::with(ctx.server(), |State { waiting, .. }| {
+        let Some((queue, db, key)) = ctx.with_state(|State { waiting, .. }| {
             let queue = waiting.next_in_sweep()?;
             let (db, key) = waiting.lock_of(queue).or_bug("a sweep returned a queue that does not exist")?;
             Some((queue, db, key))
@@ -46,7 +46,7 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
             return skipped;
         };
         let slot = server::hash_slot(&key);
-        let is_elsewhere = match state::with(ctx.server(), |state| state.slots.slot_state(slot)) {
+        let is_elsewhere = match ctx.with_state(|state| state.slots.slot_state(slot)) {
             // Clients that wait for a lock in an arriving slot were redirected here.
             SlotState::Here | SlotState::Arriving => continue,
             SlotState::Leaving => {

@@ -84,7 +84,7 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
     if watches {
         check_replicas(ctx);
     }
-    let (change, grants_suspended_ms) = state::with(ctx.server(), |state| {
+    let (change, grants_suspended_ms) = ctx.with_state(|state| {
         state.watches_stalls = watches;
         let until_seen_ms = state.replica_watch.max_lag_ms().saturating_add(LAG_MARGIN_MS);
         let suspension_ms = if watches { until_seen_ms } else { MIN_SUSPENSION_MS };
@@ -108,7 +108,7 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
             if !is_replica {
                 ctx.notice("locks are granted again");
             }
-            state::with(ctx.server(), |state| state.waiting.review_all());
+            ctx.with_state(|state| state.waiting.review_all());
         }
         None => {}
     }
@@ -121,12 +121,12 @@ pub fn update_suspension(ctx: &mut Context<'_>, is_replica: bool) {
 /// loop busy, as rarely as every ten seconds. This check follows the clock.
 fn check_replicas(ctx: &mut Context<'_>) {
     let now = server::monotonic_ms();
-    if state::with(ctx.server(), |state| state.replica_watch.is_due(now)) {
+    if ctx.with_state(|state| state.replica_watch.is_due(now)) {
         let max_lag_s = server::server_setting(c"min-replicas-max-lag").unwrap_or(DEFAULT_LAG_S);
         let needed = server::server_setting(c"min-replicas-to-write").unwrap_or(0);
         let responding = if needed > 0 { ctx.responding_replicas(max_lag_s) } else { 0 };
         debug_assert!(responding >= 0, "a number of replicas is not negative");
-        state::with(ctx.server(), |state| {
+        ctx.with_state(|state| {
             state.replica_watch.record_check(now, max_lag_s, needed, responding);
             debug_assert!(!state.replica_watch.is_due(now), "the next check is later");
         });

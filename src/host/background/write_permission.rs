@@ -5,14 +5,14 @@
 //! refused.
 
 use crate::core::Kind;
-use crate::host::state::{self, Context};
+use crate::host::state::Context;
 use crate::server::{self, Probe, Slot, StringRef};
 
 /// Returns whether the server accepts writes and its event loop has not just stalled. Does not ask the server soon after a
 /// refusal.
 pub fn may_write(ctx: &Context<'_>) -> bool {
     let now = server::monotonic_ms();
-    let must_wait = state::with(ctx.server(), |state| {
+    let must_wait = ctx.with_state(|state| {
         let may_ask = state.refused.begin_run(now);
         if state.stall.is_running() {
             state.stall.tick(now);
@@ -33,11 +33,8 @@ pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
     };
     let is_accepted = ctx.accepts_write_to(key, probe);
     if !is_accepted {
-        state::with(ctx.server(), |state| state.refused.refuse());
-        debug_assert!(
-            state::with(ctx.server(), |state| state.refused.is_refused()),
-            "nothing else is written in this run"
-        );
+        ctx.with_state(|state| state.refused.refuse());
+        debug_assert!(ctx.with_state(|state| state.refused.is_refused()), "nothing else is written in this run");
     }
     is_accepted
 }
@@ -46,7 +43,7 @@ pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -
 pub fn slot_of(ctx: &mut Context<'_>, key: StringRef<'_>) -> Slot {
     let slot = ctx.slot_of(key);
     if slot == Slot::Unserved {
-        state::with(ctx.server(), |state| state.refused.refuse());
+        ctx.with_state(|state| state.refused.refuse());
     }
     slot
 }

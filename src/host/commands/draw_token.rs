@@ -8,7 +8,7 @@ use crate::host::granting::delivery::mark_holder_notified;
 use crate::host::granting::overdue::process_overdue;
 use crate::host::keys::effects;
 use crate::host::keys::lock_key;
-use crate::host::state::{self, Context, Locks};
+use crate::host::state::{Context, Locks};
 use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
 
 /// The command LOCK.FENCE.
@@ -32,7 +32,7 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    let (now, mut budget) = (server::now_ms(), state::with(lock.server(), |state| state.budget()));
+    let (now, mut budget) = (server::now_ms(), lock.with_state(|state| state.budget()));
     process_overdue(&mut lock, Some(caller), now, &mut budget);
     request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
     mark_holder_notified(&lock, caller);

@@ -2,13 +2,13 @@
 
 use crate::command::Reply;
 use crate::core::{Error, increment};
-use crate::host::state::{self, Context};
+use crate::host::state::Context;
 use crate::server;
 
 /// Replies to `command` with an error. Counts NOTOWNER, and logs that a limit is reached.
 pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
     if error == Error::NotOwner {
-        state::with(ctx.server(), |state| increment(&mut state.stats.not_owner));
+        ctx.with_state(|state| increment(&mut state.stats.not_owner));
     }
     if matches!(error, Error::QueueFull | Error::SessionFull) {
         warn(ctx, error);
@@ -20,7 +20,7 @@ pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
 #[cold]
 fn warn(ctx: &Context<'_>, error: Error) {
     let now = server::monotonic_ms();
-    if let Some(line) = state::with(ctx.server(), |state| state.refusals.record(error, now)) {
+    if let Some(line) = ctx.with_state(|state| state.refusals.record(error, now)) {
         ctx.warn(&line);
     }
 }

@@ -25,7 +25,7 @@ use crate::host::keys::lock_key;
 use crate::host::keys::share_key;
 use crate::host::sessions::share_sessions;
 use crate::host::settings;
-use crate::host::state::{self, Context, Key, Locks, State};
+use crate::host::state::{Context, Key, Locks, State};
 use crate::host::waiting::enqueue::{self, Waits};
 use crate::host::waiting::messages::Subject;
 use crate::server::{self, Arguments, Mode, RunCommand, StringRef, ValueType};
@@ -79,7 +79,7 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     }
 
     let mut key = ctx.open(name, Mode::Write);
-    let (now, mut budget) = (server::now_ms(), state::with(key.server(), |state| state.budget()));
+    let (now, mut budget) = (server::now_ms(), key.with_state(|state| state.budget()));
     let handles = process_overdue(&mut key, Some(identity), now, &mut budget);
     let lock = lock_key::read_for(&key, Some(identity), now);
     let is_shared = matches!(lock, Ok(Lock::Shared(_)));
@@ -159,7 +159,7 @@ fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<
         Withdrawal::All => None,
     };
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(key.server(), |state| state.waiting.withdraw_owner(db, name, caller, kept))
+    key.with_state(|state| state.waiting.withdraw_owner(db, name, caller, kept))
 }
 
 /// Updates the session of the lock, and begins one if it is `wanted`, before the write.
@@ -182,7 +182,7 @@ fn update_session(
         Write::Take { kind, .. } => HoldKey::of(db, name, kind, caller),
         _ => hold_key_of(key, caller),
     };
-    state::with(key.server(), |State { sessions, .. }| {
+    key.with_state(|State { sessions, .. }| {
         match (write, Lease::from_ms(reply)) {
             (Write::Take { .. }, _) => sessions.end(hold_key),
             (Write::SetHolds { holds, .. }, _) => sessions.set_holds(hold_key, holds),
@@ -212,17 +212,17 @@ fn carry_out(
         Write::Take { kind, lease_end } => {
             debug_assert!(!key.is_in_use(), "a key in use cannot be written");
             effects::grant(key, kind, caller, lease_end);
-            state::with(key.server(), |state| increment(&mut state.stats.granted_at_once));
+            key.with_state(|state| increment(&mut state.stats.granted_at_once));
             if handles.is_some_and(|handles| handles.queue.is_some()) {
                 let (db, name) = (key.ctx().db(), key.name().bytes());
-                state::with(key.server(), |state| state.waiting.drop_detached_entry(db, name, kind, caller.bytes()));
+                key.with_state(|state| state.waiting.drop_detached_entry(db, name, kind, caller.bytes()));
             }
         }
         Write::Confirm { lease_end } => {
             if let Some(end) = lease_end {
                 set_lease(key, caller, end);
             }
-            state::with(key.server(), |state| increment(&mut state.stats.resent));
+            key.with_state(|state| increment(&mut state.stats.resent));
         }
         Write::SetHolds { holds, lease_end } => effects::set_holds(key, caller, holds, lease_end),
         Write::SetLease(end) => set_lease(key, caller, end),
@@ -251,12 +251,12 @@ fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, n
     // A session whose lock is free is to get it back, and could not get it now.
     if let Some(session) = handles.session.filter(|_| !key.is_empty()) {
         let lease_end = key.expiry();
-        state::with(key.server(), |state| state.sessions.set_lease_end(session, lease_end));
+        key.with_state(|state| state.sessions.set_lease_end(session, lease_end));
     }
     if handles.has_share_sessions {
         if let Some(end) = share_key::end_of(key, caller) {
             let hold_key = share_hold_key(key, caller.bytes());
-            state::with(key.server(), |state| {
+            key.with_state(|state| {
                 if let Some(session) = state.sessions.find(hold_key) {
                     debug_assert!(state.sessions.get(session).is_some(), "the index has a session that does not exist");
                     state.sessions.set_lease_end(session, end.time());

@@ -4,7 +4,7 @@ use crate::core::{ClientId, Facts, HoldKey, Kind, Lease, OrBug, Session, WaiterI
 use crate::host::background::suspension;
 use crate::host::keys::lock_handles::LockHandles;
 use crate::host::settings::{self, MAX_SESSIONS};
-use crate::host::state::{self, Key, State};
+use crate::host::state::{Key, State};
 use crate::host::waiting::pending_replies::pending_id;
 use crate::server::{ContextFlags, StringRef};
 
@@ -25,7 +25,7 @@ impl Facts for RequestFacts<'_, '_, '_> {
     #[inline(always)]
     fn has_waiter(&self) -> bool {
         let queue = self.handles.and_then(|handles| handles.queue);
-        queue.is_some_and(|queue| state::with(self.key.server(), |state| state.waiting.waiter_count_of(queue) > 0))
+        queue.is_some_and(|queue| self.key.with_state(|state| state.waiting.waiter_count_of(queue) > 0))
     }
 
     #[inline(always)]
@@ -54,7 +54,7 @@ impl Facts for RequestFacts<'_, '_, '_> {
     fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool {
         let limit = settings::limit(&MAX_SESSIONS);
         let (db, name, client) = (self.key.ctx().db(), self.key.name().bytes(), self.key.ctx().client_id());
-        state::with(self.key.server(), |State { sessions, waiting, pending, .. }| {
+        self.key.with_state(|State { sessions, waiting, pending, .. }| {
             let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *self.caller;
             let known = sessions.find(HoldKey::of(db, name, kind, self.caller));
             let known = known.filter(|&id| sessions.get(id).is_some_and(is_same));

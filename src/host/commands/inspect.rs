@@ -6,7 +6,7 @@ use super::error_reply;
 use crate::command::{Inspection, LockView, Reply, Requester};
 use crate::core::{Error, HoldKey, Lock, OrBug, SessionId};
 use crate::host::keys::lock_key;
-use crate::host::state::{self, Context, Locks, State};
+use crate::host::state::{Context, Locks, State};
 use crate::host::waiting::pending_replies::pending_id;
 use crate::server::{self, Arguments, Mode, RunCommand};
 
@@ -31,7 +31,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
     let key = ctx.open(name, Mode::Read);
     let (now, db) = (server::now_ms(), key.ctx().db());
     let lock = lock_key::read(&key, now)?;
-    Ok(state::with(key.server(), |state| {
+    Ok(key.with_state(|state| {
         let recovery_ms = state.grants_suspended_ms();
         let State { waiting, pending: entries, sessions, .. } = state;
         let queue = waiting.queue_of(db, name.bytes());

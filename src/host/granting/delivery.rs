@@ -185,9 +185,9 @@ pub fn end_wait(server: &mut Server, waiter: WaiterId, wait_state: WaitState) {
 
 /// Records that a reply notifies the holder that it holds the lock. A holder that may have been notified keeps its lock.
 pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
-    if state::with(key.server(), |state| state.pending.has_deliveries()) {
+    if key.with_state(|state| state.pending.has_deliveries()) {
         let hold_key = hold_key_of(key, holder.bytes());
-        state::with(key.server(), |state| state.pending.mark_holder_notified(hold_key));
+        key.with_state(|state| state.pending.mark_holder_notified(hold_key));
     }
 }
 

@@ -52,11 +52,11 @@ pub fn hand_on(
     budget: &mut Budget,
 ) -> bool {
     if suspension::suspends_grants(key.server())
-        || state::with(key.server(), |state| state.waiting.has_used_batch(queue, state.run))
+        || key.with_state(|state| state.waiting.has_used_batch(queue, state.run))
     {
         return false;
     }
-    if state::with(key.server(), |state| state.pending.has_messages()) && !server::may_publish() {
+    if key.with_state(|state| state.pending.has_messages()) && !server::may_publish() {
         reviews::soon(key, cause);
         return false;
     }
@@ -96,7 +96,7 @@ fn write_batch(
         if !reserve_recipients(key.server(), queue, now, budget) {
             continue;
         }
-        let Some(grant) = state::with(key.server(), |state| state.waiting.grant_first(queue)) else {
+        let Some(grant) = key.with_state(|state| state.waiting.grant_first(queue)) else {
             debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
             break;
         };
@@ -173,7 +173,7 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
     debug_assert!(lease_end.is_none_or(|end| end > now || end == LATEST_SHARE_END), "the lease ends in the future");
     effects::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
     debug_assert!(is_held_by(key, &grant.claim.owner, now), "the owner of the grant was written");
-    state::with(key.server(), |state| {
+    key.with_state(|state| {
         // The time since the wait began. The server's clock may have been set back.
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
         // The session and the revocation of the previous grant are void, even if it was to the same owner.

@@ -9,7 +9,7 @@ use crate::host::keys::effects;
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::sessions::share_sessions;
 use crate::host::settings;
-use crate::host::state::{self, Key, State};
+use crate::host::state::{Key, State};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// Grants a free lock to its sessions or to the next waiter, if there are either.
@@ -23,13 +23,8 @@ pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) 
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs, budget: &mut Budget) {
     debug_assert!(key.is_empty(), "the lock is free");
     if let Some(session) = handles.session {
-        debug_assert!(
-            state::with(key.server(), |state| state.sessions.is_current(session)),
-            "handles name a current session"
-        );
-        if state::with(key.server(), |state| {
-            state.sessions.get(session).is_some_and(|session| session.has_expired(now))
-        }) {
+        debug_assert!(key.with_state(|state| state.sessions.is_current(session)), "handles name a current session");
+        if key.with_state(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(now))) {
             if !suspension::suspends_grants(key.server()) {
                 return_to_session(key, session, now);
             }
@@ -41,7 +36,7 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: Un
         share_sessions::return_to_sessions(key, now, budget);
     }
     if let Some(queue) = handles.queue {
-        let cause = state::with(key.server(), |state| state.waiting.cause_of(queue));
+        let cause = key.with_state(|state| state.waiting.cause_of(queue));
         hand_on(key, queue, Capacity::FromKey, cause, now, budget);
     }
 }
@@ -78,7 +73,7 @@ pub fn release_share(
     let (db, name) = (key.ctx().db(), key.name().bytes());
     effects::remove_share(key, token, now);
     let Some(handles) = handles else { return };
-    let is_returning = state::with(key.server(), |state| {
+    let is_returning = key.with_state(|state| {
         state.sessions.end(share_hold_key(key, token.bytes()));
         let is_returning = state.sessions.is_returning(db, name);
         if key.is_empty() && state.grants_suspended_ms() == 0 && !is_returning {
@@ -98,12 +93,12 @@ pub fn release_share(
 /// Ends the session of a lock that is held alone, if it has one.
 pub fn end_session(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(key.server(), |state| state.sessions.end(HoldKey::whole(db, name)));
+    key.with_state(|state| state.sessions.end(HoldKey::whole(db, name)));
 }
 
 /// Returns the lock to its session. Its lease has ended although a connection is open.
 fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
-    let found = state::with(key.server(), |State { sessions, .. }| {
+    let found = key.with_state(|State { sessions, .. }| {
         sessions.fit_lease(id, settings::longest_lease());
         sessions.get(id).cloned()
     });

@@ -7,7 +7,7 @@ use crate::host::keys::lock_handles::LockHandles;
 use crate::host::keys::lock_key;
 use crate::host::sessions::revocation;
 use crate::host::sessions::share_sessions;
-use crate::host::state::{self, Key};
+use crate::host::state::Key;
 use crate::server::{StringRef, ValueType};
 
 /// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards.
@@ -21,7 +21,7 @@ pub fn process_overdue(
     now: UnixMs,
     budget: &mut Budget,
 ) -> Option<LockHandles> {
-    if state::with(key.server(), |state| state.is_idle()) {
+    if key.with_state(|state| state.is_idle()) {
         return None;
     }
     if let Some(caller) = caller {
@@ -44,10 +44,7 @@ fn process_handles(
     );
     if let Some(revocation) = handles.revocation {
         revocation::carry_out_on(key, revocation, now, budget);
-        debug_assert!(
-            state::with(key.server(), |state| state.revocations.get(revocation).is_none()),
-            "it is carried out once"
-        );
+        debug_assert!(key.with_state(|state| state.revocations.get(revocation).is_none()), "it is carried out once");
         handles = LockHandles::of(key)?;
     }
     if key.is_empty() {
@@ -65,7 +62,7 @@ fn process_handles(
             if key.is_empty() {
                 handover::grant_free_lock(key, now, budget);
             } else if let Some(queue) = handles.queue {
-                let cause = state::with(key.server(), |state| state.waiting.cause_of(queue));
+                let cause = key.with_state(|state| state.waiting.cause_of(queue));
                 hand_on(key, queue, Capacity::FromKey, cause, now, budget);
             }
             LockHandles::of(key)
@@ -81,7 +78,7 @@ fn process_handles(
 /// Returns whether a key, which is not empty, still holds the lock of this session. An external write may have replaced it.
 fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
     let lock = lock_key::read(key, now);
-    state::with(key.server(), |state| {
+    key.with_state(|state| {
         let session = state.sessions.get(id).or_bug("a handle names a session that does not exist");
         session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))
     })

@@ -28,7 +28,7 @@ fn has_capacity(shares: Option<&ShareView>, (kind, limit): Wanted) -> bool {
 /// Schedules the review of a lock for the next iteration of the event loop.
 pub fn soon(key: &Key<'_, '_>, cause: Cause) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(key.server(), |state| {
+    key.with_state(|state| {
         if let Some(queue) = state.waiting.queue_of(db, name) {
             state.waiting.review_soon(queue, cause);
             debug_assert!(is_due(state, queue), "a review that is to come soon is due");
@@ -60,24 +60,24 @@ pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
     if key.value_type() != ValueType::SortedSet {
         // The server may still show a key that has expired. The lock is reviewed a millisecond later.
         let lease_end = key.expiry().map(|end| end.max(now));
-        return state::with(key.server(), |state| state.waiting.review_at_lease_end(queue, lease_end));
+        return key.with_state(|state| state.waiting.review_at_lease_end(queue, lease_end));
     }
     let (view, first) = (share_key::view(key, now), first_wanted(key.server(), queue));
     let needs_purge = view.as_ref().is_some_and(ShareView::needs_purge);
     if needs_purge || first.is_some_and(|wanted| key.is_empty() || has_capacity(view.as_ref(), wanted)) {
-        return state::with(key.server(), |state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
+        return key.with_state(|state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
     }
     let wants_share = first.is_some_and(|(kind, _)| kind == Kind::Shared);
     // A Sorted Set that is not a lock is reviewed when it expires.
     let frees_capacity = view.and_then(|view| if wants_share { view.earliest } else { view.latest }.time());
     let end = [frees_capacity, key.expiry()].into_iter().flatten().min().map(|end| end.max(now));
-    state::with(key.server(), |state| state.waiting.review_at_lease_end(queue, end));
+    key.with_state(|state| state.waiting.review_at_lease_end(queue, end));
 }
 
 /// Records the new end of a session's lease. Schedules the next renewal and, if clients wait, a review.
 pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
     debug_assert!(lease_end.is_none_or(|end| end >= now), "a lease that was renewed ends in the future");
-    state::with(key.server(), |state| {
+    key.with_state(|state| {
         debug_assert!(state.sessions.get(id).is_some(), "a session that was renewed goes on");
         state.sessions.renewed(id, lease_end, now);
     });

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 use super::effects;
 use crate::core::{redisson_channel_of, signal_list_of};
-use crate::host::state::{self, Key};
+use crate::host::state::Key;
 use crate::server::{self, OwnedString, StringRef, ValueType};
 
 /// The time for which python-redis-lock keeps a signal that no waiter has popped, in milliseconds.
@@ -68,7 +68,7 @@ fn call(key: &mut Key<'_, '_>, command: &'static CStr, arguments: &[StringRef<'_
         "the command would change the key that is open"
     );
     if !key.call_alongside(command, arguments) {
-        let line = state::with(key.server(), |state| state.refusals.record_call(command, server::monotonic_ms()));
+        let line = key.with_state(|state| state.refusals.record_call(command, server::monotonic_ms()));
         if let Some(line) = line {
             key.ctx().warn(&line);
         }

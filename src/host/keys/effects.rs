@@ -5,7 +5,7 @@
 
 use super::share_key::{self, ShareEnd};
 use crate::core::{Kind, UnixMs, format_integer, increment};
-use crate::host::state::{self, Key, State};
+use crate::host::state::{Key, State};
 use crate::server::{self, Event, OwnedString, StringRef, ValueType};
 
 /// Makes `owner` the only holder, with one hold, and replaces any other holder. For a share, adds `owner` to the holders.
@@ -178,7 +178,7 @@ fn check(key: &Key<'_, '_>, replicated: bool) {
 /// Records a write that replicas and the AOF do not get. The write is not undone: a message may have notified a client of it.
 #[cold]
 fn not_replicated(key: &Key<'_, '_>) {
-    let line = state::with(key.server(), |State { stats, refusals, .. }| {
+    let line = key.with_state(|State { stats, refusals, .. }| {
         increment(&mut stats.not_replicated);
         refusals.record_replication(server::monotonic_ms())
     });

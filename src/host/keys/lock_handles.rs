@@ -1,7 +1,7 @@
 //! Handles to the queue, the sessions and the revocation of one lock.
 
 use crate::core::{HoldKey, Kind, QueueId, Revocation, RevocationId, SessionId};
-use crate::host::state::{self, Key, State};
+use crate::host::state::{Key, State};
 use crate::server::ValueType;
 
 /// The queue, the session and the revocation of a lock, as far as there are any.
@@ -37,13 +37,13 @@ impl LockHandles {
     #[inline]
     pub fn of(key: &Key<'_, '_>) -> Option<Self> {
         // The common case needs neither the database nor a lookup.
-        if state::with(key.server(), |state| state.is_idle()) { None } else { Self::find(key) }
+        if key.with_state(|state| state.is_idle()) { None } else { Self::find(key) }
     }
 
     fn find(key: &Key<'_, '_>) -> Option<Self> {
         let (db, name) = (key.ctx().db(), key.name().bytes());
         let hold_key = HoldKey::whole(db, name);
-        let found = state::with(key.server(), |state| {
+        let found = key.with_state(|state| {
             if let Some(session) = state.sessions.take_orphan(hold_key) {
                 state.revocations.add(Revocation::of_session(session));
             }

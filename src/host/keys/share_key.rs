@@ -1,7 +1,7 @@
 //! Reads a Sorted Set as the shares of a lock. A member is a token, and its score is the end of its lease.
 
 use crate::core::{LATEST_SHARE_END, UnixMs};
-use crate::host::state::{self, Key, State};
+use crate::host::state::{Key, State};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The maximum number of expired members that are recognized. Each read of the lock counts them. Expired members beyond this
@@ -99,9 +99,11 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
 
 /// Returns the number of shares that may still have to be returned to their sessions.
 fn to_return(key: &Key<'_, '_>) -> usize {
-    state::with(key.server(), |State { sessions, .. }| {
-        if sessions.is_empty() { 0 } else { sessions.to_return(key.ctx().db(), key.name().bytes()) }
-    })
+    key.with_state(
+        |State { sessions, .. }| {
+            if sessions.is_empty() { 0 } else { sessions.to_return(key.ctx().db(), key.name().bytes()) }
+        },
+    )
 }
 
 /// Returns the latest end, even if it has expired, or `None` if the key is empty.

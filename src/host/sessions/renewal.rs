@@ -31,7 +31,7 @@ enum SessionLockState {
 /// it.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: &mut Budget) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
-    let Some(session) = state::with(ctx.server(), |State { sessions, .. }| {
+    let Some(session) = ctx.with_state(|State { sessions, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
         // Without an open connection, its lock is about to be revoked.
         let is_open = sessions.is_current(id) && sessions.clients(id).next().is_some();
@@ -47,16 +47,14 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: 
     match found {
         SessionLockState::Held(lease_end) => {
             if task == SessionTask::Check(id) {
-                return state::with(ctx.server(), |state| state.sessions.lease_found(id, lease_end));
+                return ctx.with_state(|state| state.sessions.lease_found(id, lease_end));
             }
-            state::with(ctx.server(), |state| state.sessions.set_lease_end(id, lease_end));
+            ctx.with_state(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(ctx.server(), &session),
         SessionLockState::Returning if budget.had_batch() => {
             // Its share is renewed when it is returned, after the work of other locks.
-            return state::with(ctx.server(), |state| {
-                state.sessions.return_in_turn(session.lock.db, &session.lock.key)
-            });
+            return ctx.with_state(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
         }
         SessionLockState::Free | SessionLockState::Expired | SessionLockState::Returning => {}
     }
@@ -107,7 +105,7 @@ fn end(server: &Server, session: &Session) {
 
 fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockState {
     if key.value_type() == ValueType::SortedSet
-        && state::with(key.server(), |state| state.sessions.is_to_return(session.lock.hold_key()))
+        && key.with_state(|state| state.sessions.is_to_return(session.lock.hold_key()))
     {
         return SessionLockState::Returning;
     }

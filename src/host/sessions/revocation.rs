@@ -13,17 +13,17 @@ use crate::server::{Mode, OwnedString, Server, Slot, StringRef};
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
 pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs, budget: &mut Budget) {
-    let found = state::with(ctx.server(), |state| state.revocations.get(id).cloned());
+    let found = ctx.with_state(|state| state.revocations.get(id).cloned());
     let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
     if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), now) {
-        return state::with(ctx.server(), |state| _ = state.revocations.remove(id));
+        return ctx.with_state(|state| _ = state.revocations.remove(id));
     }
     let slot = write_permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
         // When the slot comes back, the holder in the key belongs to another grant.
-        return state::with(ctx.server(), |state| _ = state.revocations.remove(id));
+        return ctx.with_state(|state| _ = state.revocations.remove(id));
     }
     let postpone = |server: &Server| {
         state::with(server, |state| {
@@ -43,7 +43,7 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, now: UnixMs, budget: &
 
 /// Carries out a revocation on a key that may be written now.
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget: &mut Budget) {
-    let removed = state::with(key.server(), |state| state.revocations.remove(id));
+    let removed = key.with_state(|state| state.revocations.remove(id));
     let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
     debug_assert!(
         revocation.grant.as_ref().is_none_or(|grant| grant.hold_key() == revocation.hold_key()),
@@ -53,7 +53,7 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget
         return;
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(now)) {
-        state::with(key.server(), |state| state.waiting.restore(grant, until));
+        key.with_state(|state| state.waiting.restore(grant, until));
     }
     let handles = LockHandles::of(key);
     if revocation.kind == Kind::Shared {
@@ -71,7 +71,7 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, now: UnixMs, budget
 /// Carries out the revocation of this token's share, if it has one.
 pub fn carry_out_for_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs, budget: &mut Budget) {
     let hold_key = share_hold_key(key, token.bytes());
-    let revocation = state::with(key.server(), |state| {
+    let revocation = key.with_state(|state| {
         if let Some(session) = state.sessions.take_orphan(hold_key) {
             state.revocations.add(Revocation::of_session(session));
         }

@@ -7,7 +7,7 @@ use crate::host::keys::effects;
 use crate::host::keys::lock_handles::share_hold_key;
 use crate::host::keys::share_key::{self, ShareView};
 use crate::host::settings;
-use crate::host::state::{self, Key, State};
+use crate::host::state::{Key, State};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The number of expired members of a shared lock that are removed or renewed in one step.
@@ -40,11 +40,11 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
         }
         seen = seen.saturating_add(1);
         let hold_key = share_hold_key(key, token.as_ref().bytes());
-        let session = state::with(key.server(), |state| expired_session(state, hold_key, now));
+        let session = key.with_state(|state| expired_session(state, hold_key, now));
         if let Some((session, lease)) = session {
             renew(key, token.as_ref(), session, lease, now);
         } else {
-            state::with(key.server(), |state| state.sessions.end(hold_key));
+            key.with_state(|state| state.sessions.end(hold_key));
             effects::remove_share(key, token.as_ref(), now);
         }
     }
@@ -55,7 +55,7 @@ pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
 /// Begins to return the shares that have expired to their sessions, if that has not begun.
 fn begin_return(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(key.server(), |State { sessions, .. }| {
+    key.with_state(|State { sessions, .. }| {
         if sessions.has_shares(db, name) && !sessions.is_returning(db, name) {
             sessions.begin_return(db, name);
             debug_assert!(sessions.is_returning(db, name), "the return has begun");
@@ -77,17 +77,14 @@ fn lives_on(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) -> bool {
 pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     debug_assert!(key.is_empty(), "the lock is free");
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    debug_assert!(
-        state::with(key.server(), |state| state.sessions.has_shares(db, name)),
-        "shares of the lock have sessions"
-    );
-    if state::with(key.server(), |state| state.sessions.needs_recheck(db, name)) {
+    debug_assert!(key.with_state(|state| state.sessions.has_shares(db, name)), "shares of the lock have sessions");
+    if key.with_state(|state| state.sessions.needs_recheck(db, name)) {
         return end_sessions(key); // It is unknown which shares external commands have removed.
     }
     if suspension::suspends_grants(key.server()) {
         return;
     }
-    state::with(key.server(), |state| state.sessions.begin_return(db, name));
+    key.with_state(|state| state.sessions.begin_return(db, name));
     return_next(key, now, budget);
 }
 
@@ -95,9 +92,7 @@ pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budge
 /// to the waiters for which it has capacity.
 pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(ShareBatch { tokens, next, .. }) =
-        state::with(key.server(), |state| state.sessions.next_to_return(db, name))
-    else {
+    let Some(ShareBatch { tokens, next, .. }) = key.with_state(|state| state.sessions.next_to_return(db, name)) else {
         return;
     };
     debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
@@ -118,20 +113,20 @@ pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
 
 /// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
 pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    if state::with(key.server(), |state| state.sessions.is_empty()) || key.value_type() != ValueType::SortedSet {
+    if key.with_state(|state| state.sessions.is_empty()) || key.value_type() != ValueType::SortedSet {
         return;
     }
-    let is_due = state::with(key.server(), |state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
+    let is_due = key.with_state(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
     if is_due && !suspension::suspends_grants(key.server()) {
         return_to(key, token.bytes(), now);
         let (db, name) = (key.ctx().db(), key.name().bytes());
-        state::with(key.server(), |state| state.sessions.return_in_turn(db, name));
+        key.with_state(|state| state.sessions.return_in_turn(db, name));
     }
 }
 
 /// Returns a share to its session, if its lease has ended by itself although a connection is open. Returns whether it has.
 fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
-    let expired = state::with(key.server(), |state| expired_session(state, share_hold_key(key, token), now));
+    let expired = key.with_state(|state| expired_session(state, share_hold_key(key, token), now));
     if let Some((session, lease)) = expired {
         renew(key, OwnedString::new(token).as_ref(), session, lease, now);
     }
@@ -144,9 +139,7 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
         return; // The recheck stays pending until the shares are returned or their sessions end.
     }
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(ShareBatch { tokens, next, .. }) =
-        state::with(key.server(), |state| state.sessions.next_to_recheck(db, name))
-    else {
+    let Some(ShareBatch { tokens, next, .. }) = key.with_state(|state| state.sessions.next_to_recheck(db, name)) else {
         return;
     };
     debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
@@ -157,14 +150,14 @@ pub fn end_removed(key: &Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
     }
     if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
         // The next renewal sets the key's expiry time to the latest end of a share.
-        state::with(key.server(), |state| state.sessions.renew_one_share(db, name));
+        key.with_state(|state| state.sessions.renew_one_share(db, name));
     }
 }
 
 /// Ends the session of a share if its member does not exist any more.
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
     let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
-    state::with(key.server(), |State { sessions, .. }| {
+    key.with_state(|State { sessions, .. }| {
         let hold_key = share_hold_key(key, token);
         if is_there { sessions.keep_renewal(hold_key, now) } else { sessions.end(hold_key) }
     });
@@ -173,7 +166,7 @@ fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
 /// Ends the sessions of all shares of a lock.
 pub fn end_sessions(key: &Key<'_, '_>) {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(key.server(), |state| {
+    key.with_state(|state| {
         state.sessions.end_shares(db, name);
         debug_assert!(!state.sessions.has_shares(db, name), "they have ended");
         debug_assert!(!state.sessions.is_returning(db, name), "a return ends with its sessions");
@@ -193,5 +186,5 @@ fn renew(key: &mut Key<'_, '_>, token: StringRef<'_>, id: SessionId, lease: Leas
     let end = lease.share_end_from(now);
     debug_assert!(end > now || end == LATEST_SHARE_END, "the lease ends in the future");
     effects::set_share(key, token, Some(end));
-    state::with(key.server(), |state| state.sessions.renewed(id, Some(end), now));
+    key.with_state(|state| state.sessions.renewed(id, Some(end), now));
 }

@@ -66,21 +66,21 @@ fn block(
     let client = key.ctx().client_id();
     let limit = settings::limit(&MAX_WAITERS);
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    let id = state::with(key.server(), |State { waiting, pending, .. }| {
-        let has_capacity =
-            waiting.has_capacity(limit) && waiting.has_capacity_for_copy(db, name, claim.kind, &claim.owner);
-        if has_capacity { pending.insert_blocked(client, session) } else { None }
-    })
-    .ok_or(Error::QueueFull)?;
+    let id = key
+        .with_state(|State { waiting, pending, .. }| {
+            let has_capacity =
+                waiting.has_capacity(limit) && waiting.has_capacity_for_copy(db, name, claim.kind, &claim.owner);
+            if has_capacity { pending.insert_blocked(client, session) } else { None }
+        })
+        .ok_or(Error::QueueFull)?;
 
     // This comes before it joins the queue: a request that does not wait must not change a queue entry that it would share.
     let handle = key.block(server_id_of(id));
     if handle.is_none() {
-        state::with(key.server(), |state| state.pending.remove(id));
+        key.with_state(|state| state.pending.remove(id));
         return Ok(Waits::Not);
     }
-    let is_pending =
-        state::with(key.server(), |state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)).is_some());
+    let is_pending = key.with_state(|state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)).is_some());
     debug_assert!(is_pending, "the request ended before it joined the queue");
     let joined = join(key, claim, id, limit, deadline, now);
     debug_assert!(joined.is_ok(), "the capacity was checked before");
@@ -119,24 +119,23 @@ fn wait_for_message(
     let replaced = previous_request(key, &claim, channel);
     // A repeat without SESSION keeps the session that the earlier request asked for.
     let wanted = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
-    let session = session.or(state::with(key.server(), |state| state.pending.get(replaced?).and_then(wanted)));
+    let session = session.or(key.with_state(|state| state.pending.get(replaced?).and_then(wanted)));
     // The lease of the grant is at least that of its session, which is renewed after a third of its lease.
     claim.lease = claim.lease.max(session);
     // A replacement adds no waiter, so it is accepted even if the limit is exceeded.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let has_capacity =
-        || state::with(key.server(), |state| state.waiting.has_capacity_for_copy(db, name, claim.kind, &claim.owner));
+        || key.with_state(|state| state.waiting.has_capacity_for_copy(db, name, claim.kind, &claim.owner));
     if replaced.is_none() && !has_capacity() {
         return Err(Error::QueueFull);
     }
-    let id = state::with(key.server(), |state| state.pending.insert_pubsub(client, session, channel))
-        .ok_or(Error::QueueFull)?;
-    let joined = join(key, claim, id, limit, deadline, now)
-        .inspect_err(|_| state::with(key.server(), |state| state.pending.remove(id)))?;
+    let id = key.with_state(|state| state.pending.insert_pubsub(client, session, channel)).ok_or(Error::QueueFull)?;
+    let joined =
+        join(key, claim, id, limit, deadline, now).inspect_err(|_| key.with_state(|state| state.pending.remove(id)))?;
     begin_wait(key.server(), id, joined);
     slot_check::add_waiter(key.server(), key.name().bytes());
-    state::with(key.server(), |State { waiting, pending, .. }| {
+    key.with_state(|State { waiting, pending, .. }| {
         if let Some(replaced) = replaced {
             let wait_state = pending.get(replaced).map(|entry| entry.wait_state());
             debug_assert!(
@@ -164,14 +163,14 @@ fn join(
 ) -> Result<JoinOutcome, Error> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
     let join = JoinRequest { db, key: name, claim, waiter: waiter_id(id), now, deadline };
-    state::with(key.server(), |state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)
+    key.with_state(|state| state.waiting.join(join, limit)).ok_or(Error::QueueFull)
 }
 
 /// Returns the request with the same claim that waits for a message on the same channel, if there is one. A new request
 /// replaces it.
 fn previous_request(key: &Key<'_, '_>, claim: &Claim, channel: &[u8]) -> Option<PendingReplyId> {
     let (db, name) = (key.ctx().db(), key.name().bytes());
-    state::with(key.server(), |State { waiting, pending, .. }| {
+    key.with_state(|State { waiting, pending, .. }| {
         let is_via_channel = |id: &PendingReplyId| {
             let entry = pending.get(*id).or_bug("a queue has a request that no client waits for");
             let own_channel = entry.and_then(|entry| entry.channel());
