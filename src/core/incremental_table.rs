@@ -222,6 +222,39 @@ mod tests {
         assert!(entries.into_iter().eq(0..1000));
     }
 
+    /// A table of indexes into this list, found by their names.
+    const NAMES: [&str; 4] = ["door", "gate", "door", "hatch"];
+
+    fn names() -> IncrementalTable<usize> {
+        let mut table = IncrementalTable::new();
+        (0..NAMES.len()).for_each(|index| table.insert(index, |hasher, index| hasher.hash_one(NAMES[*index])));
+        table
+    }
+
+    #[test]
+    fn entry_is_found_by_key_until_removed() {
+        let mut table = names();
+        let find = |table: &IncrementalTable<usize>, name: &str| table.find(name, |&it| NAMES[it] == name).copied();
+        assert_eq!(find(&table, "gate"), Some(1));
+        assert_eq!(find(&table, "window"), None);
+        assert_eq!(table.remove("gate", |&index| index == NAMES.len()), None, "another entry");
+        assert_eq!(find(&table, "gate"), Some(1));
+        assert_eq!(table.remove("gate", |&index| index == 1), Some(1));
+        assert_eq!(find(&table, "gate"), None);
+        assert_eq!(find(&table, "hatch"), Some(3));
+    }
+
+    #[test]
+    fn entries_with_one_key_are_candidates() {
+        let table = names();
+        let mut doors: Vec<_> = table.candidates("door").copied().filter(|&index| NAMES[index] == "door").collect();
+        doors.sort_unstable();
+        assert_eq!(doors, [0, 2]);
+        // The table compares a part of the hashes only, so the caller compares the keys.
+        assert!(!table.candidates("window").any(|&index| NAMES[index] == "window"));
+        assert_eq!(IncrementalTable::<usize>::new().candidates("door").count(), 0);
+    }
+
     #[derive(Clone, Debug)]
     enum Change {
         Insert(u64),
