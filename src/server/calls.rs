@@ -8,6 +8,7 @@ use std::{io, slice};
 
 use redis_module::raw::{self, RedisModuleCallReply};
 
+use super::ClientId;
 use super::context::Context;
 use super::string::OwnedString;
 
@@ -47,6 +48,18 @@ impl<M> Context<'_, M> {
         // SAFETY: the context is valid; "v" takes an array of strings, which live until this function returns, and their number.
         let reply = unsafe { api!(RedisModule_Call(self.raw(), command, format, array, len)) };
         NonNull::new(reply).map(CallReply).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// Returns whether the server has a command of this name. The command must be one that the server refuses without arguments.
+    pub fn has_command(&self, name: &'static CStr) -> bool {
+        self.call(name, CallMode::Read, &[]).map_or_else(|error| error.raw_os_error() != Some(libc::ENOENT), |_| true)
+    }
+
+    /// Returns whether CLIENT LIST shows a client, or `true` if `rename-command` has changed the name of CLIENT.
+    #[cold]
+    pub(super) fn is_listed(&self, id: ClientId) -> bool {
+        let reply = self.call(c"CLIENT", CallMode::Read, &[b"LIST", b"ID", id.to_string().as_bytes()]);
+        reply.map_or(true, |reply| reply.whole().bytes().is_some_and(|line| !line.is_empty()))
     }
 }
 

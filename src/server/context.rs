@@ -8,7 +8,6 @@ use bitflags::bitflags;
 use redis_module::raw;
 
 use super::api::OK;
-use super::calls::CallMode;
 use super::main_thread::Server;
 use super::state::{is_main_thread, state};
 use super::{ClientId, api};
@@ -125,13 +124,6 @@ impl<M> Context<'_, M> {
         is_connected
     }
 
-    /// Returns whether CLIENT LIST shows a client, or `true` if `rename-command` has changed the name of CLIENT.
-    #[cold]
-    fn is_listed(&self, id: ClientId) -> bool {
-        let reply = self.call(c"CLIENT", CallMode::Read, &[b"LIST", b"ID", id.to_string().as_bytes()]);
-        reply.map_or(true, |reply| reply.whole().bytes().is_some_and(|line| !line.is_empty()))
-    }
-
     /// Returns a field of a section of INFO, if there is one.
     pub fn server_info(&mut self, section: &CStr, field: &CStr) -> Option<String> {
         ServerInfo::read(section).field(field)
@@ -154,11 +146,6 @@ impl<M> Context<'_, M> {
     /// not show the number of clients.
     pub fn is_starting(&mut self) -> bool {
         self.server_info(c"clients", c"connected_clients").is_none_or(|clients| clients == "0")
-    }
-
-    /// Returns whether the server has a command of this name. The command must be one that the server refuses without arguments.
-    pub fn has_command(&self, name: &'static CStr) -> bool {
-        self.call(name, CallMode::Read, &[]).map_or_else(|error| error.raw_os_error() != Some(libc::ENOENT), |_| true)
     }
 
     /// Writes a warning into the server's log.
