@@ -8,7 +8,7 @@ use bitflags::bitflags;
 use redis_module::raw;
 
 use super::api::OK;
-use super::main_thread::Server;
+use super::right::Server;
 use super::state::{is_main_thread, state};
 use super::{ClientId, api};
 

@@ -15,7 +15,7 @@ use super::api::OK;
 use super::calls::{CallMode, was_executed};
 use super::context::Context;
 use super::kinds::{Mode, ValueType};
-use super::main_thread::Server;
+use super::right::Server;
 use super::string::StringRef;
 
 use cache::Cache;

@@ -7,7 +7,7 @@ use std::{mem, ptr};
 use super::api;
 #[cfg(feature = "failpoints")]
 use super::failpoints;
-use super::main_thread::Server;
+use super::right::Server;
 use super::state::state;
 
 /// The error reply to a client whose command has panicked, or whose wait has ended with a panic.

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, CString};
 
 use super::context::Context;
-use super::main_thread::Server;
 use super::panics::INTERNAL_ERROR;
+use super::right::Server;
 
 impl<M> Context<'_, M> {
     /// Replies with an integer.

@@ -8,7 +8,7 @@ use redis_module::raw;
 
 use super::ClientId;
 use super::acl::user::User;
-use super::main_thread::Server;
+use super::right::Server;
 use super::string::OwnedString;
 use super::timer::schedule::{ServerTimer, Timer};
 

@@ -11,10 +11,10 @@ use crate::server::api::{ERR, OK};
 use crate::server::context::{Context, ContextFlags};
 use crate::server::hash_slot::sibling_key;
 use crate::server::key::Key;
-use crate::server::main_thread::Server;
 use crate::server::module::Module;
 use crate::server::panics::catch_panic;
 use crate::server::reply::Replier;
+use crate::server::right::Server;
 use crate::server::state::state;
 use crate::server::string::OwnedString;
 
