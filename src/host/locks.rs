@@ -3,17 +3,10 @@
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use super::background::alarm;
-use super::background::restart_after_panic;
-use super::background::run;
-use super::background::suspension;
-use super::commands::table::COMMANDS;
-use super::granting::delivery;
-use super::info_section;
-use super::load_log;
-use super::settings::SETTINGS;
+use super::background::{alarm, restart_after_panic, run, suspension};
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
+use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log, settings::SETTINGS};
 use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions, UnixMs};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,

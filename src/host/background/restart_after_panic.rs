@@ -8,8 +8,7 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::alarm;
-use super::suspension;
+use super::{alarm, suspension};
 use crate::core::{RETRY_MS, Revocations, Sessions, WaitQueues};
 use crate::host::state::{Context, Locks, State};
 use crate::host::waiting::messages::{self, Subject};

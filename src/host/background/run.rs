@@ -8,26 +8,17 @@
 use std::ffi::CStr;
 use std::mem;
 
-use super::alarm;
-use super::restart_after_panic;
-use super::slot_check;
-use super::suspension;
-use super::write_permission;
+use super::{alarm, restart_after_panic, slot_check, suspension, write_permission};
 use crate::core::{
     Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
     take_bug_report,
 };
-use crate::host::granting::delivery;
-use crate::host::granting::overdue::process_overdue;
-use crate::host::granting::reviews;
+use crate::host::granting::{delivery, overdue::process_overdue, reviews};
 use crate::host::keys::compat_wake;
-use crate::host::sessions::renewal;
-use crate::host::sessions::revocation;
-use crate::host::sessions::share_sessions;
+use crate::host::sessions::{renewal, revocation, share_sessions};
 use crate::host::settings::WAKE_FOREIGN;
 use crate::host::state::{self, Context, Locks, State};
-use crate::host::waiting::messages;
-use crate::host::waiting::pending_replies::pending_id;
+use crate::host::waiting::{messages, pending_replies::pending_id};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Slot, Stopwatch, ValueType};
 
 /// The number of tasks in one batch. After it the server serves its clients.

@@ -4,10 +4,8 @@ use super::error_reply;
 use crate::command::Fence;
 use crate::core::{Error, format_integer};
 use crate::host::background::alarm;
-use crate::host::granting::delivery::mark_holder_notified;
-use crate::host::granting::overdue::process_overdue;
-use crate::host::keys::effects;
-use crate::host::keys::lock_key;
+use crate::host::granting::{delivery::mark_holder_notified, overdue::process_overdue};
+use crate::host::keys::{effects, lock_key};
 use crate::host::state::{Context, Locks};
 use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
 

@@ -6,9 +6,7 @@
 
 use std::marker::PhantomData;
 
-use super::checks;
-use super::error_reply;
-use super::facts::RequestFacts;
+use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
     BlockTimeout, Budget, Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, UnixMs, Verdict, WaiterId,
@@ -16,13 +14,9 @@ use crate::core::{
 };
 use crate::host::background::alarm;
 use crate::host::granting::delivery::{self, mark_holder_notified};
-use crate::host::granting::handover;
-use crate::host::granting::overdue::process_overdue;
-use crate::host::granting::reviews;
-use crate::host::keys::effects;
+use crate::host::granting::{handover, overdue::process_overdue, reviews};
 use crate::host::keys::lock_handles::{LockHandles, hold_key_of, share_hold_key};
-use crate::host::keys::lock_key;
-use crate::host::keys::share_key;
+use crate::host::keys::{effects, lock_key, share_key};
 use crate::host::sessions::share_sessions;
 use crate::host::settings;
 use crate::host::state::{Context, Key, Locks, State};

@@ -1,9 +1,6 @@
 //! The table of all commands, with everything that the server learns about them.
 
-use super::draw_token::Draw;
-use super::execute::Execute;
-use super::inspect::Inspect;
-use super::list_queues::ListQueues;
+use super::{draw_token::Draw, execute::Execute, inspect::Inspect, list_queues::ListQueues};
 use crate::command::{Acquire, Extend, Info, Reenter, Release, Share, Waiters};
 use crate::host::state::Locks;
 use crate::server::{Access, Argument, Command, Keys, RunCommand, Shape, handler};

@@ -3,13 +3,10 @@
 
 use std::ffi::CStr;
 
-use super::delivery;
-use super::reviews;
+use super::{delivery, reviews};
 use crate::core::{Budget, Cause, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId};
 use crate::host::background::suspension;
-use crate::host::keys::effects;
-use crate::host::keys::lock_key;
-use crate::host::keys::share_key;
+use crate::host::keys::{effects, lock_key, share_key};
 use crate::host::settings;
 use crate::host::state::{self, Key};
 use crate::host::waiting::messages::Subject;

@@ -3,10 +3,8 @@
 use super::hand_on::{Capacity, hand_on};
 use super::handover;
 use crate::core::{Budget, Lock, OrBug, SessionId, UnixMs};
-use crate::host::keys::lock_handles::LockHandles;
-use crate::host::keys::lock_key;
-use crate::host::sessions::revocation;
-use crate::host::sessions::share_sessions;
+use crate::host::keys::{lock_handles::LockHandles, lock_key};
+use crate::host::sessions::{revocation, share_sessions};
 use crate::host::state::Key;
 use crate::server::{StringRef, ValueType};
 

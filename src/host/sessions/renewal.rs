@@ -2,13 +2,10 @@
 
 use super::share_sessions;
 use crate::core::{Budget, Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
-use crate::host::background::suspension;
-use crate::host::background::write_permission;
-use crate::host::granting::handover;
-use crate::host::granting::reviews;
-use crate::host::keys::effects;
-use crate::host::keys::lock_key;
+use crate::host::background::{suspension, write_permission};
+use crate::host::granting::{handover, reviews};
 use crate::host::keys::share_key::{self, ShareEnd};
+use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
 use crate::host::state::{self, Context, Key, State};
 use crate::server::{Mode, OwnedString, Server, Slot, ValueType};

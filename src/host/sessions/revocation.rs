@@ -3,8 +3,7 @@
 use super::share_sessions;
 use crate::core::{Budget, Cause, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
 use crate::host::background::write_permission;
-use crate::host::granting::handover;
-use crate::host::granting::reviews;
+use crate::host::granting::{handover, reviews};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::keys::lock_key;
 use crate::host::settings;

@@ -3,9 +3,8 @@
 use crate::core::{Budget, HoldKey, LATEST_SHARE_END, Lease, MAX_SHARE_BATCH, QueueId, SessionId, ShareBatch, UnixMs};
 use crate::host::background::suspension;
 use crate::host::granting::reviews;
-use crate::host::keys::effects;
-use crate::host::keys::lock_handles::share_hold_key;
 use crate::host::keys::share_key::{self, ShareView};
+use crate::host::keys::{effects, lock_handles::share_hold_key};
 use crate::host::settings;
 use crate::host::state::{Key, State};
 use crate::server::{OwnedString, StringRef, ValueType};
