@@ -50,7 +50,6 @@ impl<T> IncrementalTable<T> {
         self.len == 0
     }
 
-    #[cfg(any(test, feature = "simulated"))]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(self.more.iter().flatten())
     }

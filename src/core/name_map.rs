@@ -48,7 +48,6 @@ impl<V> NameMap<V> {
         self.0.remove(name, |(other, _)| **other == *name).map(|(_, value)| value)
     }
 
-    #[cfg(any(test, feature = "simulated"))]
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.0.iter().map(|(_, value)| value)
     }

@@ -7,7 +7,7 @@ use super::background::{alarm, restart_after_panic, run, suspension};
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
 use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log, settings::SETTINGS};
-use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions, UnixMs};
+use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
 };
@@ -96,25 +96,23 @@ impl Module for Locks {
             return;
         }
         let (db, key) = (ctx.db(), key.bytes());
-        let (queue, session, shares) = ctx.with_state(|State { waiting, sessions, .. }| {
-            (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)), sessions.has_shares(db, key))
-        });
-        if queue.is_none() && session.is_none() && !shares {
-            return; // No lock with a queue or a session, like most keys.
-        }
-        let now = server::now_ms();
-        ctx.with_state(|state| {
+        let is_concerned = ctx.with_state(|State { waiting, sessions, .. }| {
+            let (queue, session) = (waiting.queue_of(db, key), sessions.find(HoldKey::whole(db, key)));
+            let shares = sessions.has_shares(db, key);
             if let Some(session) = session {
-                update_session_on_event(&mut state.sessions, session, event, now);
+                update_session_on_event(sessions, session, event);
             }
             if shares {
-                update_shares_on_event(&mut state.sessions, db, key, event, now);
+                update_shares_on_event(sessions, db, key, event);
             }
             if let Some(queue) = queue {
-                state.waiting.review_soon(queue, cause_of(event));
+                waiting.review_soon(queue, cause_of(event));
             }
+            queue.is_some() || session.is_some() || shares
         });
-        alarm::set(ctx.server());
+        if is_concerned {
+            alarm::set(ctx.server());
+        }
     }
 
     /// Waiters and sessions keep the number of their database.
@@ -129,7 +127,6 @@ impl Module for Locks {
         state::with(server, |state| {
             state.clear_master_state();
             state.pending.abort_all();
-            debug_assert!(!state.has_owners(), "sessions end with the role");
         });
         check_all_locks(server);
     }
@@ -148,7 +145,6 @@ impl Module for Locks {
         delivery::withdraw_request(reply.server(), id);
         alarm::set(reply.server());
         let wait_state = state::with(reply.server(), |state| state.pending.get(id).map(|entry| entry.wait_state()));
-        debug_assert!(wait_state.is_some(), "a blocked client is pending until it is freed");
         debug_assert!(!matches!(wait_state, Some(WaitState::Waiting(_))), "a client that is answered waits no more");
         match wait_state {
             // A waiter is granted its first hold.
@@ -166,15 +162,8 @@ impl Module for Locks {
     }
 
     fn freed(ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
-        let id = delivery::pending_id_of(client);
-        delivery::withdraw_request(ctx.server(), id);
-        delivery::finish_delivery(ctx.server(), id, replied);
-        ctx.with_state(|state| {
-            let before = state.pending.get(id).map(|entry| entry.wait_state());
-            debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
-            state.pending.remove(id);
-        });
-        alarm::set(ctx.server());
+        Self::disconnected(ctx, client, replied);
+        ctx.with_state(|state| state.pending.remove(delivery::pending_id_of(client)));
     }
 }
 
@@ -188,11 +177,10 @@ fn check_all_locks(server: &Server) {
 }
 
 /// Updates a session after an event of its key. If the lease has ended by itself, the lock will be returned to the session.
-fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8], now: UnixMs) {
-    debug_assert!(sessions.is_current(id), "the index names a current session");
+fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8]) {
     let Some(session) = sessions.get(id) else { return };
     // Valkey also sends `expired` when a command has set the expiry time into the past.
-    if event == b"expired" && session.has_expired(now) {
+    if event == b"expired" && session.has_expired(server::now_ms()) {
         sessions.lease_expired(id);
     } else if LEASE_CHANGES.contains(&event) {
         sessions.lease_changed(id);
@@ -204,11 +192,12 @@ fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8],
 
 /// Updates the sessions of a lock's shares after an event of its key. If the key was deleted or replaced, all of them end, except
 /// those whose leases have ended by themselves. Other changes are found at the next check of the key.
-fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8], now: UnixMs) {
+fn update_shares_on_event(sessions: &mut Sessions, db: i32, key: &[u8], event: &[u8]) {
     if event != b"expired" {
         let is_replaced = REPLACEMENTS.contains(&event);
         return if is_replaced { sessions.end_shares(db, key) } else { sessions.mark_for_recheck(db, key) };
     }
+    let now = server::now_ms();
     let is_expired = |id: &SessionId| sessions.get(*id).is_some_and(|session| session.has_expired(now));
     let expired = sessions.shares(db, key).take(MAX_CHECKED).find(is_expired);
     if let Some(one) = expired {

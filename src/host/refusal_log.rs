@@ -50,7 +50,7 @@ impl Refusals {
 
     /// Records that the server did not replicate a write. Returns the line to log, if this is the first in a minute.
     pub fn record_replication(&mut self, now_ms: i64) -> Option<&'static str> {
-        const MESSAGE: &str = "the server did not replicate a write of this module: replicas and the AOF may differ";
-        self.replication.begins_at(now_ms).then_some(MESSAGE)
+        let line = "the server did not replicate a write of this module: replicas and the AOF may differ";
+        self.replication.begins_at(now_ms).then_some(line)
     }
 }

@@ -31,7 +31,6 @@ pub const SETTINGS: &[&Setting] =
 
 /// Returns the value of a setting that limits a number of entries.
 pub fn limit(setting: &Setting) -> usize {
-    debug_assert!(setting.get() >= 0, "the setting is out of its range");
     // On 32 bits a larger value is no limit.
     usize::try_from(setting.get()).unwrap_or(usize::MAX)
 }

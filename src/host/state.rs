@@ -8,8 +8,8 @@ use super::refusal_log::Refusals;
 use super::settings::RECOVERY_MS;
 use super::waiting::pending_replies::PendingReplies;
 use crate::core::{
-    BackOff, Budget, DeferredFree, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocations, Sessions,
-    StallDetector, Stats, WaitQueues,
+    BackOff, Budget, DeferredFree, HoldKey, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation,
+    RevocationId, Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
 };
 use crate::server::{self, Server};
 
@@ -52,16 +52,26 @@ pub struct State {
     pub refusals: Refusals,
 }
 
+/// A command, or a task of the background work.
+pub struct Step {
+    /// The time at which the step began.
+    pub now: UnixMs,
+    pub budget: Budget,
+}
+
 server::module_state!(STATE: State = State::new());
 
-/// Lends the state to `body`.
-///
-/// # Panics
-///
-/// If the state is lent already.
+/// Lends the state to `body`. Panics if it is lent already.
 #[inline(always)]
 pub fn with<R>(server: &Server, body: impl FnOnce(&mut State) -> R) -> R {
     STATE.with(server, body)
+}
+
+/// Lends the state to `body`, with the database and the name of the key.
+#[inline(always)]
+pub fn with_lock<R>(key: &Key<'_, '_>, body: impl FnOnce(&mut State, i32, &[u8]) -> R) -> R {
+    let (db, name) = (key.ctx().db(), key.name().bytes());
+    key.with_state(|state| body(state, db, name))
 }
 
 /// Returns the number of entries of all tables, which is 0 without clients, sessions and revocations.
@@ -106,7 +116,14 @@ impl State {
         self.revocations.clear(&mut self.deferred_free);
         self.sessions.end_all(&mut self.deferred_free);
         self.waiting.drop_detached_entries();
-        debug_assert!(!self.has_owners(), "no connection owns a lock");
+    }
+
+    /// Returns the revocation of a hold, if it is to be revoked.
+    pub fn revocation_of(&mut self, hold_key: HoldKey<'_>) -> Option<RevocationId> {
+        if let Some(session) = self.sessions.take_orphan(hold_key) {
+            self.revocations.add(Revocation::of_session(session));
+        }
+        self.revocations.find(hold_key)
     }
 
     /// Returns whether a connection owns a lock, or a lock of a closed connection is still to be released.
@@ -145,14 +162,13 @@ impl State {
         }
         let now = server::monotonic_ms();
         let until_next_check_ms = if self.replica_watch.lacks_replicas() { REPLICA_CHECK_MS } else { 0 };
-        let remaining_ms = self.recovery.remaining_ms(length_ms, now);
-        debug_assert!(remaining_ms >= 0, "a period that has ended has nothing left");
-        remaining_ms.max(self.stall.suspended_ms(now)).max(until_next_check_ms)
+        self.recovery.remaining_ms(length_ms, now).max(self.stall.suspended_ms(now)).max(until_next_check_ms)
     }
 
-    /// Returns the budget of a command, or of one run of the background work.
-    pub fn budget(&self) -> Budget {
-        Budget::new(self.batch)
+    /// Begins a command, or a run of the background work.
+    #[inline(always)]
+    pub fn begin_step(&self) -> Step {
+        Step { now: server::now_ms(), budget: Budget::new(self.batch) }
     }
 
     /// Returns whether there is immediate work that writes nothing: to notify aborted waiters, to continue a sweep, to publish

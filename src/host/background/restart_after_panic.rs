@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{alarm, suspension};
 use crate::core::{RETRY_MS, Revocations, Sessions, WaitQueues};
 use crate::host::state::{Context, Locks, State};
-use crate::host::waiting::messages::{self, Subject};
+use crate::host::waiting::messages::{Event, Subject, message};
 use crate::server;
 
 /// Whether the restart is due.
@@ -50,7 +50,7 @@ fn begin(ctx: &Context<'_>) {
         for (channel, request) in pending.fail_all() {
             if let Some((queue, claim)) = waiting.origin_of(request) {
                 let subject = Subject { db: queue.db, key: &queue.key, owner: &claim.owner };
-                postponed.push_back((channel, messages::aborted_message(subject)));
+                postponed.push_back((channel, message(Event::Aborted, subject)));
             }
         }
         let waiting = mem::replace(waiting, WaitQueues::new());
@@ -58,6 +58,5 @@ fn begin(ctx: &Context<'_>) {
         (waiting, sessions, mem::replace(revocations, Revocations::new()))
     });
     debug_assert!(ctx.with_state(|state| state.is_idle() && !state.pending.has_messages()), "the state is empty");
-    debug_assert!(ctx.with_state(|state| !state.pending.has_deliveries()), "no delivery is left");
     suspension::begin(ctx.server());
 }

@@ -14,11 +14,10 @@ use crate::core::{
     take_bug_report,
 };
 use crate::host::granting::{delivery, overdue::process_overdue, reviews};
-use crate::host::keys::compat_wake;
 use crate::host::sessions::{renewal, revocation, share_sessions};
-use crate::host::settings::WAKE_FOREIGN;
-use crate::host::state::{self, Context, Locks, State};
+use crate::host::state::{self, Context, Locks, State, Step};
 use crate::host::waiting::{messages, pending_replies::pending_id};
+use crate::host::{keys::compat_wake, settings::WAKE_FOREIGN};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Slot, Stopwatch, ValueType};
 
 /// The number of tasks in one batch. After it the server serves its clients.
@@ -60,29 +59,29 @@ fn work(ctx: &mut Context<'_>) {
         state.run = state.run.wrapping_add(1);
         mem::take(&mut state.ended)
     });
-    let mut budget = ctx.with_state(|state| state.budget());
+    let mut step = ctx.with_state(|state| state.begin_step());
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most {
         writable &= !ctx.with_state(|state| state.refused.is_refused());
-        let had_batch = budget.had_batch();
+        step.now = server::now_ms();
+        let had_batch = step.budget.had_batch();
         let filter = match (writable, had_batch) {
             (false, _) => DueFilter::ReadOnly,
             (true, true) => DueFilter::NoBacklog,
             (true, false) => DueFilter::All,
         };
-        let now = server::now_ms();
-        let written = if writable { process_writes(ctx, now, &mut budget) } else { 0 };
+        let written = if writable { process_writes(ctx, &mut step) } else { 0 };
         let checked = slot_check::check_next(ctx);
         let others = [
-            process_disconnected(ctx, &mut budget),
-            !had_batch && process_rechecks(ctx, now, &mut budget),
-            process_one(ctx, filter, now, &mut budget),
+            process_disconnected(ctx, &mut step.budget),
+            !had_batch && process_rechecks(ctx, &mut step),
+            process_one(ctx, filter, &mut step),
         ];
         let others = others.into_iter().filter(|&done| done).count();
         let done = written.saturating_add(checked).saturating_add(others);
-        tasks = tasks.saturating_add(done).saturating_add(budget.take_spent());
+        tasks = tasks.saturating_add(done).saturating_add(step.budget.take_spent());
         if done == 0 || server::monotonic_ms() > end_ms {
             break;
         }
@@ -110,19 +109,19 @@ fn work(ctx: &mut Context<'_>) {
 
 /// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns the number
 /// of those that were due.
-fn process_writes(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> usize {
+fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
     let (closed, revocation, task) = ctx.with_state(|state| {
         let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
         if let Some(session) = state.sessions.pop_orphan() {
             state.revocations.add(Revocation::of_session(session));
         }
-        (closed, state.revocations.first_due(now), state.sessions.pop_due(now, !budget.had_batch()))
+        (closed, state.revocations.first_due(step.now), state.sessions.pop_due(step.now, !step.budget.had_batch()))
     });
     if let Some(revocation) = revocation {
-        revocation::carry_out(ctx, revocation, now, budget);
+        revocation::carry_out(ctx, revocation, step);
     }
     if let Some(task) = task {
-        renewal::carry_out(ctx, task, now, budget);
+        renewal::carry_out(ctx, task, step);
     }
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
@@ -145,9 +144,6 @@ fn process_disconnected(ctx: &mut Context<'_>, budget: &mut Budget) -> bool {
         return true;
     }
     if let Some(waiters) = ctx.with_state(|state| state.waiting.next_aborted()) {
-        ctx.with_state(|state| {
-            debug_assert!(waiters.iter().all(|it| state.pending.get(pending_id(*it)).is_some()), "a waiter is pending");
-        });
         budget.spend(waiters.len());
         waiters.into_iter().for_each(|waiter| delivery::abort(ctx.server_mut(), pending_id(waiter)));
         return true;
@@ -159,10 +155,6 @@ fn process_disconnected(ctx: &mut Context<'_>, budget: &mut Budget) -> bool {
 fn end_one_closed(server: &Server) -> bool {
     let closed = state::with(server, |state| state.pending.next_of_closed());
     if let Some(closed) = closed {
-        debug_assert!(
-            state::with(server, |state| state.pending.get(closed).is_some()),
-            "a closed connection has waiters"
-        );
         delivery::withdraw_request(server, closed);
         state::with(server, |state| state.pending.remove(closed));
     }
@@ -170,7 +162,7 @@ fn end_one_closed(server: &Server) -> bool {
 }
 
 /// Checks one lock whose shares with sessions external commands may have removed. Returns whether there was one.
-fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> bool {
+fn process_rechecks(ctx: &mut Context<'_>, step: &mut Step) -> bool {
     let Some((db, key)) = ctx.with_state(|state| state.sessions.first_to_recheck()) else { return false };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
@@ -178,16 +170,16 @@ fn process_rechecks(ctx: &mut Context<'_>, now: UnixMs, budget: &mut Budget) -> 
     if key.is_empty() {
         share_sessions::end_sessions(&key); // It is unknown which shares external commands have removed.
     } else {
-        share_sessions::end_removed(&key, now, budget);
+        share_sessions::end_removed(&key, step);
     }
     true
 }
 
 /// Processes one review or time-out. Returns whether any was due.
-fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs, budget: &mut Budget) -> bool {
-    match ctx.with_state(|state| state.waiting.pop_due(now, filter)) {
-        Some(Due::Review(queue)) => review(ctx, queue, now, budget),
-        Some(Due::TimedOut(request)) => delivery::time_out(ctx.server_mut(), request, now),
+fn process_one(ctx: &mut Context<'_>, filter: DueFilter, step: &mut Step) -> bool {
+    match ctx.with_state(|state| state.waiting.pop_due(step.now, filter)) {
+        Some(Due::Review(queue)) => review(ctx, queue, step),
+        Some(Due::TimedOut(request)) => delivery::time_out(ctx.server_mut(), request, step.now),
         Some(Due::Dropped | Due::Skipped) => {}
         None => return false,
     }
@@ -195,22 +187,18 @@ fn process_one(ctx: &mut Context<'_>, filter: DueFilter, now: UnixMs, budget: &m
 }
 
 /// Reviews a lock: grants it to the first waiter if it has capacity, or else schedules the next review.
-fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs, budget: &mut Budget) {
+fn review(ctx: &mut Context<'_>, queue: QueueId, step: &mut Step) {
     let found = ctx.with_state(|state| state.waiting.lock_of(queue));
     let Some((db, key)) = found.or_bug("a queue that is due does not exist") else { return };
     ctx.select_db(db);
     let name = OwnedString::new(&key);
-    let retry_at = now.saturating_add(RETRY_MS);
-    match write_permission::slot_of(ctx, name.as_ref()) {
-        Slot::Ours => {}
-        slot => {
-            // The server itself redirects blocked clients if another node has the slot.
-            if slot == Slot::Elsewhere {
-                slot_check::abort_waiters(ctx.server(), queue);
-            }
-            let retry_at = if slot == Slot::Elsewhere { now.saturating_add(MAX_RETRY_MS) } else { retry_at };
-            return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
-        }
+    let slot = write_permission::slot_of(ctx, name.as_ref());
+    if slot == Slot::Elsewhere {
+        ctx.with_state(|state| state.waiting.abort(queue)); // The server itself redirects blocked clients.
+    }
+    let retry_at = step.now.saturating_add(if slot == Slot::Elsewhere { MAX_RETRY_MS } else { RETRY_MS });
+    if slot != Slot::Ours {
+        return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
     }
     let checked = ctx.open(name.as_ref(), Mode::Write);
     if checked.is_in_use() {
@@ -221,21 +209,17 @@ fn review(ctx: &mut Context<'_>, queue: QueueId, now: UnixMs, budget: &mut Budge
         server::subscribe_to_sorted_sets::<Locks>();
     }
     let held_as = if checked.is_empty() { Kind::Mutex } else { Kind::Shared };
-    if held_as == Kind::Shared && !share_sessions::has_work(&checked, queue, now) {
-        return reviews::schedule(&checked, queue, now);
+    if held_as == Kind::Shared && !share_sessions::has_work(&checked, queue, step.now) {
+        return reviews::schedule(&checked, queue, step.now);
     }
     drop(checked);
-    if !write_permission::accepts_write_to(ctx, name.as_ref(), held_as) {
+    let Some(mut key) = write_permission::open(ctx, slot, name.as_ref(), held_as) else {
         return ctx.with_state(|state| state.waiting.review_at(queue, retry_at));
-    }
-    let has_ended = ctx.with_state(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
-    let mut key = ctx.open(name.as_ref(), Mode::Write);
-    if key.is_in_use() {
-        return key.with_state(|state| state.waiting.review_at(queue, retry_at));
-    }
-    process_overdue(&mut key, None, now, budget);
+    };
+    let has_ended = key.with_state(|state| state.waiting.cause_of(queue)) == Cause::Expiry;
+    process_overdue(&mut key, None, step);
     if !key.is_empty() {
-        reviews::schedule(&key, queue, now);
+        reviews::schedule(&key, queue, step.now);
     } else if has_ended && WAKE_FOREIGN.is_on() && !suspension::suspends_grants(key.server()) {
         compat_wake::wake(&mut key); // No waiter has got the lock, so clients of other libraries are woken.
     }

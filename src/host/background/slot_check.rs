@@ -1,7 +1,7 @@
 //! Notifies waiters by message when the slot of their lock moves to another node. The server itself redirects blocked clients
 //! only, and a slot may move without an event.
 
-use crate::core::{OrBug, QueueId};
+use crate::core::OrBug;
 use crate::host::state::{self, Context, State};
 use crate::server::{self, OwnedString, Server, Slot, SlotState};
 
@@ -19,7 +19,6 @@ pub fn check(ctx: &mut Context<'_>) {
     ctx.with_state(|State { waiting, slots, .. }| {
         if slots.update(found) {
             waiting.begin_sweep();
-            debug_assert!(waiting.is_empty() || waiting.is_sweeping(), "the sweep has begun");
         }
     });
 }
@@ -56,17 +55,9 @@ pub fn check_next(ctx: &mut Context<'_>) -> usize {
             SlotState::Elsewhere => true,
         };
         if is_elsewhere {
-            abort_waiters(ctx.server(), queue);
+            ctx.with_state(|state| state.waiting.abort(queue)); // The server itself redirects blocked clients.
         }
         return skipped.saturating_add(1);
     }
     MAX_SKIPPED
-}
-
-/// Ends the waits for messages about a lock that is on another node.
-pub fn abort_waiters(server: &Server, queue: QueueId) {
-    state::with(server, |state| {
-        state.waiting.abort(queue);
-        debug_assert!(state.must_run_soon(), "aborted waiters are notified soon");
-    });
 }

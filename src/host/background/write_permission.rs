@@ -5,8 +5,8 @@
 //! refused.
 
 use crate::core::Kind;
-use crate::host::state::Context;
-use crate::server::{self, Probe, Slot, StringRef};
+use crate::host::state::{Context, Key};
+use crate::server::{self, Mode, Probe, Slot, StringRef};
 
 /// Returns whether the server accepts writes and its event loop has not just stalled. Does not ask the server soon after a
 /// refusal.
@@ -22,21 +22,24 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
     !must_wait && ctx.accepts_writes()
 }
 
-/// Returns whether the server would accept a client's write to this key, which is empty or holds a lock of this kind.
+/// Opens a key for a write, if it is in a slot of this node, the server would accept a client's write to it, and it is not in
+/// use. The key is empty or holds a lock of this kind.
 ///
 /// A refusal concerns all keys, so it is recorded, and nothing else is written in this batch.
-pub fn accepts_write_to(ctx: &mut Context<'_>, key: StringRef<'_>, kind: Kind) -> bool {
+pub fn open<'k, 'c>(ctx: &'k mut Context<'c>, slot: Slot, key: StringRef<'k>, kind: Kind) -> Option<Key<'k, 'c>> {
+    if slot != Slot::Ours {
+        return None;
+    }
     let probe = match kind {
         Kind::Mutex => Probe::String,
         Kind::Reentrant => Probe::Hash,
         Kind::Shared => Probe::SortedSet,
     };
-    let is_accepted = ctx.accepts_write_to(key, probe);
-    if !is_accepted {
+    if !ctx.accepts_write_to(key, probe) {
         ctx.with_state(|state| state.refused.refuse());
-        debug_assert!(ctx.with_state(|state| state.refused.is_refused()), "nothing else is written in this run");
+        return None;
     }
-    is_accepted
+    Some(ctx.open(key, Mode::Write)).filter(|key| !key.is_in_use())
 }
 
 /// Returns the state of the slot of a key that is to be written. A cluster that is down is recorded, as a refusal is.

@@ -4,12 +4,8 @@ use crate::core::Error;
 use crate::host::state::Context;
 use crate::server::{Arguments, ContextFlags, StringRef};
 
-/// Checks that a session can begin here.
-///
-/// # Errors
-///
-/// [`Error::SessionInScript`] if the request has no connection: in a script, or in a call by another module.
-/// [`Error::SessionOnReplica`] on a replica, even if it accepts writes of clients.
+/// Checks that a session can begin here: the request has a connection, so it is not in a script or in a call by another module,
+/// and the server is not a replica, even one that accepts writes of clients.
 #[cold]
 pub fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
     if !ctx.has_connection() {
@@ -18,12 +14,8 @@ pub fn check_session_here(ctx: &Context<'_>) -> Result<(), Error> {
     if ctx.flags().contains(ContextFlags::REPLICA) { Err(Error::SessionOnReplica) } else { Ok(()) }
 }
 
-/// Checks that a request can wait for a message.
-///
-/// # Errors
-///
-/// [`Error::NotifyInScript`] if the request has no connection, [`Error::TokenWithSpace`] if its token is not one word, and
-/// [`Error::NoRightToChannel`] if no ACL selector of its user allows the channel, the command and the key together.
+/// Checks that a request can wait for a message: it has a connection, its token is one word, and an ACL selector of its user
+/// allows the channel, the command and the key together.
 #[cold]
 pub fn check_notify_here(
     ctx: &Context<'_>,

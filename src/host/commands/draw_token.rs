@@ -30,9 +30,9 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    let (now, mut budget) = (server::now_ms(), lock.with_state(|state| state.budget()));
-    process_overdue(&mut lock, Some(caller), now, &mut budget);
-    request.check_holder(&lock_key::read_for(&lock, Some(caller), now)?)?;
+    let mut step = lock.with_state(|state| state.begin_step());
+    process_overdue(&mut lock, Some(caller), &mut step);
+    request.check_holder(&lock_key::read(&lock, Some(caller), step.now)?)?;
     mark_holder_notified(&lock, caller);
     drop(lock);
     let mut counter = ctx.open(counter, Mode::Write);

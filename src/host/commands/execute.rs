@@ -9,19 +9,16 @@ use std::marker::PhantomData;
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    BlockTimeout, Budget, Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, UnixMs, Verdict, WaiterId,
-    Withdrawal, Write, admit, increment,
+    Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, UnixMs, Verdict, WaiterId, Withdrawal, Write,
+    admit, increment,
 };
-use crate::host::background::alarm;
 use crate::host::granting::delivery::{self, mark_holder_notified};
 use crate::host::granting::{handover, overdue::process_overdue, reviews};
 use crate::host::keys::lock_handles::{LockHandles, hold_key_of, share_hold_key};
 use crate::host::keys::{effects, lock_key, share_key};
-use crate::host::sessions::share_sessions;
-use crate::host::settings;
-use crate::host::state::{Context, Key, Locks, State};
-use crate::host::waiting::enqueue::{self, Waits};
-use crate::host::waiting::messages::Subject;
+use crate::host::state::{Context, Key, Locks, State, Step, with_lock};
+use crate::host::waiting::enqueue::{self, Outcome};
+use crate::host::{background::alarm, sessions::share_sessions, settings, waiting::messages::Subject};
 use crate::server::{self, Arguments, Mode, RunCommand, StringRef, ValueType};
 
 /// Executes the command `C`.
@@ -44,16 +41,6 @@ impl<C: LockCommand + 'static> RunCommand<Locks> for Execute<C> {
     }
 }
 
-/// The outcome of a request.
-enum Outcome {
-    Integer(i64),
-    Nil,
-    /// The request is in the queue, and its client is blocked. There is no reply yet.
-    Waiting,
-    /// The request is in the queue, and its client is not blocked.
-    WaitsForMessage,
-}
-
 /// The index of the first argument after the caller's identity.
 const FIRST_OPTION: usize = 3;
 
@@ -73,9 +60,10 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     }
 
     let mut key = ctx.open(name, Mode::Write);
-    let (now, mut budget) = (server::now_ms(), key.with_state(|state| state.budget()));
-    let handles = process_overdue(&mut key, Some(identity), now, &mut budget);
-    let lock = lock_key::read_for(&key, Some(identity), now);
+    let mut step = key.with_state(|state| state.begin_step());
+    let now = step.now;
+    let handles = process_overdue(&mut key, Some(identity), &mut step);
+    let lock = lock_key::read(&key, Some(identity), now);
     let is_shared = matches!(lock, Ok(Lock::Shared(_)));
     let facts = RequestFacts { key: &key, caller, channel, handles };
     let verdict = lock.and_then(|lock| admit(&lock, &request, caller, now, &facts));
@@ -84,22 +72,22 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
         Ok(Verdict::Done { write, reply }) => {
             if is_shared {
                 // This comes before a session begins: it ends the session of an expired share of the same token.
-                share_sessions::purge_expired(&mut key, now, &mut budget);
+                share_sessions::purge_expired(&mut key, &mut step);
             }
             let has_session = handles.is_some_and(|handles| handles.session.is_some() || handles.has_share_sessions);
             if has_session || request.session {
-                update_session(&key, caller, request.session(), write, reply, now);
+                update_session(&key, caller, &request, write, reply, now);
             }
-            carry_out(&mut key, write, identity, handles, now, &mut budget);
+            carry_out(&mut key, write, identity, handles, &mut step);
             Ok(Outcome::Integer(reply))
         }
         Ok(verdict) => {
             if is_shared && share_key::has_too_many_expired(&key) {
                 // Without a queue, no review would do it.
-                share_sessions::purge_expired(&mut key, now, &mut budget);
+                share_sessions::purge_expired(&mut key, &mut step);
             }
             match verdict {
-                Verdict::Wait(timeout) => wait(&mut key, caller, &request, timeout, channel, now),
+                Verdict::Wait(timeout) => enqueue::wait(&mut key, caller, &request, timeout, channel, now),
                 _ => Ok(Outcome::Nil),
             }
         }
@@ -126,22 +114,6 @@ fn channel_of(notify: Option<usize>, arguments: Arguments<'_>) -> Option<StringR
     channel
 }
 
-/// Adds the request to the queue.
-fn wait(
-    key: &mut Key<'_, '_>,
-    caller: &[u8],
-    request: &Request,
-    timeout: BlockTimeout,
-    channel: Option<StringRef<'_>>,
-    now: UnixMs,
-) -> Result<Outcome, Error> {
-    enqueue::wait(key, caller, request, timeout, channel, now).map(|waits| match waits {
-        Waits::Blocked => Outcome::Waiting,
-        Waits::ForMessage => Outcome::WaitsForMessage,
-        Waits::Not => Outcome::Nil,
-    })
-}
-
 /// Removes queue entries of the caller.
 ///
 /// Returns the requests of these entries, which get their replies last, or `None` if the caller had no such entry.
@@ -152,22 +124,15 @@ fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<
         Withdrawal::Others(kind) => Some(kind),
         Withdrawal::All => None,
     };
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    key.with_state(|state| state.waiting.withdraw_owner(db, name, caller, kept))
+    with_lock(key, |state, db, name| state.waiting.withdraw_owner(db, name, caller, kept))
 }
 
-/// Updates the session of the lock, and begins one if it is `wanted`, before the write.
+/// Updates the session of the lock, and begins one if the request asks for it, before the write.
 ///
 /// `reply` is the number of holds, or for EXTEND the remaining lease in milliseconds.
-fn update_session(
-    key: &Key<'_, '_>,
-    caller: &[u8],
-    wanted: Option<(Kind, Lease)>,
-    write: Write,
-    reply: i64,
-    now: UnixMs,
-) {
+fn update_session(key: &Key<'_, '_>, caller: &[u8], request: &Request, write: Write, reply: i64, now: UnixMs) {
     server::subscribe::<Locks>();
+    let wanted = request.session();
     if wanted.is_some_and(|(kind, _)| kind == Kind::Shared) {
         server::subscribe_to_sorted_sets::<Locks>();
     }
@@ -193,38 +158,29 @@ fn update_session(
 
 /// Carries out a decision: writes, replicates, causes the events, and grants a lock that was released to the next waiter.
 #[inline(always)]
-fn carry_out(
-    key: &mut Key<'_, '_>,
-    write: Write,
-    caller: StringRef<'_>,
-    handles: Option<LockHandles>,
-    now: UnixMs,
-    budget: &mut Budget,
-) {
-    debug_assert!(write.lease_end().is_none_or(|end| end > now), "the end of a lease is in the past");
+fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles: Option<LockHandles>, step: &mut Step) {
     match write {
         Write::Take { kind, lease_end } => {
-            debug_assert!(!key.is_in_use(), "a key in use cannot be written");
-            effects::grant(key, kind, caller, lease_end);
+            effects::grant(key, kind, owner, lease_end);
             key.with_state(|state| increment(&mut state.stats.granted_at_once));
             if handles.is_some_and(|handles| handles.queue.is_some()) {
-                let (db, name) = (key.ctx().db(), key.name().bytes());
-                key.with_state(|state| state.waiting.drop_detached_entry(db, name, kind, caller.bytes()));
+                let owner = owner.bytes();
+                with_lock(key, |state, db, name| state.waiting.drop_detached_entry(db, name, kind, owner));
             }
         }
         Write::Confirm { lease_end } => {
             if let Some(end) = lease_end {
-                set_lease(key, caller, end);
+                set_lease(key, owner, end);
             }
             key.with_state(|state| increment(&mut state.stats.resent));
         }
-        Write::SetHolds { holds, lease_end } => effects::set_holds(key, caller, holds, lease_end),
-        Write::SetLease(end) => set_lease(key, caller, end),
-        Write::Free => handover::release(key, handles, Cause::Release, now, budget),
-        Write::RemoveShare => handover::release_share(key, caller, handles, Cause::Release, now, budget),
+        Write::SetHolds { holds, lease_end } => effects::set_holds(key, owner, holds, lease_end),
+        Write::SetLease(end) => set_lease(key, owner, end),
+        Write::Free => handover::release(key, handles, Cause::Release, step),
+        Write::RemoveShare => handover::release_share(key, owner, handles, Cause::Release, step),
     }
     if !matches!(write, Write::Free | Write::RemoveShare) {
-        mark_holder_notified(key, caller);
+        mark_holder_notified(key, owner);
     }
 }
 
@@ -250,10 +206,9 @@ fn watch_lease(key: &Key<'_, '_>, caller: StringRef<'_>, handles: LockHandles, n
     if handles.has_share_sessions {
         if let Some(end) = share_key::end_of(key, caller) {
             let hold_key = share_hold_key(key, caller.bytes());
-            key.with_state(|state| {
-                if let Some(session) = state.sessions.find(hold_key) {
-                    debug_assert!(state.sessions.get(session).is_some(), "the index has a session that does not exist");
-                    state.sessions.set_lease_end(session, end.time());
+            key.with_state(|State { sessions, .. }| {
+                if let Some(session) = sessions.find(hold_key) {
+                    sessions.set_lease_end(session, end.time());
                 }
             });
         }

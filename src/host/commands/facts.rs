@@ -1,11 +1,9 @@
 //! The facts about the server on which the decision on a request depends.
 
 use crate::core::{ClientId, Facts, HoldKey, Kind, Lease, OrBug, Session, WaiterId};
-use crate::host::background::suspension;
-use crate::host::keys::lock_handles::LockHandles;
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
-use crate::host::waiting::pending_replies::pending_id;
+use crate::host::{background::suspension, keys::lock_handles::LockHandles, waiting::pending_replies::pending_id};
 use crate::server::{ContextFlags, StringRef};
 
 /// The maximum number of connections of one session. A session ends in one step, so this limits the length of the step.

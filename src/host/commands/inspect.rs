@@ -5,9 +5,8 @@ use std::marker::PhantomData;
 use super::error_reply;
 use crate::command::{Inspection, LockView, Reply, Requester};
 use crate::core::{Error, HoldKey, Lock, OrBug, SessionId};
-use crate::host::keys::lock_key;
 use crate::host::state::{Context, Locks, State};
-use crate::host::waiting::pending_replies::pending_id;
+use crate::host::{keys::lock_key, waiting::pending_replies::pending_id};
 use crate::server::{self, Arguments, Mode, RunCommand};
 
 /// The command for inspections of type `I`.
@@ -30,7 +29,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
 
     let key = ctx.open(name, Mode::Read);
     let (now, db) = (server::now_ms(), key.ctx().db());
-    let lock = lock_key::read(&key, now)?;
+    let lock = lock_key::read(&key, None, now)?;
     Ok(key.with_state(|state| {
         let recovery_ms = state.grants_suspended_ms();
         let State { waiting, pending: entries, sessions, .. } = state;
@@ -40,10 +39,6 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             _ => false,
         };
         let session = sessions.find(HoldKey::whole(db, name.bytes()));
-        debug_assert!(
-            session.is_none_or(|id| sessions.get(id).is_some()),
-            "the index has a session that does not exist"
-        );
         let session = session.filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
         let view = LockView {

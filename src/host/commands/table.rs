@@ -1,7 +1,9 @@
 //! The table of all commands, with everything that the server learns about them.
 
+use std::ffi::CStr;
+
 use super::{draw_token::Draw, execute::Execute, inspect::Inspect, list_queues::ListQueues};
-use crate::command::{Acquire, Extend, Info, Reenter, Release, Share, Waiters};
+use crate::command::{Acquire, Extend, Info, LockCommand, Reenter, Release, Share, Waiters};
 use crate::host::state::Locks;
 use crate::server::{Access, Argument, Command, Keys, RunCommand, Shape, handler};
 
@@ -14,64 +16,57 @@ const fn of<C: RunCommand<Locks>>() -> Command {
     Command { own_category: "lock", keys: LOCK, since: c"0.1.0", ..Command::new(C::NAME, handler::<Locks, C>()) }
 }
 
+/// Returns a description with what the commands that take a lock have in common.
+const fn taking<C: LockCommand + 'static>() -> Command {
+    Command {
+        arity: -3,
+        flags: "write deny-oom fast blocking",
+        acl_categories: "write fast blocking",
+        ..of::<Execute<C>>()
+    }
+}
+
+/// Returns an optional argument after a word.
+const fn option(name: &'static CStr, token: &'static CStr, shape: Shape) -> Argument {
+    Argument { name, token: Some(token), shape, optional: true }
+}
+
 const KEY: Argument = Argument { name: c"key", token: None, shape: Shape::Key, optional: false };
 const TOKEN: Argument = Argument { name: c"token", token: None, shape: Shape::Text, optional: false };
-const OWNER: Argument = Argument { name: c"owner", token: None, shape: Shape::Text, optional: false };
+const OWNER: Argument = Argument { name: c"owner", ..TOKEN };
 const LEASE_FORMS: &[Argument] = &[
     Argument { name: c"seconds", token: Some(c"EX"), shape: Shape::Integer, optional: false },
     Argument { name: c"milliseconds", token: Some(c"PX"), shape: Shape::Integer, optional: false },
 ];
 const LEASE: Argument = Argument { name: c"lease", token: None, shape: Shape::OneOf(LEASE_FORMS), optional: true };
-const BLOCK: Argument = Argument { name: c"timeout", token: Some(c"BLOCK"), shape: Shape::Integer, optional: true };
-const HOLD: Argument = Argument { name: c"hold", token: Some(c"HOLD"), shape: Shape::Integer, optional: true };
-const SESSION: Argument = Argument { name: c"session", token: Some(c"SESSION"), shape: Shape::Word, optional: true };
-const COUNT: Argument = Argument { name: c"count", token: Some(c"COUNT"), shape: Shape::Integer, optional: true };
-const NOTIFY: Argument = Argument { name: c"channel", token: Some(c"NOTIFY"), shape: Shape::Text, optional: true };
+const ADD: Argument = option(c"add", c"ADD", Shape::Word);
+const BLOCK: Argument = option(c"timeout", c"BLOCK", Shape::Integer);
+const CONDITION: Argument = option(c"condition", c"NX", Shape::Word);
+const COUNT: Argument = option(c"count", c"COUNT", Shape::Integer);
+const HOLD: Argument = option(c"hold", c"HOLD", Shape::Integer);
+const LIMIT: Argument = option(c"limit", c"LIMIT", Shape::Integer);
+const NOTIFY: Argument = option(c"channel", c"NOTIFY", Shape::Text);
+const SESSION: Argument = option(c"session", c"SESSION", Shape::Word);
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
     Command {
-        arity: -3,
-        flags: "write deny-oom fast blocking",
-        acl_categories: "write fast blocking",
         summary: c"Takes a mutex, or waits in line for it.",
         complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[
-            KEY,
-            TOKEN,
-            LEASE,
-            BLOCK,
-            Argument { name: c"condition", token: Some(c"NX"), shape: Shape::Word, optional: true },
-            SESSION,
-            NOTIFY,
-        ],
-        ..of::<Execute<Acquire>>()
+        arguments: &[KEY, TOKEN, LEASE, BLOCK, CONDITION, SESSION, NOTIFY],
+        ..taking::<Acquire>()
     },
     Command {
-        arity: -3,
-        flags: "write deny-oom fast blocking",
-        acl_categories: "write fast blocking",
         summary: c"Takes a re-entrant lock or one more hold of it, or waits in line for it.",
         complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
         arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION, NOTIFY],
-        ..of::<Execute<Reenter>>()
+        ..taking::<Reenter>()
     },
     Command {
-        arity: -3,
-        flags: "write deny-oom fast blocking",
-        acl_categories: "write fast blocking",
         summary: c"Takes a share of a lock, as a reader or one of a limited number, or waits in line for it.",
         complexity: c"O(log(N)), where N is the number of shares of the lock and of requests that wait on the server",
-        arguments: &[
-            KEY,
-            TOKEN,
-            LEASE,
-            Argument { name: c"limit", token: Some(c"LIMIT"), shape: Shape::Integer, optional: true },
-            BLOCK,
-            SESSION,
-            NOTIFY,
-        ],
-        ..of::<Execute<Share>>()
+        arguments: &[KEY, TOKEN, LEASE, LIMIT, BLOCK, SESSION, NOTIFY],
+        ..taking::<Share>()
     },
     Command {
         arity: -3,
@@ -89,12 +84,7 @@ pub const COMMANDS: &[Command] = &[
         acl_categories: "write fast",
         summary: c"Sets or lengthens the lease of a lock that the caller holds.",
         complexity: c"O(1)",
-        arguments: &[
-            KEY,
-            TOKEN,
-            Argument { name: c"lease", token: None, shape: Shape::OneOf(LEASE_FORMS), optional: false },
-            Argument { name: c"add", token: Some(c"ADD"), shape: Shape::Word, optional: true },
-        ],
+        arguments: &[KEY, TOKEN, Argument { optional: false, ..LEASE }, ADD],
         ..of::<Execute<Extend>>()
     },
     Command {
@@ -104,7 +94,7 @@ pub const COMMANDS: &[Command] = &[
         keys: Keys { first: 1, last: 3, step: 2, access: Access::Update },
         summary: c"Draws a fencing token, higher than every earlier one, for the present holder.",
         complexity: c"O(1)",
-        arguments: &[KEY, TOKEN, Argument { name: c"counter", token: None, shape: Shape::Key, optional: false }],
+        arguments: &[KEY, TOKEN, Argument { name: c"counter", ..KEY }],
         ..of::<Draw>()
     },
     Command {

@@ -5,11 +5,10 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use crate::core::{Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
-use crate::host::keys::lock_handles::hold_key_of;
-use crate::host::settings;
 use crate::host::state::{self, Key, Locks, State};
 use crate::host::waiting::messages::{self, Event, Subject};
 use crate::host::waiting::pending_replies::{PendingReplyId, WaitState, pending_id};
+use crate::host::{keys::lock_handles::hold_key_of, settings};
 use crate::server::{self, BlockedClientId, OwnedString, Server, StringRef};
 
 /// Returns the server's number for a blocked client.
@@ -26,10 +25,6 @@ pub fn pending_id_of(client: BlockedClientId) -> PendingReplyId {
 /// Returns whether the grant needs a lease, because a copy of the request asked for a session or is notified by message.
 pub fn needs_lease(server: &Server, grant: &Grant) -> bool {
     state::with(server, |State { pending, .. }| {
-        debug_assert!(
-            grant.waiters.iter().all(|it| pending.get(pending_id(it.waiter)).is_some()),
-            "a waiter is pending"
-        );
         let mut entries = grant.waiters.iter().filter_map(|request| pending.get(pending_id(request.waiter)));
         entries.any(|entry| entry.session.is_some() || entry.channel().is_some())
     })
@@ -57,7 +52,6 @@ pub fn announce(server: &Server, request: GrantedRequest, lease_end: Option<Unix
 /// Removes a request that no message reaches. Its queue entry is kept until `keep_until`, if that is given.
 pub fn drop_unreachable(server: &Server, request: GrantedRequest, keep_until: Option<UnixMs>) {
     state::with(server, |state| {
-        debug_assert!(is_waiting(state, pending_id(request.waiter)), "only a waiter is notified");
         state.pending.remove(pending_id(request.waiter));
         let withdrawn = state.waiting.withdraw_request(request.id, keep_until);
         debug_assert_eq!(withdrawn, Some(request.waiter), "a wait and its request do not agree");
@@ -65,30 +59,23 @@ pub fn drop_unreachable(server: &Server, request: GrantedRequest, keep_until: Op
     });
 }
 
-fn is_waiting(state: &State, id: PendingReplyId) -> bool {
-    state.pending.get(id).is_some_and(|entry| matches!(entry.wait_state(), WaitState::Waiting(_)))
-}
-
 /// Replies to the blocked clients of a grant, and begins the sessions that waiters have asked for.
 ///
 /// Called last, after all effects of the command.
 pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
-    debug_assert!(!waiters.is_empty(), "a grant has a recipient");
-    debug_assert!(lease_end.is_none_or(|end| end >= now), "the lease of a grant ends in the future");
     let (blocked, delivery) = state::with(server, |state| {
-        debug_assert!(waiters.iter().all(|it| is_waiting(state, pending_id(*it))), "a grant goes to waiters");
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
         if let Some(session) = state.sessions.find(grant.hold_key()) {
             state.sessions.set_lease_end(session, lease_end);
         }
-        let is_via_pubsub =
-            |waiter: &WaiterId| state.pending.get(pending_id(*waiter)).is_some_and(|it| it.channel().is_some());
-        let (via_pubsub, blocked): (Vec<_>, Vec<_>) = waiters.into_iter().partition(is_via_pubsub);
-        let clients =
-            via_pubsub.iter().filter_map(|waiter| state.pending.get(pending_id(*waiter))).map(|entry| entry.client);
-        let pubsub_clients: Vec<_> = clients.collect();
-        via_pubsub.iter().for_each(|waiter| state.pending.remove(pending_id(*waiter)));
+        let (mut blocked, mut pubsub_clients) = (Vec::new(), Vec::new());
+        for waiter in waiters {
+            match state.pending.remove_pubsub(pending_id(waiter)) {
+                Some(client) => pubsub_clients.push(client),
+                None => blocked.push(waiter),
+            }
+        }
         if blocked.is_empty() {
             state.pending.supersede_delivery(grant.hold_key());
             return (blocked, None);
@@ -147,13 +134,12 @@ pub fn abort(server: &mut Server, id: PendingReplyId) {
 
 /// Removes a request from its queue and notifies its waiter.
 fn end_request(server: &mut Server, request: RequestId, event: Event, keep_until: Option<UnixMs>) {
-    let Some((waiter, db, key, owner)) = state::with(server, |State { waiting, .. }| {
+    let ended = state::with(server, |State { waiting, .. }| {
         let (queue, claim) = waiting.origin_of(request).or_bug("a request that ends is in no queue")?;
-        let origin = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
-        waiting.withdraw_request(request, keep_until).map(|waiter| (waiter, origin.0, origin.1, origin.2))
-    }) else {
-        return;
-    };
+        let (db, key, owner) = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
+        Some((waiting.withdraw_request(request, keep_until)?, db, key, owner))
+    });
+    let Some((waiter, db, key, owner)) = ended else { return };
     end_without_lock(server, waiter, event, Subject { db, key: &key, owner: &owner });
 }
 
@@ -163,10 +149,7 @@ fn end_without_lock(server: &mut Server, waiter: WaiterId, event: Event, subject
     let Some((channel, is_closed)) = state::with(server, |state| state.pending.channel_of(id)) else {
         return end_wait(server, waiter, WaitState::Ended);
     };
-    state::with(server, |state| {
-        debug_assert!(is_waiting(state, id), "a wait ends once");
-        state.pending.remove(id);
-    });
+    state::with(server, |state| state.pending.remove(id));
     if !is_closed {
         messages::publish_end(server, &channel, event, subject);
     }

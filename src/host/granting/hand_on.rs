@@ -4,13 +4,10 @@
 use std::ffi::CStr;
 
 use super::{delivery, reviews};
-use crate::core::{Budget, Cause, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId};
-use crate::host::background::suspension;
-use crate::host::keys::{effects, lock_key, share_key};
-use crate::host::settings;
-use crate::host::state::{self, Key};
-use crate::host::waiting::messages::Subject;
-use crate::server::{self, OwnedString, Server, Stopwatch, ValueType};
+use crate::core::{Cause, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId};
+use crate::host::state::{self, Key, Step};
+use crate::host::{background::suspension, keys::effects, settings, waiting::messages::Subject};
+use crate::server::{self, OwnedString, Server, Stopwatch};
 
 /// The capacity of a lock that is about to be granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,33 +37,26 @@ struct Written {
 ///
 /// Returns `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while
 /// the lock has capacity for the next waiter, schedules another review, after those of other locks.
-pub fn hand_on(
-    key: &mut Key<'_, '_>,
-    queue: QueueId,
-    capacity: Capacity,
-    cause: Cause,
-    now: UnixMs,
-    budget: &mut Budget,
-) -> bool {
+pub fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, capacity: Capacity, cause: Cause, step: &mut Step) -> bool {
     if suspension::suspends_grants(key.server())
         || key.with_state(|state| state.waiting.has_used_batch(queue, state.run))
     {
         return false;
     }
     if key.with_state(|state| state.pending.has_messages()) && !server::may_publish() {
-        reviews::soon(key, cause);
+        key.with_state(|state| state.waiting.review_soon(queue, cause));
         return false;
     }
     let stopwatch = Stopwatch::start();
-    let written = write_batch(key, queue, capacity, cause, now, budget);
+    let written = write_batch(key, queue, capacity, cause, step);
     if written.is_empty() {
         return false;
     }
-    reviews::schedule(key, queue, now);
+    reviews::schedule(key, queue, step.now);
     for Written { grant, lease_end, withdrawn } in written {
         let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
         delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
-        delivery::reply_granted(key.server_mut(), grant, lease_end, now);
+        delivery::reply_granted(key.server_mut(), grant, lease_end, step.now);
     }
     stopwatch.stop(LATENCY_EVENT);
     true
@@ -78,19 +68,23 @@ fn write_batch(
     queue: QueueId,
     mut capacity: Capacity,
     cause: Cause,
-    now: UnixMs,
-    budget: &mut Budget,
+    step: &mut Step,
 ) -> Vec<Written> {
     let (mut written, mut notified) = (Vec::<Written>::new(), 0_usize);
     for tried in 0.. {
-        if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, now) {
+        if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, step.now) {
             break;
         }
-        if written.len() >= budget.batch() || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
-            reviews::in_turn(key.server(), queue, cause, budget);
+        if written.len() >= step.budget.batch() || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
+            // The rest comes in the next iteration of the event loop at the earliest, and after other locks that have work left.
+            step.budget.end_batch();
+            key.with_state(|state| {
+                state.waiting.review_in_turn(queue, cause);
+                state.waiting.end_batch(queue, state.run);
+            });
             break;
         }
-        if !reserve_recipients(key.server(), queue, now, budget) {
+        if !reserve_recipients(key.server(), queue, step) {
             continue;
         }
         let Some(grant) = key.with_state(|state| state.waiting.grant_first(queue)) else {
@@ -98,14 +92,17 @@ fn write_batch(
             break;
         };
         debug_assert!(written.last().is_none_or(|last| last.grant.turn < grant.turn), "turns rise");
-        let lease_end = lease_end_of(key.server(), &grant, now);
-        write_grant(key, &grant, lease_end, cause, now);
+        let lease_end = lease_end_of(key.server(), &grant, step.now);
+        write_grant(key, &grant, lease_end, cause, step.now);
         capacity = Capacity::FromKey;
-        let withdrawn = withdraw_other_entries(key.server(), &grant);
+        let Grant { db, key: name, claim, .. } = &grant;
+        // The entries of the same owner for other kinds of the lock.
+        let withdrawn = key.with_state(|state| state.waiting.withdraw_owner(*db, name, &claim.owner, Some(claim.kind)));
+        let withdrawn = withdrawn.unwrap_or_default();
         notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
         written.push(Written { grant, lease_end, withdrawn });
     }
-    budget.spend(notified);
+    step.budget.spend(notified);
     written
 }
 
@@ -113,47 +110,32 @@ fn write_batch(
 /// lease. Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked.
 ///
 /// Returns `false` if no request is left to which the lock could be granted.
-fn reserve_recipients(server: &Server, queue: QueueId, now: UnixMs, budget: &mut Budget) -> bool {
+fn reserve_recipients(server: &Server, queue: QueueId, step: &mut Step) -> bool {
     if !state::with(server, |state| state.pending.has_messages()) {
         return true;
     }
     let Some(mut grant) = state::with(server, |state| state.waiting.first_grant(queue)) else { return true };
     if grant.waiters.len() > 1 {
         // Requests without a subscriber are dropped first: the messages contain the lease of the requests that are left.
-        let (before, lease_end) = (grant.clone(), lease_end_of(server, &grant, now));
+        let (before, lease_end) = (grant.clone(), lease_end_of(server, &grant, step.now));
         grant.retain(|request| {
-            delivery::has_subscriber(server, request.waiter)
-                || reserve(server, &before, request, lease_end, now, budget)
+            delivery::has_subscriber(server, request.waiter) || reserve(server, &before, request, lease_end, step)
         });
     }
-    let lease_end = lease_end_of(server, &grant, now);
+    let lease_end = lease_end_of(server, &grant, step.now);
     // Every waiter is notified.
-    grant.waiters.iter().filter(|&&request| reserve(server, &grant, request, lease_end, now, budget)).count() > 0
+    grant.waiters.iter().filter(|&&request| reserve(server, &grant, request, lease_end, step)).count() > 0
 }
 
 /// Publishes the message of a grant to one waiter, or drops its request. Returns whether the lock can be granted to it.
-fn reserve(
-    server: &Server,
-    grant: &Grant,
-    request: GrantedRequest,
-    lease_end: Option<UnixMs>,
-    now: UnixMs,
-    budget: &mut Budget,
-) -> bool {
+fn reserve(server: &Server, grant: &Grant, request: GrantedRequest, end: Option<UnixMs>, step: &mut Step) -> bool {
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
-    let is_reserved = delivery::announce(server, request, lease_end, subject);
+    let is_reserved = delivery::announce(server, request, end, subject);
     if !is_reserved {
-        delivery::drop_unreachable(server, request, settings::kept_until(now));
-        budget.spend(1);
+        delivery::drop_unreachable(server, request, settings::kept_until(step.now));
+        step.budget.spend(1);
     }
     is_reserved
-}
-
-/// Removes the queue entries that the owner of a grant has for other kinds of the lock. Returns the waiters of these entries.
-fn withdraw_other_entries(server: &Server, grant: &Grant) -> Vec<WaiterId> {
-    let Grant { db, key, claim, .. } = grant;
-    let withdrawn = state::with(server, |state| state.waiting.withdraw_owner(*db, key, &claim.owner, Some(claim.kind)));
-    withdrawn.unwrap_or_default()
 }
 
 /// Returns the end of the lease of a grant, or `None` if it has no lease.
@@ -169,7 +151,6 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
     debug_assert!(!grant.waiters.is_empty(), "a queue entry in the order has waiters");
     debug_assert!(lease_end.is_none_or(|end| end > now || end == LATEST_SHARE_END), "the lease ends in the future");
     effects::grant(key, grant.claim.kind, OwnedString::new(&grant.claim.owner).as_ref(), lease_end);
-    debug_assert!(is_held_by(key, &grant.claim.owner, now), "the owner of the grant was written");
     key.with_state(|state| {
         // The time since the wait began. The server's clock may have been set back.
         state.stats.record_handover(cause, now.saturating_sub(grant.since));
@@ -177,13 +158,4 @@ fn write_grant(key: &mut Key<'_, '_>, grant: &Grant, lease_end: Option<UnixMs>, 
         state.sessions.end(grant.hold_key());
         state.revocations.cancel(grant.hold_key());
     });
-}
-
-/// Returns whether the key names this holder.
-fn is_held_by(key: &Key<'_, '_>, owner: &[u8], now: UnixMs) -> bool {
-    let name = OwnedString::new(owner);
-    if key.value_type() == ValueType::SortedSet {
-        return share_key::end_of(key, name.as_ref()).is_some_and(|end| !end.has_expired(now));
-    }
-    lock_key::read_for(key, Some(name.as_ref()), now).is_ok_and(|lock| lock.held_by(owner).is_ok())
 }

@@ -2,53 +2,49 @@
 
 use super::hand_on::{Capacity, hand_on};
 use super::reviews;
-use crate::core::{Budget, Cause, HoldKey, Kind, OrBug, Session, SessionId, SessionLock, UnixMs};
-use crate::host::background::suspension;
+use crate::core::{Cause, HoldKey, Kind, OrBug, Session, SessionId, SessionLock, UnixMs};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::keys::{compat_wake, effects};
-use crate::host::sessions::share_sessions;
-use crate::host::settings;
-use crate::host::state::{Key, State};
+use crate::host::state::{Key, State, Step, with_lock};
+use crate::host::{background::suspension, sessions::share_sessions, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// Grants a free lock to its sessions or to the next waiter, if there are either.
-pub fn grant_free_lock(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
+pub fn grant_free_lock(key: &mut Key<'_, '_>, step: &mut Step) {
     if let Some(handles) = LockHandles::of(key) {
-        grant_free_lock_with(key, handles, now, budget);
+        grant_free_lock_with(key, handles, step);
     }
 }
 
 /// Like [`grant_free_lock`], with handles that the caller has looked up.
-pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, now: UnixMs, budget: &mut Budget) {
+pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &mut Step) {
     debug_assert!(key.is_empty(), "the lock is free");
     if let Some(session) = handles.session {
-        debug_assert!(key.with_state(|state| state.sessions.is_current(session)), "handles name a current session");
-        if key.with_state(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(now))) {
+        if key.with_state(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(step.now))) {
             if !suspension::suspends_grants(key.server()) {
-                return_to_session(key, session, now);
+                return_to_session(key, session, step.now);
             }
             return;
         }
         end_session(key); // An external command has removed the lock, and its event has not come yet.
     }
     if handles.has_share_sessions {
-        share_sessions::return_to_sessions(key, now, budget);
+        share_sessions::return_to_sessions(key, step);
     }
     if let Some(queue) = handles.queue {
         let cause = key.with_state(|state| state.waiting.cause_of(queue));
-        hand_on(key, queue, Capacity::FromKey, cause, now, budget);
+        hand_on(key, queue, Capacity::FromKey, cause, step);
     }
 }
 
 /// Frees a lock that is held alone: grants it to the next waiter, or deletes the key.
 #[inline(always)]
-pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, now: UnixMs, budget: &mut Budget) {
-    debug_assert!(!key.is_empty(), "a lock that is released is held");
+pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, step: &mut Step) {
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
         if session.is_some() {
             end_session(key);
         }
-        queue.is_some_and(|queue| hand_on(key, queue, Capacity::All, cause, now, budget))
+        queue.is_some_and(|queue| hand_on(key, queue, Capacity::All, cause, step))
     });
     if granted {
         return;
@@ -65,14 +61,12 @@ pub fn release_share(
     token: StringRef<'_>,
     handles: Option<LockHandles>,
     cause: Cause,
-    now: UnixMs,
-    budget: &mut Budget,
+    step: &mut Step,
 ) {
     debug_assert_eq!(key.value_type(), ValueType::SortedSet, "a shared lock is held");
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    effects::remove_share(key, token, now);
+    effects::remove_share(key, token, step.now);
     let Some(handles) = handles else { return };
-    let is_returning = key.with_state(|state| {
+    let is_returning = with_lock(key, |state, db, name| {
         state.sessions.end(share_hold_key(key, token.bytes()));
         let is_returning = state.sessions.is_returning(db, name);
         if key.is_empty() && state.grants_suspended_ms() == 0 && !is_returning {
@@ -82,17 +76,16 @@ pub fn release_share(
         is_returning
     });
     if key.is_empty() && is_returning {
-        share_sessions::return_to_sessions(key, now, budget);
+        share_sessions::return_to_sessions(key, step);
     }
     if let Some(queue) = handles.queue {
-        hand_on(key, queue, Capacity::FromKey, cause, now, budget);
+        hand_on(key, queue, Capacity::FromKey, cause, step);
     }
 }
 
 /// Ends the session of a lock that is held alone, if it has one.
 pub fn end_session(key: &Key<'_, '_>) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    key.with_state(|state| state.sessions.end(HoldKey::whole(db, name)));
+    with_lock(key, |state, db, name| state.sessions.end(HoldKey::whole(db, name)));
 }
 
 /// Returns the lock to its session. Its lease has ended although a connection is open.

@@ -2,10 +2,10 @@
 
 use super::hand_on::{Capacity, hand_on};
 use super::handover;
-use crate::core::{Budget, Lock, OrBug, SessionId, UnixMs};
+use crate::core::{Lock, OrBug, SessionId, UnixMs};
 use crate::host::keys::{lock_handles::LockHandles, lock_key};
 use crate::host::sessions::{revocation, share_sessions};
-use crate::host::state::Key;
+use crate::host::state::{Key, Step};
 use crate::server::{StringRef, ValueType};
 
 /// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards.
@@ -13,69 +13,48 @@ use crate::server::{StringRef, ValueType};
 /// Revokes the lock of a disconnected holder, and grants a free lock to its session or to the next waiter. So no request
 /// overtakes a waiter, and no reply confirms a lock that is about to be revoked.
 #[inline(always)]
-pub fn process_overdue(
-    key: &mut Key<'_, '_>,
-    caller: Option<StringRef<'_>>,
-    now: UnixMs,
-    budget: &mut Budget,
-) -> Option<LockHandles> {
+pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, step: &mut Step) -> Option<LockHandles> {
     if key.with_state(|state| state.is_idle()) {
         return None;
     }
     if let Some(caller) = caller {
-        revocation::carry_out_for_share(key, caller, now, budget);
-        share_sessions::return_early(key, caller, now);
+        revocation::carry_out_for_share(key, caller, step);
+        share_sessions::return_early(key, caller, step.now);
     }
     let handles = LockHandles::of(key)?;
-    process_handles(key, handles, now, budget)
+    process_handles(key, handles, step)
 }
 
-fn process_handles(
-    key: &mut Key<'_, '_>,
-    mut handles: LockHandles,
-    now: UnixMs,
-    budget: &mut Budget,
-) -> Option<LockHandles> {
-    debug_assert!(
-        handles.session.is_none() || !handles.has_share_sessions,
-        "a lock has one session, or sessions of shares"
-    );
+fn process_handles(key: &mut Key<'_, '_>, mut handles: LockHandles, step: &mut Step) -> Option<LockHandles> {
+    debug_assert!(handles.session.is_none() || !handles.has_share_sessions, "a lock has sessions of two kinds");
     if let Some(revocation) = handles.revocation {
-        revocation::carry_out_on(key, revocation, now, budget);
-        debug_assert!(key.with_state(|state| state.revocations.get(revocation).is_none()), "it is carried out once");
+        revocation::carry_out_on(key, revocation, step);
         handles = LockHandles::of(key)?;
     }
     if key.is_empty() {
-        handover::grant_free_lock_with(key, handles, now, budget);
-        return LockHandles::of(key);
-    }
-    if handles.session.is_some_and(|session| !is_of_session(key, session, now)) {
+        handover::grant_free_lock_with(key, handles, step);
+    } else if handles.session.is_some_and(|session| !is_of_session(key, session, step.now)) {
         handover::end_session(key);
-        return LockHandles::of(key);
-    }
-    match key.value_type() {
-        ValueType::SortedSet => {
-            share_sessions::end_removed(key, now, budget);
-            share_sessions::purge_expired(key, now, budget);
-            if key.is_empty() {
-                handover::grant_free_lock(key, now, budget);
-            } else if let Some(queue) = handles.queue {
-                let cause = key.with_state(|state| state.waiting.cause_of(queue));
-                hand_on(key, queue, Capacity::FromKey, cause, now, budget);
-            }
-            LockHandles::of(key)
+    } else if key.value_type() == ValueType::SortedSet {
+        share_sessions::end_removed(key, step);
+        share_sessions::purge_expired(key, step);
+        if key.is_empty() {
+            handover::grant_free_lock(key, step);
+        } else if let Some(queue) = handles.queue {
+            let cause = key.with_state(|state| state.waiting.cause_of(queue));
+            hand_on(key, queue, Capacity::FromKey, cause, step);
         }
-        _ if handles.has_share_sessions => {
-            share_sessions::end_sessions(key); // An external write has replaced the lock.
-            LockHandles::of(key)
-        }
-        _ => Some(handles),
+    } else if handles.has_share_sessions {
+        share_sessions::end_sessions(key); // An external write has replaced the lock.
+    } else {
+        return Some(handles);
     }
+    LockHandles::of(key)
 }
 
 /// Returns whether a key, which is not empty, still holds the lock of this session. An external write may have replaced it.
 fn is_of_session(key: &Key<'_, '_>, id: SessionId, now: UnixMs) -> bool {
-    let lock = lock_key::read(key, now);
+    let lock = lock_key::read(key, None, now);
     key.with_state(|state| {
         let session = state.sessions.get(id).or_bug("a handle names a session that does not exist");
         session.is_some_and(|session| matches!(&lock, Ok(Lock::Held(holder)) if session.matches(holder)))

@@ -1,14 +1,10 @@
 //! Schedules reviews: the times at which a lock may have capacity for the first waiter.
 
-use crate::core::{Budget, Cause, DueFilter, Kind, Limit, QueueId, SessionId, UnixMs};
-use crate::host::background::suspension;
-use crate::host::keys::lock_handles::LockHandles;
+use crate::core::{Kind, Limit, QueueId, SessionId, UnixMs};
 use crate::host::keys::share_key::{self, ShareView};
-use crate::host::state::{self, Key, State};
+use crate::host::state::{self, Key};
+use crate::host::{background::suspension, keys::lock_handles::LockHandles};
 use crate::server::{Server, ValueType};
-
-/// The claim of the first waiter: the kind of the lock, and for a share the limit of shares.
-type Wanted = (Kind, Option<Limit>);
 
 /// Returns whether the queue has a waiter, and the lock has capacity for the first.
 pub fn has_capacity_for_first(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
@@ -16,40 +12,14 @@ pub fn has_capacity_for_first(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) ->
         .is_some_and(|wanted| key.is_empty() || has_capacity(share_key::view(key, now).as_ref(), wanted))
 }
 
-fn first_wanted(server: &Server, queue: QueueId) -> Option<Wanted> {
+/// Returns the kind of the lock that the first waiter claims, and for a share its limit.
+fn first_wanted(server: &Server, queue: QueueId) -> Option<(Kind, Option<Limit>)> {
     state::with(server, |state| state.waiting.first(queue).map(|claim| (claim.kind, claim.limit)))
 }
 
 /// Returns whether a lock that is held by `shares` has capacity. It has none if shares are not what holds it.
-fn has_capacity(shares: Option<&ShareView>, (kind, limit): Wanted) -> bool {
+fn has_capacity(shares: Option<&ShareView>, (kind, limit): (Kind, Option<Limit>)) -> bool {
     kind == Kind::Shared && shares.is_some_and(|shares| limit.is_none_or(|limit| limit.has_capacity(shares.held)))
-}
-
-/// Schedules the review of a lock for the next iteration of the event loop.
-pub fn soon(key: &Key<'_, '_>, cause: Cause) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    key.with_state(|state| {
-        if let Some(queue) = state.waiting.queue_of(db, name) {
-            state.waiting.review_soon(queue, cause);
-            debug_assert!(is_due(state, queue), "a review that is to come soon is due");
-        }
-    });
-}
-
-/// Returns whether the review of a lock is due now. Without waiters there is nothing to review.
-fn is_due(state: &State, queue: QueueId) -> bool {
-    state.waiting.waiter_count_of(queue) == 0 || state.waiting.next_due(DueFilter::All) == Some(UnixMs::MIN)
-}
-
-/// Schedules the rest of a review that has stopped after a batch, although the lock has capacity for the first waiter. It
-/// continues in the next iteration of the event loop at the earliest, and after other locks that have work left.
-pub fn in_turn(server: &Server, queue: QueueId, cause: Cause, budget: &mut Budget) {
-    budget.end_batch();
-    state::with(server, |state| {
-        state.waiting.review_in_turn(queue, cause);
-        state.waiting.end_batch(queue, state.run);
-        debug_assert!(is_due(state, queue), "a queue in the backlog is due");
-    });
 }
 
 /// Schedules the review of a lock that is held for the time when it may have capacity for the first waiter.
@@ -76,11 +46,7 @@ pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
 
 /// Records the new end of a session's lease. Schedules the next renewal and, if clients wait, a review.
 pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
-    debug_assert!(lease_end.is_none_or(|end| end >= now), "a lease that was renewed ends in the future");
-    key.with_state(|state| {
-        debug_assert!(state.sessions.get(id).is_some(), "a session that was renewed goes on");
-        state.sessions.renewed(id, lease_end, now);
-    });
+    key.with_state(|state| state.sessions.renewed(id, lease_end, now));
     schedule_if_waiting(key, now);
 }
 

@@ -14,19 +14,17 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
     match kind {
         Kind::Mutex => {
             set_string(key, owner, lease_end);
-            signal(key, Event::SET, lease_end.is_some());
+            signal(key, Event::SET, lease_end.map(|_| Event::EXPIRE));
         }
         Kind::Reentrant => {
             if !key.is_empty() {
-                key.delete();
-                replicate_del(key);
+                delete(key);
             }
             set_holds(key, owner, 1, lease_end);
         }
         Kind::Shared => {
             if ![ValueType::Empty, ValueType::SortedSet].contains(&key.value_type()) {
-                key.delete();
-                replicate_del(key);
+                delete(key);
             }
             set_share(key, owner, lease_end);
         }
@@ -35,7 +33,6 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
 
 /// Adds the share of a token, or changes the end of its lease. The key is empty or a shared lock.
 pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
-    debug_assert!(is_empty_or(key, ValueType::SortedSet), "the key is not a shared lock");
     let end = ShareEnd::at(lease_end);
     key.set_score(token, end.score());
     debug_assert!(key.is_in_use() || share_key::end_of(key, token) == Some(end), "the share was not written");
@@ -43,33 +40,24 @@ pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<
         Some(time) => format_integer(time, |digits| key.replicate_zadd(digits, token)),
         None => key.replicate_zadd(b"inf", token),
     };
-    check(key, replicated);
+    check(replicated, key);
     let expires = fit_expiry(key);
-    signal_all(key, Event::ZADD, expires);
+    signal(key, Event::ZADD, expires);
 }
 
 /// Removes a share. Deletes the key if no share is left that has not expired.
 pub fn remove_share(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
-    debug_assert!(is_empty_or(key, ValueType::SortedSet), "the key is not a shared lock");
     key.remove_member(token);
     debug_assert!(share_key::end_of(key, token).is_none(), "the share was not removed");
-    let replicated = key.replicate_zrem(token);
-    check(key, replicated);
+    check(key.replicate_zrem(token), key);
     if share_key::latest(key).is_some_and(|latest| !latest.has_expired(now)) {
         let expires = fit_expiry(key);
-        return signal_all(key, Event::ZREM, expires);
+        return signal(key, Event::ZREM, expires);
     }
     if !key.is_empty() {
-        // All other shares have expired. The server would expire the key while it is open.
-        key.delete();
-        replicate_del(key);
+        delete(key); // All other shares have expired. The server would expire the key while it is open.
     }
     key.signal(&[Event::ZREM, Event::DEL]);
-}
-
-/// Sets the end of a share's lease, if one is given, and sets the expiry time of the key to the end of its last share.
-pub fn renew_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
-    if lease_end.is_some() { set_share(key, token, lease_end) } else { fit_expiry_to_last_share(key) }
 }
 
 /// Sets the expiry time of a key to the end of its last share, after external writes to its shares or its expiry time.
@@ -92,8 +80,7 @@ fn fit_expiry(key: &mut Key<'_, '_>) -> Option<Event> {
         }
         None => {
             key.remove_expiry();
-            let replicated = key.replicate_persist();
-            check(key, replicated);
+            check(key.replicate_persist(), key);
             Event::PERSIST
         }
     };
@@ -104,28 +91,24 @@ fn fit_expiry(key: &mut Key<'_, '_>) -> Option<Event> {
 /// Sets the number of holds of an owner and, if given, the end of the lease. The key is empty or a re-entrant lock of this owner.
 pub fn set_holds(key: &mut Key<'_, '_>, owner: StringRef<'_>, holds: i64, lease_end: Option<UnixMs>) {
     debug_assert!(holds >= 1, "a lock without holds is free");
-    debug_assert!(is_empty_or(key, ValueType::Hash), "the key is not a re-entrant lock");
     let holds = format_integer(holds, OwnedString::new);
     key.set_field(owner, holds.as_ref());
     debug_assert!(key.is_in_use() || key.value_type() == ValueType::Hash, "the holds were not written");
-    let replicated = key.replicate_hset(owner, holds.as_ref());
-    check(key, replicated);
+    check(key.replicate_hset(owner, holds.as_ref()), key);
     if let Some(end) = lease_end {
         set_expiry(key, end);
     }
-    signal(key, Event::HSET, lease_end.is_some());
+    signal(key, Event::HSET, lease_end.map(|_| Event::EXPIRE));
 }
 
 /// Sets the end of the lease of a lock that is held alone.
 pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
-    debug_assert!(!key.is_empty() || key.is_in_use(), "a free lock has no lease");
     set_expiry(key, lease_end);
     key.signal(&[Event::EXPIRE]);
 }
 
 /// Sets the value of a counter, which is a String or does not exist, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
-    debug_assert!(is_empty_or(key, ValueType::String), "the key is not a counter");
     let expiry = key.expiry();
     set_string(key, value, expiry);
     key.signal(&[Event::SET]);
@@ -134,10 +117,14 @@ pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
 /// Deletes the key of a lock.
 #[inline(always)]
 pub fn free(key: &mut Key<'_, '_>) {
-    key.delete();
-    debug_assert!(key.is_empty(), "the key was not deleted");
-    replicate_del(key);
+    delete(key);
     key.signal(&[Event::DEL]);
+}
+
+#[inline(always)]
+fn delete(key: &mut Key<'_, '_>) {
+    key.delete();
+    check(key.replicate_del(), key);
 }
 
 #[inline(always)]
@@ -152,24 +139,18 @@ fn set_string(key: &mut Key<'_, '_>, value: StringRef<'_>, expiry: Option<UnixMs
         Some(at) => format_integer(at, |digits| key.replicate_set(value, Some(digits))),
         None => key.replicate_set(value, None),
     };
-    check(key, replicated);
+    check(replicated, key);
 }
 
 fn set_expiry(key: &mut Key<'_, '_>, at: UnixMs) {
     key.set_expiry(at);
     debug_assert!(key.is_in_use() || key.expiry() == Some(at), "the expiry time was not written");
-    let replicated = format_integer(at, |digits| key.replicate_pexpireat(digits));
-    check(key, replicated);
-}
-
-fn replicate_del(key: &mut Key<'_, '_>) {
-    let replicated = key.replicate_del();
-    check(key, replicated);
+    check(format_integer(at, |digits| key.replicate_pexpireat(digits)), key);
 }
 
 /// Records a write that the server did not replicate.
 #[inline(always)]
-fn check(key: &Key<'_, '_>, replicated: bool) {
+fn check(replicated: bool, key: &Key<'_, '_>) {
     if !replicated {
         not_replicated(key);
     }
@@ -187,21 +168,11 @@ fn not_replicated(key: &Key<'_, '_>) {
     }
 }
 
-/// Returns whether the key is empty or of this type.
-fn is_empty_or(key: &Key<'_, '_>, value_type: ValueType) -> bool {
-    key.is_empty() || key.value_type() == value_type
-}
-
 /// Signals the key, the event, and the second event if there is one.
-fn signal_all(key: &mut Key<'_, '_>, event: Event, other: Option<Event>) {
+#[inline(always)]
+fn signal(key: &mut Key<'_, '_>, event: Event, other: Option<Event>) {
     match other {
         Some(other) => key.signal(&[event, other]),
         None => key.signal(&[event]),
     }
-}
-
-/// Signals the key and its events. A new lease causes a second event.
-#[inline(always)]
-fn signal(key: &mut Key<'_, '_>, event: Event, new_lease: bool) {
-    if new_lease { key.signal(&[event, Event::EXPIRE]) } else { key.signal(&[event]) }
 }

@@ -1,6 +1,6 @@
 //! Handles to the queue, the sessions and the revocation of one lock.
 
-use crate::core::{HoldKey, Kind, QueueId, Revocation, RevocationId, SessionId};
+use crate::core::{HoldKey, Kind, QueueId, RevocationId, SessionId};
 use crate::host::state::{Key, State};
 use crate::server::ValueType;
 
@@ -44,13 +44,11 @@ impl LockHandles {
         let (db, name) = (key.ctx().db(), key.name().bytes());
         let hold_key = HoldKey::whole(db, name);
         let found = key.with_state(|state| {
-            if let Some(session) = state.sessions.take_orphan(hold_key) {
-                state.revocations.add(Revocation::of_session(session));
-            }
+            let revocation = state.revocation_of(hold_key);
             let found = Self {
                 queue: state.waiting.queue_of(db, name),
                 session: state.sessions.find(hold_key),
-                revocation: state.revocations.find(hold_key),
+                revocation,
                 has_share_sessions: state.sessions.has_shares(db, name),
             };
             debug_assert!(found.is_consistent(state, hold_key), "a handle does not belong to the lock");

@@ -7,22 +7,10 @@ use crate::core::{Error, Holder, Kind, LeaseEnd, Lock, Shares, UnixMs, parse_int
 use crate::host::state::Key;
 use crate::server::{StringRef, ValueType};
 
-/// Returns the state of the lock. It borrows from the value, so it cannot be used after the next write.
-///
-/// # Errors
-///
-/// [`Error::WrongType`] if the value is not a lock.
-pub fn read<'k>(key: &'k Key<'_, '_>, now: UnixMs) -> Result<Lock<'k, impl LeaseEnd>, Error> {
-    read_for(key, None, now)
-}
-
-/// Returns the same as [`read`], with the share of `caller`, if it has one. It is faster if `caller` is the holder.
-///
-/// # Errors
-///
-/// As for [`read`].
+/// Returns the state of the lock, with the share of `caller` if it has one, or [`Error::WrongType`] if the value is not a lock.
+/// It borrows from the value, so it cannot be used after the next write. The read is faster if `caller` is the holder.
 #[inline(always)]
-pub fn read_for<'k>(
+pub fn read<'k>(
     key: &'k Key<'_, '_>,
     caller: Option<StringRef<'k>>,
     now: UnixMs,
@@ -56,19 +44,12 @@ fn shared<'k, 's, 'c>(
         Some(Holder { kind: Kind::Shared, owner: Cow::Borrowed(caller.bytes()), holds: 1, lease_end })
     });
     debug_assert!(own.is_none() || view.held >= 1, "the share of the caller is not counted");
-    debug_assert!(
-        own_end.is_none_or(|end| view.earliest <= end && end <= view.latest),
-        "a share is out of the range of all"
-    );
     Some(Lock::Shared(Shares { own, held: view.held, lease_end: End::Known(view.ends_at()) }))
 }
 
 /// Returns the owner and the number of holds, or `None` if the Hash has several fields or its value is not a number of holds.
-///
-/// The read is faster if `likely` is the owner.
 fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<(Cow<'k, [u8]>, i64)> {
     let read = |field: Option<&[u8]>, value: &[u8]| {
-        debug_assert!(field.is_some() || likely.is_some(), "a field without a name is the likely one");
         let holds = parse_integer(value).filter(|&holds| holds >= 1)?;
         let owner = match field {
             Some(field) => Cow::Owned(field.to_vec()),
@@ -79,11 +60,8 @@ fn reentrant<'k>(key: &'k Key<'_, '_>, likely: Option<StringRef<'k>>) -> Option<
     key.only_field(likely, read).flatten()
 }
 
-/// Returns the integer in a String, or `None` if the key is empty.
-///
-/// # Errors
-///
-/// [`Error::WrongType`] if the key is not a String, and [`Error::NotAnInteger`] if the String is not an integer.
+/// Returns the integer in a String, or `None` if the key is empty. The error is [`Error::WrongType`] if the key is not a String,
+/// and [`Error::NotAnInteger`] if the String is not an integer.
 pub fn read_integer(key: &Key<'_, '_>) -> Result<Option<i64>, Error> {
     match key.value_type() {
         ValueType::Empty => Ok(None),

@@ -1,7 +1,7 @@
 //! Reads a Sorted Set as the shares of a lock. A member is a token, and its score is the end of its lease.
 
 use crate::core::{LATEST_SHARE_END, UnixMs};
-use crate::host::state::{Key, State};
+use crate::host::state::{Key, with_lock};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The maximum number of expired members that are recognized. Each read of the lock counts them. Expired members beyond this
@@ -91,19 +91,10 @@ pub fn view(key: &Key<'_, '_>, now: UnixMs) -> Option<ShareView> {
         return None;
     }
     let expired = if earliest.has_expired(now) { key.count_below(now as f64, MAX_EXPIRED) } else { 0 };
-    debug_assert!(earliest <= latest, "the scores are not in order");
     debug_assert!(expired < key.member_count(), "the last share has not expired");
-    let held = key.member_count().saturating_sub(expired).saturating_add(to_return(key));
+    let to_return = with_lock(key, |state, db, name| state.sessions.to_return(db, name));
+    let held = key.member_count().saturating_sub(expired).saturating_add(to_return);
     Some(ShareView { now, held, earliest, latest, expiry })
-}
-
-/// Returns the number of shares that may still have to be returned to their sessions.
-fn to_return(key: &Key<'_, '_>) -> usize {
-    key.with_state(
-        |State { sessions, .. }| {
-            if sessions.is_empty() { 0 } else { sessions.to_return(key.ctx().db(), key.name().bytes()) }
-        },
-    )
 }
 
 /// Returns the latest end, even if it has expired, or `None` if the key is empty.

@@ -1,13 +1,13 @@
 //! Renews the leases of sessions.
 
 use super::share_sessions;
-use crate::core::{Budget, Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
+use crate::core::{Kind, LeaseEnd, Lock, Session, SessionId, SessionTask, UnixMs};
 use crate::host::background::{suspension, write_permission};
 use crate::host::granting::{handover, reviews};
 use crate::host::keys::share_key::{self, ShareEnd};
 use crate::host::keys::{effects, lock_key};
 use crate::host::settings;
-use crate::host::state::{self, Context, Key, State};
+use crate::host::state::{self, Context, Key, State, Step};
 use crate::server::{Mode, OwnedString, Server, Slot, ValueType};
 
 /// What a session's lock was found to be.
@@ -26,7 +26,7 @@ enum SessionLockState {
 
 /// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to
 /// it.
-pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: &mut Budget) {
+pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = ctx.with_state(|State { sessions, .. }| {
         // The session may have ended since the task was taken: the revocation before it may have released its lock.
@@ -37,10 +37,9 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: 
     }) else {
         return;
     };
-    debug_assert!(session.lock.holds >= 1, "a session has a hold");
     ctx.select_db(session.lock.db);
     let name = OwnedString::new(&session.lock.key);
-    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read), now);
+    let found = lock_state(&session, &ctx.open(name.as_ref(), Mode::Read), step.now);
     match found {
         SessionLockState::Held(lease_end) => {
             if task == SessionTask::Check(id) {
@@ -49,7 +48,7 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: 
             ctx.with_state(|state| state.sessions.set_lease_end(id, lease_end));
         }
         SessionLockState::Lost => return end(ctx.server(), &session),
-        SessionLockState::Returning if budget.had_batch() => {
+        SessionLockState::Returning if step.budget.had_batch() => {
             // Its share is renewed when it is returned, after the work of other locks.
             return ctx.with_state(|state| state.sessions.return_in_turn(session.lock.db, &session.lock.key));
         }
@@ -65,18 +64,14 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, now: UnixMs, budget: 
     } else {
         suspension::suspends_grants(ctx.server())
     };
-    if slot != Slot::Ours || must_wait || !write_permission::accepts_write_to(ctx, name.as_ref(), session.lock.kind) {
-        return postpone(ctx.server(), id, &session, &found, now);
-    }
-    let mut key = ctx.open(name.as_ref(), Mode::Write);
-    if key.is_in_use() {
-        return postpone(key.server(), id, &session, &found, now);
-    }
-    match lock_state(&session, &key, now) {
-        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, now, budget),
-        SessionLockState::Free => handover::grant_free_lock(&mut key, now, budget),
-        SessionLockState::Expired => share_sessions::purge_expired(&mut key, now, budget),
-        SessionLockState::Returning => share_sessions::return_next(&mut key, now, budget),
+    let kind = session.lock.kind;
+    let key = if must_wait { None } else { write_permission::open(ctx, slot, name.as_ref(), kind) };
+    let Some(mut key) = key else { return postpone(ctx.server(), id, &session, &found, step.now) };
+    match lock_state(&session, &key, step.now) {
+        SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, step),
+        SessionLockState::Free => handover::grant_free_lock(&mut key, step),
+        SessionLockState::Expired => share_sessions::purge_expired(&mut key, step),
+        SessionLockState::Returning => share_sessions::return_next(&mut key, step),
         SessionLockState::Lost => end(key.server(), &session),
     }
 }
@@ -89,9 +84,7 @@ fn postpone(server: &Server, id: SessionId, session: &Session, found: &SessionLo
         if is_returning && state.refused.is_refused() {
             state.sessions.return_in_turn(session.lock.db, &session.lock.key);
         } else {
-            let retry_at = session.lock.lease.renewal_retry_after(now);
-            debug_assert!(retry_at > now, "a task that is postponed is not due");
-            state.sessions.schedule_renewal_at(id, retry_at);
+            state.sessions.schedule_renewal_at(id, session.lock.lease.renewal_retry_after(now));
         }
     });
 }
@@ -107,45 +100,34 @@ fn lock_state(session: &Session, key: &Key<'_, '_>, now: UnixMs) -> SessionLockS
         return SessionLockState::Returning;
     }
     let owner = OwnedString::new(&session.lock.owner);
-    let Ok(lock) = lock_key::read_for(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
+    let Ok(lock) = lock_key::read(key, Some(owner.as_ref()), now) else { return SessionLockState::Lost };
     match (lock.held_by(&session.lock.owner), &lock) {
         (_, Lock::Free) => SessionLockState::Free,
         (Ok(holder), _) if session.matches(holder) => SessionLockState::Held(holder.lease_end.get()),
-        (_, Lock::Shared(_)) if is_of_share(session, key) => SessionLockState::Expired,
+        (_, Lock::Shared(_)) if session.lock.kind == Kind::Shared => match share_key::end_of(key, owner.as_ref()) {
+            Some(_) => SessionLockState::Expired,
+            None => SessionLockState::Lost,
+        },
         _ => SessionLockState::Lost,
     }
 }
 
-/// Returns whether the share of a session still has a member, expired or not.
-fn is_of_share(session: &Session, key: &Key<'_, '_>) -> bool {
-    let owner = OwnedString::new(&session.lock.owner);
-    session.lock.kind == Kind::Shared && share_key::end_of(key, owner.as_ref()).is_some()
-}
-
 /// Sets the lease to its full length again. Does not shorten a lease that an external command has made longer or removed.
-fn renew(
-    key: &mut Key<'_, '_>,
-    id: SessionId,
-    session: &Session,
-    lease_end: Option<UnixMs>,
-    now: UnixMs,
-    budget: &mut Budget,
-) {
+fn renew(key: &mut Key<'_, '_>, id: SessionId, session: &Session, mut lease_end: Option<UnixMs>, step: &mut Step) {
     let is_share = session.lock.kind == Kind::Shared;
     let (lease, owner) = (session.lock.lease, OwnedString::new(&session.lock.owner));
-    let renewed = if is_share { lease.share_end_from(now) } else { lease.end_from(now) };
-    let mut lease_end = lease_end;
+    let renewed = if is_share { lease.share_end_from(step.now) } else { lease.end_from(step.now) };
     if is_share {
-        share_sessions::purge_expired(key, now, budget);
+        share_sessions::purge_expired(key, step);
         // External commands may have set the key's expiry time, so that the share ends later than its key.
         lease_end = share_key::end_of(key, owner.as_ref()).map_or(lease_end, ShareEnd::time);
     }
-    debug_assert!(!key.is_empty(), "a lock that is renewed is held");
     let is_shorter = lease_end.is_some_and(|end| end < renewed);
-    if is_share {
-        effects::renew_share(key, owner.as_ref(), is_shorter.then_some(renewed));
-    } else if is_shorter {
-        effects::set_lease(key, renewed);
+    match (is_share, is_shorter) {
+        (true, true) => effects::set_share(key, owner.as_ref(), Some(renewed)),
+        (true, false) => effects::fit_expiry_to_last_share(key),
+        (false, true) => effects::set_lease(key, renewed),
+        (false, false) => {}
     }
-    reviews::schedule_renewal(key, id, if is_shorter { Some(renewed) } else { lease_end }, now);
+    reviews::schedule_renewal(key, id, if is_shorter { Some(renewed) } else { lease_end }, step.now);
 }

@@ -1,12 +1,10 @@
 //! Purges the expired shares of a lock, and returns shares to their sessions.
 
-use crate::core::{Budget, HoldKey, LATEST_SHARE_END, Lease, MAX_SHARE_BATCH, QueueId, SessionId, ShareBatch, UnixMs};
-use crate::host::background::suspension;
-use crate::host::granting::reviews;
-use crate::host::keys::share_key::{self, ShareView};
+use crate::core::{HoldKey, LATEST_SHARE_END, Lease, QueueId, SessionId, ShareBatch, UnixMs};
+use crate::host::keys::share_key::{self};
 use crate::host::keys::{effects, lock_handles::share_hold_key};
-use crate::host::settings;
-use crate::host::state::{Key, State};
+use crate::host::state::{Key, State, Step, with_lock};
+use crate::host::{background::suspension, granting::reviews, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
 
 /// The number of expired members of a shared lock that are removed or renewed in one step.
@@ -19,45 +17,44 @@ pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
 
 /// Removes the expired members of a shared lock, and sets the key to expire with its last share. Renews the shares with an open
 /// session instead.
-pub fn purge_expired(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
+pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
     if suspension::suspends_grants(key.server()) {
         return; // Shares with a session are returned after the suspension. Expired members do not count as holders.
     }
-    let Some(view) = share_key::view(key, now).filter(|view| view.needs_purge() || view.now != now) else { return };
-    if view.now != now && !lives_on(key, now, budget) {
+    let Some(view) = share_key::view(key, step.now).filter(|view| view.needs_purge() || view.now != step.now) else {
+        return;
+    };
+    if view.now != step.now && !lives_on(key, step) {
         return; // The server would expire the key when a write signals it. Expired members do not count, and are removed later.
     }
-    if !view.earliest.has_expired(now) {
+    if !view.earliest.has_expired(step.now) {
         return effects::fit_expiry_to_last_share(key);
     }
     let mut seen = 0_usize;
-    while let Some(token) = share_key::first_expired(key, now) {
-        debug_assert!(seen <= MAX_REMOVED, "a step is limited");
+    while let Some(token) = share_key::first_expired(key, step.now) {
         if seen == MAX_REMOVED {
             begin_return(key); // No waiter is granted a share before the sessions have theirs.
             break;
         }
         seen = seen.saturating_add(1);
         let hold_key = share_hold_key(key, token.as_ref().bytes());
-        let session = key.with_state(|state| expired_session(state, hold_key, now));
+        let session = key.with_state(|state| expired_session(state, hold_key, step.now));
         if let Some((session, lease)) = session {
-            renew(key, token.as_ref(), session, lease, now);
+            renew(key, token.as_ref(), session, lease, step.now);
         } else {
             key.with_state(|state| state.sessions.end(hold_key));
-            effects::remove_share(key, token.as_ref(), now);
+            effects::remove_share(key, token.as_ref(), step.now);
         }
     }
-    budget.spend(seen);
-    reviews::schedule_if_waiting(key, now);
+    step.budget.spend(seen);
+    reviews::schedule_if_waiting(key, step.now);
 }
 
 /// Begins to return the shares that have expired to their sessions, if that has not begun.
 fn begin_return(key: &Key<'_, '_>) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    key.with_state(|State { sessions, .. }| {
+    with_lock(key, |State { sessions, .. }, db, name| {
         if sessions.has_shares(db, name) && !sessions.is_returning(db, name) {
             sessions.begin_return(db, name);
-            debug_assert!(sessions.is_returning(db, name), "the return has begun");
         }
     });
 }
@@ -65,49 +62,44 @@ fn begin_return(key: &Key<'_, '_>) {
 /// Returns shares to their sessions whose key should have expired, but still exists because the server's cached time does not
 /// advance. Returns whether the renewed shares keep the key.
 #[cold]
-fn lives_on(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) -> bool {
+fn lives_on(key: &mut Key<'_, '_>, step: &mut Step) -> bool {
     begin_return(key);
-    return_next(key, now, budget);
-    key.expiry().is_none_or(|end| end >= now)
+    return_next(key, step);
+    key.expiry().is_none_or(|end| end >= step.now)
 }
 
 /// Returns the shares of a free lock to the sessions whose leases have ended although a connection is open.
 /// The other sessions end: external commands have removed their shares.
-pub fn return_to_sessions(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
+pub fn return_to_sessions(key: &mut Key<'_, '_>, step: &mut Step) {
     debug_assert!(key.is_empty(), "the lock is free");
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    debug_assert!(key.with_state(|state| state.sessions.has_shares(db, name)), "shares of the lock have sessions");
-    if key.with_state(|state| state.sessions.needs_recheck(db, name)) {
+    if with_lock(key, |state, db, name| state.sessions.needs_recheck(db, name)) {
         return end_sessions(key); // It is unknown which shares external commands have removed.
     }
     if suspension::suspends_grants(key.server()) {
         return;
     }
-    key.with_state(|state| state.sessions.begin_return(db, name));
-    return_next(key, now, budget);
+    with_lock(key, |state, db, name| state.sessions.begin_return(db, name));
+    return_next(key, step);
 }
 
 /// Returns the next batch of shares of a lock to their sessions, if a return has begun. After the last batch, the lock is granted
 /// to the waiters for which it has capacity.
-pub fn return_next(key: &mut Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(ShareBatch { tokens, next, .. }) = key.with_state(|state| state.sessions.next_to_return(db, name)) else {
-        return;
-    };
-    debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
+pub fn return_next(key: &mut Key<'_, '_>, step: &mut Step) {
+    let batch = with_lock(key, |state, db, name| state.sessions.next_to_return(db, name));
+    let Some(ShareBatch { tokens, next, .. }) = batch else { return };
     for token in &tokens {
-        if !return_to(key, token, now) {
-            end_if_removed(key, token, now);
+        if !return_to(key, token, step.now) {
+            end_if_removed(key, token, step.now);
         }
     }
-    budget.spend(tokens.len());
+    step.budget.spend(tokens.len());
     if next.is_some() {
-        budget.end_batch();
+        step.budget.end_batch();
+        if key.is_empty() {
+            return end_sessions(key); // The leases have not ended: an external command has removed the lock.
+        }
     }
-    if next.is_some() && key.is_empty() {
-        return end_sessions(key); // The leases have not ended: an external command has removed the lock.
-    }
-    reviews::schedule_if_waiting(key, now);
+    reviews::schedule_if_waiting(key, step.now);
 }
 
 /// Returns the share of a token to its session before its turn, if the return of the shares has not reached it.
@@ -118,8 +110,7 @@ pub fn return_early(key: &mut Key<'_, '_>, token: StringRef<'_>, now: UnixMs) {
     let is_due = key.with_state(|state| state.sessions.is_to_return(share_hold_key(key, token.bytes())));
     if is_due && !suspension::suspends_grants(key.server()) {
         return_to(key, token.bytes(), now);
-        let (db, name) = (key.ctx().db(), key.name().bytes());
-        key.with_state(|state| state.sessions.return_in_turn(db, name));
+        with_lock(key, |state, db, name| state.sessions.return_in_turn(db, name));
     }
 }
 
@@ -133,49 +124,41 @@ fn return_to(key: &mut Key<'_, '_>, token: &[u8], now: UnixMs) -> bool {
 }
 
 /// Ends the sessions whose shares external commands have removed, for the next batch of shares, if the lock needs a recheck.
-pub fn end_removed(key: &Key<'_, '_>, now: UnixMs, budget: &mut Budget) {
+pub fn end_removed(key: &Key<'_, '_>, step: &mut Step) {
     if key.is_empty() {
         return; // The recheck stays pending until the shares are returned or their sessions end.
     }
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    let Some(ShareBatch { tokens, next, .. }) = key.with_state(|state| state.sessions.next_to_recheck(db, name)) else {
-        return;
-    };
-    debug_assert!(tokens.len() <= MAX_SHARE_BATCH, "a batch is limited");
-    tokens.iter().for_each(|token| end_if_removed(key, token, now));
-    budget.spend(tokens.len());
+    let batch = with_lock(key, |state, db, name| state.sessions.next_to_recheck(db, name));
+    let Some(ShareBatch { tokens, next, .. }) = batch else { return };
+    tokens.iter().for_each(|token| end_if_removed(key, token, step.now));
+    step.budget.spend(tokens.len());
     if next.is_some() {
-        budget.end_batch();
-    }
-    if next.is_none() && share_key::view(key, now).is_some_and(|view| ShareView::outlives_key(&view)) {
+        step.budget.end_batch();
+    } else if share_key::view(key, step.now).is_some_and(|view| view.outlives_key()) {
         // The next renewal sets the key's expiry time to the latest end of a share.
-        key.with_state(|state| state.sessions.renew_one_share(db, name));
+        with_lock(key, |state, db, name| state.sessions.renew_one_share(db, name));
     }
 }
 
 /// Ends the session of a share if its member does not exist any more.
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
     let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
-    key.with_state(|State { sessions, .. }| {
-        let hold_key = share_hold_key(key, token);
-        if is_there { sessions.keep_renewal(hold_key, now) } else { sessions.end(hold_key) }
-    });
+    let hold_key = share_hold_key(key, token);
+    key.with_state(
+        |State { sessions, .. }| {
+            if is_there { sessions.keep_renewal(hold_key, now) } else { sessions.end(hold_key) }
+        },
+    );
 }
 
 /// Ends the sessions of all shares of a lock.
 pub fn end_sessions(key: &Key<'_, '_>) {
-    let (db, name) = (key.ctx().db(), key.name().bytes());
-    key.with_state(|state| {
-        state.sessions.end_shares(db, name);
-        debug_assert!(!state.sessions.has_shares(db, name), "they have ended");
-        debug_assert!(!state.sessions.is_returning(db, name), "a return ends with its sessions");
-    });
+    with_lock(key, |state, db, name| state.sessions.end_shares(db, name));
 }
 
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
 fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
     let id = state.sessions.find(hold_key)?;
-    debug_assert!(state.sessions.get(id).is_some(), "the index names a session");
     state.sessions.clients(id).next()?;
     state.sessions.fit_lease(id, settings::longest_lease());
     state.sessions.get(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lock.lease))

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::core::{UnixMs, format_integer};
 use crate::host::state;
-use crate::server::{self, OwnedString, Server, StringRef};
+use crate::server::{self, OwnedString, Server};
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,6 @@ pub fn publish_end(server: &Server, channel: &Rc<[u8]>, event: Event, subject: S
     }
 }
 
-/// Returns the message that a wait is aborted.
-pub fn aborted_message(subject: Subject<'_>) -> Vec<u8> {
-    message(Event::Aborted, subject)
-}
-
 /// Publishes at most `limit` postponed messages. Returns whether there are more.
 pub fn publish_postponed(server: &Server, limit: usize) -> bool {
     for _ in 0..limit {
@@ -61,18 +56,14 @@ pub fn publish_postponed(server: &Server, limit: usize) -> bool {
     state::with(server, |state| !state.postponed.is_empty())
 }
 
-/// Returns whether a channel has a subscriber on this server.
-pub fn has_subscriber(channel: StringRef<'_>) -> bool {
-    server::has_subscriber(channel)
-}
-
 /// Publishes a message. Returns the number of subscribers on this server.
 fn publish(channel: &[u8], message: &[u8]) -> usize {
     debug_assert!(server::may_publish(), "the message could get inside a reply");
     server::publish(OwnedString::new(channel).as_ref(), OwnedString::new(message).as_ref())
 }
 
-fn message(event: Event, Subject { db, key, owner }: Subject<'_>) -> Vec<u8> {
+/// Returns the message of an event.
+pub fn message(event: Event, Subject { db, key, owner }: Subject<'_>) -> Vec<u8> {
     debug_assert!(!owner.contains(&b' '), "a token with a space makes the message ambiguous");
     let (name, lease_end) = match event {
         Event::Granted(lease_end) => (b"granted".as_slice(), lease_end),

@@ -16,9 +16,7 @@ pub struct PendingReplies {
     entries: Arena<PendingReply>,
     /// The number of waiting requests that asked for a session.
     session_waiters: usize,
-    /// The number of requests that wait for a message.
-    pubsub_count: usize,
-    /// The channels of these requests, each stored once, with the number of its requests.
+    /// The channels of the requests that wait for a message, each stored once, with the number of its requests.
     channels: NameMap<usize>,
     /// The requests that wait for a message, by connection. The server reports a closed connection of a blocked client only.
     connections: Connections<PendingReplyId>,
@@ -98,7 +96,6 @@ impl PendingReply {
 
     /// Sets the server's handle of a blocked client.
     pub fn set_handle(&mut self, handle: Option<BlockedClient>) {
-        debug_assert!(self.channel().is_none(), "the request waits for a message");
         self.reply_via = ReplyVia::BlockedClient(handle);
     }
 
@@ -116,7 +113,6 @@ impl PendingReplies {
         Self {
             entries: Arena::new(),
             session_waiters: 0,
-            pubsub_count: 0,
             channels: NameMap::new(),
             connections: Connections::new(),
             aborted: (Cursor::END, None),
@@ -141,22 +137,15 @@ impl PendingReplies {
     }
 
     /// Adds a request that waits for a message. Returns `None` if the table is full.
-    pub fn insert_pubsub(
-        &mut self,
-        client: ClientId,
-        session: Option<Lease>,
-        channel: &[u8],
-    ) -> Option<PendingReplyId> {
+    pub fn insert_pubsub(&mut self, client: ClientId, lease: Option<Lease>, channel: &[u8]) -> Option<PendingReplyId> {
         let known = self.channels.get_key_value(channel);
         let channel = known.map_or_else(|| channel.into(), |(known, _)| Rc::clone(known));
-        let id = self.insert(ReplyVia::PubSub(Rc::clone(&channel)), client, session)?;
+        let id = self.insert(ReplyVia::PubSub(Rc::clone(&channel)), client, lease)?;
         self.connections.add(client, id);
-        self.pubsub_count = self.pubsub_count.saturating_add(1);
         match self.channels.get_mut(&channel) {
             Some(requests) => *requests = requests.saturating_add(1),
             None => _ = self.channels.insert(channel, 1),
         }
-        debug_assert!(self.pubsub_count <= self.entries.len(), "more requests wait for a message than there are");
         Some(id)
     }
 
@@ -181,23 +170,27 @@ impl PendingReplies {
             return;
         };
         self.connections.remove(client, id);
-        debug_assert!(self.pubsub_count > 0, "the request was not counted");
-        self.pubsub_count = self.pubsub_count.saturating_sub(1);
-        debug_assert!(self.channels.get(&channel).is_some_and(|&count| count >= 1), "the channel has no request");
         match self.channels.get_mut(&channel) {
             Some(requests) if *requests > 1 => *requests = requests.saturating_sub(1),
             _ => _ = self.channels.remove(&channel),
         }
     }
 
-    /// Returns the number of requests that wait for a message.
+    /// Removes a request that waits for a message, and returns its connection. Does nothing if its client is blocked.
+    pub fn remove_pubsub(&mut self, id: PendingReplyId) -> Option<ClientId> {
+        let client = self.get(id).filter(|entry| entry.channel().is_some())?.client;
+        self.remove(id);
+        Some(client)
+    }
+
+    /// Returns the number of requests that wait for a message. O(N) in the number of their channels.
     pub fn pubsub_count(&self) -> usize {
-        self.pubsub_count
+        self.channels.values().sum()
     }
 
     /// Returns whether any request waits for a message.
     pub fn has_messages(&self) -> bool {
-        self.pubsub_count > 0
+        !self.channels.is_empty()
     }
 
     /// Records that a connection has closed. [`next_of_closed`](Self::next_of_closed) finds its requests.
@@ -213,9 +206,7 @@ impl PendingReplies {
 
     /// Returns a request of a closed connection, which the caller removes.
     pub fn next_of_closed(&mut self) -> Option<PendingReplyId> {
-        let id = self.connections.next_of_closed().map(|(_, id)| id)?;
-        debug_assert!(self.get(id).is_some_and(|it| it.channel().is_some()), "a connection has a request that ended");
-        Some(id)
+        self.connections.next_of_closed().map(|(_, id)| id)
     }
 
     /// Aborts all requests that wait for a message now. [`next_aborted`](Self::next_aborted) returns them.
@@ -245,7 +236,7 @@ impl PendingReplies {
             }
         }
         self.aborted = (Cursor::start(), self.entries.latest());
-        (self.session_waiters, self.pubsub_count) = (0, 0);
+        self.session_waiters = 0;
         (self.channels, self.connections) = (NameMap::new(), Connections::new());
         (self.deliveries, self.latest_deliveries) = (Arena::new(), LockIndex::new());
         unnotified
@@ -303,28 +294,16 @@ impl PendingReplies {
     /// Records that the reply to another request notifies the holder of a lock or a share that it holds it.
     pub fn mark_holder_notified(&mut self, hold_key: HoldKey<'_>) {
         let latest = self.latest_deliveries.get(hold_key);
-        debug_assert!(latest.is_none_or(|id| self.deliveries.get(id).is_some()), "the latest delivery has ended");
         if let Some(delivery) = latest.and_then(|id| self.deliveries.get_mut(id)) {
             delivery.is_notified = true;
         }
     }
 
-    /// Begins the delivery of a grant to a number of blocked clients. Returns `None` if the table is full.
-    ///
-    /// `pubsub_clients` are the connections whose requests were notified by message.
-    pub fn begin_delivery(
-        &mut self,
-        grant: Grant,
-        clients: usize,
-        pubsub_clients: Vec<ClientId>,
-    ) -> Option<Id<Delivery>> {
-        debug_assert!(clients > 0, "a grant without blocked clients is not delivered");
-        let id = self.deliveries.insert(Delivery {
-            grant,
-            clients,
-            is_notified: !pubsub_clients.is_empty(),
-            pubsub_clients,
-        })?;
+    /// Begins the delivery of a grant to a number of blocked clients. Messages have notified the connections `notified`. Returns
+    /// `None` if the table is full.
+    pub fn begin_delivery(&mut self, grant: Grant, clients: usize, notified: Vec<ClientId>) -> Option<Id<Delivery>> {
+        let is_notified = !notified.is_empty();
+        let id = self.deliveries.insert(Delivery { grant, clients, is_notified, pubsub_clients: notified })?;
         let grant = &self.deliveries.get(id)?.grant;
         self.latest_deliveries.insert(grant.db, Rc::clone(&grant.key), grant.hold_key().share, id);
         Some(id)
@@ -368,9 +347,8 @@ impl PendingReplies {
             debug_assert!(stored.is_some_and(|(stored, _)| Rc::ptr_eq(stored, channel)), "a channel is stored twice");
         }
         debug_assert_eq!(session_waiters, self.session_waiters, "the count of requests for a session is wrong");
-        debug_assert_eq!(pubsub, self.pubsub_count, "the count of requests for a message is wrong");
         debug_assert_eq!(pubsub, self.connections.entries().count(), "the connections have other requests");
-        debug_assert_eq!(pubsub, self.channels.values().sum(), "the channels have other requests");
+        debug_assert_eq!(pubsub, self.pubsub_count(), "the channels have other requests");
         let latest = self.latest_deliveries.handle_count();
         debug_assert!(latest <= self.deliveries.len(), "a lock has a delivery that has ended");
     }
