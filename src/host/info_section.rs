@@ -4,9 +4,8 @@ use super::state::State;
 use crate::core::{Cause, Contention, WAIT_BUCKETS_MS, bug_count};
 use crate::server;
 
-/// Returns the names and values of the fields. The server prefixes the names with `lock_`.
-///
-/// O(N) in the number of locks that are waited for.
+/// Returns the names and values of the fields. The server prefixes the names with `lock_`. O(N) in the number of locks that are
+/// waited for.
 pub fn fields(state: &State) -> Vec<(String, u64)> {
     let stats = &state.stats;
     let waiters = state.waiting.waiter_count();
@@ -25,13 +24,11 @@ pub fn fields(state: &State) -> Vec<(String, u64)> {
         ("cancelled".to_owned(), stats.cancelled),
         ("resent".to_owned(), stats.resent),
     ];
-    let handovers = Cause::ALL.into_iter().map(|cause| (format!("handovers_{}", cause.name()), stats.handovers(cause)));
-    fields.extend(handovers);
+    fields.extend(Cause::ALL.map(|cause| (format!("handovers_{}", cause.name()), stats.handovers(cause))));
     fields.push(("not_owner_errors".to_owned(), stats.not_owner));
     fields.push(("replication_errors".to_owned(), stats.not_replicated));
     fields.push(("bugs".to_owned(), bug_count()));
     let bounds = WAIT_BUCKETS_MS.iter().map(i64::to_string).chain(["inf".to_owned()]);
-    let waits = bounds.zip(stats.waits_within()).map(|(bound, waits)| (format!("waits_le_{bound}_ms"), waits));
-    fields.extend(waits);
+    fields.extend(bounds.zip(stats.waits_within()).map(|(bound, waits)| (format!("waits_le_{bound}_ms"), waits)));
     fields
 }

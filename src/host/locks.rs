@@ -145,6 +145,7 @@ impl Module for Locks {
         delivery::withdraw_request(reply.server(), id);
         alarm::set(reply.server());
         let wait_state = state::with(reply.server(), |state| state.pending.get(id).map(|entry| entry.wait_state()));
+        debug_assert!(wait_state.is_some(), "a blocked client is pending until it is freed");
         debug_assert!(!matches!(wait_state, Some(WaitState::Waiting(_))), "a client that is answered waits no more");
         match wait_state {
             // A waiter is granted its first hold.
@@ -163,7 +164,12 @@ impl Module for Locks {
 
     fn freed(ctx: &Context<'_>, client: BlockedClientId, replied: bool) {
         Self::disconnected(ctx, client, replied);
-        ctx.with_state(|state| state.pending.remove(delivery::pending_id_of(client)));
+        let id = delivery::pending_id_of(client);
+        ctx.with_state(|state| {
+            let before = state.pending.get(id).map(|entry| entry.wait_state());
+            debug_assert!(matches!(before, Some(WaitState::Ended | WaitState::Failed)), "its wait has ended");
+            state.pending.remove(id);
+        });
     }
 }
 
@@ -178,6 +184,7 @@ fn check_all_locks(server: &Server) {
 
 /// Updates a session after an event of its key. If the lease has ended by itself, the lock will be returned to the session.
 fn update_session_on_event(sessions: &mut Sessions, id: SessionId, event: &[u8]) {
+    debug_assert!(sessions.is_current(id), "the index names a current session");
     let Some(session) = sessions.get(id) else { return };
     // Valkey also sends `expired` when a command has set the expiry time into the past.
     if event == b"expired" && session.has_expired(server::now_ms()) {

@@ -4,8 +4,7 @@ use crate::core::{DueFilter, TICK_MS, UnixMs};
 use crate::host::state::{self, Locks};
 use crate::server::{self, Server};
 
-/// Sets the timer to the earliest time at which something is due. Every call of the module that may schedule work ends with
-/// this.
+/// Sets the timer to the earliest time at which something is due. Every call of the module that may schedule work ends with this.
 #[inline(always)]
 pub fn set(server: &Server) {
     if state::with(server, |state| state.may_need_alarm()) {

@@ -58,5 +58,6 @@ fn begin(ctx: &Context<'_>) {
         (waiting, sessions, mem::replace(revocations, Revocations::new()))
     });
     debug_assert!(ctx.with_state(|state| state.is_idle() && !state.pending.has_messages()), "the state is empty");
+    debug_assert!(ctx.with_state(|state| !state.pending.has_deliveries()), "no delivery is left");
     suspension::begin(ctx.server());
 }

@@ -1,5 +1,4 @@
-//! Runs the background work: leases that have ended, keys that external commands have freed, time-outs, and grants that reached
-//! no client.
+//! Runs the background work: leases that have ended, keys freed by external commands, time-outs, grants that reached no client.
 //!
 //! It runs from the timer only. Redis can also run a job after an event, but inside its own loops (for instance, the one over
 //! keys that expire), which break when keys are added or removed. The work is idempotent: it reads the key and acts on what it
@@ -26,8 +25,7 @@ const MAX_TASKS: usize = 1000;
 /// The time after which a batch begins no other task, in milliseconds.
 const MAX_RUN_MS: i64 = 4;
 
-/// The number of tasks that a batch may have in any case, however many waits have ended with their connections in the same
-/// event-loop iteration.
+/// The number of tasks that a batch may have in any case, however many waits have ended with their connections before it.
 const MIN_TASKS: usize = 100;
 
 /// The name of a run in the latency monitor.
@@ -107,8 +105,7 @@ fn work(ctx: &mut Context<'_>) {
     }
 }
 
-/// Processes one closed connection of a session, one revocation and one task of a session, if they are due. Returns the number
-/// of those that were due.
+/// Processes one closed connection of a session, one revocation and one task of a session. Returns how many of them were due.
 fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
     let (closed, revocation, task) = ctx.with_state(|state| {
         let closed = state.sessions.forget_ended() || state.sessions.has_closed_connections();
@@ -126,8 +123,7 @@ fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
-/// Ends the waits for messages of connections that have closed: the first [`MAX_TASKS`] in an event-loop iteration, however many
-/// connections close in it.
+/// Ends the waits for messages of connections that have closed: the first [`MAX_TASKS`] in an event-loop iteration.
 pub fn end_closed(server: &Server) {
     while state::with(server, |state| state.ended) < MAX_TASKS && end_one_closed(server) {
         state::with(server, |state| state.ended = state.ended.saturating_add(1));

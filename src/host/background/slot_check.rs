@@ -2,11 +2,10 @@
 //! only, and a slot may move without an event.
 
 use crate::core::OrBug;
-use crate::host::state::{self, Context, State};
-use crate::server::{self, OwnedString, Server, Slot, SlotState};
+use crate::host::state::{Context, State};
+use crate::server::{self, OwnedString, Slot, SlotState};
 
-/// Asks the server for its slots, if that is due. If they have changed, or a slot is being migrated, begins a sweep over all
-/// locks with waiters.
+/// Asks the server for its slots, if that is due. If they have changed, or a slot is migrated, begins a sweep over the queues.
 pub fn check(ctx: &mut Context<'_>) {
     if !server::is_in_cluster() {
         return;
@@ -21,14 +20,6 @@ pub fn check(ctx: &mut Context<'_>) {
             waiting.begin_sweep();
         }
     });
-}
-
-/// Records that a waiter is notified by message about this lock.
-pub fn add_waiter(server: &Server, key: &[u8]) {
-    if server::is_in_cluster() {
-        let slot = server::hash_slot(key);
-        state::with(server, |state| state.slots.add_waiter(slot));
-    }
 }
 
 /// The number of locks on this node that one step of a sweep skips.

@@ -19,8 +19,7 @@ impl SlotWatch {
         Self { last_seen: ClusterSlots::none(), is_outdated: false, next_check: i64::MIN }
     }
 
-    /// Returns whether the server is to be asked at `now_ms`, a monotonic time. If so, the next check is due [`SLOT_CHECK_MS`]
-    /// later.
+    /// Returns whether the server is to be asked at `now_ms`, a monotonic time. The next check is due [`SLOT_CHECK_MS`] later.
     pub fn begin_check(&mut self, now_ms: i64) -> bool {
         let is_due = self.next_check <= now_ms;
         if is_due {

@@ -23,9 +23,8 @@ pub fn may_write(ctx: &Context<'_>) -> bool {
 }
 
 /// Opens a key for a write, if it is in a slot of this node, the server would accept a client's write to it, and it is not in
-/// use. The key is empty or holds a lock of this kind.
-///
-/// A refusal concerns all keys, so it is recorded, and nothing else is written in this batch.
+/// use. The key is empty or holds a lock of this kind. A refusal concerns all keys, so it is recorded, and nothing else is
+/// written in this batch.
 pub fn open<'k, 'c>(ctx: &'k mut Context<'c>, slot: Slot, key: StringRef<'k>, kind: Kind) -> Option<Key<'k, 'c>> {
     if slot != Slot::Ours {
         return None;

@@ -11,18 +11,11 @@ pub fn error(ctx: &mut Context<'_>, command: &str, error: Error) {
         ctx.with_state(|state| increment(&mut state.stats.not_owner));
     }
     if matches!(error, Error::QueueFull | Error::SessionFull) {
-        warn(ctx, error);
+        if let Some(line) = ctx.with_state(|state| state.refusals.record(error, server::monotonic_ms())) {
+            ctx.warn(&line);
+        }
     }
     ctx.reply_error(&error.text(command));
-}
-
-/// Logs that a limit is reached, unless this was logged a short time before.
-#[cold]
-fn warn(ctx: &Context<'_>, error: Error) {
-    let now = server::monotonic_ms();
-    if let Some(line) = ctx.with_state(|state| state.refusals.record(error, now)) {
-        ctx.warn(&line);
-    }
 }
 
 /// Sends a reply of any type.

@@ -1,5 +1,4 @@
-//! Executes the commands that change a lock. The steps are: parse, process overdue work, decide, write, set
-//! the timer, reply.
+//! Executes the commands that change a lock. The steps are: parse, process overdue work, decide, write, set the timer, reply.
 //!
 //! The functions that every request needs are `#[inline(always)]`, here and in the other layers: otherwise calls and
 //! returns are a seventh of the module's instructions.
@@ -114,9 +113,8 @@ fn channel_of(notify: Option<usize>, arguments: Arguments<'_>) -> Option<StringR
     channel
 }
 
-/// Removes queue entries of the caller.
-///
-/// Returns the requests of these entries, which get their replies last, or `None` if the caller had no such entry.
+/// Removes queue entries of the caller. Returns the requests of these entries, which get their replies last, or `None` if the
+/// caller had no such entry.
 #[inline(always)]
 fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<Vec<WaiterId>> {
     let kept = match withdrawal {
@@ -127,9 +125,8 @@ fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<
     with_lock(key, |state, db, name| state.waiting.withdraw_owner(db, name, caller, kept))
 }
 
-/// Updates the session of the lock, and begins one if the request asks for it, before the write.
-///
-/// `reply` is the number of holds, or for EXTEND the remaining lease in milliseconds.
+/// Updates the session of the lock, and begins one if the request asks for it, before the write. `reply` is the number of holds,
+/// or for EXTEND the remaining lease in milliseconds.
 fn update_session(key: &Key<'_, '_>, caller: &[u8], request: &Request, write: Write, reply: i64, now: UnixMs) {
     server::subscribe::<Locks>();
     let wanted = request.session();
@@ -159,6 +156,7 @@ fn update_session(key: &Key<'_, '_>, caller: &[u8], request: &Request, write: Wr
 /// Carries out a decision: writes, replicates, causes the events, and grants a lock that was released to the next waiter.
 #[inline(always)]
 fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles: Option<LockHandles>, step: &mut Step) {
+    debug_assert!(write.lease_end().is_none_or(|end| end > step.now), "the end of a lease is in the past");
     match write {
         Write::Take { kind, lease_end } => {
             effects::grant(key, kind, owner, lease_end);

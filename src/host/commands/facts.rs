@@ -1,6 +1,6 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::{ClientId, Facts, HoldKey, Kind, Lease, OrBug, Session, WaiterId};
+use crate::core::{ClientId, Facts, HoldKey, Kind, Lease, OrBug, Session, SessionId, WaiterId};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
 use crate::host::{background::suspension, keys::lock_handles::LockHandles, waiting::pending_replies::pending_id};
@@ -54,8 +54,8 @@ impl Facts for RequestFacts<'_, '_, '_> {
         let (db, name, client) = (self.key.ctx().db(), self.key.name().bytes(), self.key.ctx().client_id());
         self.key.with_state(|State { sessions, waiting, pending, .. }| {
             let is_same = |session: &Session| session.lock.kind == kind && *session.lock.owner == *self.caller;
-            let known = sessions.find(HoldKey::of(db, name, kind, self.caller));
-            let known = known.filter(|&id| sessions.get(id).is_some_and(is_same));
+            let is_known = |id: &SessionId| sessions.get(*id).is_some_and(is_same);
+            let known = sessions.find(HoldKey::of(db, name, kind, self.caller)).filter(is_known);
             let connections = || known.into_iter().flat_map(|id| sessions.clients(id));
             let has_room = sessions.pairs().saturating_add(pending.session_waiters()) < limit;
             if has_room && connections().count() < MAX_CONNECTIONS {

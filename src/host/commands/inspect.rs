@@ -38,8 +38,7 @@ fn inspect<I: Inspection>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Re
             (Lock::Held(holder), Some(session)) => session.matches(holder),
             _ => false,
         };
-        let session = sessions.find(HoldKey::whole(db, name.bytes()));
-        let session = session.filter(is_of);
+        let session = sessions.find(HoldKey::whole(db, name.bytes())).filter(is_of);
         let waiters = queue.into_iter().flat_map(|queue| waiting.waiters(queue));
         let view = LockView {
             lock: &lock,

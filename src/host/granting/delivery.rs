@@ -38,15 +38,12 @@ pub fn has_subscriber(server: &Server, waiter: WaiterId) -> bool {
 }
 
 /// Publishes that the lock is to be granted, if the waiter is notified by message. Returns whether the lock can be granted to it.
-///
 /// Called before the lock is written. If no client receives the message, no lock is written and none has to be revoked.
 pub fn announce(server: &Server, request: GrantedRequest, lease_end: Option<UnixMs>, subject: Subject<'_>) -> bool {
-    let Some((channel, is_closed)) = state::with(server, |state| state.pending.channel_of(pending_id(request.waiter)))
-    else {
-        return true;
-    };
+    let found = state::with(server, |state| state.pending.channel_of(pending_id(request.waiter)));
+    let Some((channel, is_closed)) = found else { return true }; // A blocked client.
     let lease_end = lease_end.or_bug("a waiter that is notified by message gets no lease").unwrap_or_default();
-    !is_closed && messages::publish_granted(&channel, lease_end, subject)
+    !is_closed && messages::publish(&channel, &messages::message(Event::Granted(lease_end), subject)) > 0
 }
 
 /// Removes a request that no message reaches. Its queue entry is kept until `keep_until`, if that is given.
@@ -59,11 +56,11 @@ pub fn drop_unreachable(server: &Server, request: GrantedRequest, keep_until: Op
     });
 }
 
-/// Replies to the blocked clients of a grant, and begins the sessions that waiters have asked for.
-///
-/// Called last, after all effects of the command.
+/// Replies to the blocked clients of a grant, and begins the sessions that waiters have asked for. Called last, after all effects
+/// of the command.
 pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<UnixMs>, now: UnixMs) {
     let waiters: Vec<_> = mem::take(&mut grant.waiters).into_iter().map(|request| request.waiter).collect();
+    debug_assert!(!waiters.is_empty(), "a grant has a recipient");
     let (blocked, delivery) = state::with(server, |state| {
         waiters.iter().for_each(|waiter| begin_session(state, &grant, *waiter, now));
         if let Some(session) = state.sessions.find(grant.hold_key()) {
@@ -156,9 +153,7 @@ fn end_without_lock(server: &mut Server, waiter: WaiterId, event: Event, subject
 }
 
 /// Ends the wait of a blocked client, which is in no queue any more. The server then asks for the reply, which depends on
-/// `wait_state`.
-///
-/// Called last, after all effects of the command, because the server may call back before this returns.
+/// `wait_state`. Called last, after all effects of the command, because the server may call back before this returns.
 pub fn end_wait(server: &mut Server, waiter: WaiterId, wait_state: WaitState) {
     let id = pending_id(waiter);
     let before = state::with(server, |state| state.pending.set_wait_state(id, wait_state));
@@ -186,9 +181,8 @@ pub fn withdraw_request(server: &Server, id: PendingReplyId) {
     });
 }
 
-/// Finishes the delivery of a grant to a client, if it has one.
-///
-/// If no client was notified, the lock is revoked. If only others were, this client's connection is detached from the session.
+/// Finishes the delivery of a grant to a client, if it has one. If no client was notified, the lock is revoked. If only others
+/// were, this client's connection is detached from the session.
 pub fn finish_delivery(server: &Server, id: PendingReplyId, is_notified: bool) {
     state::with(server, |State { pending, sessions, revocations, .. }| {
         let Some(entry) = pending.get(id) else { return };

@@ -25,18 +25,13 @@ const MAX_NOTIFIED: usize = 1000;
 /// The name of a hand-over in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-handover";
 
-/// A grant that was written and is to be delivered.
-struct Written {
-    grant: Grant,
-    lease_end: Option<UnixMs>,
-    /// The waiters of the same owner for other kinds of the lock, whose waits have ended.
-    withdrawn: Vec<WaiterId>,
-}
+/// A grant that was written and is to be delivered, the end of its lease, and the waiters of the same owner for other kinds of the
+/// lock, whose waits have ended.
+type Written = (Grant, Option<UnixMs>, Vec<WaiterId>);
 
-/// Grants the lock to the first waiters that can be notified, as far as it has capacity, and replies to their clients.
-///
-/// Returns `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while
-/// the lock has capacity for the next waiter, schedules another review, after those of other locks.
+/// Grants the lock to the first waiters that can be notified, as far as it has capacity, and replies to their clients. Returns
+/// `false`, and does not change the key, if there is no such waiter or grants are suspended. If the batch ends while the lock has
+/// capacity for the next waiter, schedules another review, after those of other locks.
 pub fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, capacity: Capacity, cause: Cause, step: &mut Step) -> bool {
     if suspension::suspends_grants(key.server())
         || key.with_state(|state| state.waiting.has_used_batch(queue, state.run))
@@ -53,7 +48,7 @@ pub fn hand_on(key: &mut Key<'_, '_>, queue: QueueId, capacity: Capacity, cause:
         return false;
     }
     reviews::schedule(key, queue, step.now);
-    for Written { grant, lease_end, withdrawn } in written {
+    for (grant, lease_end, withdrawn) in written {
         let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
         delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
         delivery::reply_granted(key.server_mut(), grant, lease_end, step.now);
@@ -91,25 +86,23 @@ fn write_batch(
             debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
             break;
         };
-        debug_assert!(written.last().is_none_or(|last| last.grant.turn < grant.turn), "turns rise");
+        debug_assert!(written.last().is_none_or(|(last, ..)| last.turn < grant.turn), "turns rise");
         let lease_end = lease_end_of(key.server(), &grant, step.now);
         write_grant(key, &grant, lease_end, cause, step.now);
         capacity = Capacity::FromKey;
         let Grant { db, key: name, claim, .. } = &grant;
-        // The entries of the same owner for other kinds of the lock.
         let withdrawn = key.with_state(|state| state.waiting.withdraw_owner(*db, name, &claim.owner, Some(claim.kind)));
         let withdrawn = withdrawn.unwrap_or_default();
         notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
-        written.push(Written { grant, lease_end, withdrawn });
+        written.push((grant, lease_end, withdrawn));
     }
     step.budget.spend(notified);
     written
 }
 
-/// Publishes the messages of the next grant to those of its waiters that are notified by message, each with the end of the
-/// lease. Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked.
-///
-/// Returns `false` if no request is left to which the lock could be granted.
+/// Publishes the messages of the next grant to those of its waiters that are notified by message, each with the end of the lease.
+/// Withdraws the requests whose channel has no subscriber, so that no lock is written that would have to be revoked. Returns
+/// `false` if no request is left to which the lock could be granted.
 fn reserve_recipients(server: &Server, queue: QueueId, step: &mut Step) -> bool {
     if !state::with(server, |state| state.pending.has_messages()) {
         return true;

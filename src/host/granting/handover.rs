@@ -16,10 +16,11 @@ pub fn grant_free_lock(key: &mut Key<'_, '_>, step: &mut Step) {
     }
 }
 
-/// Like [`grant_free_lock`], with handles that the caller has looked up.
+/// Like [`grant_free_lock`], with the handles of the lock.
 pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &mut Step) {
     debug_assert!(key.is_empty(), "the lock is free");
     if let Some(session) = handles.session {
+        debug_assert!(key.with_state(|state| state.sessions.is_current(session)), "handles name a current session");
         if key.with_state(|state| state.sessions.get(session).is_some_and(|session| session.has_expired(step.now))) {
             if !suspension::suspends_grants(key.server()) {
                 return_to_session(key, session, step.now);
@@ -40,6 +41,7 @@ pub fn grant_free_lock_with(key: &mut Key<'_, '_>, handles: LockHandles, step: &
 /// Frees a lock that is held alone: grants it to the next waiter, or deletes the key.
 #[inline(always)]
 pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause, step: &mut Step) {
+    debug_assert!(!key.is_empty(), "a lock that is released is held");
     let granted = handles.is_some_and(|LockHandles { queue, session, .. }| {
         if session.is_some() {
             end_session(key);
@@ -52,10 +54,8 @@ pub fn release(key: &mut Key<'_, '_>, handles: Option<LockHandles>, cause: Cause
     if settings::WAKE_FOREIGN.is_on() { compat_wake::free(key) } else { effects::free(key) }
 }
 
-/// Removes a share, and grants the capacity to the next waiters.
-///
-/// The caller has purged the expired members: removing the last share that has not expired deletes the key, and an expired
-/// member may have an open session.
+/// Removes a share, and grants the capacity to the next waiters. The caller has purged the expired members: removing the last
+/// share that has not expired deletes the key, and an expired member may have an open session.
 pub fn release_share(
     key: &mut Key<'_, '_>,
     token: StringRef<'_>,

@@ -8,10 +8,9 @@ use crate::host::sessions::{revocation, share_sessions};
 use crate::host::state::{Key, Step};
 use crate::server::{StringRef, ValueType};
 
-/// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards.
-///
-/// Revokes the lock of a disconnected holder, and grants a free lock to its session or to the next waiter. So no request
-/// overtakes a waiter, and no reply confirms a lock that is about to be revoked.
+/// Processes the overdue work of a lock and of the share of `caller`, and returns the lock's handles afterwards. Revokes the lock
+/// of a disconnected holder, and grants a free lock to its session or to the next waiter. So no request overtakes a waiter, and
+/// no reply confirms a lock that is about to be revoked.
 #[inline(always)]
 pub fn process_overdue(key: &mut Key<'_, '_>, caller: Option<StringRef<'_>>, step: &mut Step) -> Option<LockHandles> {
     if key.with_state(|state| state.is_idle()) {

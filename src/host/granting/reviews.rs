@@ -34,7 +34,7 @@ pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
     }
     let (view, first) = (share_key::view(key, now), first_wanted(key.server(), queue));
     let needs_purge = view.as_ref().is_some_and(ShareView::needs_purge);
-    if needs_purge || first.is_some_and(|wanted| key.is_empty() || has_capacity(view.as_ref(), wanted)) {
+    if needs_purge || first.is_some_and(|wanted| has_capacity(view.as_ref(), wanted)) {
         return key.with_state(|state| state.waiting.review_in_turn(queue, state.waiting.cause_of(queue)));
     }
     let wants_share = first.is_some_and(|(kind, _)| kind == Kind::Shared);
@@ -46,6 +46,7 @@ pub fn schedule(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) {
 
 /// Records the new end of a session's lease. Schedules the next renewal and, if clients wait, a review.
 pub fn schedule_renewal(key: &Key<'_, '_>, id: SessionId, lease_end: Option<UnixMs>, now: UnixMs) {
+    debug_assert!(lease_end.is_none_or(|end| end >= now), "a lease that was renewed ends in the future");
     key.with_state(|state| state.sessions.renewed(id, lease_end, now));
     schedule_if_waiting(key, now);
 }

@@ -10,12 +10,6 @@ use crate::core::{redisson_channel_of, signal_list_of};
 use crate::host::state::Key;
 use crate::server::{self, OwnedString, StringRef, ValueType};
 
-/// The time for which python-redis-lock keeps a signal that no waiter has popped, in milliseconds.
-const SIGNAL_MS: &[u8] = b"1000";
-
-/// The message of Redisson that a lock is free.
-const UNLOCK_MESSAGE: &[u8] = b"0";
-
 /// Deletes the key of a lock that is held alone, and wakes the compatible waiters for a lock of this type.
 #[cold]
 pub fn free(key: &mut Key<'_, '_>) {
@@ -33,23 +27,22 @@ pub fn wake(key: &mut Key<'_, '_>) {
     publish(key);
 }
 
-/// Lets one waiter of python-redis-lock try again: leaves one signal in the list that the waiters pop.
+/// Lets one waiter of python-redis-lock try again: leaves one signal for a second in the list that the waiters pop.
 fn signal(key: &mut Key<'_, '_>) {
     let Some(list) = signal_list_of(key.name().bytes()).filter(|list| is_in_slot_of(key, list)) else { return };
     let list = OwnedString::new(&list);
     call(key, c"DEL", &[list.as_ref()]);
     call(key, c"LPUSH", &[list.as_ref(), OwnedString::new(b"1").as_ref()]);
-    call(key, c"PEXPIRE", &[list.as_ref(), OwnedString::new(SIGNAL_MS).as_ref()]);
+    call(key, c"PEXPIRE", &[list.as_ref(), OwnedString::new(b"1000").as_ref()]);
 }
 
-/// Publishes the message to the waiters of Redisson. In a cluster they subscribe to a shard channel, older versions to a plain
-/// channel.
+/// Publishes to the waiters of Redisson. In a cluster they subscribe to a shard channel, older versions to a plain channel.
 fn publish(key: &mut Key<'_, '_>) {
     let channel = redisson_channel_of(key.name().bytes());
     if !is_in_slot_of(key, &channel) {
         return;
     }
-    let (channel, message) = (OwnedString::new(&channel), OwnedString::new(UNLOCK_MESSAGE));
+    let (channel, message) = (OwnedString::new(&channel), OwnedString::new(b"0"));
     if server::is_in_cluster() {
         call(key, c"SPUBLISH", &[channel.as_ref(), message.as_ref()]);
     }
@@ -63,13 +56,9 @@ fn is_in_slot_of(key: &Key<'_, '_>, other: &[u8]) -> bool {
 
 /// Runs a command, and logs a refusal. The command does not use the key of the lock, which is open.
 fn call(key: &mut Key<'_, '_>, command: &'static CStr, arguments: &[StringRef<'_>]) {
-    debug_assert!(
-        arguments.first().is_some_and(|name| name.bytes() != key.name().bytes()),
-        "the command would change the key that is open"
-    );
+    debug_assert!(arguments.first().is_some_and(|it| it.bytes() != key.name().bytes()), "the key is open");
     if !key.call_alongside(command, arguments) {
-        let line = key.with_state(|state| state.refusals.record_call(command, server::monotonic_ms()));
-        if let Some(line) = line {
+        if let Some(line) = key.with_state(|state| state.refusals.record_call(command, server::monotonic_ms())) {
             key.ctx().warn(&line);
         }
     }

@@ -31,9 +31,8 @@ pub fn hold_key_of<'n>(key: &Key<'n, '_>, holder: &'n [u8]) -> HoldKey<'n> {
 }
 
 impl LockHandles {
-    /// Returns the handles of a lock, or `None` if there are none.
-    ///
-    /// The key is open already: to open it may call the module back, which can change the result.
+    /// Returns the handles of a lock, or `None` if there are none. The key is open already: to open it may call the module back,
+    /// which can change the result.
     #[inline]
     pub fn of(key: &Key<'_, '_>) -> Option<Self> {
         // The common case needs neither the database nor a lookup.

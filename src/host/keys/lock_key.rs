@@ -44,6 +44,7 @@ fn shared<'k, 's, 'c>(
         Some(Holder { kind: Kind::Shared, owner: Cow::Borrowed(caller.bytes()), holds: 1, lease_end })
     });
     debug_assert!(own.is_none() || view.held >= 1, "the share of the caller is not counted");
+    debug_assert!(own_end.is_none_or(|end| view.earliest <= end && end <= view.latest), "the range of ends is wrong");
     Some(Lock::Shared(Shares { own, held: view.held, lease_end: End::Known(view.ends_at()) }))
 }
 

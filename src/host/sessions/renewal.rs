@@ -24,8 +24,7 @@ enum SessionLockState {
     Lost,
 }
 
-/// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to
-/// it.
+/// Carries out a task of a session. A session that has lost its lock ends. If its lease has ended, the lock is returned to it.
 pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
     let (SessionTask::Renew(id) | SessionTask::Check(id)) = task;
     let Some(session) = ctx.with_state(|State { sessions, .. }| {

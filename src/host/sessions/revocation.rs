@@ -1,7 +1,7 @@
 //! Carries out revocations: releases the locks of disconnected holders.
 
 use super::share_sessions;
-use crate::core::{Cause, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
+use crate::core::{Cause, Grant, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
 use crate::host::granting::{handover, reviews};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
 use crate::host::state::{Context, Key, Step};
@@ -32,6 +32,8 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
 pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
     let removed = key.with_state(|state| state.revocations.remove(id));
     let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
+    let is_own = |grant: &Grant| grant.hold_key() == revocation.hold_key();
+    debug_assert!(revocation.grant.as_ref().is_none_or(is_own), "a revocation restores the grant that it revokes");
     if !is_still_held(&revocation, key, step.now) {
         return;
     }

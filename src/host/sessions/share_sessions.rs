@@ -15,8 +15,7 @@ pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
     share_key::view(key, now).is_some_and(|view| view.needs_purge()) || reviews::has_capacity_for_first(key, queue, now)
 }
 
-/// Removes the expired members of a shared lock, and sets the key to expire with its last share. Renews the shares with an open
-/// session instead.
+/// Removes the expired members of a shared lock, or renews those with an open session. Sets the key to expire with its last share.
 pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
     if suspension::suspends_grants(key.server()) {
         return; // Shares with a session are returned after the suspension. Expired members do not count as holders.
@@ -159,6 +158,7 @@ pub fn end_sessions(key: &Key<'_, '_>) {
 /// Returns the session of a share, and its lease, if that has ended by itself although a connection is open.
 fn expired_session(state: &mut State, hold_key: HoldKey<'_>, now: UnixMs) -> Option<(SessionId, Lease)> {
     let id = state.sessions.find(hold_key)?;
+    debug_assert!(state.sessions.get(id).is_some(), "the index names a session");
     state.sessions.clients(id).next()?;
     state.sessions.fit_lease(id, settings::longest_lease());
     state.sessions.get(id).filter(|session| session.has_expired(now)).map(|session| (id, session.lock.lease))

@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use super::pending_replies::{PendingReply, PendingReplyId, WaitState, pending_id, waiter_id};
+use super::pending_replies::{PendingReply, PendingReplyId, ReplyVia, WaitState, pending_id, waiter_id};
 use crate::core::{BlockTimeout, Claim, Error, JoinRequest, Kind, Lease, OrBug, Request, UnixMs, increment};
-use crate::host::background::slot_check;
 use crate::host::granting::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use crate::host::state::{Key, Locks, State, with_lock};
@@ -30,10 +29,8 @@ struct Wait {
 }
 
 /// Adds the request of this command to the queue, until it gets the lock or times out. It waits for a message on `channel`, if
-/// that is given, and otherwise its client is blocked.
-///
-/// The error is [`Error::QueueFull`] if `lock.max-waiters` requests wait already, or too many with this claim, and
-/// [`Error::NoSubscriber`] if the channel has no subscriber.
+/// that is given, and otherwise its client is blocked. The error is [`Error::QueueFull`] if `lock.max-waiters` requests wait
+/// already, or too many with this claim, and [`Error::NoSubscriber`] if the channel has no subscriber.
 pub fn wait(
     key: &mut Key<'_, '_>,
     caller: &[u8],
@@ -77,8 +74,11 @@ fn block(key: &mut Key<'_, '_>, wait: Wait) -> Result<Outcome, Error> {
         key.with_state(|state| state.pending.remove(id));
         return Ok(Outcome::Nil);
     }
-    let is_pending = key.with_state(|state| state.pending.get_mut(id).map(|entry| entry.set_handle(handle)).is_some());
-    debug_assert!(is_pending, "the request ended before it joined the queue");
+    key.with_state(|state| {
+        let entry = state.pending.get_mut(id);
+        debug_assert!(entry.is_some(), "the request ended before it joined the queue");
+        entry.map(|entry| entry.reply_via = ReplyVia::BlockedClient(handle))
+    });
     let joined = join(key, wait, id, limit);
     debug_assert!(joined.is_some(), "the capacity was checked before");
     if joined.is_none() {
@@ -112,10 +112,15 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
         key.with_state(|state| state.pending.remove(id));
         return Err(Error::QueueFull);
     }
-    slot_check::add_waiter(key.server(), key.name().bytes());
+    if server::is_in_cluster() {
+        let slot = server::hash_slot(key.name().bytes());
+        key.with_state(|state| state.slots.add_waiter(slot));
+    }
     key.with_state(|State { waiting, pending, .. }| {
         if let Some(replaced) = replaced {
-            if let Some(WaitState::Waiting(request)) = pending.get(replaced).map(|entry| entry.wait_state()) {
+            let wait_state = pending.get(replaced).map(|entry| entry.wait_state());
+            debug_assert!(matches!(wait_state, Some(WaitState::Waiting(_))), "a queue has an entry that does not wait");
+            if let Some(WaitState::Waiting(request)) = wait_state {
                 let withdrawn = waiting.withdraw_request(request, None);
                 debug_assert_eq!(withdrawn, Some(waiter_id(replaced)), "a wait and its request do not agree");
             }

@@ -30,13 +30,6 @@ pub struct Subject<'s> {
     pub owner: &'s [u8],
 }
 
-/// Publishes that the lock is granted. Returns whether the channel has a subscriber.
-pub fn publish_granted(channel: &[u8], lease_end: UnixMs, subject: Subject<'_>) -> bool {
-    debug_assert!(lease_end > 0, "a grant by message has a lease");
-    let message = message(Event::Granted(lease_end), subject);
-    publish(channel, &message) > 0
-}
-
 /// Publishes how a wait has ended. Where a message could get inside a reply, it is postponed to the next event-loop iteration.
 pub fn publish_end(server: &Server, channel: &Rc<[u8]>, event: Event, subject: Subject<'_>) {
     let message = message(event, subject);
@@ -57,7 +50,7 @@ pub fn publish_postponed(server: &Server, limit: usize) -> bool {
 }
 
 /// Publishes a message. Returns the number of subscribers on this server.
-fn publish(channel: &[u8], message: &[u8]) -> usize {
+pub fn publish(channel: &[u8], message: &[u8]) -> usize {
     debug_assert!(server::may_publish(), "the message could get inside a reply");
     server::publish(OwnedString::new(channel).as_ref(), OwnedString::new(message).as_ref())
 }

@@ -82,10 +82,7 @@ impl PendingReply {
 
     /// Returns the channel of a request that waits for a message.
     pub fn channel(&self) -> Option<&Rc<[u8]>> {
-        match &self.reply_via {
-            ReplyVia::BlockedClient(_) => None,
-            ReplyVia::PubSub(channel) => Some(channel),
-        }
+        if let ReplyVia::PubSub(channel) = &self.reply_via { Some(channel) } else { None }
     }
 
     /// Returns whether the request asks for a session, and is of this connection or waits for a message on this channel.
@@ -94,17 +91,9 @@ impl PendingReply {
         self.session.is_some() && (self.client == client || is_via_channel)
     }
 
-    /// Sets the server's handle of a blocked client.
-    pub fn set_handle(&mut self, handle: Option<BlockedClient>) {
-        self.reply_via = ReplyVia::BlockedClient(handle);
-    }
-
     /// Returns the server's handle of a blocked client.
     pub fn handle(&mut self) -> Option<&mut BlockedClient> {
-        match &mut self.reply_via {
-            ReplyVia::BlockedClient(handle) => handle.as_mut(),
-            ReplyVia::PubSub(_) => None,
-        }
+        if let ReplyVia::BlockedClient(handle) = &mut self.reply_via { handle.as_mut() } else { None }
     }
 }
 
@@ -206,7 +195,9 @@ impl PendingReplies {
 
     /// Returns a request of a closed connection, which the caller removes.
     pub fn next_of_closed(&mut self) -> Option<PendingReplyId> {
-        self.connections.next_of_closed().map(|(_, id)| id)
+        let id = self.connections.next_of_closed().map(|(_, id)| id)?;
+        debug_assert!(self.get(id).is_some_and(|it| it.channel().is_some()), "a connection has a request that ended");
+        Some(id)
     }
 
     /// Aborts all requests that wait for a message now. [`next_aborted`](Self::next_aborted) returns them.
@@ -215,7 +206,6 @@ impl PendingReplies {
     }
 
     /// Ends all waits, after a panic that may have interrupted any change. A grant stays, whether its client was notified or not.
-    ///
     /// Removes the requests that wait for a message, and returns them with their channels. [`next_aborted`](Self::next_aborted)
     /// returns the requests whose clients are blocked.
     pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
@@ -223,10 +213,7 @@ impl PendingReplies {
         while let Some(id) = self.entries.next(&mut cursor) {
             let entry = self.entries.get_mut(id).or_bug("the scan returned an entry that does not exist");
             let Some(entry) = entry else { break };
-            let was_waiting = match entry.wait_state {
-                WaitState::Waiting(request) => Some(request),
-                _ => None,
-            };
+            let was_waiting = if let WaitState::Waiting(request) = entry.wait_state { Some(request) } else { None };
             if was_waiting.is_some() {
                 entry.wait_state = WaitState::Failed;
             }
@@ -294,6 +281,7 @@ impl PendingReplies {
     /// Records that the reply to another request notifies the holder of a lock or a share that it holds it.
     pub fn mark_holder_notified(&mut self, hold_key: HoldKey<'_>) {
         let latest = self.latest_deliveries.get(hold_key);
+        debug_assert!(latest.is_none_or(|id| self.deliveries.get(id).is_some()), "the latest delivery has ended");
         if let Some(delivery) = latest.and_then(|id| self.deliveries.get_mut(id)) {
             delivery.is_notified = true;
         }
@@ -302,6 +290,7 @@ impl PendingReplies {
     /// Begins the delivery of a grant to a number of blocked clients. Messages have notified the connections `notified`. Returns
     /// `None` if the table is full.
     pub fn begin_delivery(&mut self, grant: Grant, clients: usize, notified: Vec<ClientId>) -> Option<Id<Delivery>> {
+        debug_assert!(clients > 0, "a grant without blocked clients is not delivered");
         let is_notified = !notified.is_empty();
         let id = self.deliveries.insert(Delivery { grant, clients, is_notified, pubsub_clients: notified })?;
         let grant = &self.deliveries.get(id)?.grant;
@@ -314,9 +303,8 @@ impl PendingReplies {
         self.latest_deliveries.remove(hold_key);
     }
 
-    /// Finishes the delivery of a grant to one client.
-    ///
-    /// With the last client, returns the grant if no client was notified and the lock was not granted again since.
+    /// Finishes the delivery of a grant to one client. With the last client, returns the grant if no client was notified and the
+    /// lock was not granted again since.
     pub fn finish_delivery(&mut self, id: Id<Delivery>, is_notified: bool) -> Option<Grant> {
         // It is unknown if a panic has ended all deliveries.
         let delivery = self.deliveries.get_mut(id)?;
