@@ -37,7 +37,7 @@ impl Refusals {
         }
     }
 
-    /// Records that the server refused a command of `lock.wake-foreign`. Returns the line to log, if this is the first in a minute.
+    /// Records a refused command of `lock.wake-foreign`. Returns the line to log, if this is the first in a minute.
     pub fn record_call(&mut self, command: &CStr, now_ms: i64) -> Option<String> {
         self.call.begins_at(now_ms).then(|| {
             format!(

@@ -25,8 +25,8 @@ const MAX_NOTIFIED: usize = 1000;
 /// The name of a hand-over in the latency monitor.
 const LATENCY_EVENT: &CStr = c"lock-handover";
 
-/// A grant that was written and is to be delivered, the end of its lease, and the waiters of the same owner for other kinds of the
-/// lock, whose waits have ended.
+/// A grant that was written and is to be delivered, the end of its lease, and the waiters of the same owner for other kinds of
+/// the lock, whose waits have ended.
 type Written = (Grant, Option<UnixMs>, Vec<WaiterId>);
 
 /// Grants the lock to the first waiters that can be notified, as far as it has capacity, and replies to their clients. Returns

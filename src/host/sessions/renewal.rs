@@ -57,15 +57,16 @@ pub fn carry_out(ctx: &mut Context<'_>, task: SessionTask, step: &mut Step) {
     if slot == Slot::Elsewhere {
         return end(ctx.server(), &session);
     }
-    let is_held = matches!(found, SessionLockState::Held(_));
-    let must_wait = if is_held {
-        suspension::check_lease_change(ctx.server()).is_err()
-    } else {
-        suspension::suspends_grants(ctx.server())
+    let must_wait = match found {
+        SessionLockState::Held(_) => suspension::check_lease_change(ctx.server()).is_err(),
+        _ => suspension::suspends_grants(ctx.server()),
     };
-    let kind = session.lock.kind;
-    let key = if must_wait { None } else { write_permission::open(ctx, slot, name.as_ref(), kind) };
-    let Some(mut key) = key else { return postpone(ctx.server(), id, &session, &found, step.now) };
+    if must_wait {
+        return postpone(ctx.server(), id, &session, &found, step.now);
+    }
+    let Some(mut key) = write_permission::open(ctx, slot, name.as_ref(), session.lock.kind) else {
+        return postpone(ctx.server(), id, &session, &found, step.now);
+    };
     match lock_state(&session, &key, step.now) {
         SessionLockState::Held(lease_end) => renew(&mut key, id, &session, lease_end, step),
         SessionLockState::Free => handover::grant_free_lock(&mut key, step),

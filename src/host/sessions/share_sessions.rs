@@ -1,8 +1,7 @@
 //! Purges the expired shares of a lock, and returns shares to their sessions.
 
 use crate::core::{HoldKey, LATEST_SHARE_END, Lease, QueueId, SessionId, ShareBatch, UnixMs};
-use crate::host::keys::share_key::{self};
-use crate::host::keys::{effects, lock_handles::share_hold_key};
+use crate::host::keys::{effects, lock_handles::share_hold_key, share_key};
 use crate::host::state::{Key, State, Step, with_lock};
 use crate::host::{background::suspension, granting::reviews, settings};
 use crate::server::{OwnedString, StringRef, ValueType};
@@ -15,7 +14,7 @@ pub fn has_work(key: &Key<'_, '_>, queue: QueueId, now: UnixMs) -> bool {
     share_key::view(key, now).is_some_and(|view| view.needs_purge()) || reviews::has_capacity_for_first(key, queue, now)
 }
 
-/// Removes the expired members of a shared lock, or renews those with an open session. Sets the key to expire with its last share.
+/// Removes the expired members of a shared lock, or renews those with an open session. Lets the key expire with its last share.
 pub fn purge_expired(key: &mut Key<'_, '_>, step: &mut Step) {
     if suspension::suspends_grants(key.server()) {
         return; // Shares with a session are returned after the suspension. Expired members do not count as holders.
@@ -141,13 +140,12 @@ pub fn end_removed(key: &Key<'_, '_>, step: &mut Step) {
 
 /// Ends the session of a share if its member does not exist any more.
 fn end_if_removed(key: &Key<'_, '_>, token: &[u8], now: UnixMs) {
-    let is_there = share_key::end_of(key, OwnedString::new(token).as_ref()).is_some();
     let hold_key = share_hold_key(key, token);
-    key.with_state(
-        |State { sessions, .. }| {
-            if is_there { sessions.keep_renewal(hold_key, now) } else { sessions.end(hold_key) }
-        },
-    );
+    if share_key::end_of(key, OwnedString::new(token).as_ref()).is_some() {
+        key.with_state(|state| state.sessions.keep_renewal(hold_key, now));
+    } else {
+        key.with_state(|state| state.sessions.end(hold_key));
+    }
 }
 
 /// Ends the sessions of all shares of a lock.
