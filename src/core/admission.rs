@@ -125,6 +125,7 @@ impl Request {
         }
     }
 
+    #[inline(always)]
     fn decide(&self, lock: &Lock<'_, impl LeaseEnd>, caller: &[u8], now: UnixMs) -> Result<Decision, Error> {
         match self.action {
             Action::Acquire { strict } => acquire(lock, caller, self.lease, strict, now),

@@ -6,21 +6,13 @@ pub const MAX_BATCH: usize = 100;
 /// What one command, or one run of the background work, has done and may still do.
 #[derive(Debug)]
 pub struct Budget {
-    batch: usize,
     spent: usize,
     had_batch: bool,
 }
 
 impl Budget {
-    /// Creates a budget with which one lock may be granted to `batch` queue entries in one step.
-    pub fn new(batch: usize) -> Self {
-        debug_assert!(batch >= 1, "a batch grants a lock");
-        Self { batch, spent: 0, had_batch: false }
-    }
-
-    /// Returns the number of queue entries of one lock that are granted it in one step.
-    pub fn batch(&self) -> usize {
-        self.batch
+    pub const fn new() -> Self {
+        Self { spent: 0, had_batch: false }
     }
 
     /// Records that this number of entries was processed: requests that were granted a lock or had no subscriber, and shares that

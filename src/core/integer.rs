@@ -20,6 +20,18 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     })
 }
 
+/// The digit pairs `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut n = 0;
+    #[expect(clippy::indexing_slicing, reason = "computed by the compiler")]
+    while n < 100 {
+        pairs[n] = [b'0' + (n / 10) as u8, b'0' + (n % 10) as u8];
+        n += 1;
+    }
+    pairs
+};
+
 /// Calls `with` with the decimal form of `value` and returns its result. Does not allocate.
 ///
 /// It writes two digits at a time. Each grant formats the end of its lease, and the formatter of std takes three times as long.
@@ -29,8 +41,8 @@ pub fn format_integer<R>(value: i64, with: impl FnOnce(&[u8]) -> R) -> R {
     let mut start = MAX_LEN;
     // The pairs are written from the last to the first. The buffer is long enough for every i64.
     for slot in buffer.rchunks_exact_mut(2) {
-        let pair = (rest % 100) as u8;
-        slot.copy_from_slice(&[pair / 10, pair % 10].map(|digit| b'0'.wrapping_add(digit)));
+        // The index is always in range.
+        slot.copy_from_slice(PAIRS.get((rest % 100) as usize).unwrap_or(&[b'0'; 2]));
         start = start.wrapping_sub(2);
         if rest < 100 {
             start = start.wrapping_add(usize::from(rest < 10));

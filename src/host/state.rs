@@ -59,6 +59,14 @@ pub struct Step {
     pub budget: Budget,
 }
 
+impl Step {
+    /// Begins a command, or a run of the background work.
+    #[inline(always)]
+    pub fn begin() -> Self {
+        Self { now: server::now_ms(), budget: Budget::new() }
+    }
+}
+
 server::module_state!(STATE: State = State::new());
 
 /// Lends the state to `body`. Panics if it is lent already.
@@ -147,11 +155,10 @@ impl State {
 
     /// Returns whether anything may be due at some time, or the ticks of the timer are to end.
     pub fn may_need_alarm(&self) -> bool {
-        self.stall.is_running()
-            || !self.is_idle()
-            || self.must_tick()
-            || self.must_run_soon()
-            || self.recovery.is_suspending()
+        // While there is work, the timer ticks, and it ticks until there is nothing left.
+        let may_need = self.stall.is_running() || !self.is_idle();
+        debug_assert!(may_need || !self.must_tick() && !self.must_run_soon(), "work is due although nothing waits");
+        may_need
     }
 
     /// Returns the time for which grants are suspended, in milliseconds, or 0. A holder may still confirm its lock.
@@ -163,12 +170,6 @@ impl State {
         let now = server::monotonic_ms();
         let until_next_check_ms = if self.replica_watch.lacks_replicas() { REPLICA_CHECK_MS } else { 0 };
         self.recovery.remaining_ms(length_ms, now).max(self.stall.suspended_ms(now)).max(until_next_check_ms)
-    }
-
-    /// Begins a command, or a run of the background work.
-    #[inline(always)]
-    pub fn begin_step(&self) -> Step {
-        Step { now: server::now_ms(), budget: Budget::new(self.batch) }
     }
 
     /// Returns whether there is immediate work that writes nothing: to notify aborted waiters, to continue a sweep, to publish

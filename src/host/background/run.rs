@@ -57,7 +57,7 @@ fn work(ctx: &mut Context<'_>) {
         state.run = state.run.wrapping_add(1);
         mem::take(&mut state.ended)
     });
-    let mut step = ctx.with_state(|state| state.begin_step());
+    let mut step = Step::begin();
     let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);

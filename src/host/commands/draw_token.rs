@@ -6,7 +6,7 @@ use crate::core::{Error, format_integer};
 use crate::host::background::alarm;
 use crate::host::granting::{delivery::mark_holder_notified, overdue::process_overdue};
 use crate::host::keys::{effects, lock_key};
-use crate::host::state::{Context, Locks};
+use crate::host::state::{Context, Locks, Step};
 use crate::server::{self, Arguments, Mode, OwnedString, RunCommand};
 
 /// The command LOCK.FENCE.
@@ -30,7 +30,7 @@ fn draw(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> Result<i64, Error> {
     let (lock, caller, counter) = (argument(1)?, argument(2)?, argument(3)?);
     let request = Fence::parse(lock.bytes(), caller.bytes(), counter.bytes())?;
     let mut lock = ctx.open(lock, Mode::Write);
-    let mut step = lock.with_state(|state| state.begin_step());
+    let mut step = Step::begin();
     process_overdue(&mut lock, Some(caller), &mut step);
     request.check_holder(&lock_key::read(&lock, Some(caller), step.now)?)?;
     mark_holder_notified(&lock, caller);

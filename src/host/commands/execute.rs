@@ -59,7 +59,7 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     }
 
     let mut key = ctx.open(name, Mode::Write);
-    let mut step = key.with_state(|state| state.begin_step());
+    let mut step = Step::begin();
     let now = step.now;
     let handles = process_overdue(&mut key, Some(identity), &mut step);
     let lock = lock_key::read(&key, Some(identity), now);

@@ -66,11 +66,12 @@ fn write_batch(
     step: &mut Step,
 ) -> Vec<Written> {
     let (mut written, mut notified) = (Vec::<Written>::new(), 0_usize);
+    let batch = key.with_state(|state| state.batch);
     for tried in 0.. {
         if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, step.now) {
             break;
         }
-        if written.len() >= step.budget.batch() || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
+        if written.len() >= batch || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
             // The rest comes in the next iteration of the event loop at the earliest, and after other locks that have work left.
             step.budget.end_batch();
             key.with_state(|state| {
