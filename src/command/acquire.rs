@@ -10,6 +10,7 @@ pub struct Acquire;
 impl LockCommand for Acquire {
     const NAME: &str = "lock.acquire";
 
+    #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
         let allowed = Allowed::LEASE | Allowed::BLOCK | Allowed::NX | Allowed::SESSION | Allowed::NOTIFY;
         let options = Options::parse(options, allowed)?;

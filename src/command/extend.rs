@@ -10,6 +10,7 @@ pub struct Extend;
 impl LockCommand for Extend {
     const NAME: &str = "lock.extend";
 
+    #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
         let options = Options::parse(options, Allowed::LEASE | Allowed::ADD)?;
         options.lease.ok_or(Error::Syntax)?;

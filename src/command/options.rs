@@ -107,6 +107,7 @@ impl Options {
     }
 
     /// Returns the request for this action with these options.
+    #[inline(always)]
     pub fn parsed(&self, action: Action) -> Parsed {
         let Self { lease, session, block, notify, .. } = *self;
         debug_assert!(lease.is_some() || !session && notify.is_none(), "SESSION and NOTIFY need a lease");

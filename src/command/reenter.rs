@@ -11,6 +11,7 @@ pub struct Reenter;
 impl LockCommand for Reenter {
     const NAME: &str = "lock.reenter";
 
+    #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
         let allowed = Allowed::LEASE | Allowed::BLOCK | Allowed::HOLD | Allowed::SESSION | Allowed::NOTIFY;
         let options = Options::parse(options, allowed)?;

@@ -10,6 +10,7 @@ pub struct Release;
 impl LockCommand for Release {
     const NAME: &str = "lock.release";
 
+    #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
         let options = Options::parse(options, Allowed::LEASE | Allowed::HOLD)?;
         Ok(options.parsed(Action::Release { hold: options.hold }))

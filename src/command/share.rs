@@ -10,6 +10,7 @@ pub struct Share;
 impl LockCommand for Share {
     const NAME: &str = "lock.share";
 
+    #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
         let allowed = Allowed::LEASE | Allowed::LIMIT | Allowed::BLOCK | Allowed::SESSION | Allowed::NOTIFY;
         let options = Options::parse(options, allowed)?;

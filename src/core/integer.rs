@@ -9,11 +9,16 @@ const MAX_LEN: usize = 20;
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let negative = digits.len() != text.len();
-    if *digits.first()? == b'0' && text.len() > 1 {
-        return None;
+    match digits.first()? {
+        b'0' if text.len() > 1 => return None,
+        b'0'..=b'9' => {}
+        _ => return None,
     }
     digits.iter().try_fold(0i64, |value, byte| {
-        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9).map(i64::from)?;
+        let digit = match byte {
+            b'0'..=b'9' => i64::from(byte.wrapping_sub(b'0')),
+            _ => return None,
+        };
         // A negative number is computed by subtraction, because i64::MIN has no positive counterpart.
         let shifted = value.checked_mul(10)?;
         if negative { shifted.checked_sub(digit) } else { shifted.checked_add(digit) }

@@ -176,6 +176,7 @@ impl<'k, L: LeaseEnd> Lock<'k, L> {
 /// # Errors
 ///
 /// [`Error::OtherForm`] if `token` holds a share.
+#[inline(always)]
 pub fn acquire(
     lock: &Lock<'_, impl LeaseEnd>,
     token: &[u8],
@@ -200,6 +201,7 @@ pub fn acquire(
 ///
 /// [`Error::OtherForm`] if `token` holds the lock alone, and [`Error::InvalidExpire`] if the lease would end after
 /// [`LATEST_SHARE_END`].
+#[inline(always)]
 pub fn share(
     lock: &Lock<'_, impl LeaseEnd>,
     token: &[u8],
@@ -232,6 +234,7 @@ fn share_end(lease: Lease, start: UnixMs) -> Result<UnixMs, Error> {
 /// - [`Error::NotHeld`] or [`Error::NotOwner`] if `hold` is greater than 1 and the caller holds nothing.
 /// - [`Error::OtherForm`] if `owner` holds a share.
 /// - [`Error::Overflow`] if the number of holds is at its maximum.
+#[inline(always)]
 pub fn reenter(
     lock: &Lock<'_, impl LeaseEnd>,
     owner: &[u8],
@@ -268,6 +271,7 @@ pub fn reenter(
 ///
 /// - [`Error::NotHeld`] or [`Error::NotOwner`] if the caller does not hold the lock.
 /// - [`Error::HoldMismatch`] if `hold` is neither the present number of holds nor the next one.
+#[inline(always)]
 pub fn release(
     lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],
@@ -297,6 +301,7 @@ pub fn release(
 /// - [`Error::NoLease`] if the lock has no lease.
 /// - [`Error::InvalidExpire`] if the end of the lease would overflow, or the end of a share's lease would be after
 ///   [`LATEST_SHARE_END`].
+#[inline(always)]
 pub fn extend(
     lock: &Lock<'_, impl LeaseEnd>,
     caller: &[u8],

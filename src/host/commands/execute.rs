@@ -62,10 +62,8 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     let mut step = Step::begin();
     let now = step.now;
     let handles = process_overdue(&mut key, Some(identity), &mut step);
-    let lock = lock_key::read(&key, Some(identity), now);
-    let is_shared = matches!(lock, Ok(Lock::Shared(_)));
     let facts = RequestFacts { key: &key, caller, channel, handles };
-    let verdict = lock.and_then(|lock| admit(&lock, &request, caller, now, &facts));
+    let (verdict, is_shared) = decide(&facts, &request, identity, now);
     let withdrawn = if handles.is_some() { withdraw(&key, caller, request.withdrawal(&verdict)) } else { None };
     let outcome = match verdict {
         Ok(Verdict::Done { write, reply }) => {
@@ -103,6 +101,20 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
         delivery::reply_withdrawn(key.server_mut(), withdrawn, subject);
     }
     outcome
+}
+
+/// Returns the decision on the request, and whether the lock is shared.
+#[inline(always)]
+fn decide(
+    facts: &RequestFacts<'_, '_, '_>,
+    request: &Request,
+    identity: StringRef<'_>,
+    now: UnixMs,
+) -> (Result<Verdict, Error>, bool) {
+    match lock_key::read(facts.key, Some(identity), now) {
+        Ok(lock) => (admit(&lock, request, facts.caller, now, facts), matches!(lock, Lock::Shared(_))),
+        Err(error) => (Err(error), false),
+    }
 }
 
 /// Returns the channel on which the request waits for a message, if it does.
