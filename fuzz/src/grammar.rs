@@ -1,7 +1,9 @@
 //! The grammar of options, read in the simplest way: what the parser is compared with.
 
 use redis_lock::command::options::{Allowed, Options};
-use redis_lock::core::{BlockTimeout, Error, HoldNumber, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS};
+use redis_lock::core::{
+    BlockTimeout, Error, HoldNumber, Lease, Limit, MAX_CHANNEL_LEN, MAX_DURATION_MS, MIN_SESSION_LEASE_MS,
+};
 
 /// Reads words as options, as the parser should.
 ///

@@ -114,7 +114,8 @@ impl Request {
 
     /// Returns which waits of the caller the request ends, with the result of [`admit`].
     ///
-    /// After its last release a caller neither holds the lock nor waits for it, so that a client can always clean up with RELEASE.
+    /// After its last release a caller neither holds the lock nor waits for it, so that a client can always clean up with
+    /// RELEASE.
     pub fn withdrawal(&self, admitted: &Result<Verdict, Error>) -> Withdrawal {
         let is_release = matches!(self.action, Action::Release { .. });
         match admitted {

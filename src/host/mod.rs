@@ -2,8 +2,8 @@
 //!
 //! There is no unsafe code here, and no code for differences between servers. Both are in the layer `server`, which calls the
 //! host through [`Module`](crate::server::Module), implemented in `locks.rs`. The module's state is lent to closures
-//! (`state::with`), which must not call the server, because the server may call back. After each call that may call back, the
-//! state is read again.
+//! (`with_state`), in which the compiler allows no call by which the server may call back. After such a call, the state is read
+//! again.
 //!
 //! Effects always run in this order: write and expiry, replication, notification, unblocking, reply.
 

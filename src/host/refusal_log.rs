@@ -21,8 +21,8 @@ impl Refusals {
         Self { queue_full, session_full, call, replication }
     }
 
-    /// Records that a request is refused, at a time of the monotonic clock in milliseconds. Returns the line to log, if the reason
-    /// is a limit and this is the first such refusal in a minute.
+    /// Records that a request is refused, at a time of the monotonic clock in milliseconds. Returns the line to log, if the
+    /// reason is a limit and this is the first such refusal in a minute.
     pub fn record(&mut self, error: Error, now_ms: i64) -> Option<String> {
         match error {
             Error::QueueFull if self.queue_full.begins_at(now_ms) => Some(format!(

@@ -155,10 +155,12 @@ impl State {
 
     /// Returns whether anything may be due at some time, or the ticks of the timer are to end.
     pub fn may_need_alarm(&self) -> bool {
-        // While there is work, the timer ticks, and it ticks until there is nothing left.
-        let may_need = self.stall.is_running() || !self.is_idle();
-        debug_assert!(may_need || !self.must_tick() && !self.must_run_soon(), "work is due although nothing waits");
-        may_need
+        // The common case first. The timer of a module that has nothing to do may still tick, which is to end.
+        !self.is_idle()
+            || self.stall.is_running()
+            || self.watches_stalls
+            || self.recovery.is_suspending()
+            || self.must_run_soon()
     }
 
     /// Returns the time for which grants are suspended, in milliseconds, or 0. A holder may still confirm its lock.

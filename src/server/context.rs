@@ -92,8 +92,8 @@ impl<M> Context<'_, M> {
         unsafe { api!(RedisModule_GetSelectedDb(self.raw)) }
     }
 
-    /// Selects a database, in [`Module::timer`](super::Module::timer) only: a command would change the client's database. A number
-    /// out of range has no effect.
+    /// Selects a database, in [`Module::timer`](super::Module::timer) only: a command would change the client's database. A
+    /// number out of range has no effect.
     pub fn select_db(&mut self, db: i32) {
         // SAFETY: the context is valid (see `new`).
         unsafe { api!(RedisModule_SelectDb(self.raw, db)) };
@@ -142,8 +142,8 @@ impl<M> Context<'_, M> {
         (0..).map_while(replica).filter(is_heard).map(|_| 1).sum()
     }
 
-    /// Returns whether the server is starting, and has no client yet, not even one that loads the module. Returns `true` if INFO does
-    /// not show the number of clients.
+    /// Returns whether the server is starting, and has no client yet, not even one that loads the module. Returns `true` if
+    /// INFO does not show the number of clients.
     pub fn is_starting(&mut self) -> bool {
         self.server_info(c"clients", c"connected_clients").is_none_or(|clients| clients == "0")
     }

@@ -98,8 +98,8 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         if self.is_empty() { None } else { self.expiry_of_value() }
     }
 
-    /// Returns the expiry time of a key that the caller knows to hold a value, or `None` if the key has none. Redis 8.6 crashes when
-    /// it is asked for that of an empty key, so a null check excludes such a key again.
+    /// Returns the expiry time of a key that the caller knows to hold a value, or `None` if the key has none. Redis 8.6 crashes
+    /// when it is asked for that of an empty key, so a null check excludes such a key again.
     pub fn expiry_of_value(&self) -> Option<UnixMs> {
         if self.raw.is_null() {
             return None;
@@ -150,8 +150,8 @@ impl<'k, 'c, M> Key<'k, 'c, M> {
         }
     }
 
-    /// Sets the key to a String without expiry time. Its bytes are stored apart from the header of the object: the server would have
-    /// to unpack a short value in the header for each read, which costs more than the rest of the read.
+    /// Sets the key to a String without expiry time. Its bytes are stored apart from the header of the object: the server would
+    /// have to unpack a short value in the header for each read, which costs more than the rest of the read.
     #[inline(always)]
     fn write_unpacked(&mut self, bytes: &[u8]) {
         if !self.is_empty() {

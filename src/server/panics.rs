@@ -13,7 +13,8 @@ use super::state::state;
 /// The error reply to a client whose command has panicked, or whose wait has ended with a panic.
 pub(super) const INTERNAL_ERROR: &str = "ERR internal error of the module, see the server's log";
 
-/// Runs `body`, which is the body of the callback `what`, with the right to use the server. If it panics, logs the panic, calls the function that
+/// Runs `body`, which is the body of the callback `what`, with the right to use the server. If it panics, logs the panic, calls
+/// the function that
 /// [`log_panics`] has set, and returns `fallback`.
 pub fn catch_panic<R>(what: &'static str, fallback: R, body: impl FnOnce(&Server) -> R) -> R {
     let body = || body(&Server::new());

@@ -2,8 +2,8 @@
 
 /// The right to use the server. Each call of the module has one: in its [`Context`](super::Context), or by itself.
 ///
-/// The server may call the module back before a call returns. A function that may cause that takes the right, a context or a key by
-/// `&mut`. The state of the module is lent for a `&Server`, so no such function can be called during that time.
+/// The server may call the module back before a call returns. A function that may cause that takes the right, a context or a
+/// key by `&mut`. The state of the module is lent for a `&Server`, so no such function can be called during that time.
 ///
 /// ```compile_fail
 /// use redis_lock::server::{BlockedClientId, Module, Server, unblock};

@@ -1,4 +1,5 @@
-//! What the layer remembers between two calls of the server. Only the main thread uses it, so it consists of cells without a lock.
+//! What the layer remembers between two calls of the server. Only the main thread uses it, so it consists of cells without a
+//! lock.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;

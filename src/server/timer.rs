@@ -57,8 +57,8 @@ pub(super) fn uninstall() {
     }
 }
 
-/// Sets the timer, so that [`Module::timer`] is called at `time` or earlier. A timer that is set to an earlier time keeps it, which
-/// is cheaper than to set it again each time. If the time has come, this is [`run_timer_soon`].
+/// Sets the timer, so that [`Module::timer`] is called at `time` or earlier. A timer that is set to an earlier time keeps it,
+/// which is cheaper than to set it again each time. If the time has come, this is [`run_timer_soon`].
 pub fn set_timer<M: Module>(time: UnixMs) {
     if time <= clock::now_ms() {
         return run_timer_soon::<M>();
@@ -98,8 +98,8 @@ fn start_server_timer<M: Module>() {
     state().server_timer.set(ServerTimer::Set(id, at));
 }
 
-/// Runs the timer if it is overdue, or if it `runs` in any iteration of the event loop but the first one. Called with `false` when
-/// the server's cron runs.
+/// Runs the timer if it is overdue, or if it `runs` in any iteration of the event loop but the first one. Called with `false`
+/// when the server's cron runs.
 pub(super) fn iteration_begins<M: Module>(runs: bool) {
     let is_first = state().timer.borrow_mut().iteration_begins();
     if runs && !is_first || state().timer.borrow().is_due() {

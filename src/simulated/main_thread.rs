@@ -9,8 +9,8 @@ thread_local! {
     static STATES: RefCell<Vec<Option<Box<dyn Any>>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The right to use the server. The state of a module is lent for a `&Server`, so that in that time no function can be called that
-/// takes the right, a context or a key by `&mut`.
+/// The right to use the server. The state of a module is lent for a `&Server`, so that in that time no function can be called
+/// that takes the right, a context or a key by `&mut`.
 pub struct Server(());
 
 impl Server {

@@ -47,8 +47,9 @@ fn set_rules(user: &User, db: i32, rules: &[&[u8]]) -> bool {
     })
 }
 
-/// Returns the rule that replaces a rule for the check in a database, `None` if the rule does not allow the database. Valkey 9.1 has
-/// such rules. When a module asks about a command, it refuses the command because of them, whatever the client's database is.
+/// Returns the rule that replaces a rule for the check in a database, `None` if the rule does not allow the database. Valkey
+/// 9.1 has such rules. When a module asks about a command, it refuses the command because of them, whatever the client's
+/// database is.
 fn rule_in(db: i32, rule: &[u8]) -> Option<&[u8]> {
     if rule == b"resetdbs" {
         return None;
