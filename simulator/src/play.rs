@@ -8,7 +8,7 @@ mod stalls;
 
 use std::collections::VecDeque;
 
-use redis_lock::host::{Locks, set_batch};
+use redis_lock::host::{Locks, set_limits};
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict};
@@ -130,7 +130,7 @@ impl Play {
             trace,
         };
         play.operate(&format!("CONFIG SET {} {GRACE_MS}", Knob::RejoinGraceMs.name()));
-        master.with_module(|| set_batch(history.batch));
+        master.with_module(|| set_limits(history.limits()));
         master.turn();
         master.event_log();
         master.cron(CRON_MS);

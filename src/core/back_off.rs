@@ -40,8 +40,8 @@ impl BackOff {
         self.is_refused
     }
 
-    /// Records the end of a run that could not write. Returns the time until the next retry, in milliseconds.
-    pub fn back_off(&mut self, now: i64) -> i64 {
+    /// Records the end of a run that could not write, and sets the time of the next retry.
+    pub fn back_off(&mut self, now: i64) {
         debug_assert!(self.since.is_none_or(|since| since <= now), "the clock is monotonic");
         if self.until <= now {
             // The end of an earlier refusal is not recorded if nothing was left to write.
@@ -50,7 +50,12 @@ impl BackOff {
             self.until = now.saturating_add(lasted_ms.div_euclid(RETRY_PART).clamp(RETRY_MS, MAX_RETRY_MS));
         }
         debug_assert!(self.until > now, "a retry is in the past");
-        self.until.saturating_sub(now)
+    }
+
+    /// Returns the time until the next retry, in milliseconds, or `None` if writes may be tried at any time. Asks `now` for the
+    /// time if that matters.
+    pub fn retry_ms(&self, now: impl FnOnce() -> i64) -> Option<i64> {
+        (self.until != i64::MIN).then(|| self.until.saturating_sub(now()).max(0))
     }
 
     /// Records the end of a run that could write.
@@ -63,6 +68,12 @@ impl BackOff {
 mod tests {
     use super::*;
 
+    /// Returns the time until the next retry.
+    fn back_off(refused: &mut BackOff, now: i64) -> i64 {
+        refused.back_off(now);
+        refused.retry_ms(|| now).unwrap()
+    }
+
     #[test]
     fn retry_time_grows_with_refusals() {
         let mut refused = BackOff::new();
@@ -70,9 +81,9 @@ mod tests {
         while now < 2_000 {
             assert!(refused.begin_run(now));
             refused.refuse();
-            let retry_ms = refused.back_off(now);
+            let retry_ms = back_off(&mut refused, now);
             assert!(!refused.begin_run(now + retry_ms - 1));
-            assert_eq!(refused.back_off(now + retry_ms - 1), 1);
+            assert_eq!(back_off(&mut refused, now + retry_ms - 1), 1);
             retries.push(retry_ms);
             now += retry_ms;
         }
@@ -86,11 +97,13 @@ mod tests {
         let mut refused = BackOff::new();
         refused.begin_run(0);
         refused.refuse();
-        refused.back_off(0);
+        back_off(&mut refused, 0);
         assert!(refused.is_refused() && !refused.begin_run(5));
         refused.end();
+        assert_eq!(refused.retry_ms(|| 5), None);
         assert!(refused.begin_run(5) && !refused.is_refused());
-        assert_eq!(refused.back_off(5_000), RETRY_MS);
-        assert_eq!(refused.back_off(500_000), RETRY_MS, "another refusal, long after the first");
+        assert_eq!(back_off(&mut refused, 5_000), RETRY_MS);
+        assert_eq!(refused.retry_ms(|| 9_000), Some(0));
+        assert_eq!(back_off(&mut refused, 500_000), RETRY_MS, "another refusal, long after the first");
     }
 }

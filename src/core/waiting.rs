@@ -18,6 +18,7 @@ mod deadlines;
 mod due;
 mod entries;
 mod queue_order;
+mod reviews;
 mod types;
 
 use std::cell::Cell;
@@ -31,9 +32,10 @@ use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, Cause, Kind, OrBug, Sweep, UnixMs};
 use deadlines::Deadlines;
 use queue_order::QueueOrder;
+use reviews::{AT_ONCE, Reviews};
 pub use types::{
     Claim, Contended, Contention, Due, DueFilter, Grant, GrantedRequest, JoinOutcome, JoinRequest, Queue, QueueId,
-    Request, RequestId, Turn, Waiter, WaiterId,
+    RequestId, Turn, Waiter, WaiterId, WaitingRequest,
 };
 use types::{QueueEntry, QueueEntryId};
 
@@ -46,11 +48,11 @@ pub struct WaitQueues {
     entries: Slab<QueueEntry>,
     /// The number of entries whose claim is a share.
     share_entries: usize,
-    requests: Arena<Request>,
+    requests: Arena<WaitingRequest>,
     claims: IncrementalTable<QueueEntryId>,
     order: QueueOrder,
     next_turn: u64,
-    reviews: TimerQueue<QueueId>,
+    reviews: Reviews,
     deadlines: Deadlines,
     /// The detached entries, by the time when they are dropped.
     detached: TimerQueue<QueueEntryId>,
@@ -87,7 +89,7 @@ impl WaitQueues {
             claims: IncrementalTable::new(),
             order: QueueOrder::new(),
             next_turn: 0,
-            reviews: TimerQueue::new(),
+            reviews: Reviews::new(),
             deadlines: Deadlines::new(),
             detached: TimerQueue::new(),
             backlog: VecDeque::new(),
@@ -192,7 +194,7 @@ impl WaitQueues {
                 self.add_entry(queue, claim, now)?
             }
         };
-        let request = Request { entry, waiter, deadline, lease, limit: share_limit, previous: None, next: None };
+        let request = WaitingRequest { entry, waiter, deadline, lease, limit: share_limit, previous: None, next: None };
         let request = self.add_request(request)?;
         Some(JoinOutcome { request, rejoined: known.is_some() })
     }
@@ -292,7 +294,7 @@ impl WaitQueues {
 
     /// Schedules an immediate review of the lock, because its key has changed.
     pub fn review_soon(&mut self, queue: QueueId, cause: Cause) {
-        self.set_review(queue, UnixMs::MIN, cause);
+        self.set_review(queue, AT_ONCE, cause);
     }
 
     /// Begins a review of all locks, one after the other.
@@ -386,8 +388,7 @@ impl WaitQueues {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
         // Without requests there is no waiter that could be granted the lock.
         let time = if queue.requests == 0 { NEVER } else { time };
-        self.reviews.reschedule(id, queue.review_at, time);
-        queue.review_at = time;
+        self.reviews.schedule(id, queue, time);
         queue.cause = cause;
     }
 }

@@ -24,4 +24,4 @@ mod waiting;
 
 pub use state::Locks;
 #[cfg(feature = "simulated")]
-pub use state::{entry_count, set_batch};
+pub use state::{entry_count, set_limits};

@@ -8,8 +8,8 @@ use super::refusal_log::Refusals;
 use super::settings::RECOVERY_MS;
 use super::waiting::pending_replies::PendingReplies;
 use crate::core::{
-    BackOff, Budget, DeferredFree, HoldKey, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation,
-    RevocationId, Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
+    BackOff, Budget, DeferredFree, HoldKey, Limits, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation, RevocationId,
+    Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
 };
 use crate::server::{self, Server};
 
@@ -42,8 +42,8 @@ pub struct State {
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
     /// The number of waiters that have ended with their connections since the last run of the background work.
     pub ended: usize,
-    /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
-    pub batch: usize,
+    /// The limits of a batch: [`Limits::DEFAULT`], or lower ones in some tests.
+    pub limits: Limits,
     /// The number of runs of the background work that have begun.
     pub run: u32,
     /// Whether the server refuses writes, and when the module asks again.
@@ -90,10 +90,10 @@ pub fn entry_count() -> usize {
     })
 }
 
-/// Sets the number of queue entries of one lock that are granted it in one step, so that a few waiters are a long queue.
+/// Sets the limits of a batch, so that a few waiters are a long queue.
 #[cfg(feature = "simulated")]
-pub fn set_batch(batch: usize) {
-    with(&Server::between_calls(), |state| state.batch = batch);
+pub fn set_limits(limits: Limits) {
+    with(&Server::between_calls(), |state| state.limits = limits);
 }
 
 impl State {
@@ -111,7 +111,7 @@ impl State {
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
             ended: 0,
-            batch: MAX_BATCH,
+            limits: Limits::DEFAULT,
             run: 1,
             refused: BackOff::new(),
             stats: Stats::new(),

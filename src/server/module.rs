@@ -140,7 +140,7 @@ pub trait Module: Sized + 'static {
 
     /// Called once for each blocked client, when the server frees it. Its [`BlockedClient`] has no effect afterwards.
     ///
-    /// `may_have_reply` is as in [`left`](Self::disconnected). On Valkey it is also `false` for a client that got a reply after
+    /// `may_have_reply` is as in [`disconnected`](Self::disconnected). On Valkey it is also `false` for a client that got a reply after
     /// CLIENT UNBLOCK.
     fn freed(ctx: &Context<'_, Self>, id: BlockedClientId, may_have_reply: bool);
 }

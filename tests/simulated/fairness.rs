@@ -97,6 +97,38 @@ fn long_queue_does_not_delay_renewals() {
     assert!(stage.waiters() > 1, "some readers still wait");
 }
 
+/// All requests of a long queue end together. The lock is to be reviewed after each, and other locks have their turns.
+#[track_caller]
+fn ends_of_long_queue_delay_no_other_lock(block_ms: i64, end_all: impl Fn(&Stage)) {
+    let stage = Stage::start();
+    let [bob, carol] = [(); 2].map(|()| stage.node.connect());
+    stage.run(stage.alice, "LOCK.ACQUIRE row alice PX 600000");
+    stage.run(stage.alice, "LOCK.ACQUIRE other alice PX 100");
+    stage.run(stage.alice, "LOCK.ACQUIRE deleted alice PX 600000");
+    stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 600000 BLOCK {block_ms} NOTIFY news"));
+    stage.run(bob, "LOCK.ACQUIRE other bob PX 600000 BLOCK 0");
+    stage.run(carol, "LOCK.ACQUIRE deleted carol PX 600000 BLOCK 0");
+    Node::pass_us(101_000);
+    end_all(&stage);
+    stage.send(stage.alice, "DEL deleted");
+    let are_granted = || has_holder(&stage, "other", "bob") && has_holder(&stage, "deleted", "carol");
+    let turns = turns_until(&stage, are_granted);
+    assert!(turns <= SOON, "{turns} iterations");
+    assert!(stage.waiters() > 0, "some readers still wait");
+    stage.settle();
+    assert_eq!(stage.waiters(), 0);
+}
+
+#[test]
+fn time_outs_of_long_queue_delay_no_other_lock() {
+    ends_of_long_queue_delay_no_other_lock(100, |_| {});
+}
+
+#[test]
+fn closed_connection_with_long_queue_delays_no_other_lock() {
+    ends_of_long_queue_delay_no_other_lock(0, |stage| stage.node.hang_up(stage.asker));
+}
+
 #[test]
 fn release_of_share_grants_no_second_batch() {
     let stage = readers_and_bob(600_000);

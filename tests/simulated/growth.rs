@@ -10,8 +10,8 @@ use super::crowd::Stage;
 const FEW: usize = 1200;
 const MANY: usize = 2400;
 
-/// The number of tasks in one batch: 1000, and the last task may make up to 100 grants.
-const MAX_BATCH_TASKS: usize = 1100;
+/// The number of entries that one batch processes: 250, and the last task may have 1000 entries, such as the copies of a request.
+const MAX_BATCH_TASKS: usize = 1250;
 
 /// Asserts that `longest`, the number of entries that one iteration touches, does not grow with the number of entries.
 #[track_caller]

@@ -9,9 +9,10 @@ use crate::core::{Cause, OrBug, UnixMs};
 type Source = fn(&mut WaitQueues, UnixMs, DueFilter) -> Option<Due>;
 
 /// The sources, which take turns, each with the narrowest filter that includes its work.
-const SOURCES: [(DueFilter, Source); 5] = [
+const SOURCES: [(DueFilter, Source); 6] = [
     (DueFilter::NoBacklog, |waiting, _, _| waiting.pop_review_of_all()),
-    (DueFilter::NoBacklog, |waiting, now, _| waiting.pop_review(now)),
+    (DueFilter::NoBacklog, |waiting, _, _| waiting.pop_review(waiting.reviews.next_immediate())),
+    (DueFilter::NoBacklog, |waiting, now, _| waiting.pop_review(waiting.reviews.first_due(now))),
     (DueFilter::ReadOnly, WaitQueues::pop_time_out),
     (DueFilter::All, |waiting, _, _| waiting.pop_backlog()),
     (DueFilter::ReadOnly, |waiting, now, _| waiting.pop_dropped(now)),
@@ -24,7 +25,7 @@ impl WaitQueues {
         let reviews = match filter {
             DueFilter::ReadOnly => None,
             _ if self.review.has_more() || has_backlog => Some(UnixMs::MIN),
-            _ => self.reviews.earliest(),
+            _ => self.reviews.next_due(),
         };
         let detached = if self.drops_detached { Some(UnixMs::MIN) } else { self.detached.earliest() };
         let next = [reviews, self.deadlines.earliest(), detached].into_iter().flatten().min();
@@ -53,8 +54,8 @@ impl WaitQueues {
         let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog && queue.requests > 0) else {
             return;
         };
-        self.reviews.reschedule(id, queue.review_at, NEVER);
-        (queue.review_at, queue.cause, queue.is_in_backlog) = (NEVER, cause, true);
+        self.reviews.schedule(id, queue, NEVER);
+        (queue.cause, queue.is_in_backlog) = (cause, true);
         self.backlog.push_back(id);
     }
 
@@ -81,13 +82,13 @@ impl WaitQueues {
         Some(Due::Review(id))
     }
 
-    fn pop_review(&mut self, now: UnixMs) -> Option<Due> {
-        let id = self.reviews.pop_due(now)?;
+    /// Takes the review of a queue that is due.
+    fn pop_review(&mut self, id: Option<QueueId>) -> Option<Due> {
+        let id = id?;
         let queue = self.queues.get_mut(id).or_bug("a queue with a review does not exist")?;
-        debug_assert!(queue.review_at <= now, "a review comes early");
         debug_assert!(queue.requests > 0, "a lock without waiters is reviewed");
         debug_assert!(!queue.is_in_backlog, "a lock in the backlog has a review of its own");
-        queue.review_at = NEVER;
+        self.reviews.schedule(id, queue, NEVER);
         Some(Due::Review(id))
     }
 
@@ -111,7 +112,7 @@ impl WaitQueues {
         }
         let is_due = queue.review_at <= deadline;
         if is_due {
-            self.reviews.reschedule(id, std::mem::replace(&mut queue.review_at, NEVER), NEVER);
+            self.reviews.schedule(id, queue, NEVER);
         }
         is_due
     }

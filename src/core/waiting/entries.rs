@@ -2,7 +2,8 @@
 
 use std::hash::BuildHasher;
 
-use super::types::{QueueEntry, QueueEntryId, QueueId, Request, RequestId, Turn};
+use super::reviews::AT_ONCE;
+use super::types::{QueueEntry, QueueEntryId, QueueId, RequestId, Turn, WaitingRequest};
 use super::{Claim, WaitQueues, first_expired_ms};
 use crate::core::timer_queue::NEVER;
 use crate::core::{Cause, Kind, Limit, OrBug, UnixMs, bug, check, steps};
@@ -124,19 +125,19 @@ impl WaitQueues {
             entry.claim.limit = smallest;
         }
         if self.first_entry(queue) == Some(id) {
-            self.set_review(queue, UnixMs::MIN, Cause::Other);
+            self.set_review(queue, AT_ONCE, Cause::Other);
         }
     }
 
     /// Adds a request to an entry, and attaches the entry at its turn if it was detached. The smallest limit counts.
-    pub(super) fn add_request(&mut self, request: Request) -> Option<RequestId> {
+    pub(super) fn add_request(&mut self, request: WaitingRequest) -> Option<RequestId> {
         let (entry_id, deadline) = (request.entry, request.deadline);
         let entry = self.entries.get_mut(entry_id).or_bug("a new request has no entry")?;
         let was_attached = entry.latest.is_some();
         let other_limit = entry.claim.limit.filter(|_| was_attached);
         entry.claim.limit = other_limit.into_iter().chain(request.limit).min();
         debug_assert!(!was_attached || entry.kept_until == NEVER, "an attached entry is to be dropped");
-        let request = Request { previous: entry.latest, next: None, ..request };
+        let request = WaitingRequest { previous: entry.latest, next: None, ..request };
         let id = self.requests.insert(request)?;
         self.detached.reschedule(entry_id, std::mem::replace(&mut entry.kept_until, NEVER), NEVER);
         if let Some(previous) = entry.latest.replace(id) {
@@ -152,7 +153,7 @@ impl WaitQueues {
     }
 
     /// Removes a request, if it exists. Its entry keeps its limit.
-    pub(super) fn remove_request(&mut self, id: RequestId) -> Option<Request> {
+    pub(super) fn remove_request(&mut self, id: RequestId) -> Option<WaitingRequest> {
         let request = self.requests.remove(id)?;
         if let Some(previous) = request.previous {
             let previous = self.requests.get_mut(previous).or_bug("the request before this one does not exist");
@@ -175,7 +176,11 @@ impl WaitQueues {
     }
 
     /// Removes all requests of an entry. Returns the results of `of` for them, the latest first.
-    pub(super) fn remove_requests<T>(&mut self, id: QueueEntryId, of: impl Fn(RequestId, Request) -> T) -> Vec<T> {
+    pub(super) fn remove_requests<T>(
+        &mut self,
+        id: QueueEntryId,
+        of: impl Fn(RequestId, WaitingRequest) -> T,
+    ) -> Vec<T> {
         let ids: Vec<_> = match self.entries.get(id).or_bug("an entry to empty does not exist") {
             Some(entry) => self.requests_of(entry).map(|(id, _)| id).collect(),
             None => Vec::new(),
@@ -187,7 +192,7 @@ impl WaitQueues {
     pub(super) fn requests_of<'r>(
         &'r self,
         entry: &QueueEntry,
-    ) -> impl Iterator<Item = (RequestId, &'r Request)> + use<'r> {
+    ) -> impl Iterator<Item = (RequestId, &'r WaitingRequest)> + use<'r> {
         let find = |id: Option<RequestId>| id.and_then(|id| self.requests.get(id).map(|request| (id, request)));
         std::iter::successors(find(entry.latest), move |(_, request)| find(request.previous))
     }
@@ -199,10 +204,10 @@ impl WaitQueues {
         let was_attached = self.order.remove(id, turn, entry);
         let is_shares_turn = || self.first(id).is_some_and(|claim| claim.kind == Kind::Shared);
         if was_attached && self.share_entries > 0 && is_shares_turn() {
-            self.set_review(id, UnixMs::MIN, Cause::Other);
+            self.set_review(id, AT_ONCE, Cause::Other);
         }
         if let Some(queue) = self.queues.get_mut(id).filter(|queue| queue.requests == 0) {
-            self.reviews.reschedule(id, std::mem::replace(&mut queue.review_at, NEVER), NEVER);
+            self.reviews.schedule(id, queue, NEVER);
         }
     }
 }

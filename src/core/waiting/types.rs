@@ -8,7 +8,7 @@ use crate::core::{Cause, HoldKey, Id, Kind, Lease, Limit, UnixMs};
 /// A handle to the queue of a contended lock.
 pub type QueueId = Id<Queue>;
 /// A handle to a waiting request.
-pub type RequestId = Id<Request>;
+pub type RequestId = Id<WaitingRequest>;
 /// A handle to a queue entry. It is used inside the wait queues only, and is never kept longer than its entry.
 pub type QueueEntryId = Slot;
 
@@ -57,7 +57,7 @@ pub struct Queue {
     /// The number of entries, attached or detached.
     pub entries: u32,
     pub requests: u32,
-    /// The time of the next review of the lock, or [`NEVER`](crate::core::timer_queue::NEVER).
+    /// The time of the next review of the lock, its turn if it is immediate, or [`NEVER`](crate::core::timer_queue::NEVER).
     pub review_at: UnixMs,
     /// The event that is expected to make the lock free.
     pub cause: Cause,
@@ -100,7 +100,7 @@ impl QueueEntry {
 }
 
 /// A connection that waits for the reply.
-pub struct Request {
+pub struct WaitingRequest {
     pub entry: QueueEntryId,
     pub waiter: WaiterId,
     pub deadline: UnixMs,
@@ -112,7 +112,7 @@ pub struct Request {
     pub next: Option<RequestId>,
 }
 
-impl Request {
+impl WaitingRequest {
     /// Returns the part of the request that a [`Grant`] keeps.
     pub fn granted(&self, id: RequestId) -> GrantedRequest {
         GrantedRequest { id, waiter: self.waiter, lease: self.lease }

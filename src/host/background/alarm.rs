@@ -25,8 +25,12 @@ fn set_to_earliest(server: &Server) {
         let at_once = state.must_run_soon().then_some(UnixMs::MIN);
         let suspended = state.recovery.is_suspending().then(|| now.saturating_add(state.grants_suspended_ms()));
         let waiting = state.waiting.next_due(DueFilter::All);
-        let due = [tick, at_once, suspended, state.revocations.next_due(), waiting, state.sessions.next_due()];
-        let earliest = due.into_iter().flatten().min();
+        let writes =
+            [suspended, state.revocations.next_due(), waiting, state.sessions.next_due()].into_iter().flatten();
+        let retry = state.refused.retry_ms(server::monotonic_ms).map(|ms| now.saturating_add(ms));
+        // What writes is due no earlier than the next retry.
+        let writes = writes.min().map(|due| retry.map_or(due, |retry| due.max(retry)));
+        let earliest = [tick, at_once, state.waiting.next_due(DueFilter::ReadOnly), writes].into_iter().flatten().min();
         debug_assert!(earliest.is_some() || !state.has_work(), "while there is work the timer is set");
         debug_assert!(!state.must_run_soon() || earliest <= Some(now), "what runs soon is not put off");
         earliest

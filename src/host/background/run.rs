@@ -9,7 +9,7 @@ use std::mem;
 
 use super::{alarm, restart_after_panic, slot_check, suspension, write_permission};
 use crate::core::{
-    Budget, BugReport, Cause, Due, DueFilter, Kind, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, UnixMs, steps,
+    Budget, BugReport, Cause, Due, DueFilter, Kind, Limits, MAX_RETRY_MS, OrBug, QueueId, RETRY_MS, Revocation, steps,
     take_bug_report,
 };
 use crate::host::granting::{delivery, overdue::process_overdue, reviews};
@@ -18,9 +18,6 @@ use crate::host::state::{self, Context, Locks, State, Step};
 use crate::host::waiting::{messages, pending_replies::pending_id};
 use crate::host::{keys::compat_wake, settings::WAKE_FOREIGN};
 use crate::server::{self, ContextFlags, Mode, OwnedString, Server, Slot, Stopwatch, ValueType};
-
-/// The number of tasks in one batch. After it the server serves its clients.
-const MAX_TASKS: usize = 1000;
 
 /// The time after which a batch begins no other task, in milliseconds.
 const MAX_RUN_MS: i64 = 4;
@@ -48,7 +45,8 @@ fn work(ctx: &mut Context<'_>) {
         ctx.with_state(State::clear_master_state);
     }
     suspension::update_suspension(ctx, is_replica);
-    if messages::publish_postponed(ctx.server(), MAX_TASKS) {
+    let limits = ctx.with_state(|state| state.limits);
+    if messages::publish_postponed(ctx.server(), Limits::DEFAULT.tasks) {
         return alarm::set(ctx.server());
     }
     slot_check::check(ctx);
@@ -58,7 +56,7 @@ fn work(ctx: &mut Context<'_>) {
         mem::take(&mut state.ended)
     });
     let mut step = Step::begin();
-    let (most, mut tasks) = (MAX_TASKS.max(ended.saturating_add(MIN_TASKS)), ended);
+    let (most, mut tasks) = (limits.tasks.max(ended.saturating_add(limits.tasks.min(MIN_TASKS))), ended);
     let mut writable = write_permission::may_write(ctx);
     let end_ms = server::monotonic_ms().saturating_add(MAX_RUN_MS);
     while tasks < most {
@@ -85,24 +83,12 @@ fn work(ctx: &mut Context<'_>) {
         }
     }
     steps::note_batch(tasks);
-    if writable && !ctx.with_state(|state| state.refused.is_refused()) {
-        ctx.with_state(|state| state.refused.end());
-        alarm::set(ctx.server());
-    } else {
-        let (now, steady) = (server::now_ms(), server::monotonic_ms());
-        let retry = now.saturating_add(ctx.with_state(|state| state.refused.back_off(steady)));
-        alarm::set_at(ctx.with_state(|state| {
-            let must_tick = state.must_tick();
-            if !must_tick {
-                state.stall.stop();
-            }
-            if state.must_run_soon() {
-                return Some(UnixMs::MIN); // Aborted waiters are notified without a delay, however many they are.
-            }
-            (must_tick || !state.is_idle())
-                .then(|| state.waiting.next_due(DueFilter::ReadOnly).map_or(retry, |next| next.min(retry)))
-        }));
-    }
+    let steady = server::monotonic_ms();
+    ctx.with_state(|state| match writable && !state.refused.is_refused() {
+        true => state.refused.end(),
+        false => state.refused.back_off(steady),
+    });
+    alarm::set(ctx.server());
 }
 
 /// Processes one closed connection of a session, one revocation and one task of a session. Returns how many of them were due.
@@ -123,9 +109,9 @@ fn process_writes(ctx: &mut Context<'_>, step: &mut Step) -> usize {
     [closed, revocation.is_some(), task.is_some()].into_iter().filter(|&done| done).count()
 }
 
-/// Ends the waits for messages of connections that have closed: the first [`MAX_TASKS`] in an event-loop iteration.
+/// Ends the waits for messages of connections that have closed, in an event-loop iteration as many as a run has tasks.
 pub fn end_closed(server: &Server) {
-    while state::with(server, |state| state.ended) < MAX_TASKS && end_one_closed(server) {
+    while state::with(server, |state| state.ended) < Limits::DEFAULT.tasks && end_one_closed(server) {
         state::with(server, |state| state.ended = state.ended.saturating_add(1));
     }
 }

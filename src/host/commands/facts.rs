@@ -1,6 +1,6 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::{ClientId, Facts, HoldKey, Kind, Lease, OrBug, Session, SessionId, WaiterId};
+use crate::core::{ClientId, Error, Facts, HoldKey, Kind, Lease, OrBug, Session, SessionId, WaiterId};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
 use crate::host::{background::suspension, keys::lock_handles::LockHandles, waiting::pending_replies::pending_id};
@@ -32,7 +32,7 @@ impl Facts for RequestFacts<'_, '_, '_> {
     }
 
     #[inline(always)]
-    fn check_lease_change(&self) -> Result<(), crate::core::Error> {
+    fn check_lease_change(&self) -> Result<(), Error> {
         suspension::check_lease_change(self.key.server())
     }
 

@@ -20,6 +20,41 @@ fn time_out_does_not_wait_for_other_lock() {
     panic!("the request for the other lock has not timed out");
 }
 
+/// The waiters of a lock leave one by one, and it is to be reviewed after each. A lock that became free has its turn, too, and one
+/// whose lease has ended.
+#[test]
+fn repeated_review_delays_no_other_lock() {
+    let mut waiting = WaitQueues::new();
+    let mut readers: Vec<_> = (0..50)
+        .map(|waiter| {
+            let claim = Claim { kind: Kind::Shared, ..claim(&format!("r{waiter}")) };
+            let join = JoinRequest { db: 0, key: b"k", claim, waiter: WaiterId(waiter), now: NOW, deadline: None };
+            waiting.join(join, NO_LIMIT).unwrap().request
+        })
+        .collect();
+    let queue_in = |waiting: &mut WaitQueues, db| {
+        join_as(waiting, db, "other", db as u64 + 100, None);
+        waiting.queue_of(db, b"k").unwrap()
+    };
+    let [long, freed, expired] =
+        [waiting.queue_of(0, b"k").unwrap(), queue_in(&mut waiting, 1), queue_in(&mut waiting, 2)];
+    waiting.review_at_lease_end(expired, Some(NOW - 1));
+    let mut reviewed = Vec::new();
+    for number in 0..20 {
+        waiting.withdraw_request(readers.remove(0), Some(NOW + 10_000));
+        if number == 5 {
+            waiting.review_soon(freed, Cause::Delete);
+        }
+        match waiting.pop_due(NOW, DueFilter::All) {
+            Some(Due::Review(queue)) => reviewed.push(queue),
+            due => panic!("{due:?}"),
+        }
+    }
+    assert_eq!(reviewed[..8].iter().filter(|&&queue| queue == expired).count(), 1, "{reviewed:?}");
+    assert_eq!(reviewed[5..8].iter().filter(|&&queue| queue == freed).count(), 1, "{reviewed:?}");
+    assert_eq!(reviewed.iter().filter(|&&queue| queue == long).count(), 18);
+}
+
 #[test]
 fn stopped_reviews_go_on_in_turn() {
     let mut waiting = WaitQueues::new();
