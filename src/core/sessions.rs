@@ -132,8 +132,9 @@ impl Sessions {
         }
     }
 
+    /// Returns whether there is no session, and nothing to forget about earlier ones.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+        self.sessions.is_empty() && self.ended.is_empty() && self.returns.is_empty()
     }
 
     pub fn len(&self) -> usize {

@@ -188,3 +188,14 @@ fn ended_sessions_are_freed_with_their_scans() {
     // An entry and the end, for each of five tables, and the end of two that were empty.
     assert_eq!(std::iter::repeat_with(|| deferred_free.free_one()).take_while(|&left| left).count(), 12);
 }
+
+/// The place of a lock in the order of returns is left when its last session ends. It is forgotten by the next task.
+#[test]
+fn end_of_last_session_leaves_nothing_to_forget() {
+    let mut sessions = sessions(1);
+    sessions.begin_return(DB, DOOR);
+    sessions.end(share(&name(0)));
+    assert!(!sessions.is_empty() && sessions.next_due() == Some(UnixMs::MIN));
+    assert_eq!(sessions.pop_due(NOW, true), None);
+    assert!(sessions.is_empty() && sessions.entry_count() == 0 && sessions.next_due().is_none());
+}
