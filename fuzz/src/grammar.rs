@@ -42,6 +42,8 @@ fn option(name: &[u8]) -> Option<(Allowed, bool)> {
         b"LIMIT" => (Allowed::LIMIT, true),
         b"SESSION" => (Allowed::SESSION, false),
         b"NOTIFY" => (Allowed::NOTIFY, true),
+        b"GRACE" => (Allowed::GRACE, true),
+        b"MAXWAITERS" => (Allowed::MAX_WAITERS, true),
         _ => return None,
     })
 }
@@ -59,11 +61,13 @@ fn take(options: &mut Options, name: &[u8], place: usize, value: &[u8]) -> Resul
         b"BLOCK" if number < 0 => return Err(Error::TimeoutNegative),
         b"BLOCK" if number > MAX_DURATION_MS => return Err(Error::TimeoutOutOfRange),
         b"BLOCK" => options.block = Some(if number == 0 { BlockTimeout::Forever } else { BlockTimeout::Ms(number) }),
-        b"COUNT" | b"HOLD" | b"LIMIT" if number < 1 => return Err(Error::NotPositive),
-        b"LIMIT" if number > i32::MAX.into() => return Err(Error::NotAnInteger),
+        b"GRACE" => options.grace = Some(lease(number.into())?),
+        b"COUNT" | b"HOLD" | b"LIMIT" | b"MAXWAITERS" if number < 1 => return Err(Error::NotPositive),
+        b"LIMIT" | b"MAXWAITERS" if number > i32::MAX.into() => return Err(Error::NotAnInteger),
         b"COUNT" => options.count = usize::try_from(number).ok(),
         b"HOLD" => options.hold = HoldNumber::from_number(number),
         b"LIMIT" => options.limit = Limit::from_number(number),
+        b"MAXWAITERS" => options.max_waiters = Limit::from_number(number),
         b"NOTIFY" if value.is_empty() || value.len() > MAX_CHANNEL_LEN => return Err(Error::ChannelLength),
         b"NOTIFY" => options.notify = Some(place),
         b"NX" => options.nx = true,
@@ -86,13 +90,20 @@ fn lease(ms: i128) -> Result<Lease, Error> {
 
 /// What the options need of each other.
 fn agree(options: Options) -> Result<Options, Error> {
-    let Options { lease, block, session, notify, .. } = options;
+    let Options { lease, block, session, grace, max_waiters, notify, .. } = options;
     if notify.is_some() && (block.is_none() || lease.is_none()) {
         return Err(Error::NotifyNeedsWait);
+    }
+    if max_waiters.is_some() && block.is_none() {
+        return Err(Error::MaxWaitersNeedsBlock);
+    }
+    if grace.is_some() && !session {
+        return Err(Error::GraceNeedsSession);
     }
     match lease {
         None if session => Err(Error::SessionNeedsLease),
         Some(lease) if session && Some(lease) < Lease::from_ms(MIN_SESSION_LEASE_MS) => Err(Error::InvalidExpire),
+        Some(lease) if session && grace.is_some_and(|grace| grace > lease) => Err(Error::InvalidExpire),
         _ => Ok(options),
     }
 }

@@ -83,6 +83,10 @@ pub struct Take {
     pub limit: Option<i64>,
     /// There is a lease of 100 ms or more.
     pub session: bool,
+    /// There is a session, and its lease is at least as long.
+    pub grace: Option<i64>,
+    /// There is a wait.
+    pub max_waiters: Option<i64>,
     /// Where the end of the wait is told, if not by the reply.
     pub notify: Option<Channel>,
 }
@@ -127,7 +131,19 @@ pub fn is_plain(identity: Identity) -> bool {
     ![ODD_NAME, LONG_NAME, 7, 8, 10].contains(&(identity % NAMES))
 }
 
+/// What is asked of a session, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    pub lease: i64,
+    pub grace: Option<i64>,
+}
+
 impl Take {
+    /// What is asked of a session, if there is to be one.
+    pub fn terms(&self) -> Option<Terms> {
+        self.lease.filter(|_| self.session).map(|lease| Terms { lease, grace: self.grace })
+    }
+
     /// Whether a request with this token is one: what is told by message needs a lease, a wait and a token of one word.
     pub fn is_one(&self, token: &[u8]) -> bool {
         self.notify.is_none() || self.lease.is_some() && self.block.is_some() && !token.contains(&b' ')
@@ -175,6 +191,8 @@ impl Request {
                 number("BLOCK", take.block);
                 number("HOLD", take.hold);
                 number("LIMIT", take.limit);
+                number("GRACE", take.grace);
+                number("MAXWAITERS", take.max_waiters);
                 options.extend(take.strict.then_some(("NX", None)));
                 options.extend(take.session.then_some(("SESSION", None)));
             }

@@ -67,10 +67,12 @@ impl Member {
             match self.random.u8(..20) {
                 0..=5 => self.hold(&format!("LOCK.ACQUIRE {key} {token} PX 2000 BLOCK 50"), &key, &token),
                 6..=7 => self.reenter(&key, &token),
-                8..=10 => self.hold(&format!("LOCK.SHARE {key} {token} PX 2000 LIMIT 3 BLOCK 50"), &key, &token),
+                8..=10 => {
+                    self.hold(&format!("LOCK.SHARE {key} {token} PX 2000 LIMIT 3 BLOCK 50 MAXWAITERS 20"), &key, &token)
+                }
                 11..=12 => self.hold(&format!("LOCK.ACQUIRE {key} {token} PX 1000 BLOCK 50 SESSION"), &key, &token),
                 13 => self.close_with(&format!("LOCK.SHARE {key} {token} PX 1000 SESSION")),
-                14 => self.wait_and_close(&format!("LOCK.ACQUIRE {key} {token} PX 1000 BLOCK 0 SESSION")),
+                14 => self.wait_and_close(&format!("LOCK.ACQUIRE {key} {token} PX 1000 BLOCK 0 SESSION GRACE 50")),
                 15..=17 => self.wait_for_message(&key, &token),
                 18 => self.says(&format!("LOCK.ACQUIRE {key} {token} PX 5 BLOCK 20")),
                 _ => self.look_or_delete(&key),

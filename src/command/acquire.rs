@@ -1,4 +1,5 @@
-//! `LOCK.ACQUIRE key token [EX s | PX ms] [BLOCK ms] [NX] [SESSION] [NOTIFY channel]`
+//! `LOCK.ACQUIRE key token [EX s | PX ms] [BLOCK ms] [NX] [SESSION [GRACE ms]] [NOTIFY channel]
+//! [MAXWAITERS n]`
 
 use super::options::{Allowed, Options};
 use super::{LockCommand, Parsed};
@@ -12,7 +13,7 @@ impl LockCommand for Acquire {
 
     #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let allowed = Allowed::LEASE | Allowed::BLOCK | Allowed::NX | Allowed::SESSION | Allowed::NOTIFY;
+        let allowed = Allowed::TAKING | Allowed::NX;
         let options = Options::parse(options, allowed)?;
         Ok(options.parsed(Action::Acquire { strict: options.nx }))
     }

@@ -1,5 +1,5 @@
-//! The option parser of all commands: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION] [HOLD n] [LIMIT n] [ADD] [COUNT n]
-//! [NOTIFY channel]`.
+//! The option parser of all commands: `[EX s | PX ms] [BLOCK ms] [NX] [SESSION [GRACE ms]] [HOLD n] [LIMIT n] [ADD] [COUNT n]
+//! [NOTIFY channel] [MAXWAITERS n]`.
 //!
 //! Options come in any order and case, each at most once.
 
@@ -24,6 +24,11 @@ bitflags! {
         const SESSION = 1 << 6;
         const NOTIFY = 1 << 7;
         const LIMIT = 1 << 8;
+        const GRACE = 1 << 9;
+        const MAX_WAITERS = 1 << 10;
+        /// The options of all commands that take a lock.
+        const TAKING = Self::LEASE.bits() | Self::BLOCK.bits() | Self::SESSION.bits() | Self::GRACE.bits()
+            | Self::NOTIFY.bits() | Self::MAX_WAITERS.bits();
     }
 }
 
@@ -38,6 +43,10 @@ pub struct Options {
     pub add: bool,
     /// Whether SESSION was given. Then the lease is at least [`MIN_SESSION_LEASE_MS`].
     pub session: bool,
+    /// The value of GRACE. Then SESSION was given, too, with a lease that is at least as long.
+    pub grace: Option<Lease>,
+    /// The value of MAXWAITERS. Then BLOCK was given, too.
+    pub max_waiters: Option<Limit>,
     /// The value of COUNT, at least 1.
     pub count: Option<usize>,
     /// The number of the word with the channel, if NOTIFY was given. Then a lease and BLOCK were given, too.
@@ -55,7 +64,9 @@ enum Word {
     Hold,
     Limit,
     Session,
+    Grace,
     Notify,
+    MaxWaiters,
 }
 
 impl Options {
@@ -70,6 +81,9 @@ impl Options {
     ///   channel is empty or too long.
     /// - [`Error::SessionNeedsLease`] if SESSION comes without EX or PX, and [`Error::InvalidExpire`] if their lease is
     ///   too short for it.
+    /// - [`Error::GraceNeedsSession`] if GRACE comes without SESSION, and [`Error::InvalidExpire`] if it is longer than the
+    ///   lease.
+    /// - [`Error::MaxWaitersNeedsBlock`] if MAXWAITERS comes without BLOCK.
     pub fn parse<'a>(words: impl Iterator<Item = &'a [u8]>, allowed: Allowed) -> Result<Self, Error> {
         let mut options = Self::default();
         let mut left = allowed;
@@ -89,6 +103,8 @@ impl Options {
                 Word::Count => options.count = Some(count(value()?)?),
                 Word::Hold => options.hold = Some(hold_number(value()?)?),
                 Word::Limit => options.limit = Some(limit(value()?)?),
+                Word::Grace => options.grace = Some(milliseconds(value()?)?),
+                Word::MaxWaiters => options.max_waiters = Some(limit(value()?)?),
                 Word::Session => options.session = true,
                 Word::Notify => options.notify = Some(channel(argument()?)?),
                 Word::Nx => options.nx = true,
@@ -98,20 +114,23 @@ impl Options {
         if options.notify.is_some() && (options.block.is_none() || options.lease.is_none()) {
             return Err(Error::NotifyNeedsWait);
         }
+        if options.max_waiters.is_some() && options.block.is_none() {
+            return Err(Error::MaxWaitersNeedsBlock);
+        }
         if options.session {
             let lease = options.lease.ok_or(Error::SessionNeedsLease)?;
-            let least = Lease::from_ms(MIN_SESSION_LEASE_MS);
+            let least = options.grace.max(Lease::from_ms(MIN_SESSION_LEASE_MS));
             return if Some(lease) < least { Err(Error::InvalidExpire) } else { Ok(options) };
         }
-        Ok(options)
+        if options.grace.is_some() { Err(Error::GraceNeedsSession) } else { Ok(options) }
     }
 
     /// Returns the request for this action with these options.
     #[inline(always)]
     pub fn parsed(&self, action: Action) -> Parsed {
-        let Self { lease, session, block, notify, .. } = *self;
+        let Self { lease, session, grace, block, max_waiters, notify, .. } = *self;
         debug_assert!(lease.is_some() || !session && notify.is_none(), "SESSION and NOTIFY need a lease");
-        Parsed { request: Request { action, lease, session, wait: block }, notify }
+        Parsed { request: Request { action, lease, session, grace, wait: block, max_waiters }, notify }
     }
 }
 
@@ -129,6 +148,8 @@ impl Word {
             _ if text.eq_ignore_ascii_case(b"NOTIFY") => Self::Notify,
             _ if text.eq_ignore_ascii_case(b"ADD") => Self::Add,
             _ if text.eq_ignore_ascii_case(b"COUNT") => Self::Count,
+            _ if text.eq_ignore_ascii_case(b"GRACE") => Self::Grace,
+            _ if text.eq_ignore_ascii_case(b"MAXWAITERS") => Self::MaxWaiters,
             _ => return None,
         })
     }
@@ -143,6 +164,8 @@ impl Word {
             Self::Hold => Allowed::HOLD,
             Self::Limit => Allowed::LIMIT,
             Self::Session => Allowed::SESSION,
+            Self::Grace => Allowed::GRACE,
+            Self::MaxWaiters => Allowed::MAX_WAITERS,
             Self::Notify => Allowed::NOTIFY,
         }
     }
@@ -222,6 +245,10 @@ mod tests {
             "PX",
             "NXX",
             "NOTIFY",
+            "GRACE",
+            "PX 200 SESSION GRACE 1 GRACE 1",
+            "MAXWAITERS",
+            "BLOCK 1 MAXWAITERS 1 MAXWAITERS 2",
             "PX 1 BLOCK 1 NOTIFY c NOTIFY c",
         ] {
             assert_eq!(parse(line, Allowed::all()), Err(Error::Syntax), "{line}");
@@ -255,6 +282,14 @@ mod tests {
             ("LIMIT -1", Error::NotPositive),
             ("LIMIT x", Error::NotAnInteger),
             ("LIMIT 2147483648", Error::NotAnInteger),
+            ("PX 200 SESSION GRACE 0", Error::InvalidExpire),
+            ("PX 200 SESSION GRACE 201", Error::InvalidExpire),
+            ("PX 200 SESSION GRACE x", Error::NotAnInteger),
+            ("PX 200 GRACE 100", Error::GraceNeedsSession),
+            ("BLOCK 1 MAXWAITERS 0", Error::NotPositive),
+            ("BLOCK 1 MAXWAITERS x", Error::NotAnInteger),
+            ("BLOCK 1 MAXWAITERS 2147483648", Error::NotAnInteger),
+            ("MAXWAITERS 1", Error::MaxWaitersNeedsBlock),
         ] {
             assert_eq!(parse(line, Allowed::all()), Err(error), "{line}");
         }

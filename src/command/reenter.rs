@@ -1,4 +1,5 @@
-//! `LOCK.REENTER key owner [EX s | PX ms] [BLOCK ms] [HOLD n] [SESSION] [NOTIFY channel]`
+//! `LOCK.REENTER key owner [EX s | PX ms] [BLOCK ms] [HOLD n] [SESSION [GRACE ms]] [NOTIFY channel]
+//! [MAXWAITERS n]`
 
 use super::options::{Allowed, Options};
 use super::{LockCommand, Parsed};
@@ -13,7 +14,7 @@ impl LockCommand for Reenter {
 
     #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let allowed = Allowed::LEASE | Allowed::BLOCK | Allowed::HOLD | Allowed::SESSION | Allowed::NOTIFY;
+        let allowed = Allowed::TAKING | Allowed::HOLD;
         let options = Options::parse(options, allowed)?;
         Ok(options.parsed(Action::Reenter { hold: options.hold }))
     }

@@ -1,4 +1,5 @@
-//! `LOCK.SHARE key token [EX s | PX ms] [LIMIT n] [BLOCK ms] [SESSION] [NOTIFY channel]`
+//! `LOCK.SHARE key token [EX s | PX ms] [LIMIT n] [BLOCK ms] [SESSION [GRACE ms]] [NOTIFY channel]
+//! [MAXWAITERS n]`
 
 use super::options::{Allowed, Options};
 use super::{LockCommand, Parsed};
@@ -12,7 +13,7 @@ impl LockCommand for Share {
 
     #[inline(always)]
     fn parse<'a>(options: impl Iterator<Item = &'a [u8]>) -> Result<Parsed, Error> {
-        let allowed = Allowed::LEASE | Allowed::LIMIT | Allowed::BLOCK | Allowed::SESSION | Allowed::NOTIFY;
+        let allowed = Allowed::TAKING | Allowed::LIMIT;
         let options = Options::parse(options, allowed)?;
         Ok(options.parsed(Action::Share { limit: options.limit }))
     }

@@ -3,8 +3,8 @@
 //! The host reads the lock, and answers the questions of [`Facts`] about the server. Nothing else overrules a decision.
 
 use super::{
-    BlockTimeout, Decision, Error, HoldNumber, Kind, Lease, LeaseEnd, Limit, Lock, UnixMs, Write, acquire, extend,
-    reenter, release, share,
+    BlockTimeout, Decision, Error, HoldNumber, Kind, Lease, LeaseEnd, Limit, Lock, SessionTerms, UnixMs, Write,
+    acquire, extend, reenter, release, share,
 };
 
 /// A request to change one lock, on behalf of one caller.
@@ -14,8 +14,12 @@ pub struct Request {
     pub lease: Option<Lease>,
     /// Whether the request asks for a session. Then it has a lease.
     pub session: bool,
+    /// How long the lock is held after the last connection of its session has closed.
+    pub grace: Option<Lease>,
     /// How long the request waits while the lock is held, or `None` for the reply nil.
     pub wait: Option<BlockTimeout>,
+    /// The number of requests waiting for the lock, at which this one does not wait.
+    pub max_waiters: Option<Limit>,
 }
 
 /// What a request does with the lock.
@@ -54,6 +58,9 @@ pub trait Facts {
     /// Returns whether the request can wait where it was sent.
     fn can_wait(&self) -> bool;
 
+    /// Returns whether fewer than `most` requests wait for the lock, or the caller has a place in its queue, which may be kept.
+    fn may_join(&self, kind: Kind, most: Limit) -> bool;
+
     /// Returns whether one more connection can have a session for the lock, or this connection adds none. `waits` is whether the
     /// request is to wait for the lock first.
     fn has_session_capacity(&self, kind: Kind, waits: bool) -> bool;
@@ -91,9 +98,10 @@ impl Request {
         }
     }
 
-    /// Returns the kind of the lock and the lease to renew, if the request asks for a session.
-    pub fn session(&self) -> Option<(Kind, Lease)> {
-        if self.session { self.kind().zip(self.lease) } else { None }
+    /// Returns the kind of the lock and the terms of the session, if the request asks for one.
+    pub fn session(&self) -> Option<(Kind, SessionTerms)> {
+        let terms = self.lease.filter(|_| self.session).map(|lease| SessionTerms { lease, grace: self.grace });
+        self.kind().zip(terms)
     }
 
     /// Returns the maximum number of shares, or `None` for any number.
@@ -145,6 +153,7 @@ impl Request {
 /// # Errors
 ///
 /// - Those of the decision for the action: [`acquire`], [`reenter`], [`share`], [`release`] or [`extend`].
+/// - [`Error::TooManyWait`] if the request would wait, and as many others wait as its MAXWAITERS allows.
 /// - [`Error::NoLease`] if the request asks for a session, and the caller holds the lock without a lease: nothing would free the
 ///   lock if the server failed.
 /// - Those of [`Facts::check_lease_change`] if the lease of a present holder changes.
@@ -160,7 +169,13 @@ pub fn admit(
 ) -> Result<Verdict, Error> {
     let verdict = match restrict(request.decide(lock, caller, now)?, now, facts)? {
         Decision::Done { write, reply } => Verdict::Done { write, reply },
-        Decision::Contended => request.wait.filter(|_| facts.can_wait()).map_or(Verdict::Nil, Verdict::Wait),
+        Decision::Contended => match request.wait.filter(|_| facts.can_wait()) {
+            Some(timeout) => {
+                check_queue(request, facts)?;
+                Verdict::Wait(timeout)
+            }
+            None => Verdict::Nil,
+        },
     };
     if let Some((kind, _)) = request.session() {
         check_session(lock, kind, caller, verdict, facts)?;
@@ -184,6 +199,13 @@ fn restrict(decision: Decision, now: UnixMs, facts: &impl Facts) -> Result<Decis
         }
     }
     Ok(decision)
+}
+
+/// Checks that a request may join the queue, or has a place in it.
+fn check_queue(request: &Request, facts: &impl Facts) -> Result<(), Error> {
+    let wanted = request.kind().zip(request.max_waiters);
+    let may_wait = wanted.is_none_or(|(kind, most)| facts.may_join(kind, most));
+    if may_wait { Ok(()) } else { Err(Error::TooManyWait) }
 }
 
 /// Checks that a session can begin, if one is to begin.

@@ -3,7 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::{ClientId, OrBug};
+use super::{ClientId, OrBug, UnixMs};
+
+/// When a connection has closed. Of two times the later one is greater, also if the server's clock was set back between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CloseTime {
+    /// The time of the monotonic clock, in milliseconds.
+    pub steady_ms: i64,
+    /// The time of the server's clock.
+    pub unix: UnixMs,
+}
 
 /// Entries of type `T`, each of which belongs to one or more connections.
 ///
@@ -12,15 +21,15 @@ use super::{ClientId, OrBug};
 /// Invariants: a connection in the table has entries. A closed connection is in the table.
 pub struct Connections<T> {
     entries: BTreeMap<ClientId, BTreeSet<T>>,
-    /// Closed connections that still have entries.
-    closed: BTreeSet<ClientId>,
+    /// Closed connections that still have entries, with the time of the close.
+    closed: BTreeMap<ClientId, CloseTime>,
     /// The closed connection that had the last turn.
     last: ClientId,
 }
 
 impl<T: Copy + Ord> Connections<T> {
     pub const fn new() -> Self {
-        Self { entries: BTreeMap::new(), closed: BTreeSet::new(), last: ClientId::MIN }
+        Self { entries: BTreeMap::new(), closed: BTreeMap::new(), last: ClientId::MIN }
     }
 
     pub fn add(&mut self, client: ClientId, entry: T) {
@@ -40,15 +49,20 @@ impl<T: Copy + Ord> Connections<T> {
     }
 
     /// Records that a connection has closed. A connection without entries is not recorded.
-    pub fn close(&mut self, client: ClientId) {
+    pub fn close(&mut self, client: ClientId, time: CloseTime) {
         if self.entries.contains_key(&client) {
-            self.closed.insert(client);
+            self.closed.insert(client, time);
         }
     }
 
     /// Returns whether a connection with entries has closed.
     pub fn is_closed(&self, client: ClientId) -> bool {
-        self.closed.contains(&client)
+        self.closed.contains_key(&client)
+    }
+
+    /// Returns when a connection with entries has closed, or `None` if it is open.
+    pub fn closed_at(&self, client: ClientId) -> Option<CloseTime> {
+        self.closed.get(&client).copied()
     }
 
     /// Returns whether any closed connection still has entries.
@@ -59,7 +73,7 @@ impl<T: Copy + Ord> Connections<T> {
     /// Returns an entry of a closed connection, if there is one. The closed connections take turns, however many entries one has.
     pub fn next_of_closed(&mut self) -> Option<(ClientId, T)> {
         let behind = (Bound::Excluded(self.last), Bound::Unbounded);
-        let client = *self.closed.range(behind).next().or_else(|| self.closed.first())?;
+        let (&client, _) = self.closed.range(behind).next().or_else(|| self.closed.first_key_value())?;
         self.last = client;
         let entries = self.entries.get(&client).or_bug("a closed connection has no entries")?;
         debug_assert!(!entries.is_empty(), "a connection without entries is in the table");
@@ -80,13 +94,16 @@ impl<T: Copy + Ord> Connections<T> {
 mod tests {
     use super::*;
 
+    const TIME: CloseTime = CloseTime { steady_ms: 7, unix: 7_000 };
+
     #[test]
     fn closed_connection_yields_all_its_entries() {
         let mut connections = Connections::new();
         [(1, 'a'), (2, 'b'), (2, 'c')].into_iter().for_each(|(client, entry)| connections.add(client, entry));
         assert!(!connections.has_closed());
-        connections.close(2);
+        connections.close(2, TIME);
         assert!(connections.is_closed(2) && !connections.is_closed(1));
+        assert_eq!([1, 2].map(|client| connections.closed_at(client)), [None, Some(TIME)]);
         assert_eq!(connections.next_of_closed(), Some((2, 'b')));
         connections.remove(2, 'b');
         assert_eq!(connections.next_of_closed(), Some((2, 'c')));
@@ -103,7 +120,7 @@ mod tests {
         for (client, entry) in [(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (3, 'e')] {
             connections.add(client, entry);
         }
-        [1, 3].into_iter().for_each(|client| connections.close(client));
+        [1, 3].into_iter().for_each(|client| connections.close(client, TIME));
         let mut next = || {
             let (client, entry) = connections.next_of_closed()?;
             connections.remove(client, entry);
@@ -115,7 +132,7 @@ mod tests {
     #[test]
     fn connection_without_entries_is_not_recorded() {
         let mut connections = Connections::<char>::new();
-        connections.close(1);
+        connections.close(1, TIME);
         assert!(!connections.has_closed());
         connections.add(1, 'a');
         assert!(!connections.is_closed(1));

@@ -19,6 +19,8 @@ pub enum Error {
     JustBegun,
     /// The number of waiting requests has reached `lock.max-waiters`.
     QueueFull,
+    /// As many requests wait for this lock as the MAXWAITERS of the request allows.
+    TooManyWait,
     /// The value of the key is not a lock.
     WrongType,
     /// `HOLD n` is neither the present number of holds nor the next one.
@@ -29,6 +31,10 @@ pub enum Error {
     Arity,
     /// SESSION was given without EX or PX.
     SessionNeedsLease,
+    /// GRACE was given without SESSION.
+    GraceNeedsSession,
+    /// MAXWAITERS was given without BLOCK.
+    MaxWaitersNeedsBlock,
     /// SESSION was given in a script or in a call by another module, where the client has no connection.
     SessionInScript,
     /// SESSION was given on a replica, which does not own its keys.
@@ -50,11 +56,11 @@ pub enum Error {
     /// An option is unknown, repeated or missing, or contradicts another one.
     Syntax,
     NotAnInteger,
-    /// A COUNT, HOLD or LIMIT is less than 1.
+    /// A COUNT, HOLD, LIMIT or MAXWAITERS is less than 1.
     NotPositive,
     /// The COUNT of LOCK.QUEUES exceeds [`MAX_QUEUES_SHOWN`](super::MAX_QUEUES_SHOWN).
     TooManyQueues,
-    /// A lease is zero, negative, too long to add to the clock, or too short for a session.
+    /// A lease or GRACE is zero, negative or too long to add to the clock, or a lease is too short for a session or its GRACE.
     InvalidExpire,
     TimeoutNotAnInteger,
     TimeoutNegative,
@@ -78,11 +84,14 @@ impl Error {
             Self::MayBeReplaced => "TRYAGAIN Another server may be the master, see lock.recovery-ms",
             Self::JustBegun => "TRYAGAIN The master before this one may still grant locks, see lock.recovery-ms",
             Self::QueueFull => "QUEUEFULL Too many requests wait already, see lock.max-waiters",
+            Self::TooManyWait => "QUEUEFULL As many requests wait for this lock as MAXWAITERS allows",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::HoldMismatch => "HOLDMISMATCH This is not the hold that comes next",
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::SameKey => "ERR the counter must be another key than the lock",
             Self::SessionNeedsLease => "ERR a session needs a lease, EX or PX",
+            Self::GraceNeedsSession => "ERR GRACE needs SESSION",
+            Self::MaxWaitersNeedsBlock => "ERR MAXWAITERS needs BLOCK",
             Self::SessionInScript => "ERR a session is not allowed in scripts and calls by other modules",
             Self::SessionOnReplica => "ERR a session is not allowed on a replica",
             Self::SessionFull => "SESSIONFULL Too many sessions already, see lock.max-sessions",

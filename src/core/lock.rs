@@ -8,7 +8,7 @@ mod terms;
 use std::borrow::Cow;
 
 use super::{Error, UnixMs};
-pub use terms::{BlockTimeout, HoldNumber, LATEST_SHARE_END, Lease, Limit};
+pub use terms::{BlockTimeout, HoldNumber, LATEST_SHARE_END, Lease, Limit, SessionTerms};
 
 /// The kind of a lock, which determines its layout in the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -41,14 +41,14 @@ pub use budget::{Budget, Limits};
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};
-pub use connections::Connections;
+pub use connections::{CloseTime, Connections};
 pub use deferred_free::DeferredFree;
 pub use error::Error;
 pub use fence::{FENCING_TOKEN_LIMIT, next_fencing_token};
 pub use integer::{format_integer, parse_integer};
 pub use lock::{
-    BlockTimeout, Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, Shares, Write,
-    acquire, extend, reenter, release, share,
+    BlockTimeout, Decision, HoldNumber, Holder, Kind, LATEST_SHARE_END, Lease, LeaseEnd, Limit, Lock, SessionTerms,
+    Shares, Write, acquire, extend, reenter, release, share,
 };
 pub use lock_index::{HoldKey, LockIndex};
 pub use name_map::NameMap;

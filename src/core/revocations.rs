@@ -23,6 +23,8 @@ pub struct Revocation {
     pub grant: Option<Grant>,
     /// Whether all holds are released, and not only the first one.
     all_holds: bool,
+    /// The end of the grace period of the session, if it had one. Until then the lock is held on.
+    grace_end: Option<UnixMs>,
     /// The time of the next attempt.
     due: UnixMs,
 }
@@ -38,17 +40,23 @@ impl Revocation {
     /// Creates the revocation of a grant, which has one hold.
     pub fn of_grant(grant: Grant) -> Self {
         let (db, key, kind, owner) = (grant.db, Rc::clone(&grant.key), grant.claim.kind, grant.claim.owner.clone());
-        Self { db, key, kind, owner, grant: Some(grant), all_holds: false, due: UnixMs::MIN }
+        Self { db, key, kind, owner, grant: Some(grant), all_holds: false, grace_end: None, due: UnixMs::MIN }
     }
 
     /// Creates the revocation of a session's lock, with all its holds.
     pub fn of_session(session: Session) -> Self {
+        let grace_end = session.grace_end();
         let SessionLock { db, key, kind, owner, .. } = session.lock;
-        Self { db, key, kind, owner, grant: None, all_holds: true, due: UnixMs::MIN }
+        Self { db, key, kind, owner, grant: None, all_holds: true, grace_end, due: UnixMs::MIN }
     }
 
     pub fn hold_key(&self) -> HoldKey<'_> {
         HoldKey::of(self.db, &self.key, self.kind, &self.owner)
+    }
+
+    /// Returns the end of the grace period, if it has not passed at `now`. A grant that no connection has received has none.
+    pub fn grace_end_after(&self, now: UnixMs) -> Option<UnixMs> {
+        self.grace_end.filter(|&end| end > now && self.grant.is_none())
     }
 
     /// Returns whether `holder` still holds the lock as it was granted.
@@ -89,6 +97,7 @@ impl Revocations {
             if previous.kind == revocation.kind && previous.owner == revocation.owner {
                 revocation.grant = revocation.grant.or(previous.grant);
                 revocation.all_holds |= previous.all_holds;
+                revocation.grace_end = revocation.grace_end.max(previous.grace_end);
             }
         }
         let due = revocation.due;
@@ -202,6 +211,21 @@ mod tests {
         revocations.add(Revocation { grant: None, all_holds: true, ..undelivered("a") });
         let both = revocations.find(HoldKey::whole(0, b"k")).and_then(|id| revocations.get(id)).unwrap();
         assert!(both.grant.is_some() && both.matches(&holder("a", 3)));
+    }
+
+    #[test]
+    fn grant_that_reached_no_client_has_no_grace_period() {
+        let mut revocations = Revocations::new();
+        let session = |grace_end| Revocation { grant: None, all_holds: true, grace_end, ..undelivered("a") };
+        revocations.add(session(Some(50)));
+        revocations.add(session(Some(40)));
+        let ends = |revocations: &Revocations| {
+            let id = revocations.first_due(0).unwrap();
+            [49, 50].map(|now| revocations.get(id).unwrap().grace_end_after(now))
+        };
+        assert_eq!(ends(&revocations), [Some(50), None]);
+        revocations.add(undelivered("a"));
+        assert_eq!(ends(&revocations), [None, None]);
     }
 
     #[test]

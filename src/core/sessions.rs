@@ -19,7 +19,9 @@ use std::rc::Rc;
 
 use super::lock_index::{HoldKey, LockIndex, RemovedShares};
 use super::timer_queue::NEVER;
-use super::{Arena, ClientId, Connections, DeferredFree, Holder, Id, Kind, Lease, OrBug, Sweep, UnixMs, bug, check};
+use super::{
+    Arena, ClientId, CloseTime, Connections, DeferredFree, Holder, Id, Kind, Lease, OrBug, Sweep, UnixMs, bug, check,
+};
 use renewals::{Class, Renewals};
 use shares::ShareSessions;
 
@@ -41,6 +43,8 @@ pub type SessionId = Id<Session>;
 pub struct Session {
     pub lock: SessionLock,
     clients: BTreeSet<ClientId>,
+    /// When the last of its connections so far has closed.
+    closed_at: Option<CloseTime>,
     lease_end: SessionLeaseEnd,
     /// The time of the next renewal, or [`NEVER`].
     renew_at: UnixMs,
@@ -71,6 +75,8 @@ pub struct SessionLock {
     pub holds: i64,
     /// The length of the lease that each renewal sets.
     pub lease: Lease,
+    /// How long the lock is held after the last connection has closed, if it is not released immediately.
+    pub grace: Option<Lease>,
 }
 
 /// All sessions of the server.
@@ -96,6 +102,11 @@ impl Session {
     /// Returns whether `holder` is the holder of this session.
     pub fn matches<L>(&self, holder: &Holder<'_, L>) -> bool {
         holder.kind == self.lock.kind && *holder.owner == *self.lock.owner
+    }
+
+    /// Returns the end of the grace period that began when the last connection closed, if the session has one.
+    pub fn grace_end(&self) -> Option<UnixMs> {
+        self.lock.grace.zip(self.closed_at).map(|(grace, closed)| grace.end_from(closed.unix))
     }
 
     /// Returns whether the lease has expired, if its end is known. If the lock is free earlier, an external write has removed it.
@@ -181,10 +192,11 @@ impl Sessions {
 
     /// Adds a connection to the session of a lock, and begins the session if there is none.
     ///
-    /// A session of another holder ends. The lease of the session becomes the longer one of its own and that of `lock`.
+    /// A session of another holder ends. The lease of the session becomes the longer one of its own and that of `lock`, and its
+    /// grace period likewise.
     pub fn attach(&mut self, lock: SessionLock, client: ClientId, now: UnixMs) {
         debug_assert!(lock.holds >= 1, "a session without a hold begins");
-        let SessionLock { db, lease, .. } = lock;
+        let SessionLock { db, lease, grace, .. } = lock;
         if lock.kind == Kind::Shared {
             self.end(HoldKey::whole(db, &lock.key));
         } else {
@@ -203,6 +215,7 @@ impl Sessions {
         self.connections.add(client, id);
         let Some(session) = self.sessions.get_mut(id) else { return bug("a session that was found does not exist") };
         session.lock.lease = session.lock.lease.max(lease);
+        session.lock.grace = session.lock.grace.max(grace);
         if session.clients.insert(client) {
             self.pairs = self.pairs.saturating_add(1);
             if let Some(shares) = self.by_lock.common_mut(db, &session.lock.key) {
@@ -220,8 +233,8 @@ impl Sessions {
         debug_assert!(self.find(lock.hold_key()).is_none(), "a hold key has two sessions");
         let (db, key) = (lock.db, Rc::clone(&lock.key));
         let clients = BTreeSet::new();
-        let session =
-            Session { lock, clients, lease_end: SessionLeaseEnd::Unknown, renew_at: NEVER, class: Class::SHORTEST };
+        let lease_end = SessionLeaseEnd::Unknown;
+        let session = Session { lock, clients, closed_at: None, lease_end, renew_at: NEVER, class: Class::SHORTEST };
         let id = self.sessions.insert(session)?;
         let session = self.sessions.get(id).or_bug("a new session does not exist")?;
         self.by_lock.insert(db, key, session.lock.hold_key().share, id);
@@ -251,8 +264,8 @@ impl Sessions {
     }
 
     /// Records that a connection has closed. [`pop_orphan`](Self::pop_orphan) processes its sessions.
-    pub fn connection_closed(&mut self, client: ClientId) {
-        self.connections.close(client);
+    pub fn connection_closed(&mut self, client: ClientId, time: CloseTime) {
+        self.connections.close(client, time);
     }
 
     /// Returns whether closed connections still have sessions.
@@ -339,6 +352,7 @@ impl Sessions {
         let is_current = self.is_current(id);
         let session = self.sessions.get_mut(id)?;
         if session.clients.remove(&client) {
+            session.closed_at = session.closed_at.max(self.connections.closed_at(client));
             let (db, key) = (session.lock.db, Rc::clone(&session.lock.key));
             if is_current {
                 self.subtract_pairs(db, &key, 1);

@@ -382,15 +382,6 @@ impl WaitQueues {
         });
         Some(id)
     }
-
-    fn set_review(&mut self, id: QueueId, time: UnixMs, cause: Cause) {
-        // A lock in the backlog is reviewed in its turn, and needs no other review.
-        let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
-        // Without requests there is no waiter that could be granted the lock.
-        let time = if queue.requests == 0 { NEVER } else { time };
-        self.reviews.schedule(id, queue, time);
-        queue.cause = cause;
-    }
 }
 
 #[cfg(test)]

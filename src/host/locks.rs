@@ -7,7 +7,7 @@ use super::background::{alarm, restart_after_panic, run, suspension};
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
 use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log, settings::SETTINGS};
-use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions};
+use crate::core::{Cause, ClientId, CloseTime, HoldKey, SessionId, Sessions};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
 };
@@ -132,9 +132,10 @@ impl Module for Locks {
     }
 
     fn client_closed(server: &Server, client: ClientId) {
+        let time = CloseTime { steady_ms: server::monotonic_ms(), unix: server::now_ms() };
         state::with(server, |state| {
-            state.sessions.connection_closed(client);
-            state.pending.connection_closed(client);
+            state.sessions.connection_closed(client, time);
+            state.pending.connection_closed(client, time);
         });
         run::end_closed(server);
         alarm::set(server);

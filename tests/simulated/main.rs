@@ -9,6 +9,7 @@ mod copies;
 mod crowd;
 mod facts;
 mod fairness;
+mod grace;
 mod growth;
 mod idle;
 mod messages;

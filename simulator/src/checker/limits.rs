@@ -6,7 +6,7 @@ use super::lock_model::{LockModel, QueueEntry, Session, Trust};
 use super::recovery::GrantSuspension;
 use super::spec::{Held, Ms, Who};
 use super::{Checker, Name, Running, Verdict};
-use crate::request::{Request, Verb, channel_of, token_of};
+use crate::request::{Request, Take, Terms, Verb, channel_of, token_of};
 use crate::step::Knob;
 
 /// The settings of the module.
@@ -51,6 +51,11 @@ impl Limits {
     /// The lease that a place gets. None is the longest.
     pub fn lease_for(&self, queue_entry: &QueueEntry) -> Option<i64> {
         queue_entry.lease().map(|lease| self.cut(lease)).or(self.lease_ms)
+    }
+
+    /// The terms of a session that is granted now.
+    pub fn cut_terms(&self, Terms { lease, grace }: Terms) -> Terms {
+        Terms { lease: self.cut(lease), grace: grace.map(|grace| self.cut(grace)) }
     }
 
     /// Whether a session may have been given this lease now.
@@ -110,6 +115,15 @@ impl Checker {
             false => None,
         });
         session.map(|session| session.trust).into_iter().chain(waits).max()
+    }
+
+    /// Whether a request may be refused, and whether it must be, because more wait for the lock than it allows.
+    pub(super) fn is_line_too_long(&self, running: &Running) -> (bool, bool) {
+        let Verb::Take(Take { max_waiters: Some(most), .. }) = running.request.verb else { return (false, false) };
+        let Some(model) = self.models.get(&running.name) else { return (false, false) };
+        let (may_be, must_be) = model.is_too_long_for(&running.who(), most);
+        // The server may say only at last that it does not block this client.
+        (may_be, must_be && running.may_wait())
     }
 
     /// How many requests wait.

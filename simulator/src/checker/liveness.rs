@@ -25,6 +25,7 @@ impl Checker {
         self.ledger.forget(conditions.steady);
         self.check_withdrawn()?;
         self.end_sessions_elsewhere(conditions);
+        self.settle_short_graces(conditions.now);
         let Self { models, lost_slots, gone_slots, .. } = self;
         for (name, model) in models.iter_mut() {
             if gone_slots.contains(&slot_of(&name.1)) {

@@ -204,7 +204,7 @@ impl Checker {
         let wished = previous.as_ref().filter(|previous| previous.client == request.client);
         request.session = request.session.or(wished.and_then(|previous| previous.session));
         // Nor does it shorten the lease of that session.
-        request.lease = request.lease.max(request.session);
+        request.lease = request.lease.max(request.session.map(|terms| terms.lease));
         model.join(who, request, now);
         if let Some(previous) = previous {
             model.withdraw_request(previous.tag, None);

@@ -5,6 +5,7 @@
 
 mod compat;
 mod fairness;
+mod grace;
 mod limits;
 mod listed;
 mod liveness;

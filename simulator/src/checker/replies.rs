@@ -135,12 +135,14 @@ impl Checker {
         let channel = waiting.as_ref().and_then(|waiting| waiting.channel.as_ref());
         let has_subscriber = channel.is_none_or(|channel| self.listeners.are_there(channel));
         let is_full = self.waiting_count() >= self.limits.waiters && !self.replaces(running);
-        let limits = [(may_be_full, "SESSIONFULL"), (is_full, "QUEUEFULL"), (!has_subscriber, "NOSUBSCRIBER")];
+        let (may_be_long, is_long) = self.is_line_too_long(running);
+        let limits =
+            [(may_be_full, "SESSIONFULL"), (is_full || may_be_long, "QUEUEFULL"), (!has_subscriber, "NOSUBSCRIBER")];
         let codes: Vec<_> = limits.into_iter().filter_map(|(is_met, code)| is_met.then_some(code)).collect();
         // The server may say only at last that it does not block this client.
         let or_nil = !running.may_wait();
         let refused = (!codes.is_empty() || or_nil).then_some(Expected::OneOf { codes, or_nil });
-        match (waiting.filter(|waiting| waiting.channel.is_some() && has_subscriber && !is_full), refused) {
+        match (waiting.filter(|waiting| waiting.channel.is_some() && has_subscriber && !is_full && !is_long), refused) {
             (Some(request), refused) => {
                 let (name, who) = (running.name.clone(), running.who());
                 Ok(Expected::Waits { name, request: Box::new(request), who, refused: refused.map(Box::new) })
@@ -173,7 +175,8 @@ impl Checker {
         let Running { tag, name, request, .. } = &running;
         let limit = self.limits.waiters;
         let waiting = running.waiting(&self.limits, now).filter(|waiting| waiting.channel.is_none());
-        let Some(waiting) = waiting.filter(|_| running.may_wait() && self.waiting_count() < limit) else {
+        let may_wait = running.may_wait() && self.waiting_count() < limit && !self.is_line_too_long(&running).1;
+        let Some(waiting) = waiting.filter(|_| may_wait) else {
             return Err(format!("{request} waits, and must not: {limit} may wait"));
         };
         self.free_capacity();
@@ -232,8 +235,8 @@ impl Checker {
         model.grants.iter_mut().filter(|grant| grant.queue_entry.who.name == identity).for_each(Grant::mark_notified);
         match &request.verb {
             Verb::Take(take) => {
-                if let Some(lease) = take.lease.filter(|_| take.session) {
-                    model.begin_session(Who { form: take.form, name: identity }, reply, lease, client, now);
+                if let Some(terms) = take.terms() {
+                    model.begin_session(Who { form: take.form, name: identity }, reply, terms, client, now);
                 }
             }
             Verb::Extend { .. } => {
@@ -337,7 +340,7 @@ impl Checker {
 
 impl Running {
     /// Whether it waits if the lock is not to be had.
-    fn may_wait(&self) -> bool {
+    pub(super) fn may_wait(&self) -> bool {
         let waits = |take: Take| take.block.is_some() && (take.notify.is_some() || !self.denies_blocking);
         matches!(self.request.verb, Verb::Take(take) if waits(take))
     }
@@ -350,7 +353,7 @@ impl Running {
 
     /// What it is as long as it waits.
     fn waiting(&self, limits: &Limits, now: Ms) -> Option<Waiting> {
-        let Verb::Take(Take { lease, limit, block: Some(block), session, notify, .. }) = self.request.verb else {
+        let Verb::Take(take @ Take { lease, limit, block: Some(block), notify, .. }) = self.request.verb else {
             return None;
         };
         Some(Waiting {
@@ -359,7 +362,7 @@ impl Running {
             deadline: limits.deadline(block, now),
             lease,
             limit,
-            session: lease.filter(|_| session),
+            session: take.terms(),
             is_unblocked: false,
             channel: notify.map(channel_of),
             may_be_aborted: false,

@@ -38,6 +38,7 @@ impl Checker {
             return self.shares_changed(name, &before, &after, now);
         }
         if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
+            self.settle_grace(name, &after);
             return Ok(());
         }
         // What leaves a lock as it was is no request's, but for EXTEND.
@@ -47,6 +48,11 @@ impl Checker {
             return Ok(());
         }
         let holder = after.holders().pop();
+        if let (Lock::Held(was), Some(is)) = (&before, &holder) {
+            if self.begins_grace(name, was, is)? {
+                return Ok(());
+            }
+        }
         match (&before, &holder) {
             (Lock::Free, Some(held)) if self.is_given_back(name, held, &before, now)? => Ok(()),
             (Lock::Free, Some(held)) => self.handed_over(name, held, &before, now),
@@ -191,8 +197,8 @@ impl Checker {
             }
         }
         if let Verb::Take(take) = &request.verb {
-            if let Some(lease) = take.lease.filter(|_| take.session) {
-                model.begin_session(held.who.clone(), held.holds, lease, client, now);
+            if let Some(terms) = take.terms() {
+                model.begin_session(held.who.clone(), held.holds, terms, client, now);
             }
         }
     }
@@ -302,8 +308,8 @@ impl Checker {
         model.is_being_shared |= who.form == Form::Share;
         if let Some(queue_entry) = model.take_queue_entry(&who) {
             for request in queue_entry.requests.iter().filter(|request| !request.is_unblocked) {
-                if let Some(lease) = request.session {
-                    model.begin_session(who.clone(), 1, limits.cut(lease), request.client, now);
+                if let Some(terms) = request.session {
+                    model.begin_session(who.clone(), 1, limits.cut_terms(terms), request.client, now);
                 }
             }
             let (open, pubsub_clients): (Vec<_>, Vec<_>) =
@@ -362,6 +368,7 @@ impl Checker {
         if !model.may_be_forfeit(who) {
             return Err(format!("the lock is taken from {who:?}"));
         }
+        model.check_no_grace(who, now)?;
         model.forfeit(who, kept_until);
         Ok(())
     }

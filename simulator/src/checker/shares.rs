@@ -26,6 +26,12 @@ impl Checker {
         if before != after && (is_own(before) || found.is_some_and(|found| is_own(&found))) {
             return Ok(());
         }
+        if let Some((was, is)) = altered.first() {
+            let was = Held { until: before.end_of_lease(was), ..(*was).clone() };
+            if self.begins_grace(name, &was, is)? {
+                return Ok(());
+            }
+        }
         let regranted = self.regranted(name, before, after, now);
         if let Some((held, _)) = regranted.as_ref().filter(|(_, may_be_renewed)| !may_be_renewed) {
             return self.handed_over(name, held, before, now);
@@ -44,7 +50,10 @@ impl Checker {
                 let was = Held { until: before.end_of_lease(was), ..(*was).clone() };
                 self.renewed(name, &was, is, now)
             }
-            (None, None, None) => Ok(()),
+            (None, None, None) => {
+                self.settle_grace(name, after);
+                Ok(())
+            }
         }
     }
 

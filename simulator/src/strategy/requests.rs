@@ -39,7 +39,18 @@ impl Dice {
         let notify = Some(first).filter(|_| self.percent(30));
         let block = notify.map(|_| 0);
         let form = if self.percent(20) { Form::Share } else { Form::Mutex };
-        let take = Take { form, lease, block, strict: false, hold: None, limit: None, session: false, notify };
+        let take = Take {
+            form,
+            lease,
+            block,
+            strict: false,
+            hold: None,
+            limit: None,
+            session: false,
+            notify,
+            grace: None,
+            max_waiters: None,
+        };
         let release = Verb::Release { hold: None, lease: None };
         let verbs = [Verb::Take(take), release, Verb::Fence, Verb::Extend { lease: 50, add: false }];
         let (one, other) = (self.one_of(&verbs), self.one_of(&verbs));
@@ -56,7 +67,10 @@ impl Dice {
     /// Returns a request for a lock.
     fn take(&mut self) -> Verb {
         let form = self.form();
-        let (how, lease, block) = (self.number(), self.within(0, 400), self.within(0, 2600));
+        let (how, [lease, block]) = (self.number(), [400, 2600].map(|end| (self.number(), end)));
+        // What is left of the numbers decides on rarer options.
+        let [(lease, for_grace), (block, for_line)] = [lease, block].map(|(number, end)| (number % end, number / end));
+        let (lease, block) = (i64::from(lease), i64::from(block));
         let session = how % 4 == 3 || matches!(self.crowd, Crowd::Alike) && how % 4 > 0;
         let number = i64::from(how / 4 % 14);
         let (strict, hold, limit) = match form {
@@ -86,7 +100,11 @@ impl Dice {
         let by_message = how / 560;
         let least = if matches!(self.crowd, Crowd::Alike) { 3 } else { 4 };
         let notify = Some((by_message / 5) as u8 % CHANNELS).filter(|_| by_message % 5 >= least);
-        Verb::Take(Take { form, lease, block, strict, hold, limit, session, notify })
+        // Half of the sessions have a grace period, and one in ten of those who wait does so only in a short line.
+        let grace =
+            lease.filter(|_| session && for_grace % 2 == 1).map(|lease| 1 + i64::from(for_grace / 2) * 37 % lease);
+        let max_waiters = block.filter(|_| for_line % 8 == 7).map(|_| 1 + i64::from(for_line / 8));
+        Verb::Take(Take { form, lease, block, strict, hold, limit, session, grace, max_waiters, notify })
     }
 
     /// Returns the form of a lock, mostly the common one of the history.

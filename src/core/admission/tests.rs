@@ -15,6 +15,8 @@ struct Answers {
     lease_change: Option<Error>,
     longest_lease: Option<Lease>,
     can_wait: bool,
+    /// The number of waiting requests, if the caller has no place among them.
+    waiting: Option<usize>,
     has_session_capacity: bool,
 }
 
@@ -25,6 +27,7 @@ const FREELY: Answers = Answers {
     lease_change: None,
     longest_lease: None,
     can_wait: true,
+    waiting: None,
     has_session_capacity: true,
 };
 
@@ -49,6 +52,10 @@ impl Facts for Answers {
         self.can_wait
     }
 
+    fn may_join(&self, _kind: Kind, most: Limit) -> bool {
+        self.waiting.is_none_or(|waiting| most.has_capacity(waiting))
+    }
+
     fn has_session_capacity(&self, _kind: Kind, _waits: bool) -> bool {
         self.has_session_capacity
     }
@@ -66,7 +73,9 @@ const ACQUIRE: Request = Request {
     action: Action::Acquire { strict: false },
     lease: None,
     session: false,
+    grace: None,
     wait: Some(BlockTimeout::Forever),
+    max_waiters: None,
 };
 
 const TAKEN: Verdict = Verdict::Done { write: Write::Take { kind: Kind::Mutex, lease_end: None }, reply: 1 };
@@ -98,7 +107,7 @@ fn holder_confirms_while_grants_are_suspended_but_sets_no_lease() {
 
 #[test]
 fn added_lease_is_limited() {
-    let extend = |add, ms| Request { action: Action::Extend { add }, lease: lease(ms), session: false, wait: None };
+    let extend = |add, ms| Request { action: Action::Extend { add }, lease: lease(ms), wait: None, ..ACQUIRE };
     let answers = Answers { longest_lease: lease(150), ..FREELY };
     let admitted = |request| admit(&held(b"me", Some(NOW + 100)), &request, b"me", NOW, &answers);
     assert_eq!(admitted(extend(true, 50)), Ok(Verdict::Done { write: Write::SetLease(NOW + 150), reply: 150 }));
@@ -134,6 +143,19 @@ fn grant_and_last_release_end_waits() {
     assert_eq!(release.withdrawal(&Err(Error::HoldMismatch)), Withdrawal::Nothing);
 }
 
+#[test]
+fn request_waits_only_if_fewer_wait_than_it_allows() {
+    let request = Request { max_waiters: Limit::from_number(2), ..ACQUIRE };
+    let admitted =
+        |waiting, can_wait| admit(&held(b"you", None), &request, b"me", NOW, &Answers { waiting, can_wait, ..FREELY });
+    assert_eq!(admitted(Some(1), true), Ok(Verdict::Wait(BlockTimeout::Forever)));
+    assert_eq!(admitted(Some(2), true), Err(Error::TooManyWait));
+    assert_eq!(admitted(None, true), Ok(Verdict::Wait(BlockTimeout::Forever)), "it has a place");
+    assert_eq!(admitted(Some(2), false), Ok(Verdict::Nil));
+    let free = admit(&Lock::<Option<UnixMs>>::Free, &request, b"me", NOW, &Answers { waiting: Some(2), ..FREELY });
+    assert_eq!(free, Ok(TAKEN), "it does not wait");
+}
+
 fn any_lock() -> impl Strategy<Value = Lock<'static>> {
     let owner = prop_oneof![Just(b"me".as_slice()), Just(b"you".as_slice())];
     let end = prop_oneof![Just(None), (NOW - 5..NOW + 500).prop_map(Some)];
@@ -159,10 +181,12 @@ fn any_request() -> impl Strategy<Value = Request> {
         any::<bool>().prop_map(|add| Action::Extend { add }),
     ];
     let lease = proptest::option::of(1..600_i64).prop_map(|ms| ms.and_then(Lease::from_ms));
-    (action, lease, any::<bool>(), any::<bool>()).prop_map(|(action, lease, session, waits)| {
+    let most = proptest::option::of(1..4_i64).prop_map(|number| number.and_then(Limit::from_number));
+    (action, lease, any::<[bool; 2]>(), most).prop_map(|(action, lease, [session, waits], max_waiters)| {
         let is_extend = matches!(action, Action::Extend { .. });
         let lease = lease.or(if session || is_extend { Lease::from_ms(300) } else { None });
-        Request { action, lease, session, wait: waits.then_some(BlockTimeout::Ms(7)) }
+        let grace = lease.filter(|_| session && waits);
+        Request { action, lease, session, grace, wait: waits.then_some(BlockTimeout::Ms(7)), max_waiters }
     })
 }
 
@@ -170,13 +194,15 @@ fn any_answers() -> impl Strategy<Value = Answers> {
     let longest = proptest::option::of(1..700_i64).prop_map(|ms| ms.and_then(Lease::from_ms));
     let change = prop_oneof![3 => Just(None), 1 => Just(Some(Error::JustBegun))];
     let switches = any::<[bool; 4]>();
-    (longest, change, switches).prop_map(
-        |(longest_lease, lease_change, [has_waiter, suspends_grants, can_wait, capacity])| Answers {
+    let waiting = proptest::option::of(0..4_usize);
+    (longest, change, switches, waiting).prop_map(
+        |(longest_lease, lease_change, [has_waiter, suspends_grants, can_wait, capacity], waiting)| Answers {
             has_waiter,
             suspends_grants,
             lease_change,
             longest_lease,
             can_wait,
+            waiting,
             has_session_capacity: capacity,
         },
     )
@@ -203,12 +229,15 @@ proptest! {
             Ok(Verdict::Wait(timeout)) => {
                 prop_assert!(answers.can_wait && request.wait == Some(timeout) && request.kind().is_some());
                 prop_assert!(!request.session || answers.has_session_capacity);
+                let others = answers.waiting.unwrap_or(0);
+                prop_assert!(request.max_waiters.is_none_or(|most| most.has_capacity(others)), "too many wait");
             }
             Ok(Verdict::Nil) => prop_assert!(request.kind().is_some(), "a holder's request has a reply"),
             Err(Error::LeaseLimit) => {
                 let adds = request.action == Action::Extend { add: true };
                 prop_assert!(adds || !is_allowed);
             }
+            Err(Error::TooManyWait) => prop_assert!(answers.can_wait && answers.waiting.is_some()),
             Err(error) => {
                 let is_of_facts = Some(error) == answers.lease_change || error == Error::SessionFull;
                 prop_assert!(is_of_facts || freely == Err(error), "an error that neither lock nor facts explain");

@@ -8,7 +8,16 @@ use crate::core::{MAX_DURATION_MS, UnixMs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lease(NonZeroI64);
 
-/// The maximum number of shares, from 1 to 2^31 - 1.
+/// The terms of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionTerms {
+    /// The lease to renew.
+    pub lease: Lease,
+    /// How long the lock is held after the last connection has closed, if it is not released immediately.
+    pub grace: Option<Lease>,
+}
+
+/// A maximum number of shares or waiters, from 1 to 2^31 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Limit(NonZeroU32);
 

@@ -5,12 +5,12 @@ const NOW: UnixMs = 1_000_000;
 fn attach(sessions: &mut Sessions, key: &str, owner: &str, client: ClientId) {
     let lease = Lease::from_ms(300).unwrap();
     let (key, owner) = (key.as_bytes().into(), owner.as_bytes().into());
-    sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, client, NOW);
+    sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, grace: None }, client, NOW);
 }
 
 /// Closes a connection and processes its sessions. Returns the owners of the sessions that ended.
 fn close(sessions: &mut Sessions, client: ClientId) -> Vec<String> {
-    sessions.connection_closed(client);
+    sessions.connection_closed(client, closed(0));
     let mut owners = Vec::new();
     while sessions.has_closed_connections() {
         let ended = sessions.pop_orphan();
@@ -24,6 +24,11 @@ fn first_due(sessions: &mut Sessions, now: UnixMs) -> SessionId {
         Some(SessionTask::Renew(id)) => id,
         other => panic!("{other:?} is no renewal"),
     }
+}
+
+/// A connection closes `ms` later.
+fn closed(ms: i64) -> CloseTime {
+    CloseTime { steady_ms: ms, unix: NOW + ms }
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn orphan_is_found_by_hold_key() {
     for (key, client) in [("k", 1), ("k", 2), ("l", 1)] {
         attach(&mut sessions, key, "a", client);
     }
-    sessions.connection_closed(1);
+    sessions.connection_closed(1, closed(0));
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
     assert_eq!(sessions.take_orphan(HoldKey::whole(0, b"k")), None, "the other connection is open");
     let id = sessions.find(HoldKey::whole(0, b"k")).unwrap();
@@ -225,7 +230,7 @@ fn repeated_request_only_lengthens_lease() {
     for (ms, expected) in [(900, 900), (30, 900)] {
         let lease = Lease::from_ms(ms).unwrap();
         let (key, owner) = (b"k"[..].into(), b"a"[..].into());
-        sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease }, 1, NOW);
+        sessions.attach(SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, grace: None }, 1, NOW);
         assert_eq!(sessions.get(id).unwrap().lock.lease, Lease::from_ms(expected).unwrap());
     }
 }
@@ -242,6 +247,7 @@ fn repeated_request_does_not_delay_renewal() {
         owner: b"a".as_slice().into(),
         holds: 1,
         lease: Lease::from_ms(150).unwrap(),
+        grace: None,
     };
     sessions.attach(lock, 2, NOW + 90);
     assert_eq!(sessions.next_due(), Some(NOW + 100));
@@ -253,7 +259,11 @@ fn ended_shares_have_no_pairs() {
     let lease = Lease::from_ms(300).unwrap();
     for (owner, client) in [("a", 1), ("a", 2), ("b", 2)] {
         let (key, owner) = (b"k"[..].into(), owner.as_bytes().into());
-        sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, client, NOW);
+        sessions.attach(
+            SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease, grace: None },
+            client,
+            NOW,
+        );
     }
     assert_eq!(sessions.pairs(), 3);
     sessions.end_shares(0, b"k");
@@ -268,7 +278,7 @@ fn ended_shares_have_no_pairs() {
 fn ended_share_sessions_need_no_recheck() {
     let mut sessions = Sessions::new();
     let (key, owner, lease) = (b"k"[..].into(), b"a"[..].into(), Lease::from_ms(300).unwrap());
-    sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, 1, NOW);
+    sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease, grace: None }, 1, NOW);
     sessions.mark_for_recheck(0, b"k");
     assert_eq!(sessions.next_due(), Some(UnixMs::MIN));
     sessions.end_shares(0, b"k");
@@ -282,7 +292,7 @@ fn leases_of_many_shares_last_until_renewal() {
     let lease = Lease::from_ms(100).unwrap();
     for number in 0..2000 {
         let (key, owner) = (b"k"[..].into(), format!("{number}").into_bytes().into());
-        sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease }, 1, NOW);
+        sessions.attach(SessionLock { db: 0, key, kind: Kind::Shared, owner, holds: 1, lease, grace: None }, 1, NOW);
     }
     attach(&mut sessions, "alone", "a", 1);
     let leases = [HoldKey { db: 0, key: b"k", share: Some(b"7") }, HoldKey::whole(0, b"alone")].map(|hold_key| {
@@ -291,4 +301,20 @@ fn leases_of_many_shares_last_until_renewal() {
         sessions.get(id).unwrap().lock.lease
     });
     assert_eq!(leases, [400, 300].map(|ms| Lease::from_ms(ms).unwrap()));
+}
+
+#[test]
+fn grace_period_begins_with_the_last_close() {
+    let mut sessions = Sessions::new();
+    let graces = [(1, Some(500)), (2, Some(200)), (3, None)];
+    for (client, grace) in graces {
+        let (key, owner, lease) = (b"k".as_slice().into(), b"a".as_slice().into(), Lease::from_ms(1000).unwrap());
+        let grace = grace.and_then(Lease::from_ms);
+        let lock = SessionLock { db: 0, key, kind: Kind::Mutex, owner, holds: 1, lease, grace };
+        sessions.attach(lock, client, NOW);
+    }
+    // The order in which the connections are processed does not matter.
+    [(3, 10), (1, 70), (2, 40)].into_iter().for_each(|(client, ms)| sessions.connection_closed(client, closed(ms)));
+    let orphans: Vec<_> = (0..3).filter_map(|_| sessions.pop_orphan()).collect();
+    assert_eq!(orphans.iter().map(Session::grace_end).collect::<Vec<_>>(), [Some(NOW + 70 + 500)]);
 }

@@ -59,6 +59,16 @@ impl WaitQueues {
         self.backlog.push_back(id);
     }
 
+    /// Schedules the review of a queue at `time`, or cancels it if that is [`NEVER`].
+    pub(super) fn set_review(&mut self, id: QueueId, time: UnixMs, cause: Cause) {
+        // A lock in the backlog is reviewed in its turn, and needs no other review.
+        let Some(queue) = self.queues.get_mut(id).filter(|queue| !queue.is_in_backlog) else { return };
+        // Without requests there is no waiter that could be granted the lock.
+        let time = if queue.requests == 0 { NEVER } else { time };
+        self.reviews.schedule(id, queue, time);
+        queue.cause = cause;
+    }
+
     /// Records that a lock has had a whole batch of grants in the run of the background work with this number.
     pub fn end_batch(&mut self, id: QueueId, run: u32) {
         if let Some(queue) = self.queues.get_mut(id) {

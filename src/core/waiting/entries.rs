@@ -16,6 +16,11 @@ impl WaitQueues {
         self.claims.find((queue, owner), |id| self.entries.get(*id).is_some_and(is_claim)).copied()
     }
 
+    /// Returns whether a claim has a place in the queue of a lock, which may be kept.
+    pub fn has_place(&self, db: i32, key: &[u8], kind: Kind, owner: &[u8]) -> bool {
+        self.entry_of(db, key, kind, owner).is_some()
+    }
+
     /// Returns the entry of an owner with the lowest turn, of any kind but `kept`.
     pub(super) fn any_entry_of(&self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<QueueEntryId> {
         let queue = self.queue_of(db, key)?;

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, UnixMs, Verdict, WaiterId, Withdrawal, Write,
-    admit, increment,
+    Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, SessionTerms, UnixMs, Verdict, WaiterId,
+    Withdrawal, Write, admit, increment,
 };
 use crate::host::granting::delivery::{self, mark_holder_notified};
 use crate::host::granting::{handover, overdue::process_overdue, reviews};
@@ -18,7 +18,7 @@ use crate::host::keys::{effects, lock_key, share_key};
 use crate::host::state::{Context, Key, Locks, State, Step, with_lock};
 use crate::host::waiting::enqueue::{self, Outcome};
 use crate::host::{background::alarm, sessions::share_sessions, settings, waiting::messages::Subject};
-use crate::server::{self, Arguments, Mode, RunCommand, StringRef, ValueType};
+use crate::server::{self, Arguments, Mode, RunCommand, StringRef};
 
 /// Executes the command `C`.
 pub struct Execute<C>(PhantomData<C>);
@@ -157,10 +157,10 @@ fn update_session(key: &Key<'_, '_>, caller: &[u8], request: &Request, write: Wr
             (Write::SetLease(_), Some(remaining)) => sessions.set_lease(hold_key, remaining, now),
             _ => {}
         }
-        if let Some((kind, lease)) = wanted {
+        if let Some((kind, SessionTerms { lease, grace })) = wanted {
             let (key, owner) = (name.into(), caller.into());
             debug_assert!(reply >= 1, "a session begins with a hold");
-            sessions.attach(SessionLock { db, key, kind, owner, holds: reply, lease }, client, now);
+            sessions.attach(SessionLock { db, key, kind, owner, holds: reply, lease, grace }, client, now);
         }
     });
 }
@@ -180,25 +180,17 @@ fn carry_out(key: &mut Key<'_, '_>, write: Write, owner: StringRef<'_>, handles:
         }
         Write::Confirm { lease_end } => {
             if let Some(end) = lease_end {
-                set_lease(key, owner, end);
+                effects::set_lease_of(key, owner, end);
             }
             key.with_state(|state| increment(&mut state.stats.resent));
         }
         Write::SetHolds { holds, lease_end } => effects::set_holds(key, owner, holds, lease_end),
-        Write::SetLease(end) => set_lease(key, owner, end),
+        Write::SetLease(end) => effects::set_lease_of(key, owner, end),
         Write::Free => handover::release(key, handles, Cause::Release, step),
         Write::RemoveShare => handover::release_share(key, owner, handles, Cause::Release, step),
     }
     if !matches!(write, Write::Free | Write::RemoveShare) {
         mark_holder_notified(key, owner);
-    }
-}
-
-/// Sets the end of the lease of a lock that is held alone, or of the share of `holder`.
-fn set_lease(key: &mut Key<'_, '_>, holder: StringRef<'_>, end: UnixMs) {
-    match key.value_type() {
-        ValueType::SortedSet => effects::set_share(key, holder, Some(end)),
-        _ => effects::set_lease(key, end),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The facts about the server on which the decision on a request depends.
 
-use crate::core::{ClientId, Error, Facts, HoldKey, Kind, Lease, OrBug, Session, SessionId, WaiterId};
+use crate::core::{ClientId, Error, Facts, HoldKey, Kind, Lease, Limit, OrBug, Session, SessionId, WaiterId};
 use crate::host::settings::{self, MAX_SESSIONS};
 use crate::host::state::{Key, State};
 use crate::host::{background::suspension, keys::lock_handles::LockHandles, waiting::pending_replies::pending_id};
@@ -45,6 +45,15 @@ impl Facts for RequestFacts<'_, '_, '_> {
     fn can_wait(&self) -> bool {
         let obstacles = if self.channel.is_some() { ContextFlags::empty() } else { ContextFlags::DENY_BLOCKING };
         !self.key.ctx().flags().intersects(obstacles | ContextFlags::REPLICA)
+    }
+
+    #[cold]
+    fn may_join(&self, kind: Kind, most: Limit) -> bool {
+        let Some(queue) = self.handles.and_then(|handles| handles.queue) else { return true };
+        let (db, name) = (self.key.ctx().db(), self.key.name().bytes());
+        self.key.with_state(|State { waiting, .. }| {
+            most.has_capacity(waiting.waiter_count_of(queue)) || waiting.has_place(db, name, kind, self.caller)
+        })
     }
 
     /// A connection is counted once, in its session or while it waits for it. A request that replaces an earlier one, which waits

@@ -46,26 +46,32 @@ const COUNT: Argument = option(c"count", c"COUNT", Shape::Integer);
 const HOLD: Argument = option(c"hold", c"HOLD", Shape::Integer);
 const LIMIT: Argument = option(c"limit", c"LIMIT", Shape::Integer);
 const NOTIFY: Argument = option(c"channel", c"NOTIFY", Shape::Text);
-const SESSION: Argument = option(c"session", c"SESSION", Shape::Word);
+const SESSION_WORDS: &[Argument] = &[
+    Argument { name: c"session", token: Some(c"SESSION"), shape: Shape::Word, optional: false },
+    option(c"grace", c"GRACE", Shape::Integer),
+];
+const SESSION: Argument =
+    Argument { name: c"session", token: None, shape: Shape::AllOf(SESSION_WORDS), optional: true };
+const MAX_WAITERS: Argument = option(c"max-waiters", c"MAXWAITERS", Shape::Integer);
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
     Command {
         summary: c"Takes a mutex, or waits in line for it.",
         complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[KEY, TOKEN, LEASE, BLOCK, CONDITION, SESSION, NOTIFY],
+        arguments: &[KEY, TOKEN, LEASE, BLOCK, CONDITION, SESSION, NOTIFY, MAX_WAITERS],
         ..taking::<Acquire>()
     },
     Command {
         summary: c"Takes a re-entrant lock or one more hold of it, or waits in line for it.",
         complexity: c"O(1); O(log(N)) to wait, where N is the number of requests that wait on the server",
-        arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION, NOTIFY],
+        arguments: &[KEY, OWNER, LEASE, BLOCK, HOLD, SESSION, NOTIFY, MAX_WAITERS],
         ..taking::<Reenter>()
     },
     Command {
         summary: c"Takes a share of a lock, as a reader or one of a limited number, or waits in line for it.",
         complexity: c"O(log(N)), where N is the number of shares of the lock and of requests that wait on the server",
-        arguments: &[KEY, TOKEN, LEASE, LIMIT, BLOCK, SESSION, NOTIFY],
+        arguments: &[KEY, TOKEN, LEASE, LIMIT, BLOCK, SESSION, NOTIFY, MAX_WAITERS],
         ..taking::<Share>()
     },
     Command {

@@ -4,7 +4,9 @@ use std::mem;
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
-use crate::core::{Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, UnixMs, WaiterId, increment};
+use crate::core::{
+    Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, SessionTerms, UnixMs, WaiterId, increment,
+};
 use crate::host::state::{self, Key, Locks, State};
 use crate::host::waiting::messages::{self, Event, Subject};
 use crate::host::waiting::pending_replies::{PendingReplyId, WaitState, pending_id};
@@ -88,10 +90,11 @@ pub fn reply_granted(server: &mut Server, mut grant: Grant, lease_end: Option<Un
 
 fn begin_session(state: &mut State, grant: &Grant, waiter: WaiterId, now: UnixMs) {
     let Some(entry) = state.pending.get(pending_id(waiter)) else { return };
-    if let Some(lease) = entry.session {
+    if let Some(SessionTerms { lease, grace }) = entry.session {
         let (db, key, client) = (grant.db, Rc::clone(&grant.key), entry.client);
         let (kind, owner) = (grant.claim.kind, grant.claim.owner.clone());
-        state.sessions.attach(SessionLock { db, key, kind, owner, holds: 1, lease: settings::cut(lease) }, client, now);
+        let (lease, grace) = (settings::cut(lease), grace.map(settings::cut));
+        state.sessions.attach(SessionLock { db, key, kind, owner, holds: 1, lease, grace }, client, now);
     }
 }
 

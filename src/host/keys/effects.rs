@@ -107,6 +107,14 @@ pub fn set_lease(key: &mut Key<'_, '_>, lease_end: UnixMs) {
     key.signal(&[Event::EXPIRE]);
 }
 
+/// Sets the end of the lease of a lock that is held alone, or of the share of `holder`.
+pub fn set_lease_of(key: &mut Key<'_, '_>, holder: StringRef<'_>, lease_end: UnixMs) {
+    match key.value_type() {
+        ValueType::SortedSet => set_share(key, holder, Some(lease_end)),
+        _ => set_lease(key, lease_end),
+    }
+}
+
 /// Sets the value of a counter, which is a String or does not exist, and keeps its expiry time.
 pub fn set_counter(key: &mut Key<'_, '_>, value: StringRef<'_>) {
     let expiry = key.expiry();

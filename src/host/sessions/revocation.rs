@@ -2,10 +2,13 @@
 
 use super::share_sessions;
 use crate::core::{Cause, Grant, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
+use crate::host::background::{suspension, write_permission};
 use crate::host::granting::{handover, reviews};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
+use crate::host::keys::share_key::{self, ShareEnd};
+use crate::host::keys::{effects, lock_key};
+use crate::host::settings;
 use crate::host::state::{Context, Key, Step};
-use crate::host::{background::write_permission, keys::lock_key, settings};
 use crate::server::{Mode, OwnedString, Slot, StringRef};
 
 /// Carries out a revocation, or postpones it while the server does not accept the write.
@@ -37,6 +40,9 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
     if !is_still_held(&revocation, key, step.now) {
         return;
     }
+    if let Some(end) = revocation.grace_end_after(step.now) {
+        return begin_grace(key, &revocation, end, step);
+    }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(step.now)) {
         key.with_state(|state| state.waiting.restore(grant, until));
     }
@@ -51,6 +57,23 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
     } else {
         handover::release(key, handles, Cause::Disconnect, step);
     }
+}
+
+/// Sets the end of the lease to that of the session's grace period, after which the lock is free. Where a lease may not be
+/// lengthened now, it is only shortened.
+fn begin_grace(key: &mut Key<'_, '_>, revocation: &Revocation, end: UnixMs, step: &mut Step) {
+    let owner = OwnedString::new(&revocation.owner);
+    if revocation.kind == Kind::Shared {
+        share_sessions::purge_expired(key, step);
+    }
+    let lease_end = match revocation.kind {
+        Kind::Shared => share_key::end_of(key, owner.as_ref()).and_then(ShareEnd::time),
+        Kind::Mutex | Kind::Reentrant => key.expiry(),
+    };
+    if lease_end.is_none_or(|lease_end| lease_end > end) || suspension::check_lease_change(key.server()).is_ok() {
+        effects::set_lease_of(key, owner.as_ref(), end);
+    }
+    reviews::schedule_if_waiting(key, step.now);
 }
 
 /// Carries out the revocation of this token's share, if it has one.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::pending_replies::{PendingReply, PendingReplyId, ReplyVia, WaitState, pending_id, waiter_id};
-use crate::core::{BlockTimeout, Claim, Error, JoinRequest, Kind, Lease, OrBug, Request, UnixMs, increment};
+use crate::core::{BlockTimeout, Claim, Error, JoinRequest, Kind, OrBug, Request, SessionTerms, UnixMs, increment};
 use crate::host::granting::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use crate::host::state::{Key, Locks, State, with_lock};
@@ -22,8 +22,8 @@ pub enum Outcome {
 /// A request that is to wait.
 struct Wait {
     claim: Claim,
-    /// The lease of the session, if the request asks for one.
-    session: Option<Lease>,
+    /// The terms of the session, if the request asks for one.
+    session: Option<SessionTerms>,
     deadline: Option<UnixMs>,
     now: UnixMs,
 }
@@ -47,7 +47,7 @@ pub fn wait(
         server::subscribe_to_sorted_sets::<Locks>();
     }
     let claim = Claim { kind, owner: caller.into(), lease: request.lease, limit: request.limit() };
-    let session = request.session().map(|(_, lease)| lease);
+    let session = request.session().map(|(_, terms)| terms);
     let deadline = timeout.deadline(now, MAX_BLOCK_MS.get());
     debug_assert!(deadline.is_none_or(|deadline| deadline > now), "the deadline is in the past");
     let wait = Wait { claim, session, deadline, now };
@@ -99,7 +99,7 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
     let wanted = |entry: &PendingReply| entry.session.filter(|_| entry.client == client);
     let session = wait.session.or(key.with_state(|state| state.pending.get(replaced?).and_then(wanted)));
     // The lease of the grant is at least that of its session, which is renewed after a third of its lease.
-    wait.claim.lease = wait.claim.lease.max(session);
+    wait.claim.lease = wait.claim.lease.max(session.map(|terms| terms.lease));
     // A replacement adds no waiter, so it is accepted even if the limit is exceeded.
     let limit = if replaced.is_some() { usize::MAX } else { settings::limit(&MAX_WAITERS) };
     let Claim { kind, owner, .. } = &wait.claim;

@@ -7,7 +7,8 @@ use std::mem;
 use std::rc::Rc;
 
 use crate::core::{
-    Arena, ClientId, Connections, Cursor, Grant, HoldKey, Id, Lease, LockIndex, NameMap, OrBug, RequestId, WaiterId,
+    Arena, ClientId, CloseTime, Connections, Cursor, Grant, HoldKey, Id, LockIndex, NameMap, OrBug, RequestId,
+    SessionTerms, WaiterId,
 };
 use crate::server::BlockedClient;
 
@@ -37,8 +38,8 @@ pub struct PendingReply {
     pub reply_via: ReplyVia,
     /// The connection of the request.
     pub client: ClientId,
-    /// The lease to renew, if the request asked for a session.
-    pub session: Option<Lease>,
+    /// The terms of the session, if the request asked for one.
+    pub session: Option<SessionTerms>,
     wait_state: WaitState,
 }
 
@@ -121,15 +122,20 @@ impl PendingReplies {
     }
 
     /// Adds a request whose client will be blocked. Returns `None` if the table is full.
-    pub fn insert_blocked(&mut self, client: ClientId, session: Option<Lease>) -> Option<PendingReplyId> {
+    pub fn insert_blocked(&mut self, client: ClientId, session: Option<SessionTerms>) -> Option<PendingReplyId> {
         self.insert(ReplyVia::BlockedClient(None), client, session)
     }
 
     /// Adds a request that waits for a message. Returns `None` if the table is full.
-    pub fn insert_pubsub(&mut self, client: ClientId, lease: Option<Lease>, channel: &[u8]) -> Option<PendingReplyId> {
+    pub fn insert_pubsub(
+        &mut self,
+        client: ClientId,
+        session: Option<SessionTerms>,
+        channel: &[u8],
+    ) -> Option<PendingReplyId> {
         let known = self.channels.get_key_value(channel);
         let channel = known.map_or_else(|| channel.into(), |(known, _)| Rc::clone(known));
-        let id = self.insert(ReplyVia::PubSub(Rc::clone(&channel)), client, lease)?;
+        let id = self.insert(ReplyVia::PubSub(Rc::clone(&channel)), client, session)?;
         self.connections.add(client, id);
         match self.channels.get_mut(&channel) {
             Some(requests) => *requests = requests.saturating_add(1),
@@ -138,7 +144,12 @@ impl PendingReplies {
         Some(id)
     }
 
-    fn insert(&mut self, reply_via: ReplyVia, client: ClientId, session: Option<Lease>) -> Option<PendingReplyId> {
+    fn insert(
+        &mut self,
+        reply_via: ReplyVia,
+        client: ClientId,
+        session: Option<SessionTerms>,
+    ) -> Option<PendingReplyId> {
         self.entries.insert(PendingReply { reply_via, client, session, wait_state: WaitState::Ended })
     }
 
@@ -183,8 +194,8 @@ impl PendingReplies {
     }
 
     /// Records that a connection has closed. [`next_of_closed`](Self::next_of_closed) finds its requests.
-    pub fn connection_closed(&mut self, client: ClientId) {
-        self.connections.close(client);
+    pub fn connection_closed(&mut self, client: ClientId, time: CloseTime) {
+        self.connections.close(client, time);
     }
 
     /// Returns the channel of a request that waits for a message, and whether its connection has closed. Then no message is sent.

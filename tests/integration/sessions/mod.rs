@@ -4,4 +4,5 @@ mod beginning;
 mod closing;
 mod deadlock;
 mod ends;
+mod grace;
 mod stalls;

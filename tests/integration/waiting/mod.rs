@@ -5,6 +5,7 @@ mod copies;
 mod doubt;
 mod hanging_up;
 mod leaving;
+mod max_waiters;
 mod places;
 mod resending;
 mod takebacks;

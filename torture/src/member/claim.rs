@@ -94,7 +94,10 @@ impl<'w> Claim<'w> {
         self.requests += 1;
         let (name, token) = (&self.key.name, self.token);
         let lease = self.lease_ms.map_or(String::new(), |ms| format!(" PX {ms}"));
-        let session = if self.session { " SESSION" } else { "" };
+        // The lock of a session with an even lease is held on for half of that when its connection has closed.
+        let grace =
+            self.lease_ms.filter(|lease| lease % 2 == 0).map_or(String::new(), |ms| format!(" GRACE {}", ms / 2));
+        let session = if self.session { format!(" SESSION{grace}") } else { String::new() };
         let block = block_ms.map_or(String::new(), |ms| format!(" BLOCK {ms}"));
         let (command, option) = match self.kind {
             Kind::Mutex => ("ACQUIRE", String::new()),

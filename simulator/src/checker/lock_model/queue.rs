@@ -5,6 +5,7 @@ use redis_lock::server::{ClientId, Tag};
 use super::LockModel;
 use crate::checker::spec::{Lock, Ms, Who};
 use crate::request::Form;
+use crate::request::Terms;
 
 /// An entry of the queue.
 #[derive(Clone)]
@@ -30,8 +31,8 @@ pub struct Waiting {
     pub lease: Option<i64>,
     /// The limit of shares in the request.
     pub limit: Option<i64>,
-    /// The lease of the requested session.
-    pub session: Option<i64>,
+    /// The terms of the requested session.
+    pub session: Option<Terms>,
     /// Whether the module has unblocked the client, and the server has not replied yet.
     pub is_unblocked: bool,
     /// The channel on which a message ends the wait. `None`: the reply ends it.
@@ -55,6 +56,17 @@ impl LockModel {
         if !self.first_since.as_ref().is_some_and(is_same) {
             self.first_since = first.map(|tags| (tags, now));
         }
+    }
+
+    /// Returns whether the module may refuse, and whether it must refuse, a request for a line of fewer than `most`. A copy, and one
+    /// whose place is kept, is not refused.
+    pub fn is_too_long_for(&self, who: &Who, most: i64) -> (bool, bool) {
+        let place = self.queue.iter().find(|queue_entry| queue_entry.who == *who);
+        let has_place = place.is_some_and(|queue_entry| !queue_entry.vague);
+        let waiting = |with_unblocked: bool| {
+            self.requests().filter(|request| with_unblocked || !request.is_unblocked).count() as i64
+        };
+        (waiting(true) >= most && !has_place, waiting(false) >= most && place.is_none())
     }
 
     /// Returns whether this claim may be the first of the queue. Entries before it do not count if their time is up.

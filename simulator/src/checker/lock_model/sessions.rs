@@ -7,6 +7,7 @@ use redis_lock::server::ClientId;
 use super::LockModel;
 use crate::checker::limits::Limits;
 use crate::checker::spec::{Held, Ms, Who};
+use crate::request::Terms;
 
 /// A session.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub struct Session {
     pub lease: i64,
     /// The shortest lease to which a limit of leases may have cut it.
     pub lowest: i64,
+    /// For how long the lock is held when the last connection has closed.
+    pub grace: Option<i64>,
     /// The open connections of the session.
     pub clients: BTreeSet<ClientId>,
     /// All connections of the session, with those that have closed.
@@ -45,7 +48,8 @@ pub enum Trust {
 
 impl LockModel {
     /// Adds a connection to the session of this holder, which begins with the first one.
-    pub fn begin_session(&mut self, who: Who, holds: i64, lease: i64, client: ClientId, now: Ms) {
+    pub fn begin_session(&mut self, who: Who, holds: i64, terms: Terms, client: ClientId, now: Ms) {
+        let Terms { lease, grace } = terms;
         // A lock has one session, except that each share has its own.
         self.sessions.retain(|session| session.who == who || session.can_hold_with(&who));
         match self.sessions.iter_mut().find(|session| session.who == who) {
@@ -53,6 +57,7 @@ impl LockModel {
                 session.lease = session.lease.max(lease);
                 session.lowest = session.lowest.max(lease);
                 session.renew_at = session.renew_at.min(now + lease / 3);
+                session.grace = session.grace.max(grace);
                 session.holds = holds;
                 session.clients.insert(client);
                 session.ever.insert(client);
@@ -66,6 +71,7 @@ impl LockModel {
                     holds,
                     lease,
                     lowest: lease,
+                    grace,
                     clients,
                     ever,
                     renew_at,
@@ -119,6 +125,18 @@ impl Session {
     /// Returns whether the session certainly continues, and has a connection.
     pub fn is_open(&self) -> bool {
         self.trust == Trust::Sure && !self.clients.is_empty()
+    }
+
+    /// Returns when the grace period ends that has begun with the last close.
+    pub fn grace_end(&self) -> Option<Ms> {
+        let closed_at = self.closed_at.filter(|_| self.clients.is_empty());
+        closed_at.zip(self.grace).map(|(closed_at, grace)| closed_at + grace)
+    }
+
+    /// Returns whether a lease that ends then may be that of the grace period.
+    pub fn may_end_at(&self, until: Option<Ms>) -> bool {
+        let is_unsure = self.is_uncertain() || self.may_be_later;
+        self.grace_end().zip(until).is_some_and(|(end, until)| until == end || is_unsure && until < end)
     }
 
     /// Returns whether the session may have ended.

@@ -23,7 +23,7 @@ fn names(numbers: std::ops::Range<usize>) -> Vec<String> {
 
 fn attach(sessions: &mut Sessions, kind: Kind, owner: &str, client: ClientId) {
     let (key, owner, lease) = (DOOR.into(), owner.as_bytes().into(), Lease::from_ms(300).unwrap());
-    sessions.attach(SessionLock { db: DB, key, kind, owner, holds: 1, lease }, client, NOW);
+    sessions.attach(SessionLock { db: DB, key, kind, owner, holds: 1, lease, grace: None }, client, NOW);
 }
 
 fn share(token: &str) -> HoldKey<'_> {

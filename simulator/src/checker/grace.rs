@@ -1,0 +1,57 @@
+//! The grace periods of sessions: how long a lock is held when the last connection has closed.
+
+use super::lock_model::{LockModel, Session};
+use super::spec::{Held, Lock, Ms, Who};
+use super::{Checker, Name, Verdict};
+
+impl Checker {
+    /// Whether the lease is set to the grace period of a session whose last connection has closed. Then the session has ended.
+    pub(super) fn begins_grace(&mut self, name: &Name, was: &Held, is: &Held) -> Result<bool, String> {
+        let refuses = self.suspension.refuses_leases();
+        let model = self.model(name);
+        let ends = |session: &Session| session.who == is.who && session.may_end_at(is.until);
+        if was.who != is.who || was.holds != is.holds || !model.sessions.iter().any(ends) {
+            return Ok(false);
+        }
+        if refuses && was.until.is_some_and(|until| is.until > Some(until)) {
+            return Err(format!("{was:?} becomes {is:?} after its session, and no lease is lengthened"));
+        }
+        model.sessions.retain(|session| session.who != is.who);
+        Ok(true)
+    }
+
+    /// A lease that ends with the grace period already needs no change.
+    pub(super) fn settle_grace(&mut self, name: &Name, lock: &Lock) {
+        let is_settled = |session: &Session| {
+            let held = lock.held_by(&session.who);
+            held.is_some_and(|held| held.until.is_some() && session.grace_end() == held.until)
+        };
+        self.model(name).sessions.retain(|session| !is_settled(session));
+    }
+
+    /// While no lease is lengthened, one that ends before the grace period stays as it is, and the session has ended.
+    pub(super) fn settle_short_graces(&mut self, now: Ms) {
+        if !self.suspension.may_be() && !self.suspension.refuses_leases() {
+            return;
+        }
+        for model in self.models.values_mut() {
+            let lock = model.lock(now);
+            let is_short = |session: &&mut Session| {
+                let until = lock.held_by(&session.who).and_then(|held| held.until);
+                until.zip(session.grace_end()).is_some_and(|(until, end)| until <= end)
+            };
+            model.sessions.iter_mut().filter(is_short).for_each(Session::mark_uncertain);
+        }
+    }
+}
+
+impl LockModel {
+    /// A lock that is taken from its holder has no grace period, or it has passed.
+    pub fn check_no_grace(&self, who: &Who, now: Ms) -> Verdict {
+        let session = self.session_of(who).filter(|session| !session.is_uncertain() && !session.may_be_later);
+        match session.and_then(Session::grace_end).filter(|&end| end > now && !self.is_unnotified(who)) {
+            Some(end) => Err(format!("the lock is taken from {who:?}, and its grace period ends at {end}")),
+            None => Ok(()),
+        }
+    }
+}
