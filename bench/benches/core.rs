@@ -8,12 +8,16 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redis_lock::command::{Acquire, LockCommand};
 use redis_lock::core::{
-    Claim, Holder, JoinRequest, Kind, Lease, Lock, RequestId, UnixMs, WaitQueues, WaiterId, acquire, release,
+    Claim, EndReason, Holder, JoinRequest, Kind, Lease, Lock, RequestId, SlowLogLimits, UnixMs, WaitEnd, WaitQueues,
+    WaiterId, acquire, release,
 };
 
 const LENGTHS: [usize; 2] = [100, 100_000];
 const KEY: &[u8] = b"door";
 const NOW: UnixMs = 1_700_000_000_000;
+/// The end of the waits, which were too short for the slow log.
+const END: WaitEnd =
+    WaitEnd { reason: EndReason::Granted, now: NOW, limits: SlowLogLimits { min_wait_ms: 1000, max_len: 128 } };
 /// Steps between two looks at the clock, as a part of the line: enough to be timed, few enough to leave it as it was.
 const BATCH: usize = 10;
 
@@ -58,14 +62,14 @@ impl Line {
 
     fn leave(&mut self, requests: Vec<RequestId>) {
         for request in requests {
-            black_box(self.waiting.withdraw_request(request, None));
+            black_box(self.waiting.withdraw_request(request, None, END));
         }
     }
 
     fn grant(&mut self, count: usize) {
         let queue = self.waiting.queue_of(0, KEY).expect("a line");
         for _ in 0..count {
-            black_box(self.waiting.grant_first(queue));
+            black_box(self.waiting.grant_first(queue, END));
         }
     }
 }

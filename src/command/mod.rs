@@ -15,6 +15,7 @@ mod reenter;
 mod release;
 mod reply;
 mod share;
+mod slow_log;
 mod waiters;
 
 pub use acquire::Acquire;
@@ -26,6 +27,7 @@ pub use reenter::Reenter;
 pub use release::Release;
 pub use reply::Reply;
 pub use share::Share;
+pub use slow_log::SlowLogRequest;
 pub use waiters::Waiters;
 
 use crate::core::{ClientId, Error, LeaseEnd, Lock, MAX_IDENTITY_LEN, Request, UnixMs, Waiter};

@@ -60,6 +60,9 @@ pub enum Error {
     NotPositive,
     /// The COUNT of LOCK.QUEUES exceeds [`MAX_QUEUES_SHOWN`](super::MAX_QUEUES_SHOWN).
     TooManyQueues,
+    /// The count of LOCK.SLOWLOG GET is less than -1 or no integer.
+    CountTooLow,
+    UnknownSubcommand,
     /// A lease or GRACE is zero, negative or too long to add to the clock, or a lease is too short for a session or its GRACE.
     InvalidExpire,
     TimeoutNotAnInteger,
@@ -105,6 +108,8 @@ impl Error {
             Self::NotAnInteger => "ERR value is not an integer or out of range",
             Self::NotPositive => "ERR value is out of range, must be positive",
             Self::TooManyQueues => "ERR value is out of range, must be at most 1000",
+            Self::CountTooLow => "ERR count should be greater than or equal to -1",
+            Self::UnknownSubcommand => "ERR unknown subcommand, try GET, LEN or RESET",
             Self::TimeoutNotAnInteger => "ERR timeout is not an integer or out of range",
             Self::TimeoutNegative => "ERR timeout is negative",
             Self::TimeoutOutOfRange => "ERR timeout is out of range",

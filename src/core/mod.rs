@@ -27,6 +27,7 @@ mod replica_watch;
 mod revocations;
 mod sessions;
 mod slab;
+mod slow_log;
 mod stall;
 mod stats;
 pub mod steps;
@@ -58,6 +59,7 @@ pub use revocations::{Revocation, RevocationId, Revocations};
 pub use sessions::{
     MAX_SHARE_BATCH, MIN_SESSION_LEASE_MS, Session, SessionId, SessionLock, SessionTask, Sessions, ShareBatch,
 };
+pub use slow_log::{EndReason, EndedWait, MAX_LOGGED_LEN, SlowLog, SlowLogLimits, SlowWait, WaitEnd};
 pub use stall::{MIN_SUSPENSION_MS, StallDetector, TICK_MS};
 pub use stats::{Cause, Stats, WAIT_BUCKETS_MS, increment};
 pub use sweep::Sweep;

@@ -16,6 +16,7 @@
 mod contention;
 mod deadlines;
 mod due;
+mod ends;
 mod entries;
 mod queue_order;
 mod reviews;
@@ -29,7 +30,7 @@ use std::rc::Rc;
 use super::incremental_table::IncrementalTable;
 use super::slab::Slab;
 use super::timer_queue::{NEVER, TimerQueue};
-use super::{Arena, Cause, Kind, OrBug, Sweep, UnixMs};
+use super::{Arena, Cause, Kind, OrBug, SlowLog, Sweep, UnixMs};
 use deadlines::Deadlines;
 use queue_order::QueueOrder;
 use reviews::{AT_ONCE, Reviews};
@@ -66,6 +67,8 @@ pub struct WaitQueues {
     next_source: usize,
     /// Whether all detached entries are to be dropped.
     drops_detached: bool,
+    /// The waits that have ended and took long. Each removal of a request adds one entry at most.
+    pub slow_log: SlowLog,
 }
 
 /// The maximum number of requests that share an entry. All of them are replied to in one step.
@@ -98,6 +101,7 @@ impl WaitQueues {
             aborted: BTreeMap::new(),
             next_source: 0,
             drops_detached: false,
+            slow_log: SlowLog::new(),
         }
     }
 
@@ -194,8 +198,16 @@ impl WaitQueues {
                 self.add_entry(queue, claim, now)?
             }
         };
-        let request = WaitingRequest { entry, waiter, deadline, lease, limit: share_limit, previous: None, next: None };
-        let request = self.add_request(request)?;
+        let request = self.add_request(WaitingRequest {
+            entry,
+            waiter,
+            since: now,
+            deadline,
+            lease,
+            limit: share_limit,
+            previous: None,
+            next: None,
+        })?;
         Some(JoinOutcome { request, rejoined: known.is_some() })
     }
 
@@ -213,46 +225,6 @@ impl WaitQueues {
         let QueueEntry { ref claim, turn, since, .. } = *entry;
         let waiters = self.requests_of(entry).map(|(id, request)| request.granted(id)).collect();
         Some(Grant { db, key, claim: claim.clone(), longest_lease: None, turn, since, waiters }.with_merged_leases())
-    }
-
-    /// Removes and returns the claim of the first waiter, to which the lock is now granted. Returns `None` if there is no waiter.
-    pub fn grant_first(&mut self, queue: QueueId) -> Option<Grant> {
-        let entry = self.first_entry(queue)?;
-        let (db, key) = self.lock_of(queue).or_bug("a queue with waiters does not exist")?;
-        let waiters = self.remove_requests(entry, |id, request| request.granted(id));
-        debug_assert!(!waiters.is_empty(), "an attached entry has no requests");
-        let QueueEntry { claim, turn, since, .. } = self.remove_entry(entry)?;
-        Some(Grant { db, key, claim, longest_lease: None, turn, since, waiters }.with_merged_leases())
-    }
-
-    /// Removes a request whose client disconnected or gets another reply.
-    ///
-    /// If it was the last request of its entry, the entry is kept until `keep_until`, or dropped if that is `None`. Otherwise the
-    /// entry no longer has its lease and its limit, and a review of the lock may be due. Returns `None` if the request does not
-    /// wait.
-    pub fn withdraw_request(&mut self, request: RequestId, keep_until: Option<UnixMs>) -> Option<WaiterId> {
-        let request = self.remove_request(request)?;
-        if self.is_detached(request.entry) {
-            match keep_until {
-                Some(until) => self.mark_detached(request.entry, until),
-                None => _ = self.remove_entry(request.entry),
-            }
-        } else {
-            self.recompute_limit(request.entry, request.limit);
-        }
-        Some(request.waiter)
-    }
-
-    /// Removes the entries of an owner from the queue of a lock, of all kinds but `kept`.
-    ///
-    /// Returns the waiters that shared them, or `None` if the owner had no such entry.
-    pub fn withdraw_owner(&mut self, db: i32, key: &[u8], owner: &[u8], kept: Option<Kind>) -> Option<Vec<WaiterId>> {
-        let mut waiters = None;
-        while let Some(entry) = self.any_entry_of(db, key, owner, kept) {
-            waiters.get_or_insert_with(Vec::new).extend(self.remove_requests(entry, |_, request| request.waiter));
-            self.remove_entry(entry);
-        }
-        waiters
     }
 
     /// Drops the entry of a claim if it is detached, because the claim was granted without it.

@@ -4,9 +4,10 @@ use std::ffi::CStr;
 use std::rc::Rc;
 
 use super::background::{alarm, restart_after_panic, run, suspension};
+use super::settings::{self, SETTINGS, SLOWLOG_MAX_LEN};
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
-use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log, settings::SETTINGS};
+use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log};
 use crate::core::{Cause, ClientId, CloseTime, HoldKey, SessionId, Sessions};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
@@ -76,8 +77,9 @@ impl Module for Locks {
         restart_after_panic::begin_soon();
     }
 
-    /// A setting may have ended a suspension or begun one.
+    /// A setting may have ended a suspension or begun one, or may have made the slow log shorter.
     fn setting_changed(server: &Server) {
+        state::with(server, |state| state.waiting.slow_log.truncate(settings::limit(&SLOWLOG_MAX_LEN)));
         suspension::update_suspension_soon(server);
     }
 

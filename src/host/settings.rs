@@ -1,6 +1,6 @@
 //! The settings: `lock.*` in the configuration file and in CONFIG SET.
 
-use crate::core::{Lease, MAX_DURATION_MS, UnixMs};
+use crate::core::{EndReason, Lease, MAX_DURATION_MS, SlowLogLimits, UnixMs, WaitEnd};
 use crate::server::Setting;
 
 /// The maximum number of requests that wait, over all locks. Each needs memory, see docs/operations.md.
@@ -25,9 +25,24 @@ pub static RECOVERY_MS: Setting = Setting::new(c"recovery-ms", 0, 0, MAX_DURATIO
 /// Whether a lock that becomes free wakes the waiters of compatible lock libraries.
 pub static WAKE_FOREIGN: Setting = Setting::switch(c"wake-foreign");
 
+/// The shortest wait that the slow log keeps, in milliseconds. 0 means that it keeps every wait.
+pub static SLOWLOG_MS: Setting = Setting::new(c"slowlog-ms", 1000, 0, MAX_DURATION_MS);
+
+/// The maximum number of entries of the slow log. 0 means that there is no log. One reply has all entries.
+pub static SLOWLOG_MAX_LEN: Setting = Setting::new(c"slowlog-max-len", 128, 0, 10_000);
+
 /// All settings.
-pub const SETTINGS: &[&Setting] =
-    &[&MAX_WAITERS, &MAX_BLOCK_MS, &REJOIN_GRACE_MS, &MAX_SESSIONS, &MAX_LEASE_MS, &RECOVERY_MS, &WAKE_FOREIGN];
+pub const SETTINGS: &[&Setting] = &[
+    &MAX_WAITERS,
+    &MAX_BLOCK_MS,
+    &REJOIN_GRACE_MS,
+    &MAX_SESSIONS,
+    &MAX_LEASE_MS,
+    &RECOVERY_MS,
+    &WAKE_FOREIGN,
+    &SLOWLOG_MS,
+    &SLOWLOG_MAX_LEN,
+];
 
 /// Returns the value of a setting that limits a number of entries.
 pub fn limit(setting: &Setting) -> usize {
@@ -49,4 +64,10 @@ pub fn cut(lease: Lease) -> Lease {
 pub fn kept_until(now: UnixMs) -> Option<UnixMs> {
     let grace_ms = REJOIN_GRACE_MS.get();
     (grace_ms > 0).then(|| now.saturating_add(grace_ms))
+}
+
+/// Returns the end of a wait for this reason at `now`, with the limits of the slow log.
+pub fn wait_end(reason: EndReason, now: UnixMs) -> WaitEnd {
+    let limits = SlowLogLimits { min_wait_ms: SLOWLOG_MS.get(), max_len: limit(&SLOWLOG_MAX_LEN) };
+    WaitEnd { reason, now, limits }
 }

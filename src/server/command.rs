@@ -94,6 +94,6 @@ pub enum Shape {
     Word,
     /// One of several arguments.
     OneOf(&'static [Argument]),
-    /// Several arguments, which are given together.
-    AllOf(&'static [Argument]),
+    /// All of several arguments.
+    Block(&'static [Argument]),
 }

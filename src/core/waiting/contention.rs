@@ -51,7 +51,7 @@ impl WaitQueues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Claim, JoinRequest, Kind, RequestId, UnixMs, WaiterId};
+    use crate::core::{Claim, JoinRequest, Kind, RequestId, UnixMs, WaitEnd, WaiterId};
 
     const NOW: UnixMs = 1_000;
 
@@ -101,9 +101,9 @@ mod tests {
     fn detached_entries_do_not_count() {
         let mut waiting = WaitQueues::new();
         let [first, second] = [1, 2].map(|waiter| join(&mut waiting, 0, "k", waiter, NOW + waiter as UnixMs));
-        waiting.withdraw_request(first, Some(NOW + 99));
+        waiting.withdraw_request(first, Some(NOW + 99), WaitEnd::UNLOGGED);
         assert_eq!(shown(&waiting, 0, 9), [("k".to_owned(), 1, NOW + 2)]);
-        waiting.withdraw_request(second, Some(NOW + 99));
+        waiting.withdraw_request(second, Some(NOW + 99), WaitEnd::UNLOGGED);
         assert!(waiting.queue_of(0, b"k").is_some(), "their entries are kept");
         assert_eq!(shown(&waiting, 0, 9), []);
         assert_eq!(waiting.contention(), Contention { locks: 0, since: None });

@@ -180,19 +180,6 @@ impl WaitQueues {
         Some(request)
     }
 
-    /// Removes all requests of an entry. Returns the results of `of` for them, the latest first.
-    pub(super) fn remove_requests<T>(
-        &mut self,
-        id: QueueEntryId,
-        of: impl Fn(RequestId, WaitingRequest) -> T,
-    ) -> Vec<T> {
-        let ids: Vec<_> = match self.entries.get(id).or_bug("an entry to empty does not exist") {
-            Some(entry) => self.requests_of(entry).map(|(id, _)| id).collect(),
-            None => Vec::new(),
-        };
-        ids.into_iter().filter_map(|id| Some(of(id, self.remove_request(id)?))).collect()
-    }
-
     /// Returns the requests that share an entry, the latest first.
     pub(super) fn requests_of<'r>(
         &'r self,

@@ -1,11 +1,14 @@
 mod copies;
+mod ends;
 mod sweeps;
 mod turns;
 
 use super::*;
-use crate::core::Lease;
+use crate::core::{Lease, WaitEnd};
 
 const NOW: UnixMs = 1_000;
+
+const END: WaitEnd = WaitEnd::UNLOGGED;
 
 const NO_LIMIT: usize = usize::MAX;
 
@@ -30,7 +33,7 @@ fn queue(waiting: &WaitQueues) -> QueueId {
 
 fn next(waiting: &mut WaitQueues) -> Option<u64> {
     let queue = waiting.queue_of(0, b"k")?;
-    waiting.grant_first(queue).map(|grant| grant.waiters[0].waiter.0)
+    waiting.grant_first(queue, END).map(|grant| grant.waiters[0].waiter.0)
 }
 
 #[test]
@@ -50,8 +53,8 @@ fn withdrawn_request_is_skipped() {
     for withdrawn in 1..=3 {
         let mut waiting = WaitQueues::new();
         let requests: Vec<_> = (1..=3).map(|waiter| join(&mut waiting, waiter, None)).collect();
-        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None), Some(WaiterId(withdrawn)));
-        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None), None);
+        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None, END), Some(WaiterId(withdrawn)));
+        assert_eq!(waiting.withdraw_request(requests[withdrawn as usize - 1], None, END), None);
         let served: Vec<_> = std::iter::from_fn(|| next(&mut waiting)).collect();
         let expected: Vec<_> = (1..=3).filter(|&waiter| waiter != withdrawn).collect();
         assert_eq!(served, expected);
@@ -67,7 +70,7 @@ fn lock_without_waiters_uses_no_memory() {
     // The queue and its name, the entry, its turn and its claim, the request, its deadline, the turn of the deadline, and the
     // review.
     assert_eq!(waiting.entry_count(), 9);
-    waiting.withdraw_request(request, None);
+    waiting.withdraw_request(request, None, END);
     assert!(waiting.is_empty() && waiting.entry_count() == 0);
     assert_eq!(waiting.queue_of(0, b"k"), None);
     assert_eq!(waiting.next_due(DueFilter::All), None);
@@ -105,10 +108,10 @@ fn review_comes_before_time_outs_of_its_lock() {
     let due_at = |waiting: &mut WaitQueues, now| waiting.pop_due(now, DueFilter::All);
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)));
     assert_eq!(due_at(&mut waiting, NOW + 11), Some(Due::TimedOut(first)), "until it is withdrawn");
-    assert_eq!(waiting.withdraw_request(first, None), Some(WaiterId(2)));
+    assert_eq!(waiting.withdraw_request(first, None, END), Some(WaiterId(2)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::Review(queue)));
     assert_eq!(due_at(&mut waiting, NOW + 21), Some(Due::TimedOut(second)));
-    assert_eq!(waiting.withdraw_request(second, None), Some(WaiterId(1)));
+    assert_eq!(waiting.withdraw_request(second, None, END), Some(WaiterId(1)));
     assert_eq!(due_at(&mut waiting, NOW + 99), None);
 }
 
@@ -121,7 +124,7 @@ fn read_only_filter_yields_no_writes() {
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(DueFilter::ReadOnly), Some(NOW + 21));
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), Some(Due::TimedOut(request)));
-    waiting.withdraw_request(request, None);
+    waiting.withdraw_request(request, None, END);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::ReadOnly), None);
     assert_eq!(waiting.pop_due(NOW + 30, DueFilter::All), Some(Due::Review(queue)));
 }
@@ -140,7 +143,7 @@ fn postponed_review_keeps_its_cause() {
 fn review_of_all_finds_each_contended_lock_once() {
     let mut waiting = WaitQueues::new();
     let requests: Vec<_> = (0..4).map(|db| join_as(&mut waiting, db, "x", db as u64, None)).collect();
-    waiting.withdraw_request(requests[2], Some(NOW + 50));
+    waiting.withdraw_request(requests[2], Some(NOW + 50), END);
     waiting.review_all();
     assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
     assert_eq!(waiting.pop_due(NOW, DueFilter::ReadOnly), None, "nothing may be written now");
@@ -176,7 +179,7 @@ fn requests_with_same_claim_are_granted_together() {
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(waiting.waiter_count(), 3);
     let queue = queue(&waiting);
-    let granted = waiting.grant_first(queue).unwrap().waiters;
+    let granted = waiting.grant_first(queue, END).unwrap().waiters;
     let mut together: Vec<_> = granted.iter().map(|request| request.waiter.0).collect();
     together.sort_unstable();
     assert_eq!(together, [1, 3]);
@@ -208,7 +211,7 @@ fn longest_lease_of_copies_counts() {
             waiting.join(JoinRequest { db: 0, key: b"k", claim, waiter, now: NOW, deadline: None }, NO_LIMIT).unwrap();
         }
         let queue = queue(&waiting);
-        let grant = waiting.grant_first(queue).unwrap();
+        let grant = waiting.grant_first(queue, END).unwrap();
         assert_eq!(grant.lease(false), lease(granted), "{first} then {second}");
         assert_eq!(grant.lease(true), lease(in_session), "{first} then {second}");
     }
@@ -219,7 +222,7 @@ fn kept_entry_regains_its_turn() {
     let mut waiting = WaitQueues::new();
     let first = join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    waiting.withdraw_request(first, Some(NOW + 50));
+    waiting.withdraw_request(first, Some(NOW + 50), END);
     assert_eq!(order(&waiting), [2]);
     assert_eq!(waiting.waiter_count_of(queue(&waiting)), 1);
     join_as(&mut waiting, 0, "a", 3, None);
@@ -232,7 +235,7 @@ fn detached_entry_is_skipped_and_dropped_in_time() {
     let mut waiting = WaitQueues::new();
     let first = join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
-    waiting.withdraw_request(first, Some(NOW + 50));
+    waiting.withdraw_request(first, Some(NOW + 50), END);
     assert_eq!(next(&mut waiting), Some(2));
     assert!(!waiting.is_empty());
     assert_eq!(waiting.pop_due(NOW + 49, DueFilter::All), None);
@@ -246,9 +249,9 @@ fn entry_detaches_with_its_last_request() {
     let mut waiting = WaitQueues::new();
     let one = join_as(&mut waiting, 0, "a", 1, None);
     let other = join_as(&mut waiting, 0, "a", 2, None);
-    waiting.withdraw_request(one, Some(NOW + 50));
+    waiting.withdraw_request(one, Some(NOW + 50), END);
     assert_eq!(order(&waiting), [2]);
-    waiting.withdraw_request(other, Some(NOW + 50));
+    waiting.withdraw_request(other, Some(NOW + 50), END);
     assert!(order(&waiting).is_empty() && !waiting.is_empty());
 }
 
@@ -257,7 +260,7 @@ fn timed_out_request_keeps_entry_for_grace_time() {
     let mut waiting = WaitQueues::new();
     let request = join_as(&mut waiting, 0, "a", 1, Some(NOW + 10));
     assert_eq!(waiting.pop_due(NOW + 11, DueFilter::All), Some(Due::TimedOut(request)));
-    waiting.withdraw_request(request, Some(NOW + 60));
+    waiting.withdraw_request(request, Some(NOW + 60), END);
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(order(&waiting), [3, 2]);
@@ -269,10 +272,10 @@ fn detached_entries_cause_no_review() {
     let request = join_as(&mut waiting, 0, "a", 1, None);
     let queue = queue(&waiting);
     waiting.review_at_lease_end(queue, Some(NOW + 5));
-    waiting.withdraw_request(request, Some(NOW + 50));
+    waiting.withdraw_request(request, Some(NOW + 50), END);
     waiting.review_soon(queue, Cause::Delete);
     assert_eq!(waiting.next_due(DueFilter::All), Some(NOW + 50));
-    assert_eq!(waiting.grant_first(queue), None);
+    assert_eq!(waiting.grant_first(queue, END), None);
 }
 
 #[test]
@@ -285,8 +288,8 @@ fn detached_entry_is_dropped_at_waiter_limit() {
     let one = join(&mut waiting, "a", 1).unwrap().request;
     let two = join(&mut waiting, "b", 2).unwrap().request;
     assert_eq!(join(&mut waiting, "c", 3), None);
-    waiting.withdraw_request(two, Some(NOW + 40));
-    waiting.withdraw_request(one, Some(NOW + 50));
+    waiting.withdraw_request(two, Some(NOW + 40), END);
+    waiting.withdraw_request(one, Some(NOW + 50), END);
     assert!(join(&mut waiting, "c", 3).is_some(), "the entry of b, which ends first, is dropped");
     assert_eq!(waiting.entries.len(), 2);
     assert!(join(&mut waiting, "a", 4).is_some(), "the entry of a is kept");
@@ -298,12 +301,12 @@ fn detached_entry_is_dropped_at_waiter_limit() {
 fn withdrawn_owner_has_no_entry() {
     let mut waiting = WaitQueues::new();
     let detached = join_as(&mut waiting, 0, "a", 1, None);
-    waiting.withdraw_request(detached, Some(NOW + 50));
+    waiting.withdraw_request(detached, Some(NOW + 50), END);
     join_as(&mut waiting, 0, "b", 2, None);
     join_as(&mut waiting, 0, "b", 3, None);
-    assert_eq!(waiting.withdraw_owner(0, b"k", b"a", None), Some(vec![]));
-    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None).map(|waiters| waiters.len()), Some(2));
-    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None), None);
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"a", None, END), Some(vec![]));
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None, END).map(|waiters| waiters.len()), Some(2));
+    assert_eq!(waiting.withdraw_owner(0, b"k", b"b", None, END), None);
     assert!(waiting.is_empty());
 }
 
@@ -313,7 +316,7 @@ fn revoked_grant_keeps_its_turn() {
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
     let queue = queue(&waiting);
-    let grant = waiting.grant_first(queue).unwrap();
+    let grant = waiting.grant_first(queue, END).unwrap();
     waiting.restore(grant, NOW + 50);
     assert_eq!(order(&waiting), [2]);
     join_as(&mut waiting, 0, "a", 3, None);
@@ -326,7 +329,7 @@ fn restored_grant_regains_turn_of_waiting_claim() {
     join_as(&mut waiting, 0, "a", 1, None);
     join_as(&mut waiting, 0, "b", 2, None);
     let queue = queue(&waiting);
-    let grant = waiting.grant_first(queue).unwrap();
+    let grant = waiting.grant_first(queue, END).unwrap();
     join_as(&mut waiting, 0, "a", 3, None);
     assert_eq!(order(&waiting), [2, 3]);
     waiting.restore(grant, NOW + 50);
@@ -338,7 +341,7 @@ fn all_detached_entries_are_dropped_one_by_one() {
     let mut waiting = WaitQueues::new();
     for owner in ["a", "b"] {
         let request = join_as(&mut waiting, 0, owner, 1, None);
-        waiting.withdraw_request(request, Some(NOW + 50));
+        waiting.withdraw_request(request, Some(NOW + 50), END);
     }
     join_as(&mut waiting, 0, "c", 2, None);
     waiting.drop_detached_entries();
@@ -361,7 +364,7 @@ fn origin_of_request_is_its_lock_and_claim() {
     let waiters: Vec<_> = waiting.waiters_of(3, b"k", Kind::Mutex, b"a").collect();
     assert_eq!(waiters, [WaiterId(2), WaiterId(1)]);
     assert_eq!(waiting.waiters_of(3, b"k", Kind::Mutex, b"b").count(), 0);
-    waiting.withdraw_request(request, None);
+    waiting.withdraw_request(request, None, END);
     assert!(waiting.origin_of(request).is_none());
 }
 

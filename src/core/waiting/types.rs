@@ -103,6 +103,8 @@ impl QueueEntry {
 pub struct WaitingRequest {
     pub entry: QueueEntryId,
     pub waiter: WaiterId,
+    /// The time at which the request began to wait. Its entry may be older.
+    pub since: UnixMs,
     pub deadline: UnixMs,
     pub lease: Option<Lease>,
     pub limit: Option<Limit>,

@@ -9,7 +9,8 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{alarm, suspension};
-use crate::core::{RETRY_MS, Revocations, Sessions, WaitQueues};
+use crate::core::{EndReason, RETRY_MS, Revocations, Sessions, WaitQueues};
+use crate::host::settings;
 use crate::host::state::{Context, Locks, State};
 use crate::host::waiting::messages::{Event, Subject, message};
 use crate::server;
@@ -45,17 +46,21 @@ pub fn work(ctx: &mut Context<'_>, work: fn(&mut Context<'_>)) {
 #[cold]
 fn begin(ctx: &Context<'_>) {
     ctx.warn("begins anew after a panic: requests that waited are answered, sessions have ended, leases go on");
+    let now = server::now_ms();
     let _dropped = ctx.with_state(|state| {
         let State { waiting, pending, sessions, revocations, postponed, .. } = state;
         for (channel, request) in pending.fail_all() {
-            if let Some((queue, claim)) = waiting.origin_of(request) {
+            let reason = if channel.is_some() { EndReason::Lost } else { EndReason::Disconnected };
+            waiting.log_failed(request, settings::wait_end(reason, now));
+            if let (Some(channel), Some((queue, claim))) = (channel, waiting.origin_of(request)) {
                 let subject = Subject { db: queue.db, key: &queue.key, owner: &claim.owner };
                 postponed.push_back((channel, message(Event::Aborted, subject)));
             }
         }
-        let waiting = mem::replace(waiting, WaitQueues::new());
+        let mut dropped = mem::replace(waiting, WaitQueues::new());
+        mem::swap(&mut dropped.slow_log, &mut waiting.slow_log);
         let sessions = mem::replace(sessions, Sessions::new());
-        (waiting, sessions, mem::replace(revocations, Revocations::new()))
+        (dropped, sessions, mem::replace(revocations, Revocations::new()))
     });
     debug_assert!(ctx.with_state(|state| state.is_idle() && !state.pending.has_messages()), "the state is empty");
     debug_assert!(ctx.with_state(|state| !state.pending.has_deliveries()), "no delivery is left");

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use super::{checks, error_reply, facts::RequestFacts};
 use crate::command::{LockCommand, Parsed, check_identity};
 use crate::core::{
-    Cause, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, SessionTerms, UnixMs, Verdict, WaiterId,
+    Cause, EndReason, Error, HoldKey, Kind, Lease, Lock, Request, SessionLock, SessionTerms, UnixMs, Verdict, WaiterId,
     Withdrawal, Write, admit, increment,
 };
 use crate::host::granting::delivery::{self, mark_holder_notified};
@@ -64,7 +64,7 @@ fn execute<C: LockCommand>(ctx: &mut Context<'_>, arguments: Arguments<'_>) -> R
     let handles = process_overdue(&mut key, Some(identity), &mut step);
     let facts = RequestFacts { key: &key, caller, channel, handles };
     let (verdict, is_shared) = decide(&facts, &request, identity, now);
-    let withdrawn = if handles.is_some() { withdraw(&key, caller, request.withdrawal(&verdict)) } else { None };
+    let withdrawn = if handles.is_some() { withdraw(&key, caller, request.withdrawal(&verdict), now) } else { None };
     let outcome = match verdict {
         Ok(Verdict::Done { write, reply }) => {
             if is_shared {
@@ -128,13 +128,14 @@ fn channel_of(notify: Option<usize>, arguments: Arguments<'_>) -> Option<StringR
 /// Removes queue entries of the caller. Returns the requests of these entries, which get their replies last, or `None` if the
 /// caller had no such entry.
 #[inline(always)]
-fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal) -> Option<Vec<WaiterId>> {
+fn withdraw(key: &Key<'_, '_>, caller: &[u8], withdrawal: Withdrawal, now: UnixMs) -> Option<Vec<WaiterId>> {
     let kept = match withdrawal {
         Withdrawal::Nothing => return None,
         Withdrawal::Others(kind) => Some(kind),
         Withdrawal::All => None,
     };
-    with_lock(key, |state, db, name| state.waiting.withdraw_owner(db, name, caller, kept))
+    let end = settings::wait_end(EndReason::Withdrawn, now);
+    with_lock(key, |state, db, name| state.waiting.withdraw_owner(db, name, caller, kept, end))
 }
 
 /// Updates the session of the lock, and begins one if the request asks for it, before the write. `reply` is the number of holds,

@@ -7,4 +7,5 @@ pub mod execute;
 pub mod facts;
 pub mod inspect;
 pub mod list_queues;
+pub mod slow_log;
 pub mod table;

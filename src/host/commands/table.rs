@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::{draw_token::Draw, execute::Execute, inspect::Inspect, list_queues::ListQueues};
+use super::{draw_token::Draw, execute::Execute, inspect::Inspect, list_queues::ListQueues, slow_log::SlowLogCommand};
 use crate::command::{Acquire, Extend, Info, LockCommand, Reenter, Release, Share, Waiters};
 use crate::host::state::Locks;
 use crate::server::{Access, Argument, Command, Keys, RunCommand, Shape, handler};
@@ -51,8 +51,23 @@ const SESSION_WORDS: &[Argument] = &[
     option(c"grace", c"GRACE", Shape::Integer),
 ];
 const SESSION: Argument =
-    Argument { name: c"session", token: None, shape: Shape::AllOf(SESSION_WORDS), optional: true };
+    Argument { name: c"session", token: None, shape: Shape::Block(SESSION_WORDS), optional: true };
 const MAX_WAITERS: Argument = option(c"max-waiters", c"MAXWAITERS", Shape::Integer);
+
+/// Returns a subcommand, as one of the choices of a command.
+const fn subcommand(name: &'static CStr, token: &'static CStr) -> Argument {
+    Argument { name, token: Some(token), shape: Shape::Word, optional: false }
+}
+
+const GET: &[Argument] =
+    &[subcommand(c"get", c"GET"), Argument { name: c"count", token: None, shape: Shape::Integer, optional: true }];
+const SLOW_LOG_REQUESTS: &[Argument] = &[
+    Argument { name: c"get-entries", token: None, shape: Shape::Block(GET), optional: false },
+    subcommand(c"len", c"LEN"),
+    subcommand(c"reset", c"RESET"),
+];
+const SLOW_LOG_REQUEST: Argument =
+    Argument { name: c"request", token: None, shape: Shape::OneOf(SLOW_LOG_REQUESTS), optional: false };
 
 /// All commands.
 pub const COMMANDS: &[Command] = &[
@@ -132,5 +147,15 @@ pub const COMMANDS: &[Command] = &[
         complexity: c"O(N), where N is the number of locks that are waited for on the server",
         arguments: &[COUNT],
         ..of::<ListQueues>()
+    },
+    Command {
+        arity: -2,
+        flags: "admin allow-loading allow-stale",
+        acl_categories: "admin dangerous slow",
+        keys: Keys::NONE,
+        summary: c"Lists the latest waits that took long, or drops them.",
+        complexity: c"O(N), where N is the number of entries listed or dropped",
+        arguments: &[SLOW_LOG_REQUEST],
+        ..of::<SlowLogCommand>()
     },
 ];

@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use crate::core::{
-    Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, SessionTerms, UnixMs, WaiterId, increment,
+    EndReason, Grant, GrantedRequest, OrBug, RequestId, Revocation, SessionLock, SessionTerms, UnixMs, WaiterId,
+    increment,
 };
 use crate::host::state::{self, Key, Locks, State};
 use crate::host::waiting::messages::{self, Event, Subject};
@@ -48,11 +49,12 @@ pub fn announce(server: &Server, request: GrantedRequest, lease_end: Option<Unix
     !is_closed && messages::publish(&channel, &messages::message(Event::Granted(lease_end), subject)) > 0
 }
 
-/// Removes a request that no message reaches. Its queue entry is kept until `keep_until`, if that is given.
-pub fn drop_unreachable(server: &Server, request: GrantedRequest, keep_until: Option<UnixMs>) {
+/// Removes a request that no message reaches. Its queue entry is kept for the grace period.
+pub fn drop_unreachable(server: &Server, request: GrantedRequest, now: UnixMs) {
+    let (keep_until, end) = (settings::kept_until(now), settings::wait_end(EndReason::Disconnected, now));
     state::with(server, |state| {
         state.pending.remove(pending_id(request.waiter));
-        let withdrawn = state.waiting.withdraw_request(request.id, keep_until);
+        let withdrawn = state.waiting.withdraw_request(request.id, keep_until, end);
         debug_assert_eq!(withdrawn, Some(request.waiter), "a wait and its request do not agree");
         increment(&mut state.stats.cancelled);
     });
@@ -108,9 +110,8 @@ pub fn reply_withdrawn(server: &mut Server, waiters: Vec<WaiterId>, subject: Sub
 
 /// Ends the wait of a request that has timed out. Its queue entry is kept for the grace period.
 pub fn time_out(server: &mut Server, request: RequestId, now: UnixMs) {
-    let keep_until = settings::kept_until(now);
     state::with(server, |state| increment(&mut state.stats.timed_out));
-    end_request(server, request, Event::TimedOut, keep_until);
+    end_request(server, request, Event::TimedOut, now);
 }
 
 /// Ends the wait of a request that is notified by message, because this server cannot continue it. Also unblocks a client
@@ -122,8 +123,7 @@ pub fn abort(server: &mut Server, id: PendingReplyId) {
         Some((WaitState::Waiting(request), true)) => {
             state::with(server, |state| increment(&mut state.stats.cancelled));
             // The slot may stay or come back. A client that repeats its request then has its turn again.
-            let keep_until = settings::kept_until(server::now_ms());
-            end_request(server, request, Event::Aborted, keep_until);
+            end_request(server, request, Event::Aborted, server::now_ms());
         }
         // The server itself ends the wait of a blocked client, unless a panic has ended it.
         Some((WaitState::Waiting(_), false)) | Some((_, true)) | None => {}
@@ -132,12 +132,13 @@ pub fn abort(server: &mut Server, id: PendingReplyId) {
     }
 }
 
-/// Removes a request from its queue and notifies its waiter.
-fn end_request(server: &mut Server, request: RequestId, event: Event, keep_until: Option<UnixMs>) {
+/// Removes a request from its queue and notifies its waiter. Its queue entry is kept for the grace period.
+fn end_request(server: &mut Server, request: RequestId, event: Event, now: UnixMs) {
+    let (keep_until, end) = (settings::kept_until(now), settings::wait_end(event.reason(), now));
     let ended = state::with(server, |State { waiting, .. }| {
         let (queue, claim) = waiting.origin_of(request).or_bug("a request that ends is in no queue")?;
         let (db, key, owner) = (queue.db, Rc::clone(&queue.key), claim.owner.clone());
-        Some((waiting.withdraw_request(request, keep_until)?, db, key, owner))
+        Some((waiting.withdraw_request(request, keep_until, end)?, db, key, owner))
     });
     let Some((waiter, db, key, owner)) = ended else { return };
     end_without_lock(server, waiter, event, Subject { db, key: &key, owner: &owner });
@@ -174,11 +175,12 @@ pub fn mark_holder_notified(key: &Key<'_, '_>, holder: StringRef<'_>) {
 
 /// Removes a request from its queue, if it still waits. Its queue entry is kept for the grace period.
 pub fn withdraw_request(server: &Server, id: PendingReplyId) {
-    let keep_until = settings::kept_until(server::now_ms());
+    let now = server::now_ms();
+    let (keep_until, end) = (settings::kept_until(now), settings::wait_end(EndReason::Disconnected, now));
     state::with(server, |state| {
         let Some(WaitState::Waiting(request)) = state.pending.get(id).map(|entry| entry.wait_state()) else { return };
         state.pending.set_wait_state(id, WaitState::Ended);
-        let withdrawn = state.waiting.withdraw_request(request, keep_until);
+        let withdrawn = state.waiting.withdraw_request(request, keep_until, end);
         debug_assert_eq!(withdrawn.map(pending_id), Some(id), "a request that waits is in a queue");
         increment(&mut state.stats.cancelled);
     });

@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 
 use super::{delivery, reviews};
-use crate::core::{Cause, Grant, GrantedRequest, Kind, LATEST_SHARE_END, QueueId, UnixMs, WaiterId};
+use crate::core::{Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, QueueId, UnixMs, WaiterId};
 use crate::host::state::{self, Key, Step};
 use crate::host::{background::suspension, keys::effects, settings, waiting::messages::Subject};
 use crate::server::{self, OwnedString, Server, Stopwatch};
@@ -70,6 +70,8 @@ fn write_batch(
 ) -> Vec<Written> {
     let (mut written, mut notified) = (Vec::<Written>::new(), 0_usize);
     let batch = key.with_state(|state| state.limits.grants);
+    let [end, withdrawn_end] =
+        [EndReason::Granted, EndReason::Withdrawn].map(|reason| settings::wait_end(reason, step.now));
     for tried in 0.. {
         if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, step.now) {
             break;
@@ -86,7 +88,7 @@ fn write_batch(
         if !reserve_recipients(key.server(), queue, step) {
             continue;
         }
-        let Some(grant) = key.with_state(|state| state.waiting.grant_first(queue)) else {
+        let Some(grant) = key.with_state(|state| state.waiting.grant_first(queue, end)) else {
             debug_assert!(capacity == Capacity::All, "capacity for the first waiter was found, so there is one");
             break;
         };
@@ -95,7 +97,8 @@ fn write_batch(
         write_grant(key, &grant, lease_end, cause, step.now);
         capacity = Capacity::FromKey;
         let Grant { db, key: name, claim, .. } = &grant;
-        let withdrawn = key.with_state(|state| state.waiting.withdraw_owner(*db, name, &claim.owner, Some(claim.kind)));
+        let withdrawn = key
+            .with_state(|state| state.waiting.withdraw_owner(*db, name, &claim.owner, Some(claim.kind), withdrawn_end));
         let withdrawn = withdrawn.unwrap_or_default();
         notified = notified.saturating_add(grant.waiters.len()).saturating_add(withdrawn.len());
         written.push((grant, lease_end, withdrawn));
@@ -129,7 +132,7 @@ fn reserve(server: &Server, grant: &Grant, request: GrantedRequest, end: Option<
     let subject = Subject { db: grant.db, key: &grant.key, owner: &grant.claim.owner };
     let is_reserved = delivery::announce(server, request, end, subject);
     if !is_reserved {
-        delivery::drop_unreachable(server, request, settings::kept_until(step.now));
+        delivery::drop_unreachable(server, request, step.now);
         step.budget.spend(1);
     }
     is_reserved

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use super::pending_replies::{PendingReply, PendingReplyId, ReplyVia, WaitState, pending_id, waiter_id};
-use crate::core::{BlockTimeout, Claim, Error, JoinRequest, Kind, OrBug, Request, SessionTerms, UnixMs, increment};
+use crate::core::{
+    BlockTimeout, Claim, EndReason, Error, JoinRequest, Kind, OrBug, Request, SessionTerms, UnixMs, increment,
+};
 use crate::host::granting::delivery::{self, server_id_of};
 use crate::host::settings::{self, MAX_BLOCK_MS, MAX_WAITERS};
 use crate::host::state::{Key, Locks, State, with_lock};
@@ -92,7 +94,7 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
     if !server::has_subscriber(channel) {
         return Err(Error::NoSubscriber);
     }
-    let channel = channel.bytes();
+    let (channel, now) = (channel.bytes(), wait.now);
     let client = key.ctx().client_id();
     let replaced = previous_request(key, &wait.claim, channel);
     // A repeat without SESSION keeps the session that the earlier request asked for.
@@ -116,12 +118,13 @@ fn wait_for_message(key: &Key<'_, '_>, mut wait: Wait, channel: StringRef<'_>) -
         let slot = server::hash_slot(key.name().bytes());
         key.with_state(|state| state.slots.add_waiter(slot));
     }
+    let end = settings::wait_end(EndReason::Disconnected, now);
     key.with_state(|State { waiting, pending, .. }| {
         if let Some(replaced) = replaced {
             let wait_state = pending.get(replaced).map(|entry| entry.wait_state());
             debug_assert!(matches!(wait_state, Some(WaitState::Waiting(_))), "a queue has an entry that does not wait");
             if let Some(WaitState::Waiting(request)) = wait_state {
-                let withdrawn = waiting.withdraw_request(request, None);
+                let withdrawn = waiting.withdraw_request(request, None, end);
                 debug_assert_eq!(withdrawn, Some(waiter_id(replaced)), "a wait and its request do not agree");
             }
             pending.remove(replaced);

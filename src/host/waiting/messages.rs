@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use crate::core::{UnixMs, format_integer};
+use crate::core::{EndReason, UnixMs, format_integer};
 use crate::host::state;
 use crate::server::{self, OwnedString, Server};
 
@@ -20,6 +20,18 @@ pub enum Event {
     Withdrawn,
     /// This server cannot continue the wait.
     Aborted,
+}
+
+impl Event {
+    /// Returns the reason for the slow log.
+    pub fn reason(self) -> EndReason {
+        match self {
+            Self::Granted(_) => EndReason::Granted,
+            Self::TimedOut => EndReason::TimedOut,
+            Self::Withdrawn => EndReason::Withdrawn,
+            Self::Aborted => EndReason::Lost,
+        }
+    }
 }
 
 /// The lock and the token of a waiter.

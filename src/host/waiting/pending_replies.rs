@@ -217,10 +217,10 @@ impl PendingReplies {
     }
 
     /// Ends all waits, after a panic that may have interrupted any change. A grant stays, whether its client was notified or not.
-    /// Removes the requests that wait for a message, and returns them with their channels. [`next_aborted`](Self::next_aborted)
-    /// returns the requests whose clients are blocked.
-    pub fn fail_all(&mut self) -> Vec<(Rc<[u8]>, RequestId)> {
-        let (mut cursor, mut unnotified) = (Cursor::start(), Vec::new());
+    /// Returns the requests that waited, with the channels of those that waited for a message. Removes the latter.
+    /// [`next_aborted`](Self::next_aborted) returns the requests whose clients are blocked.
+    pub fn fail_all(&mut self) -> Vec<(Option<Rc<[u8]>>, RequestId)> {
+        let (mut cursor, mut failed) = (Cursor::start(), Vec::new());
         while let Some(id) = self.entries.next(&mut cursor) {
             let entry = self.entries.get_mut(id).or_bug("the scan returned an entry that does not exist");
             let Some(entry) = entry else { break };
@@ -228,16 +228,17 @@ impl PendingReplies {
             if was_waiting.is_some() {
                 entry.wait_state = WaitState::Failed;
             }
-            if let ReplyVia::PubSub(channel) = &entry.reply_via {
-                unnotified.extend(was_waiting.map(|request| (Rc::clone(channel), request)));
+            let channel = entry.channel().map(Rc::clone);
+            if channel.is_some() {
                 self.entries.remove(id);
             }
+            failed.extend(was_waiting.map(|request| (channel, request)));
         }
         self.aborted = (Cursor::start(), self.entries.latest());
         self.session_waiters = 0;
         (self.channels, self.connections) = (NameMap::new(), Connections::new());
         (self.deliveries, self.latest_deliveries) = (Arena::new(), LockIndex::new());
-        unnotified
+        failed
     }
 
     /// Returns the next request that is aborted, or `Some(None)` for a later request, which the scan skips. Returns `None` at the

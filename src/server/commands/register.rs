@@ -112,13 +112,13 @@ fn describe_argument(
     argument: &Argument,
     lists: &mut Vec<Vec<raw::RedisModuleCommandArg>>,
 ) -> raw::RedisModuleCommandArg {
-    let (type_, choices) = match argument.shape {
+    let (type_, inner) = match argument.shape {
         Shape::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, None),
         Shape::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, None),
         Shape::Integer => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, None),
         Shape::Word => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, None),
+        Shape::Block(parts) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, Some(parts)),
         Shape::OneOf(choices) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, Some(choices)),
-        Shape::AllOf(parts) => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, Some(parts)),
     };
     let flags = if argument.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { raw::REDISMODULE_CMD_ARG_NONE };
     raw::RedisModuleCommandArg {
@@ -127,7 +127,7 @@ fn describe_argument(
         key_spec_index: if matches!(argument.shape, Shape::Key) { 0 } else { -1 },
         token: argument.token.map_or(ptr::null(), CStr::as_ptr),
         flags: flags as c_int,
-        subargs: choices.map_or(ptr::null_mut(), |choices| argument_list(choices, lists)),
+        subargs: inner.map_or(ptr::null_mut(), |inner| argument_list(inner, lists)),
         ..no_argument()
     }
 }

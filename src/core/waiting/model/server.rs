@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::GRACE_MS;
 use super::naive::{Answer, Holders, ModelHolder, Take, has_capacity};
 use crate::core::waiting::{Claim, Due, DueFilter, JoinRequest, QueueId, RequestId, WaitQueues, WaiterId};
-use crate::core::{Cause, Decision, Error, Holder, Kind, Lease, Limit, Lock, Shares, UnixMs, Write};
+use crate::core::{Cause, Decision, Error, Holder, Kind, Lease, Limit, Lock, Shares, UnixMs, WaitEnd, Write};
 use crate::core::{acquire, reenter, release, share};
 
 /// The real core behind a keyspace that is a map.
@@ -129,7 +129,7 @@ impl Server {
     }
 
     pub fn withdraw(&mut self, key: u8, owner: &[u8], kept: Option<Kind>) {
-        for waiter in self.waiting.withdraw_owner(0, &[key], owner, kept).unwrap_or_default() {
+        for waiter in self.waiting.withdraw_owner(0, &[key], owner, kept, WaitEnd::UNLOGGED).unwrap_or_default() {
             self.answer(waiter.0, Answer::Nil);
         }
     }
@@ -143,7 +143,7 @@ impl Server {
 
     pub fn serve(&mut self, key: u8, now: UnixMs) {
         while let Some(queue) = self.first_with_capacity(key) {
-            let grant = self.waiting.grant_first(queue).unwrap();
+            let grant = self.waiting.grant_first(queue, WaitEnd::UNLOGGED).unwrap();
             let take = take_of(key, &grant.claim);
             self.keys.entry(key).or_default().push(ModelHolder::new(&take, now));
             for request in grant.waiters {
@@ -168,7 +168,10 @@ impl Server {
 
     pub fn withdraw_request(&mut self, waiter: u64, now: UnixMs) {
         let request = self.requests.get(&waiter).copied().unwrap();
-        assert_eq!(self.waiting.withdraw_request(request, Some(now + GRACE_MS)), Some(WaiterId(waiter)));
+        assert_eq!(
+            self.waiting.withdraw_request(request, Some(now + GRACE_MS), WaitEnd::UNLOGGED),
+            Some(WaiterId(waiter))
+        );
         self.answer(waiter, Answer::Withdrew);
     }
 
@@ -181,7 +184,8 @@ impl Server {
             match due {
                 Due::Dropped | Due::Skipped => {}
                 Due::TimedOut(request) => {
-                    let waiter = self.waiting.withdraw_request(request, Some(now + GRACE_MS)).unwrap();
+                    let waiter =
+                        self.waiting.withdraw_request(request, Some(now + GRACE_MS), WaitEnd::UNLOGGED).unwrap();
                     self.answer(waiter.0, Answer::Nil);
                     self.timed_out.push(waiter.0);
                 }

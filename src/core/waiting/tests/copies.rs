@@ -20,7 +20,7 @@ fn share(waiting: &mut WaitQueues, owner: &str, waiter: u64, (lease_ms, limit): 
 /// Grants the lock to the first waiter.
 fn granted(waiting: &mut WaitQueues) -> Terms {
     let queue = queue(waiting);
-    let grant = waiting.grant_first(queue).unwrap();
+    let grant = waiting.grant_first(queue, END).unwrap();
     let ms = |lease: Option<Lease>| lease.map_or(0, |lease| lease.end_from(0));
     (ms(grant.lease(false)), ms(grant.lease(true)), grant.claim.limit.map_or(0, Limit::number))
 }
@@ -41,7 +41,7 @@ fn only_copies_that_still_wait_count() {
         let mut waiting = WaitQueues::new();
         let requests: Vec<_> =
             (0..).zip(copies).map(|(number, &copy)| share(&mut waiting, "a", number, copy)).collect();
-        waiting.withdraw_request(requests[withdrawn], Some(NOW + 50));
+        waiting.withdraw_request(requests[withdrawn], Some(NOW + 50), END);
         assert_eq!(granted(&mut waiting), expected, "{copies:?} without {withdrawn}");
     }
 }
@@ -52,7 +52,7 @@ fn limit_that_rises_makes_a_review_due() {
         let mut waiting = WaitQueues::new();
         let [withdrawn, _] = limits.map(|limit| share(&mut waiting, "a", limit as u64, (1000, limit)));
         let queue = queue(&waiting);
-        waiting.withdraw_request(withdrawn, Some(NOW + 50));
+        waiting.withdraw_request(withdrawn, Some(NOW + 50), END);
         let due = waiting.pop_due(NOW, DueFilter::All);
         assert_eq!(due, is_due.then_some(Due::Review(queue)), "{limits:?}");
     }
@@ -64,7 +64,7 @@ fn limit_behind_the_first_waiter_needs_no_review() {
     share(&mut waiting, "first", 1, (1000, 1));
     let withdrawn = share(&mut waiting, "second", 2, (1000, 1));
     share(&mut waiting, "second", 3, (1000, 5));
-    waiting.withdraw_request(withdrawn, Some(NOW + 50));
+    waiting.withdraw_request(withdrawn, Some(NOW + 50), END);
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
     assert_eq!(granted(&mut waiting), (1000, 1000, 1));
     assert_eq!(granted(&mut waiting), (1000, 1000, 5));
@@ -82,7 +82,7 @@ fn grant_takes_the_lease_of_requests_it_retains() {
         let mut waiting = WaitQueues::new();
         (0..).zip(leases).for_each(|(number, &ms)| _ = share(&mut waiting, "a", number, (ms, 0)));
         let queue = queue(&waiting);
-        let mut grant = waiting.grant_first(queue).unwrap();
+        let mut grant = waiting.grant_first(queue, END).unwrap();
         grant.retain(|request| kept.contains(&request.waiter.0));
         let ms = [false, true].map(|in_session| grant.lease(in_session).map_or(0, |lease| lease.end_from(0)));
         assert_eq!(ms, [lease_ms, in_session_ms], "{leases:?}, of which {kept:?}");
@@ -105,7 +105,7 @@ fn withdrawn_copies_visit_few_others() {
         let requests: Vec<_> = (0..copies).map(join).collect();
         steps::take();
         for request in requests {
-            waiting.withdraw_request(request, None);
+            waiting.withdraw_request(request, None, END);
         }
         let count = steps::take();
         assert!(count <= most, "{count} steps, and at most {most}");

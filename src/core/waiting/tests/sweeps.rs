@@ -38,7 +38,7 @@ fn abort_of_withdrawn_waiters_ends() {
     let mut waiting = WaitQueues::new();
     let request = join(&mut waiting, 1, None);
     waiting.abort(queue(&waiting));
-    waiting.withdraw_request(request, None);
+    waiting.withdraw_request(request, None, END);
     join_as(&mut waiting, 1, "other", 2, None);
     assert_eq!(waiting.next_aborted(), Some(Vec::new()));
     assert!(!waiting.has_aborted());
@@ -72,7 +72,7 @@ fn grant_past_queue_drops_detached_entry() {
     let mut waiting = WaitQueues::new();
     let [detached, _] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     assert_eq!(&*waiting.first(queue(&waiting)).unwrap().owner, b"1");
-    waiting.withdraw_request(detached, Some(NOW + 10));
+    waiting.withdraw_request(detached, Some(NOW + 10), END);
     let entries = |waiting: &WaitQueues| waiting.entries.len();
     waiting.drop_detached_entry(0, b"k", Kind::Mutex, b"2");
     assert_eq!(entries(&waiting), 2, "an attached entry is kept");
@@ -86,17 +86,17 @@ fn share_becoming_first_causes_review() {
     let mut waiting = WaitQueues::new();
     let [first, second] = [1, 2].map(|waiter| join(&mut waiting, waiter, None));
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
-    waiting.withdraw_request(first, None);
+    waiting.withdraw_request(first, None, END);
     assert_eq!(waiting.next_due(DueFilter::All), None, "the first waiter wants the lock alone");
     for withdrawn in [second, share] {
-        waiting.withdraw_request(withdrawn, None);
+        waiting.withdraw_request(withdrawn, None, END);
         assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))));
     }
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), None);
 
     let mut waiting = WaitQueues::new();
     let [share, _] = ["c", "d"].map(|owner| join_share(&mut waiting, owner));
-    waiting.withdraw_request(share, None);
+    waiting.withdraw_request(share, None, END);
     assert_eq!(waiting.pop_due(NOW, DueFilter::All), Some(Due::Review(queue(&waiting))), "all waiters want shares");
 }
 
@@ -115,7 +115,7 @@ fn each_of_many_owners_withdraws_alone() {
     }
     for waiter in 0..500 {
         let withdrawn =
-            waiting.withdraw_owner(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), Some(Kind::Shared));
+            waiting.withdraw_owner(waiter as i32 % 2, b"k", waiter.to_string().as_bytes(), Some(Kind::Shared), END);
         assert_eq!(withdrawn, Some(vec![WaiterId(waiter)]));
     }
 }

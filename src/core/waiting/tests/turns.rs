@@ -11,7 +11,7 @@ fn time_out_does_not_wait_for_other_lock() {
     let other = join_as(&mut waiting, 1, "other", 100, Some(NOW + 11));
     for popped in 0..3 {
         let Some(Due::TimedOut(request)) = waiting.pop_due(NOW + 20, DueFilter::All) else { panic!("no time-out") };
-        waiting.withdraw_request(request, None);
+        waiting.withdraw_request(request, None, END);
         if request == other {
             assert!(popped > 0, "the earliest deadline comes first");
             return;
@@ -41,7 +41,7 @@ fn repeated_review_delays_no_other_lock() {
     waiting.review_at_lease_end(expired, Some(NOW - 1));
     let mut reviewed = Vec::new();
     for number in 0..20 {
-        waiting.withdraw_request(readers.remove(0), Some(NOW + 10_000));
+        waiting.withdraw_request(readers.remove(0), Some(NOW + 10_000), END);
         if number == 5 {
             waiting.review_soon(freed, Cause::Delete);
         }
@@ -73,7 +73,7 @@ fn stopped_reviews_go_on_in_turn() {
         assert_eq!([7, 8].map(|run| waiting.has_used_batch(queue, run)), [true, false]);
         assert_eq!(waiting.cause_of(queue), Cause::Release);
     }
-    assert_eq!(waiting.grant_first(queues[1]).map(|grant| grant.waiters.len()), Some(1), "the queue is dropped");
+    assert_eq!(waiting.grant_first(queues[1], END).map(|grant| grant.waiters.len()), Some(1), "the queue is dropped");
     assert_eq!(waiting.next_due(DueFilter::NoBacklog), None);
     assert_eq!(waiting.pop_due(NOW, DueFilter::NoBacklog), None);
     assert_eq!(waiting.next_due(DueFilter::All), Some(UnixMs::MIN));
@@ -100,20 +100,20 @@ proptest! {
                     let join = JoinRequest { db: which.into(), key: b"k", claim: claim(&owner), waiter: WaiterId(number), now, deadline };
                     requests.extend(waiting.join(join, 8).map(|joined| joined.request));
                 }
-                4 => _ = requests.pop().and_then(|request| waiting.withdraw_request(request, Some(now + ms))),
-                5 => _ = waiting.withdraw_owner(which.into(), b"k", owner.as_bytes(), None),
+                4 => _ = requests.pop().and_then(|request| waiting.withdraw_request(request, Some(now + ms), END)),
+                5 => _ = waiting.withdraw_owner(which.into(), b"k", owner.as_bytes(), None, END),
                 6 => waiting.drop_detached_entries(),
                 7 => waiting.review_all(),
                 8 => queue.into_iter().for_each(|queue| waiting.review_soon(queue, Cause::Delete)),
                 9 => queue.into_iter().for_each(|queue| waiting.review_in_turn(queue, Cause::Other)),
-                10 => _ = queue.and_then(|queue| waiting.grant_first(queue)),
+                10 => _ = queue.and_then(|queue| waiting.grant_first(queue, END)),
                 _ => now += ms,
             }
             let filter = [DueFilter::All, DueFilter::NoBacklog, DueFilter::ReadOnly][usize::from(which)];
             for pops in 0..200 {
                 prop_assert!(pops < 150, "due work does not end");
                 match waiting.pop_due(now, filter) {
-                    Some(Due::TimedOut(request)) => _ = waiting.withdraw_request(request, Some(now + ms)),
+                    Some(Due::TimedOut(request)) => _ = waiting.withdraw_request(request, Some(now + ms), END),
                     Some(_) => {}
                     None => break,
                 }

@@ -54,8 +54,7 @@ fn panic_fails_every_wait() {
     let mut pending = PendingReplies::new();
     let (is_notified, blocked) = (notified(&mut pending, 1), blocked(&mut pending, 2));
     let over = pending.insert_pubsub(7, None, NEWS).unwrap();
-    let unnotified = pending.fail_all();
-    assert_eq!(unnotified, [(Rc::from(NEWS), request(1))]);
+    assert_eq!(pending.fail_all(), [(Some(Rc::from(NEWS)), request(1)), (None, request(2))]);
     assert!(pending.get(is_notified).is_none() && pending.get(over).is_none() && !pending.has_messages());
     assert!(matches!(pending.get(blocked).unwrap().wait_state(), WaitState::Failed));
     assert_eq!([pending.next_aborted(), pending.next_aborted()], [Some(Some(blocked)), None]);
