@@ -12,7 +12,7 @@ use crate::parts::{CONNECTIONS, Part};
 /// machine was busy, it waits for more than a second first.
 const FORGETTING: Duration = Duration::from_secs(30);
 /// The fuzzer's connections may use everything but what ends the server, changes it, or meets other connections.
-const RIGHTS: &str = "ACL SETUSER default -@admin -@dangerous +lock.queues";
+const RIGHTS: &str = "ACL SETUSER default -@admin -@dangerous +lock.queues +lock.slowlog";
 
 pub struct Live {
     server: Server,

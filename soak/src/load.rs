@@ -133,10 +133,11 @@ impl Member {
     }
 
     fn look_or_delete(&mut self, key: &str) {
-        match self.random.u8(..4) {
+        match self.random.u8(..5) {
             0 => self.says(&format!("DEL {key}")),
             1 => self.says(&format!("LOCK.WAITERS {key}")),
             2 => self.says("LOCK.QUEUES"),
+            3 => self.says("LOCK.SLOWLOG GET"),
             _ => self.says(&format!("LOCK.INFO {key}")),
         }
     }

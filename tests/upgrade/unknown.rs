@@ -9,12 +9,14 @@ use super::versions::{Version, change_places};
 fn an_old_server_refuses_what_only_a_new_one_knows() {
     let server = Version::Old.setup().start();
     let mut client = server.client();
-    for line in ["LOCK.SHARE cache a-9d07 EX 30", "LOCK.QUEUES"] {
+    for line in ["LOCK.SHARE cache a-9d07 EX 30", "LOCK.QUEUES", "LOCK.SLOWLOG LEN"] {
         assert!(client.run(line).error().starts_with("ERR unknown command"), "{line}");
     }
     let notify = "LOCK.ACQUIRE door a-81f3 PX 30000 BLOCK 1000 NOTIFY news";
     assert_eq!(client.run(notify).error(), "ERR syntax error");
-    for line in ["CONFIG SET lock.recovery-ms 1000", "ACL SETUSER worker +lock.share"] {
+    for line in
+        ["CONFIG SET lock.recovery-ms 1000", "CONFIG SET lock.slowlog-ms 1000", "ACL SETUSER worker +lock.share"]
+    {
         assert!(client.run(line).is_error(), "{line}");
     }
     assert_eq!(client.run("EXISTS door cache"), 0);

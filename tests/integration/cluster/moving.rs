@@ -1,7 +1,8 @@
-//! What becomes of fencing tokens and sessions when their slot moves to another node.
+//! What becomes of fencing tokens, sessions and the slow log when a slot moves to another node.
 
+use support::cluster::moved_to;
 use support::migration::Migration;
-use support::{Client, OBSERVATION, eventually, info_lock, never_within};
+use support::{Client, LOST, OBSERVATION, Waiter, Waiting, eventually, info_lock, never_within};
 
 use super::scene::Scene;
 
@@ -45,4 +46,22 @@ fn a_session_ends_when_its_slot_moves_and_its_lease_runs_on() {
     never_within(OBSERVATION, "the lock is released", || new.run(&format!("EXISTS {lock}")) == 0);
     assert_eq!(new.expires_at(&lock), moved_end, "nothing is renewed any more");
     assert_eq!(new.run(&format!("LOCK.RELEASE {lock} alice")), 0);
+}
+
+#[test]
+fn moved_slot_ends_waits_in_slowlog() {
+    let scene = Scene::configured("lock.slowlog-ms 0");
+    let (key, channel) = (scene.key("door"), scene.neighbour("news"));
+    let mut home = scene.home().client();
+    assert_eq!(home.run(&format!("LOCK.ACQUIRE {key} alice PX 600000")), 1);
+    let mut bob = Waiting::start_on(scene.home(), &channel, &format!("LOCK.ACQUIRE {key} bob BLOCK 0"));
+    let mut carol = Waiter::start(scene.home(), &format!("LOCK.ACQUIRE {key} carol BLOCK 0"));
+    scene.leaves().go_key_by_key();
+    assert_eq!(bob.reply().code(), LOST);
+    assert_eq!(moved_to(&carol.reply()), scene.away().port());
+    eventually("both waits are logged", || home.run("LOCK.SLOWLOG LEN") == 2);
+    let log = home.run("LOCK.SLOWLOG GET");
+    let mut ends: Vec<_> = log.items().iter().map(|entry| [5, 7].map(|at| entry.items()[at].string())).collect();
+    ends.sort();
+    assert_eq!(ends, [["bob", "lost"], ["carol", "disconnected"]]);
 }

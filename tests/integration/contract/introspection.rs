@@ -13,7 +13,7 @@ struct Command {
     keys: &'static [&'static str],
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "lock.acquire",
         arity: -3,
@@ -84,6 +84,14 @@ const COMMANDS: [Command; 9] = [
         flags: &["admin", "readonly"],
         categories: &["read", "slow", "admin", "dangerous"],
         example: "COUNT 9",
+        keys: &[],
+    },
+    Command {
+        name: "lock.slowlog",
+        arity: -2,
+        flags: &["admin", "loading", "stale"],
+        categories: &["slow", "admin", "dangerous"],
+        example: "GET 9",
         keys: &[],
     },
 ];

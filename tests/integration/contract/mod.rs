@@ -9,3 +9,6 @@ mod lock_info;
 mod mutex;
 mod queues;
 mod reentrant;
+mod slowlog;
+mod slowlog_ends;
+mod slowlog_entry;

@@ -69,6 +69,8 @@ fn settings_have_defaults_and_are_set_by_config_set() {
         ("lock.max-block-ms", "0", "60000"),
         ("lock.max-lease-ms", "0", "20000"),
         ("lock.recovery-ms", "0", "29000"),
+        ("lock.slowlog-ms", "1000", "0"),
+        ("lock.slowlog-max-len", "128", "10000"),
         ("lock.wake-foreign", "no", "yes"),
     ] {
         assert_eq!(setting(&mut client, name), default);
@@ -90,7 +92,7 @@ fn settings_are_read_from_the_configuration_file() {
 fn settings_out_of_range_are_refused_and_leave_the_old_value() {
     let server = Server::start();
     let mut client = server.client();
-    for name in ["lock.max-waiters", "lock.max-block-ms"] {
+    for name in ["lock.max-waiters", "lock.max-block-ms", "lock.slowlog-ms", "lock.slowlog-max-len"] {
         let before = setting(&mut client, name);
         for value in ["-1", "many", "1.5", "9223372036854775808", "99999999999999999999"] {
             let reply = client.run(&format!("CONFIG SET {name} {value}"));

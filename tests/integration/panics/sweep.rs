@@ -19,7 +19,7 @@ const fn sweep(entry: &'static str, act: fn(&mut Scene)) -> Sweep {
 /// Far more than any entry has.
 const MOST_PLACES: usize = 300;
 
-pub const SWEEPS: [Sweep; 38] = [
+pub const SWEEPS: [Sweep; 39] = [
     sweep("lock.acquire", |scene| scene.ask("LOCK.ACQUIRE door hal PX 60000 BLOCK 0")),
     sweep("lock.acquire", |scene| scene.ask_for_message("LOCK.ACQUIRE door hal PX 60000 BLOCK 0")),
     sweep("lock.acquire", |scene| scene.says("LOCK.ACQUIRE shed hal PX 1000 SESSION")),
@@ -36,6 +36,7 @@ pub const SWEEPS: [Sweep; 38] = [
     sweep("lock.info", |scene| scene.says("LOCK.INFO door")),
     sweep("lock.waiters", |scene| scene.says("LOCK.WAITERS door")),
     sweep("lock.queues", |scene| scene.says("LOCK.QUEUES")),
+    sweep("lock.slowlog", |scene| scene.says("LOCK.SLOWLOG GET")),
     sweep("timer descriptor", |scene| scene.says("LOCK.EXTEND door alice PX 10")),
     sweep("timer", |scene| scene.says("PEXPIRE door 10")),
     sweep("timer", |scene| scene.ask("LOCK.ACQUIRE door hal PX 60000 BLOCK 10")),
@@ -113,8 +114,8 @@ fn play(entries: &[&str]) {
 
 /// The sweeps in groups, which run side by side.
 const COMMANDS_THAT_TAKE: [&str; 3] = ["lock.acquire", "lock.reenter", "lock.share"];
-const OTHER_COMMANDS: [&str; 6] =
-    ["lock.release", "lock.extend", "lock.fence", "lock.info", "lock.waiters", "lock.queues"];
+const OTHER_COMMANDS: [&str; 7] =
+    ["lock.release", "lock.extend", "lock.fence", "lock.info", "lock.waiters", "lock.queues", "lock.slowlog"];
 const TIMERS: [&str; 4] = ["timer descriptor", "timer", "round", "cron"];
 const EVENTS: [&str; 7] = ["key event", "flush", "swap", "loading", "role change", "client change", "module change"];
 const BLOCKED_CLIENTS: [&str; 4] = ["unblock", "disconnect", "free", "end of a handle"];

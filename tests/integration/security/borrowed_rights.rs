@@ -51,7 +51,7 @@ fn a_transaction_with_a_command_that_is_refused_does_nothing() {
 fn a_user_without_rules_may_do_nothing() {
     let server = Server::start();
     let mut nobody = user(&server, "nobody", "");
-    are_refused(&mut nobody, &["LOCK.ACQUIRE door n", "LOCK.INFO door", "LOCK.QUEUES", "PING"]);
+    are_refused(&mut nobody, &["LOCK.ACQUIRE door n", "LOCK.INFO door", "LOCK.QUEUES", "LOCK.SLOWLOG LEN", "PING"]);
     let mut keys = user(&server, "keys", "~* +@all");
     are_refused(&mut keys, &["LOCK.ACQUIRE door k PX 1000 BLOCK 0 NOTIFY news", "SSUBSCRIBE news"]);
 }
@@ -87,13 +87,15 @@ fn what_concerns_every_lock_is_dangerous() {
         "SHUTDOWN",
     ];
     are_refused(&mut guest, &lines);
-    let mut listing = user(&server, "listing", "~* +@all -@dangerous -lock.queues");
-    are_refused(&mut listing, &["LOCK.QUEUES"]);
+    let mut listing = user(&server, "listing", "~* +@all -@dangerous -lock.queues -lock.slowlog");
+    let of_all_locks = ["LOCK.QUEUES", "LOCK.SLOWLOG GET", "LOCK.SLOWLOG LEN", "LOCK.SLOWLOG RESET"];
+    are_refused(&mut listing, &of_all_locks);
     if server.flavour().has_acl_categories_for_modules() {
-        are_refused(&mut guest, &["LOCK.QUEUES"]);
+        are_refused(&mut guest, &of_all_locks);
     } else {
         // The commands of modules have no categories there, so the rule must name it.
         assert_eq!(guest.run("LOCK.QUEUES"), Reply::List(Vec::new()));
+        assert_eq!(guest.run("LOCK.SLOWLOG GET"), Reply::List(Vec::new()));
     }
 }
 

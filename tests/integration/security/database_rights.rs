@@ -2,7 +2,7 @@
 
 use support::listener::Listener;
 use support::sessions::is_renewed;
-use support::{Client, Reply, Server, Waiter};
+use support::{Client, Reply, Server, Setup, Waiter};
 
 use super::are_refused;
 
@@ -78,4 +78,17 @@ fn waiter_is_granted_a_lock_of_its_only_database() {
     drop(bob);
     news.hears("granted", "carol", "door");
     assert_eq!(admin.run("GET door"), "carol");
+}
+
+#[test]
+fn slowlog_shows_waits_of_every_database() {
+    let server = Setup::new().config("lock.slowlog-ms 0").start();
+    if !has_database_rights(&server) {
+        return;
+    }
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+    assert_eq!(alice.run("LOCK.ACQUIRE door bob BLOCK 1"), Reply::Nil);
+    let log = user_of(&server, 1).run("LOCK.SLOWLOG GET");
+    assert_eq!(log.items()[0].items()[3], 0, "it is a log of the server, like SLOWLOG");
 }

@@ -87,7 +87,10 @@ fn who_may_use_locks_and_not_look_at_them_learns_no_token() {
     assert_eq!(alice.run(&format!("LOCK.ACQUIRE lock:a {TOKEN} PX 60000")), 1);
     let _waiter = Waiter::start(&server, &format!("LOCK.ACQUIRE lock:a {BLOCKED} PX 60000 BLOCK 0"));
     let mut mallory = user(&server, "mallory", &format!("~lock:* {USE} +lock.fence"));
-    are_refused(&mut mallory, &["LOCK.INFO lock:a", "LOCK.WAITERS lock:a", "LOCK.QUEUES", "GET lock:a", "DEL lock:a"]);
+    are_refused(
+        &mut mallory,
+        &["LOCK.INFO lock:a", "LOCK.WAITERS lock:a", "LOCK.QUEUES", "LOCK.SLOWLOG GET", "GET lock:a", "DEL lock:a"],
+    );
     for line in [
         "LOCK.ACQUIRE lock:a m PX 1000",
         "LOCK.REENTER lock:a m PX 1000",
@@ -252,6 +255,19 @@ fn queues_and_info_show_what_no_pattern_limits_but_no_token() {
     assert!(contains(&queues, "payroll") && !contains(&queues, TOKEN), "{queues:?}");
     let info = text_of(&mut operator, "INFO lock");
     assert!(info.contains("lock_waiters:1") && !info.contains("payroll") && !info.contains(TOKEN), "{info}");
+}
+
+#[test]
+fn slowlog_shows_tokens_whatever_the_pattern() {
+    let server = Setup::new().config("lock.slowlog-ms 0").start();
+    let mut alice = server.client();
+    assert_eq!(alice.run("LOCK.ACQUIRE payroll alice"), 1);
+    assert_eq!(alice.run(&format!("LOCK.ACQUIRE payroll {TOKEN} BLOCK 1")), Reply::Nil);
+    let mut operator = user(&server, "operator", "+lock.slowlog");
+    let log = operator.run("LOCK.SLOWLOG GET");
+    assert!(contains(&log, "payroll") && contains(&log, TOKEN) && !contains(&log, "alice"), "{log:?}");
+    let mut worker = user(&server, "worker", &format!("~* {USE} +lock.fence +lock.info +lock.waiters"));
+    are_refused(&mut worker, &["LOCK.SLOWLOG GET"]);
 }
 
 #[test]
