@@ -8,7 +8,7 @@ mod stalls;
 
 use std::collections::VecDeque;
 
-use redis_lock::host::{Locks, set_limits};
+use redis_lock::host::{Locks, set_limits, take_slow_log};
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict};
@@ -19,6 +19,9 @@ use stalls::Stalls;
 
 /// For how long the place of one who left is kept.
 const GRACE_MS: i64 = 200;
+
+/// The shortest wait that is logged in some histories.
+const LOGGED_MS: i64 = 100;
 
 /// When a server that stood still has seen what happened meanwhile.
 const NOTICED_MS: i64 = 1100;
@@ -130,6 +133,11 @@ impl Play {
             trace,
         };
         play.operate(&format!("CONFIG SET {} {GRACE_MS}", Knob::RejoinGraceMs.name()));
+        // With short batches more requests wait for long.
+        let logged_ms = if play.checker.has_short_batches { LOGGED_MS } else { 0 };
+        play.operate(&format!("CONFIG SET lock.slowlog-ms {logged_ms}"));
+        play.operate("CONFIG SET lock.slowlog-max-len 10000");
+        play.checker.log_waits_from(logged_ms);
         master.with_module(|| set_limits(history.limits()));
         master.turn();
         master.event_log();
@@ -276,6 +284,7 @@ impl Play {
         let info = self.master.info();
         let find = |name: &str| info.iter().find(|(field, _)| field == name).map_or(0, |&(_, count)| count as usize);
         self.checker.check_counts(&self.stalls.suspension(self.time), find)?;
+        self.checker.check_slow_log(self.master.with_module(take_slow_log))?;
         self.stalls.learn(find("recovery_ms") as i64, self.time);
         if std::mem::take(&mut self.is_thawing) { self.cron() } else { Ok(()) }
     }

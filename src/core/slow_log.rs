@@ -127,7 +127,7 @@ impl SlowLog {
     }
 
     /// Returns the number of entries.
-    pub fn len(&self) -> usize {
+    pub fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
@@ -143,7 +143,7 @@ impl SlowLog {
 
     /// Drops the oldest entries until at most `max_len` are left.
     pub fn truncate(&mut self, max_len: usize) {
-        let excess = self.len().saturating_sub(max_len);
+        let excess = self.entry_count().saturating_sub(max_len);
         self.entries.drain(..excess);
         if excess > 1 {
             self.entries.shrink_to_fit(); // The maximum was lowered.
@@ -210,7 +210,7 @@ mod tests {
         push(&mut log, b"k", 1);
         assert_eq!(ids(&log), [5], "the maximum was lowered");
         log.truncate(0);
-        assert_eq!(log.len(), 0);
+        assert_eq!(log.entry_count(), 0);
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
         let mut log = SlowLog::new();
         push(&mut log, b"k", 3);
         log.clear();
-        assert_eq!((log.len(), ids(&log)), (0, vec![]));
+        assert_eq!((log.entry_count(), ids(&log)), (0, vec![]));
         push(&mut log, b"k", 3);
         assert_eq!(ids(&log), [1]);
     }

@@ -7,6 +7,8 @@ use super::background::slot_watch::SlotWatch;
 use super::refusal_log::Refusals;
 use super::settings::RECOVERY_MS;
 use super::waiting::pending_replies::PendingReplies;
+#[cfg(feature = "simulated")]
+use crate::core::SlowWait;
 use crate::core::{
     BackOff, Budget, DeferredFree, HoldKey, Limits, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation, RevocationId,
     Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
@@ -87,6 +89,16 @@ pub fn with_lock<R>(key: &Key<'_, '_>, body: impl FnOnce(&mut State, i32, &[u8])
 pub fn entry_count() -> usize {
     with(&Server::between_calls(), |State { waiting, pending, sessions, revocations, .. }| {
         [waiting.entry_count(), pending.entry_count(), sessions.entry_count(), revocations.entry_count()].iter().sum()
+    })
+}
+
+/// Removes and returns the entries of the slow log, the latest first.
+#[cfg(feature = "simulated")]
+pub fn take_slow_log() -> Vec<SlowWait> {
+    with(&Server::between_calls(), |State { waiting, .. }| {
+        let entries = waiting.slow_log.latest().cloned().collect();
+        waiting.slow_log.clear();
+        entries
     })
 }
 

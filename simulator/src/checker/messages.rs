@@ -151,6 +151,7 @@ impl Checker {
         };
         let Some(tag) = tag else { return Err(Self::unfounded(event, name)) };
         model.withdraw_request(tag, kept_until);
+        self.slow_log.end_by_message(tag, event, now);
         Ok(())
     }
 
@@ -205,10 +206,15 @@ impl Checker {
         request.session = request.session.or(wished.and_then(|previous| previous.session));
         // Nor does it shorten the lease of that session.
         request.lease = request.lease.max(request.session.map(|terms| terms.lease));
-        model.join(who, request, now);
-        if let Some(previous) = previous {
+        let tag = request.tag;
+        model.join(who.clone(), request, now);
+        if let Some(previous) = &previous {
             model.withdraw_request(previous.tag, None);
         }
+        if let Some(previous) = previous {
+            self.slow_log.disconnect(previous.tag, now);
+        }
+        self.slow_log.begin(tag, name.clone(), who, now);
     }
 
     /// Whether a request would take the place of one that waits.
@@ -225,7 +231,10 @@ impl Checker {
         for model in self.models.values_mut() {
             let tags: Vec<_> =
                 model.pubsub_waiters().filter(|request| request.client == client).map(|it| it.tag).collect();
-            tags.into_iter().for_each(|tag| _ = model.withdraw_request(tag, kept_until));
+            for tag in tags {
+                model.withdraw_request(tag, kept_until);
+                self.slow_log.disconnect(tag, now);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod replies;
 mod settle;
 mod shares;
 mod shown;
+mod slow_log;
 mod spec;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,6 +35,7 @@ pub use recovery::GrantSuspension;
 use recovery::Ledger;
 use replies::Expected;
 use settle::Undecided;
+use slow_log::SlowLog;
 use spec::Ms;
 
 /// What stands in the module's way, as far as the contract cares.
@@ -95,6 +97,7 @@ pub struct Checker {
     in_timer: bool,
     compat: Compat,
     limits: Limits,
+    slow_log: SlowLog,
     suspension: GrantSuspension,
     /// Those whom the servers that are gone had granted a lock.
     ledger: Ledger,
@@ -155,6 +158,7 @@ impl Checker {
             in_timer: false,
             compat: Compat::default(),
             limits: Limits::new(grace_ms),
+            slow_log: SlowLog::default(),
             suspension: GrantSuspension::default(),
             ledger: Ledger::default(),
             now: 0,
@@ -190,6 +194,7 @@ impl Checker {
         self.withdrawn.clear();
         self.undecided.clear();
         self.compat.start_over();
+        self.slow_log.clear();
         self.in_timer = false;
     }
 
@@ -335,7 +340,7 @@ impl Checker {
                 return self.changed_externally(&(*db, Rc::clone(key)), entry.as_ref(), *writer, now);
             }
             LoggedEvent::KeyspaceChanged { keyspace } => self.reload(keyspace, now),
-            LoggedEvent::ClientUnblocked { client } => self.unblocked(*client),
+            LoggedEvent::ClientUnblocked { client } => self.unblocked(*client, now),
             LoggedEvent::Inner { tag, reply } => return self.replied(*tag, reply, now),
             LoggedEvent::Replied { client, tag, reply } => {
                 self.listeners.record(*client, reply);
@@ -347,7 +352,10 @@ impl Checker {
                 }
                 return self.replied(*tag, reply, now);
             }
-            LoggedEvent::ModuleUnblocked { tag } => self.mark_unblocked(|request| request.tag == *tag),
+            LoggedEvent::ModuleUnblocked { tag } => {
+                self.ended_by_module(*tag, now);
+                self.mark_unblocked(|request| request.tag == *tag);
+            }
             LoggedEvent::Sent { .. } => {}
             LoggedEvent::Published { channel, message, reached } => {
                 return self.published(channel, message, *reached, now);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use redis_lock::core::EndReason;
 use redis_lock::server::{ClientId, Entry, Keyspace, ServerKind, Tag, Writer};
 
 use super::lock_model::{Grant, LockModel, Session, Trust, Waiting};
@@ -16,14 +17,17 @@ impl Checker {
         let Some(name) = self.waiting.remove(&tag) else { return };
         let is_notified = self.asked.remove(&tag).is_none();
         let kept_until = self.limits.kept_until(now);
+        self.slow_log.disconnect(tag, now);
         let model = self.models.entry(name).or_default();
         model.withdraw_request(tag, kept_until);
         model.close_grant(tag, is_notified, now);
     }
 
     /// Somebody has had the server let a client go.
-    pub(super) fn unblocked(&mut self, client: ClientId) {
+    pub(super) fn unblocked(&mut self, client: ClientId, now: Ms) {
         self.unblocked.insert(client);
+        let is_blocked = |request: &Waiting| request.client == client && request.channel.is_none();
+        self.ended(is_blocked, EndReason::Disconnected, now);
         self.mark_unblocked(|request| request.client == client);
     }
 

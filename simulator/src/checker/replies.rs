@@ -181,6 +181,7 @@ impl Checker {
         };
         self.free_capacity();
         self.model(name).join(running.who(), waiting, now);
+        self.slow_log.begin(*tag, name.clone(), running.who(), now);
         self.waiting.insert(*tag, name.clone());
         self.check_pairs(&running)
     }
@@ -219,6 +220,7 @@ impl Checker {
     /// Those that waited at a place that was given up are due nil, or a message.
     pub(super) fn release(&mut self, name: &Name, token: &[u8], withdrawn: Vec<Waiting>) {
         for request in withdrawn {
+            self.slow_log.withdraw(request.tag, self.now);
             if request.channel.is_some() {
                 self.expect_message(name, token, request);
             } else {
@@ -326,6 +328,7 @@ impl Checker {
                 self.waiting.remove(&tag);
             }
             (None, Reply::Error(_)) => {
+                self.slow_log.disconnect(tag, now);
                 model.withdraw_request(tag, kept_until);
                 self.waiting.remove(&tag);
             }

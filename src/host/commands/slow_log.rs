@@ -19,7 +19,7 @@ impl RunCommand<Locks> for SlowLogCommand {
                 error_reply::send(ctx, &list);
             }
             Ok(SlowLogRequest::Len) => {
-                let len = ctx.with_state(|state| Reply::count(state.waiting.slow_log.len()));
+                let len = ctx.with_state(|state| Reply::count(state.waiting.slow_log.entry_count()));
                 error_reply::send(ctx, &len);
             }
             Ok(SlowLogRequest::Reset) => {

@@ -1,0 +1,149 @@
+//! The slow log must have one entry for each wait that has ended and was long enough, with the reason.
+
+use std::collections::{HashMap, HashSet};
+
+use redis_lock::core::{EndReason, Kind, MAX_LOGGED_LEN, SlowWait};
+use redis_lock::server::Tag;
+
+use super::lock_model::{LockModel, Waiting};
+use super::spec::{Ms, Who};
+use super::{Checker, Name, Verdict};
+use crate::request::{Form, Verb, token_of};
+
+/// The waits that have begun, until their entries were checked.
+#[derive(Default)]
+pub(super) struct SlowLog {
+    waits: HashMap<Tag, Wait>,
+    min_wait_ms: Ms,
+}
+
+/// A wait.
+struct Wait {
+    name: Name,
+    who: Who,
+    since: Ms,
+    /// The reason and the time of the end.
+    end: Option<(EndReason, Ms)>,
+}
+
+impl SlowLog {
+    /// A request begins to wait.
+    pub fn begin(&mut self, tag: Tag, name: Name, who: Who, now: Ms) {
+        self.waits.insert(tag, Wait { name, who, since: now, end: None });
+    }
+
+    /// The wait of a request has ended. A later end of the same wait does not count.
+    pub fn end(&mut self, tag: Tag, reason: EndReason, now: Ms) {
+        if let Some(wait) = self.waits.get_mut(&tag) {
+            wait.end.get_or_insert((reason, now));
+        }
+    }
+
+    /// A message has ended the wait of a request. No client has received it if it is about a grant.
+    pub fn end_by_message(&mut self, tag: Tag, event: &[u8], now: Ms) {
+        let reason = match event {
+            b"timeout" => EndReason::TimedOut,
+            b"withdrawn" => EndReason::Withdrawn,
+            b"lost" => EndReason::Lost,
+            _ => EndReason::Disconnected,
+        };
+        self.end(tag, reason, now);
+    }
+
+    /// The connection of a request has closed, or the server has ended its wait.
+    pub fn disconnect(&mut self, tag: Tag, now: Ms) {
+        self.end(tag, EndReason::Disconnected, now);
+    }
+
+    /// A request was withdrawn by its token.
+    pub fn withdraw(&mut self, tag: Tag, now: Ms) {
+        self.end(tag, EndReason::Withdrawn, now);
+    }
+
+    pub fn clear(&mut self) {
+        self.waits.clear();
+    }
+}
+
+impl Wait {
+    /// Whether this is the entry of the wait.
+    fn is_logged_as(&self, entry: &SlowWait, (reason, now): (EndReason, Ms)) -> bool {
+        let kind = match self.who.form {
+            Form::Mutex => Kind::Mutex,
+            Form::Reentrant => Kind::Reentrant,
+            Form::Share => Kind::Shared,
+        };
+        let lock = (entry.db, &*entry.key) == (self.name.0, &*cut(&self.name.1));
+        let waiter = (entry.kind, &*entry.owner) == (kind, &*cut(&self.who.name));
+        let times = (entry.ended_at, entry.waited_ms) == (now, (now - self.since).max(0));
+        lock && waiter && times && entry.reason == reason
+    }
+}
+
+/// What the log shows of a long name.
+fn cut(name: &[u8]) -> Vec<u8> {
+    match name.len().checked_sub(MAX_LOGGED_LEN) {
+        None | Some(0) => name.to_vec(),
+        Some(more) => [&name[..MAX_LOGGED_LEN], format!("... ({more} more bytes)").as_bytes()].concat(),
+    }
+}
+
+impl Checker {
+    /// Sets the shortest wait that is logged.
+    pub fn log_waits_from(&mut self, min_wait_ms: i64) {
+        self.slow_log.min_wait_ms = min_wait_ms;
+    }
+
+    /// The module has ended the wait of a blocked client without the lock.
+    pub(super) fn ended_by_module(&mut self, tag: Tag, now: Ms) {
+        let entry = |model: &LockModel| model.queue_entry_of(tag).cloned();
+        let Some((name, entry)) = self.models.iter().find_map(|(name, model)| Some((name, entry(model)?))) else {
+            return;
+        };
+        let releases = self.running.as_ref().is_some_and(|running| {
+            let is_release = matches!(running.request.verb, Verb::Release { .. });
+            is_release && running.name == *name && token_of(running.request.identity) == entry.who.name
+        });
+        self.slow_log.end(tag, if releases { EndReason::Withdrawn } else { EndReason::TimedOut }, now);
+    }
+
+    /// The waits of these requests have ended for a reason.
+    pub(super) fn ended(&mut self, whom: impl Fn(&Waiting) -> bool, reason: EndReason, now: Ms) {
+        let Self { models, slow_log, .. } = self;
+        let ended = models.values().flat_map(LockModel::requests).filter(|request| whom(request));
+        ended.for_each(|request| slow_log.end(request.tag, reason, now));
+    }
+
+    /// Checks the entries of the log since the last call, at the end of an iteration.
+    ///
+    /// # Errors
+    /// An entry that must not be there, or one that is missing.
+    pub fn check_slow_log(&mut self, mut entries: Vec<SlowWait>) -> Verdict {
+        let requests = self.models.values().flat_map(LockModel::requests);
+        let waiting: HashSet<Tag> =
+            requests.filter(|request| !request.is_unblocked).map(|request| request.tag).collect();
+        let min_wait_ms = self.slow_log.min_wait_ms;
+        let ended: Vec<Tag> = self.slow_log.waits.keys().filter(|tag| !waiting.contains(tag)).copied().collect();
+        for tag in ended {
+            let Some(wait) = self.slow_log.waits.remove(&tag) else { continue };
+            let Some((reason, now)) = wait.end else {
+                return Err(format!("request {tag} waits no more, for no reason"));
+            };
+            let index = entries.iter().position(|entry| wait.is_logged_as(entry, (reason, now)));
+            match index {
+                Some(index) if (now - wait.since).max(0) >= min_wait_ms => _ = entries.swap_remove(index),
+                None if (now - wait.since).max(0) < min_wait_ms => {}
+                _ => {
+                    return Err(format!(
+                        "the slow log is wrong about request {tag}, which was {reason:?} at {now} after a wait since {}: {entries:?}",
+                        wait.since
+                    ));
+                }
+            }
+        }
+        match entries.first() {
+            Some(entry) => Err(format!("the slow log has an entry too many: {entry:?}")),
+            None => Ok(()),
+        }
+    }
+}
