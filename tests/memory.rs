@@ -6,7 +6,9 @@
 
 use std::alloc::System;
 
-use redis_lock::core::{Claim, JoinRequest, Kind, Lease, RequestId, UnixMs, WaitQueues, WaiterId};
+use redis_lock::core::{
+    Claim, EndReason, JoinRequest, Kind, Lease, RequestId, SlowLogLimits, UnixMs, WaitEnd, WaitQueues, WaiterId,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -46,8 +48,10 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
         requests.push(join(&mut waiting, &keys[number % keys.len()], number));
     }
     let bytes = in_use(&region);
+    let limits = SlowLogLimits { min_wait_ms: 1000, max_len: 128 };
+    let end = WaitEnd { reason: EndReason::Disconnected, now: NOW, limits };
     for request in requests {
-        waiting.withdraw_request(request, None);
+        waiting.withdraw_request(request, None, end);
     }
     assert!(in_use(&region) <= REST, "{} bytes are left of {at_each_key} at each key", in_use(&region));
     bytes.div_ceil(WAITERS)
@@ -56,7 +60,7 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
 /// One test, since others would allocate meanwhile.
 #[test]
 fn a_waiter_is_cheap() {
-    for (at_each_key, limit) in [(WAITERS, 250), (10, 260), (1, 440)] {
+    for (at_each_key, limit) in [(WAITERS, 260), (10, 265), (1, 450)] {
         let bytes = bytes_per_waiter(at_each_key);
         println!("{bytes} bytes a waiter with {at_each_key} at each key");
         assert!(bytes <= limit, "{bytes} bytes a waiter with {at_each_key} at each key, of at most {limit}");

@@ -21,6 +21,7 @@ mod served;
 mod sessions;
 mod shares;
 mod single_commands;
+mod slow_log;
 mod stage;
 #[path = "../modules/witness/witness/mod.rs"]
 mod witness;
