@@ -29,17 +29,20 @@ impl SlowLogRequest {
     /// The error to reply with if an argument is invalid, and the name of the command in its text. Like the server, this has the
     /// subcommand in it if that is known.
     pub fn parse<'a>(mut arguments: impl Iterator<Item = &'a [u8]>) -> Result<Self, (Error, &'static str)> {
+        const GET: &str = "lock.slowlog|get";
         let word = arguments.next().ok_or((Error::Arity, Self::NAME))?;
-        let (request, name) = match word {
+        let (count, is_too_long) = (arguments.next(), arguments.next().is_some());
+        let alone = |request, name| if count.is_none() { Ok(request) } else { Err((Error::Arity, name)) };
+        match word {
+            _ if word.eq_ignore_ascii_case(b"GET") && is_too_long => Err((Error::Arity, GET)),
             _ if word.eq_ignore_ascii_case(b"GET") => {
-                let name = "lock.slowlog|get";
-                (Self::Get(arguments.next().map_or(Ok(DEFAULT_COUNT), count).map_err(|error| (error, name))?), name)
+                let count = count.map_or(Ok(DEFAULT_COUNT), parse_count);
+                count.map(Self::Get).map_err(|error| (error, GET))
             }
-            _ if word.eq_ignore_ascii_case(b"LEN") => (Self::Len, "lock.slowlog|len"),
-            _ if word.eq_ignore_ascii_case(b"RESET") => (Self::Reset, "lock.slowlog|reset"),
-            _ => return Err((Error::UnknownSubcommand, Self::NAME)),
-        };
-        if arguments.next().is_none() { Ok(request) } else { Err((Error::Arity, name)) }
+            _ if word.eq_ignore_ascii_case(b"LEN") => alone(Self::Len, "lock.slowlog|len"),
+            _ if word.eq_ignore_ascii_case(b"RESET") => alone(Self::Reset, "lock.slowlog|reset"),
+            _ => Err((Error::UnknownSubcommand, Self::NAME)),
+        }
     }
 
     /// Returns the reply with at most `count` entries, the latest first.
@@ -49,7 +52,7 @@ impl SlowLogRequest {
 }
 
 /// Parses a count. -1 is any number of entries.
-fn count(text: &[u8]) -> Result<usize, Error> {
+fn parse_count(text: &[u8]) -> Result<usize, Error> {
     match parse_integer(text) {
         Some(-1) => Ok(usize::MAX),
         Some(count) => usize::try_from(count).map_err(|_| Error::CountTooLow),
@@ -98,7 +101,7 @@ mod tests {
             assert_eq!(error, Error::CountTooLow, "{count}");
         }
         assert_eq!(parse(""), Err((Error::Arity, "lock.slowlog")));
-        assert_eq!(parse("GET 1 2"), Err((Error::Arity, "lock.slowlog|get")));
+        assert_eq!(parse("GET x 2"), Err((Error::Arity, "lock.slowlog|get")));
         assert_eq!(parse("LEN 1"), Err((Error::Arity, "lock.slowlog|len")));
         assert_eq!(parse("RESET 1"), Err((Error::Arity, "lock.slowlog|reset")));
         assert_eq!(parse("HELP"), Err((Error::UnknownSubcommand, "lock.slowlog")));

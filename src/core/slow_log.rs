@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Kind, OrBug, UnixMs};
+use super::{Kind, UnixMs};
 
 /// The maximum number of bytes of a key or an owner in an entry, as in the server's SLOWLOG. The rest is cut.
 pub const MAX_LOGGED_LEN: usize = 128;
@@ -123,7 +123,8 @@ impl SlowLog {
             reason,
             others: wait.others,
         });
-        self.next_id = self.next_id.checked_add(1).or_bug("the numbers of entries have ended").unwrap_or(0);
+        debug_assert!(self.next_id < i64::MAX, "the numbers of entries rise");
+        self.next_id = self.next_id.saturating_add(1);
     }
 
     /// Returns the number of entries.

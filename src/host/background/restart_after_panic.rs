@@ -3,7 +3,7 @@
 //! A panic may have interrupted any change of the module's state, so the module drops its queues, sessions and revocations, and
 //! notifies the waiters. Locks are keys, which a panic does not change. Leases go on, as after a failover. The events of the
 //! time since the panic may be missed: a lock that belonged to a connection ends with its lease, and the recovery period begins
-//! again, because the server may have become a master.
+//! again, because the server may have become a master. The slow log stays, with the waits that end here.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
