@@ -28,7 +28,7 @@ fn entry(token: &str, waited_ms: i64, end: &str, others: i64) -> (String, i64, S
     (token.to_owned(), waited_ms, end.to_owned(), others)
 }
 
-/// Alice holds the lock, and every wait is logged. Bob waits, for a message if he has a channel.
+/// Alice holds the lock, and every wait is logged. Bob waits, with the options `rest`.
 #[track_caller]
 fn begin(stage: &Stage, alice: ClientId, bob: ClientId, rest: &str) {
     stage.run(alice, "CONFIG SET lock.slowlog-ms 0");

@@ -73,7 +73,7 @@ fn reset_drops_entries_and_numbers_go_on() {
 }
 
 #[test]
-fn lowered_max_len_drops_oldest_at_once() {
+fn lowered_max_len_drops_oldest() {
     let server = logs_every_wait();
     let mut client = server.client();
     client.ok("CONFIG SET lock.slowlog-max-len 3");

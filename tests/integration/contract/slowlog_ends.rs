@@ -147,7 +147,7 @@ fn replaced_request_ends_as_disconnected() {
 }
 
 #[test]
-fn others_are_those_who_wait_on() {
+fn others_are_the_requests_behind() {
     let server = logs_every_wait();
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
