@@ -1,6 +1,5 @@
 //! Every change that the module makes to a lock must be one that the contract knows.
 
-use redis_lock::core::EndReason;
 use redis_lock::server::{Entry, LoggedEvent};
 
 use super::lock_model::{Grant, QueueEntry, Session, Trust};
@@ -273,7 +272,9 @@ impl Checker {
             let is_over =
                 held.who.form != Form::Share || matches!(next, LoggedEvent::Ended { .. } | LoggedEvent::TimerEnded);
             if is_theirs {
+                self.slow_log.is_late = true;
                 self.handed_over(name, held, before, now)?;
+                self.slow_log.is_late = false;
             } else if !is_over {
                 self.undecided.push(undecided);
             }
@@ -308,7 +309,7 @@ impl Checker {
         model.start_over(&who);
         model.is_being_shared |= who.form == Form::Share;
         if let Some(queue_entry) = model.take_queue_entry(&who) {
-            queue_entry.requests.iter().for_each(|request| self.slow_log.end(request.tag, EndReason::Granted, now));
+            self.slow_log.grant(&queue_entry.requests, model.still_waiting(), now);
             for request in queue_entry.requests.iter().filter(|request| !request.is_unblocked) {
                 if let Some(terms) = request.session {
                     model.begin_session(who.clone(), 1, limits.cut_terms(terms), request.client, now);

@@ -15,6 +15,8 @@ use crate::request::{Form, Verb, token_of};
 pub(super) struct SlowLog {
     waits: HashMap<Tag, Wait>,
     min_wait_ms: Ms,
+    /// Whether a grant is followed later than it was made, so that the others may be fewer.
+    pub is_late: bool,
 }
 
 /// A wait.
@@ -24,12 +26,14 @@ struct Wait {
     since: Ms,
     /// The reason and the time of the end.
     end: Option<(EndReason, Ms)>,
+    /// The number of requests that wait on, where that is certain.
+    others: Option<usize>,
 }
 
 impl SlowLog {
     /// A request begins to wait.
     pub fn begin(&mut self, tag: Tag, name: Name, who: Who, now: Ms) {
-        self.waits.insert(tag, Wait { name, who, since: now, end: None });
+        self.waits.insert(tag, Wait { name, who, since: now, end: None, others: None });
     }
 
     /// The wait of a request has ended. A later end of the same wait does not count.
@@ -60,6 +64,16 @@ impl SlowLog {
         self.end(tag, EndReason::Withdrawn, now);
     }
 
+    /// The first requests of a queue have got the lock, and `others` wait on.
+    pub fn grant<'w>(&mut self, requests: impl IntoIterator<Item = &'w Waiting>, others: usize, now: Ms) {
+        for request in requests {
+            let others = Some(others).filter(|_| !self.is_late);
+            if let Some(wait) = self.waits.get_mut(&request.tag).filter(|wait| wait.end.is_none()) {
+                (wait.end, wait.others) = (Some((EndReason::Granted, now)), others);
+            }
+        }
+    }
+
     pub fn clear(&mut self) {
         self.waits.clear();
     }
@@ -76,7 +90,8 @@ impl Wait {
         let lock = (entry.db, &*entry.key) == (self.name.0, &*cut(&self.name.1));
         let waiter = (entry.kind, &*entry.owner) == (kind, &*cut(&self.who.name));
         let times = (entry.ended_at, entry.waited_ms) == (now, (now - self.since).max(0));
-        lock && waiter && times && entry.reason == reason
+        let others = self.others.is_none_or(|others| entry.others == others);
+        lock && waiter && times && others && entry.reason == reason
     }
 }
 
@@ -85,6 +100,13 @@ fn cut(name: &[u8]) -> Vec<u8> {
     match name.len().checked_sub(MAX_LOGGED_LEN) {
         None | Some(0) => name.to_vec(),
         Some(more) => [&name[..MAX_LOGGED_LEN], format!("... ({more} more bytes)").as_bytes()].concat(),
+    }
+}
+
+impl LockModel {
+    /// Returns the number of requests whose waits have not ended.
+    pub fn still_waiting(&self) -> usize {
+        self.requests().filter(|request| !request.is_unblocked).count()
     }
 }
 
@@ -104,7 +126,13 @@ impl Checker {
             let is_release = matches!(running.request.verb, Verb::Release { .. });
             is_release && running.name == *name && token_of(running.request.identity) == entry.who.name
         });
-        self.slow_log.end(tag, if releases { EndReason::Withdrawn } else { EndReason::TimedOut }, now);
+        let others = self.models.get(name).map_or(0, |model| model.still_waiting().saturating_sub(1));
+        if releases {
+            return self.slow_log.end(tag, EndReason::Withdrawn, now);
+        }
+        if let Some(wait) = self.slow_log.waits.get_mut(&tag).filter(|wait| wait.end.is_none()) {
+            (wait.end, wait.others) = (Some((EndReason::TimedOut, now)), Some(others));
+        }
     }
 
     /// The waits of these requests have ended for a reason.
@@ -123,8 +151,11 @@ impl Checker {
         let waiting: HashSet<Tag> =
             requests.filter(|request| !request.is_unblocked).map(|request| request.tag).collect();
         let min_wait_ms = self.slow_log.min_wait_ms;
-        let ended: Vec<Tag> = self.slow_log.waits.keys().filter(|tag| !waiting.contains(tag)).copied().collect();
-        for tag in ended {
+        let ended = self.slow_log.waits.iter().filter(|(tag, _)| !waiting.contains(tag));
+        let mut ended: Vec<_> = ended.map(|(tag, wait)| (wait.others.is_none(), *tag)).collect();
+        // Entries of copies may differ in the number of others alone. A wait where that is uncertain takes what is left.
+        ended.sort_unstable();
+        for (_, tag) in ended {
             let Some(wait) = self.slow_log.waits.remove(&tag) else { continue };
             let Some((reason, now)) = wait.end else {
                 return Err(format!("request {tag} waits no more, for no reason"));
