@@ -126,6 +126,14 @@ impl Checker {
         (may_be, must_be && running.may_wait())
     }
 
+    /// Where there are as many places as there may be, any that is away may go.
+    pub(super) fn free_capacity(&mut self) {
+        let queue_entries: usize = self.models.values().map(|model| model.queue.len()).sum();
+        if queue_entries >= self.limits.waiters {
+            self.models.values_mut().for_each(LockModel::free_capacity);
+        }
+    }
+
     /// How many requests wait.
     pub(super) fn waiting_count(&self) -> usize {
         self.models.values().map(LockModel::waiting).sum()

@@ -4,7 +4,7 @@ use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
 use super::limits::Limits;
 use super::listed::Listed;
-use super::lock_model::{Grant, LockModel, Waiting};
+use super::lock_model::{Grant, Waiting};
 use super::shown::Shown;
 use super::spec::{Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
@@ -206,14 +206,6 @@ impl Checker {
             // A place that is away may have made room for another.
             Some(code) if had_queue_entry => Expected::OneOf { codes: vec![code], or_nil: true },
             Some(code) => Expected::Error(code),
-        }
-    }
-
-    /// Where there are as many places as there may be, any that is away may go.
-    pub(super) fn free_capacity(&mut self) {
-        let queue_entries: usize = self.models.values().map(|model| model.queue.len()).sum();
-        if queue_entries >= self.limits.waiters {
-            self.models.values_mut().for_each(LockModel::free_capacity);
         }
     }
 
