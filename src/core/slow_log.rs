@@ -127,6 +127,11 @@ impl SlowLog {
         self.next_id = self.next_id.saturating_add(1);
     }
 
+    /// Returns the number of waits that were logged since the module was loaded.
+    pub fn total(&self) -> u64 {
+        self.next_id.unsigned_abs()
+    }
+
     /// Returns the number of entries.
     pub fn entry_count(&self) -> usize {
         self.entries.len()

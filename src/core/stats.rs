@@ -34,6 +34,8 @@ pub struct Stats {
     pub not_owner: u64,
     /// Writes that the server has refused to replicate.
     pub not_replicated: u64,
+    /// Sessions whose lock was held on after their last connection had closed.
+    pub grace_periods: u64,
     handovers: [u64; Cause::ALL.len()],
     waits: [u64; WAIT_BUCKETS_MS.len() + 1],
 }
@@ -63,6 +65,7 @@ impl Stats {
             resent: 0,
             not_owner: 0,
             not_replicated: 0,
+            grace_periods: 0,
             handovers: [0; Cause::ALL.len()],
             waits: [0; WAIT_BUCKETS_MS.len() + 1],
         }

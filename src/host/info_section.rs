@@ -23,6 +23,8 @@ pub fn fields(state: &State) -> Vec<(String, u64)> {
         ("timed_out".to_owned(), stats.timed_out),
         ("cancelled".to_owned(), stats.cancelled),
         ("resent".to_owned(), stats.resent),
+        ("slow_waits".to_owned(), state.waiting.slow_log.total()),
+        ("grace_periods".to_owned(), stats.grace_periods),
     ];
     fields.extend(Cause::ALL.map(|cause| (format!("handovers_{}", cause.name()), stats.handovers(cause))));
     fields.push(("not_owner_errors".to_owned(), stats.not_owner));

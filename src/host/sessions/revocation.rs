@@ -1,7 +1,7 @@
 //! Carries out revocations: releases the locks of disconnected holders.
 
 use super::share_sessions;
-use crate::core::{Cause, Grant, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs};
+use crate::core::{Cause, Grant, Kind, OrBug, RETRY_MS, Revocation, RevocationId, UnixMs, increment};
 use crate::host::background::{suspension, write_permission};
 use crate::host::granting::{handover, reviews};
 use crate::host::keys::lock_handles::{LockHandles, share_hold_key};
@@ -73,6 +73,7 @@ fn begin_grace(key: &mut Key<'_, '_>, revocation: &Revocation, end: UnixMs, step
     if lease_end.is_none_or(|lease_end| lease_end > end) || suspension::check_lease_change(key.server()).is_ok() {
         effects::set_lease_of(key, owner.as_ref(), end);
     }
+    key.with_state(|state| increment(&mut state.stats.grace_periods));
     reviews::schedule_if_waiting(key, step.now);
 }
 

@@ -147,6 +147,21 @@ fn rises(client: &mut Client, counters: &[&str], act: impl FnOnce(&mut Client)) 
 }
 
 #[test]
+fn info_lock_counts_slow_waits() {
+    let server = Server::start();
+    let mut alice = server.client();
+    alice.ok("CONFIG SET lock.slowlog-ms 20");
+    alice.ok("CONFIG SET lock.slowlog-max-len 1");
+    assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
+    let wait = |client: &mut Client| {
+        ["30", "30", "1"].into_iter().for_each(|ms| drop(client.run(&format!("LOCK.ACQUIRE door bob BLOCK {ms}"))));
+        client.ok("LOCK.SLOWLOG RESET");
+    };
+    let slow = rises(&mut alice, &["slow_waits"], wait);
+    assert!((2..=3).contains(&slow[0]), "{slow:?}, and only a busy machine makes the last one slow");
+}
+
+#[test]
 fn info_lock_counts_grants_and_refusals() {
     let server = Server::start();
     let mut alice = server.client();

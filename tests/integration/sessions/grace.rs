@@ -39,6 +39,7 @@ fn lock_is_held_for_grace_period_and_goes_to_next_waiter() {
         let lease_end = control.expires_at("door");
         assert!(lease_end == -2 || lease_end >= begin + 700, "{take}: {begin} {end} {lease_end}");
         assert_eq!(info_lock(&mut control, "sessions"), 0, "{take}");
+        assert_eq!(info_lock(&mut control, "grace_periods"), 1, "{take}");
         assert_eq!(bob.reply(), 1, "{take}");
         let granted = now_ms();
         assert!((begin + 700..end + 700 + LATE_MS).contains(&granted), "{take}: {begin} {end} {granted}");
