@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use super::lock_index::LockIndex;
+use super::sessions::SessionLeaseEnd;
 use super::timer_queue::{NEVER, TimerQueue};
 use super::{Arena, DeferredFree, Grant, HoldKey, Holder, Id, Kind, OrBug, Session, SessionLock, UnixMs, bug};
 
@@ -23,8 +24,11 @@ pub struct Revocation {
     pub grant: Option<Grant>,
     /// Whether all holds are released, and not only the first one.
     all_holds: bool,
-    /// The end of the grace period of the session, if it had one. Until then the lock is held on.
+    /// The end of the grace period of the session, if it had one. Until then the lock stays held.
     grace_end: Option<UnixMs>,
+    /// The end of the session's lease. If that passes within the grace period, the lock is returned with these holds.
+    lease_end: SessionLeaseEnd,
+    pub holds: i64,
     /// The time of the next attempt.
     due: UnixMs,
 }
@@ -40,14 +44,17 @@ impl Revocation {
     /// Creates the revocation of a grant, which has one hold.
     pub fn of_grant(grant: Grant) -> Self {
         let (db, key, kind, owner) = (grant.db, Rc::clone(&grant.key), grant.claim.kind, grant.claim.owner.clone());
-        Self { db, key, kind, owner, grant: Some(grant), all_holds: false, grace_end: None, due: UnixMs::MIN }
+        let lease_end = SessionLeaseEnd::Unknown;
+        let (grace_end, due) = (None, UnixMs::MIN);
+        Self { db, key, kind, owner, grant: Some(grant), all_holds: false, grace_end, lease_end, holds: 1, due }
     }
 
     /// Creates the revocation of a session's lock, with all its holds.
     pub fn of_session(session: Session) -> Self {
         let grace_end = session.grace_end();
-        let SessionLock { db, key, kind, owner, .. } = session.lock;
-        Self { db, key, kind, owner, grant: None, all_holds: true, grace_end, due: UnixMs::MIN }
+        let (lease_end, due) = (session.lease_end, UnixMs::MIN);
+        let SessionLock { db, key, kind, owner, holds, .. } = session.lock;
+        Self { db, key, kind, owner, grant: None, all_holds: true, grace_end, lease_end, holds, due }
     }
 
     pub fn hold_key(&self) -> HoldKey<'_> {
@@ -57,6 +64,11 @@ impl Revocation {
     /// Returns the end of the grace period, if it has not passed at `now`. A grant that no connection has received has none.
     pub fn grace_end_after(&self, now: UnixMs) -> Option<UnixMs> {
         self.grace_end.filter(|&end| end > now && self.grant.is_none())
+    }
+
+    /// Returns whether the lease of the session has expired. If the lock is free earlier, an external write has removed it.
+    pub fn has_lapsed(&self, now: UnixMs) -> bool {
+        self.lease_end.has_passed(now)
     }
 
     /// Returns whether `holder` still holds the lock as it was granted.

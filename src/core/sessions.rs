@@ -45,7 +45,7 @@ pub struct Session {
     clients: BTreeSet<ClientId>,
     /// When the last of its connections so far has closed.
     closed_at: Option<CloseTime>,
-    lease_end: SessionLeaseEnd,
+    pub(super) lease_end: SessionLeaseEnd,
     /// The time of the next renewal, or [`NEVER`].
     renew_at: UnixMs,
     /// The class in which the renewal is scheduled.
@@ -54,7 +54,7 @@ pub struct Session {
 
 /// The end of a session's lease, if it is not renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SessionLeaseEnd {
+pub enum SessionLeaseEnd {
     /// The lease is new, or an external write has changed it.
     Unknown,
     /// An external write has removed the lease.
@@ -110,13 +110,20 @@ impl Session {
     }
 
     /// Returns whether the lease has expired, if its end is known. If the lock is free earlier, an external write has removed it.
+    pub fn has_expired(&self, now: UnixMs) -> bool {
+        self.lease_end.has_passed(now)
+    }
+}
+
+impl SessionLeaseEnd {
+    /// Returns whether the lease has expired, if its end is known.
     ///
     /// A key exists through the last millisecond of its expiry time, but the expiry cycle of Redis 8 removes it 1 ms earlier.
-    pub fn has_expired(&self, now: UnixMs) -> bool {
-        match self.lease_end {
-            SessionLeaseEnd::Unknown | SessionLeaseEnd::Never => false,
-            SessionLeaseEnd::At(end) => now >= end,
-            SessionLeaseEnd::Passed => true,
+    pub fn has_passed(self, now: UnixMs) -> bool {
+        match self {
+            Self::Unknown | Self::Never => false,
+            Self::At(end) => now >= end,
+            Self::Passed => true,
         }
     }
 }

@@ -3,13 +3,14 @@
 use super::lock_model::{LockModel, Session};
 use super::spec::{Held, Lock, Ms, Who};
 use super::{Checker, Name, Verdict};
+use crate::request::Form;
 
 impl Checker {
     /// Whether the lease is set to the grace period of a session whose last connection has closed. Then the session has ended.
-    pub(super) fn begins_grace(&mut self, name: &Name, was: &Held, is: &Held) -> Result<bool, String> {
-        let refuses = self.suspension.refuses_leases();
+    pub(super) fn begins_grace(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Result<bool, String> {
+        let (refuses, limits) = (self.suspension.refuses_leases(), self.limits);
         let model = self.model(name);
-        let ends = |session: &Session| session.who == is.who && session.may_end_at(is.until);
+        let ends = |session: &Session| session.who == is.who && session.may_end_at(is.until, &limits, now);
         if was.who != is.who || was.holds != is.holds || !model.sessions.iter().any(ends) {
             return Ok(false);
         }
@@ -18,6 +19,21 @@ impl Checker {
         }
         model.sessions.retain(|session| session.who != is.who);
         Ok(true)
+    }
+
+    /// Whether a lock whose lease has ended is given back for the rest of the grace period. Then the session has ended.
+    pub(super) fn is_given_back_for_grace(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
+        let limits = self.limits;
+        let model = self.model(name);
+        let returns = |session: &Session| {
+            let is_same = session.who == held.who && session.holds == held.holds && held.who.form != Form::Share;
+            is_same && held.until.is_some() && session.lease_end_in_grace(&limits, now) == held.until
+        };
+        let is_given_back = model.sessions.iter().any(returns);
+        if is_given_back {
+            model.sessions.retain(|session| session.who != held.who);
+        }
+        is_given_back
     }
 
     /// A lease that ends with the grace period already needs no change.

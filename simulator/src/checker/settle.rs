@@ -49,7 +49,7 @@ impl Checker {
         }
         let holder = after.holders().pop();
         if let (Lock::Held(was), Some(is)) = (&before, &holder) {
-            if self.begins_grace(name, was, is)? {
+            if self.begins_grace(name, was, is, now)? {
                 return Ok(());
             }
         }
@@ -205,6 +205,9 @@ impl Checker {
 
     /// Whether a session takes its lock back.
     pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Result<bool, String> {
+        if self.is_given_back_for_grace(name, held, now) {
+            return Ok(true);
+        }
         let (is_announced, limits) = (self.is_announced(name, &held.who), self.limits);
         let model = self.model(name);
         let is_next = model.may_be_next(&held.who, now);

@@ -28,7 +28,7 @@ impl Checker {
         }
         if let Some((was, is)) = altered.first() {
             let was = Held { until: before.end_of_lease(was), ..(*was).clone() };
-            if self.begins_grace(name, &was, is)? {
+            if self.begins_grace(name, &was, is, now)? {
                 return Ok(());
             }
         }

@@ -17,9 +17,11 @@ pub fn carry_out(ctx: &mut Context<'_>, id: RevocationId, step: &mut Step) {
     let Some(revocation) = found.or_bug("a revocation that is due does not exist") else { return };
     ctx.select_db(revocation.db);
     let name = OwnedString::new(&revocation.key);
-    if !is_still_held(&revocation, &ctx.open(name.as_ref(), Mode::Read), step.now) {
-        return ctx.with_state(|state| _ = state.revocations.remove(id));
+    let key = ctx.open(name.as_ref(), Mode::Read);
+    if !is_still_held(&revocation, &key, step.now) && !is_to_return(&revocation, &key, step.now) {
+        return key.with_state(|state| _ = state.revocations.remove(id));
     }
+    drop(key);
     let slot = write_permission::slot_of(ctx, name.as_ref());
     if slot == Slot::Elsewhere {
         // When the slot comes back, the holder in the key belongs to another grant.
@@ -37,11 +39,14 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
     let Some(revocation) = removed.or_bug("a revocation is carried out twice") else { return };
     let is_own = |grant: &Grant| grant.hold_key() == revocation.hold_key();
     debug_assert!(revocation.grant.as_ref().is_none_or(is_own), "a revocation restores the grant that it revokes");
+    if is_to_return(&revocation, key, step.now) {
+        return return_lock(key, &revocation, step);
+    }
     if !is_still_held(&revocation, key, step.now) {
         return;
     }
     if let Some(end) = revocation.grace_end_after(step.now) {
-        return begin_grace(key, &revocation, end, step);
+        return begin_grace(key, &revocation, cut(end, step.now), step);
     }
     if let (Some(grant), Some(until)) = (revocation.grant, settings::kept_until(step.now)) {
         key.with_state(|state| state.waiting.restore(grant, until));
@@ -57,6 +62,30 @@ pub fn carry_out_on(key: &mut Key<'_, '_>, id: RevocationId, step: &mut Step) {
     } else {
         handover::release(key, handles, Cause::Disconnect, step);
     }
+}
+
+/// Returns whether the lock is to be returned for the rest of the grace period: its lease has ended by itself before the server
+/// could set it, and the key is empty. A share is not returned: it would be unknown whether external commands have removed it.
+fn is_to_return(revocation: &Revocation, key: &Key<'_, '_>, now: UnixMs) -> bool {
+    let is_lapsed = revocation.grace_end_after(now).is_some() && revocation.has_lapsed(now);
+    is_lapsed && revocation.kind != Kind::Shared && key.is_empty() && !suspension::suspends_grants(key.server())
+}
+
+/// Returns the end of a grace period, which may have been asked for before `lock.max-lease-ms` was lowered.
+fn cut(end: UnixMs, now: UnixMs) -> UnixMs {
+    settings::longest_lease().map_or(end, |longest| end.min(longest.end_from(now)))
+}
+
+/// Returns a lock whose lease has ended, with the end of the grace period as that of its lease.
+fn return_lock(key: &mut Key<'_, '_>, revocation: &Revocation, step: &mut Step) {
+    let owner = OwnedString::new(&revocation.owner);
+    let lease_end = revocation.grace_end_after(step.now).map(|end| cut(end, step.now));
+    match revocation.kind {
+        Kind::Reentrant => effects::set_holds(key, owner.as_ref(), revocation.holds, lease_end),
+        Kind::Mutex | Kind::Shared => effects::grant(key, revocation.kind, owner.as_ref(), lease_end),
+    }
+    key.with_state(|state| increment(&mut state.stats.grace_periods));
+    reviews::schedule_if_waiting(key, step.now);
 }
 
 /// Sets the end of the lease to that of the session's grace period, after which the lock is free. Where a lease may not be

@@ -134,9 +134,15 @@ impl Session {
     }
 
     /// Returns whether a lease that ends then may be that of the grace period.
-    pub fn may_end_at(&self, until: Option<Ms>) -> bool {
+    pub fn may_end_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
         let is_unsure = self.is_uncertain() || self.may_be_later;
-        self.grace_end().zip(until).is_some_and(|(end, until)| until == end || is_unsure && until < end)
+        let end = self.lease_end_in_grace(limits, now);
+        end.zip(until).is_some_and(|(end, until)| until == end || is_unsure && until < end)
+    }
+
+    /// Returns the end of the lease that is set now for the grace period: it is no longer than a lease may be now.
+    pub fn lease_end_in_grace(&self, limits: &Limits, now: Ms) -> Option<Ms> {
+        self.grace_end().map(|end| limits.lease_ms.map_or(end, |longest| end.min(now + longest)))
     }
 
     /// Returns whether the session may have ended.
