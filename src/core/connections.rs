@@ -8,8 +8,8 @@ use super::{ClientId, OrBug, UnixMs};
 /// When a connection has closed. Of two times the later one is greater, also if the server's clock was set back between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CloseTime {
-    /// The time of the monotonic clock, in milliseconds.
-    pub steady_ms: i64,
+    /// The number of the close among all.
+    pub number: u64,
     /// The time of the server's clock.
     pub unix: UnixMs,
 }
@@ -23,13 +23,15 @@ pub struct Connections<T> {
     entries: BTreeMap<ClientId, BTreeSet<T>>,
     /// Closed connections that still have entries, with the time of the close.
     closed: BTreeMap<ClientId, CloseTime>,
+    /// The number of closes so far.
+    closes: u64,
     /// The closed connection that had the last turn.
     last: ClientId,
 }
 
 impl<T: Copy + Ord> Connections<T> {
     pub const fn new() -> Self {
-        Self { entries: BTreeMap::new(), closed: BTreeMap::new(), last: ClientId::MIN }
+        Self { entries: BTreeMap::new(), closed: BTreeMap::new(), closes: 0, last: ClientId::MIN }
     }
 
     pub fn add(&mut self, client: ClientId, entry: T) {
@@ -48,10 +50,11 @@ impl<T: Copy + Ord> Connections<T> {
         was_there
     }
 
-    /// Records that a connection has closed. A connection without entries is not recorded.
-    pub fn close(&mut self, client: ClientId, time: CloseTime) {
+    /// Records that a connection has closed at `now`. A connection without entries is not recorded.
+    pub fn close(&mut self, client: ClientId, now: UnixMs) {
         if self.entries.contains_key(&client) {
-            self.closed.insert(client, time);
+            self.closes = self.closes.wrapping_add(1);
+            self.closed.insert(client, CloseTime { number: self.closes, unix: now });
         }
     }
 
@@ -94,14 +97,14 @@ impl<T: Copy + Ord> Connections<T> {
 mod tests {
     use super::*;
 
-    const TIME: CloseTime = CloseTime { steady_ms: 7, unix: 7_000 };
+    const TIME: CloseTime = CloseTime { number: 1, unix: 7_000 };
 
     #[test]
     fn closed_connection_yields_all_its_entries() {
         let mut connections = Connections::new();
         [(1, 'a'), (2, 'b'), (2, 'c')].into_iter().for_each(|(client, entry)| connections.add(client, entry));
         assert!(!connections.has_closed());
-        connections.close(2, TIME);
+        connections.close(2, 7_000);
         assert!(connections.is_closed(2) && !connections.is_closed(1));
         assert_eq!([1, 2].map(|client| connections.closed_at(client)), [None, Some(TIME)]);
         assert_eq!(connections.next_of_closed(), Some((2, 'b')));
@@ -120,7 +123,7 @@ mod tests {
         for (client, entry) in [(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (3, 'e')] {
             connections.add(client, entry);
         }
-        [1, 3].into_iter().for_each(|client| connections.close(client, TIME));
+        [1, 3].into_iter().for_each(|client| connections.close(client, 7_000));
         let mut next = || {
             let (client, entry) = connections.next_of_closed()?;
             connections.remove(client, entry);
@@ -132,7 +135,7 @@ mod tests {
     #[test]
     fn connection_without_entries_is_not_recorded() {
         let mut connections = Connections::<char>::new();
-        connections.close(1, TIME);
+        connections.close(1, 7_000);
         assert!(!connections.has_closed());
         connections.add(1, 'a');
         assert!(!connections.is_closed(1));

@@ -270,9 +270,9 @@ impl Sessions {
         }
     }
 
-    /// Records that a connection has closed. [`pop_orphan`](Self::pop_orphan) processes its sessions.
-    pub fn connection_closed(&mut self, client: ClientId, time: CloseTime) {
-        self.connections.close(client, time);
+    /// Records that a connection has closed at `now`. [`pop_orphan`](Self::pop_orphan) processes its sessions.
+    pub fn connection_closed(&mut self, client: ClientId, now: UnixMs) {
+        self.connections.close(client, now);
     }
 
     /// Returns whether closed connections still have sessions.

@@ -8,7 +8,7 @@ use super::settings::{self, SETTINGS, SLOWLOG_MAX_LEN};
 use super::state::{self, Context, Locks, STATE, State};
 use super::waiting::pending_replies::WaitState;
 use super::{commands::table::COMMANDS, granting::delivery, info_section, load_log};
-use crate::core::{Cause, ClientId, CloseTime, HoldKey, SessionId, Sessions};
+use crate::core::{Cause, ClientId, HoldKey, SessionId, Sessions};
 use crate::server::{
     self, BlockedClient, BlockedClientId, Command, MainThread, Module, Replier, Server, Setting, StringRef,
 };
@@ -134,10 +134,10 @@ impl Module for Locks {
     }
 
     fn client_closed(server: &Server, client: ClientId) {
-        let time = CloseTime { steady_ms: server::monotonic_ms(), unix: server::now_ms() };
+        let now = server::now_ms();
         state::with(server, |state| {
-            state.sessions.connection_closed(client, time);
-            state.pending.connection_closed(client, time);
+            state.sessions.connection_closed(client, now);
+            state.pending.connection_closed(client, now);
         });
         run::end_closed(server);
         alarm::set(server);

@@ -7,8 +7,8 @@ use std::mem;
 use std::rc::Rc;
 
 use crate::core::{
-    Arena, ClientId, CloseTime, Connections, Cursor, Grant, HoldKey, Id, LockIndex, NameMap, OrBug, RequestId,
-    SessionTerms, WaiterId,
+    Arena, ClientId, Connections, Cursor, Grant, HoldKey, Id, LockIndex, NameMap, OrBug, RequestId, SessionTerms,
+    UnixMs, WaiterId,
 };
 use crate::server::BlockedClient;
 
@@ -193,9 +193,9 @@ impl PendingReplies {
         !self.channels.is_empty()
     }
 
-    /// Records that a connection has closed. [`next_of_closed`](Self::next_of_closed) finds its requests.
-    pub fn connection_closed(&mut self, client: ClientId, time: CloseTime) {
-        self.connections.close(client, time);
+    /// Records that a connection has closed at `now`. [`next_of_closed`](Self::next_of_closed) finds its requests.
+    pub fn connection_closed(&mut self, client: ClientId, now: UnixMs) {
+        self.connections.close(client, now);
     }
 
     /// Returns the channel of a request that waits for a message, and whether its connection has closed. Then no message is sent.
