@@ -8,7 +8,7 @@ mod stalls;
 
 use std::collections::VecDeque;
 
-use redis_lock::host::{Locks, set_limits, take_slow_log};
+use redis_lock::host::{Locks, set_batch, take_slow_log};
 use redis_lock::server::{ClientId, Keyspace, Node, Tag, Unit};
 
 use crate::checker::{Checker, Verdict};
@@ -138,7 +138,7 @@ impl Play {
         play.operate(&format!("CONFIG SET lock.slowlog-ms {logged_ms}"));
         play.operate("CONFIG SET lock.slowlog-max-len 10000");
         play.checker.log_waits_from(logged_ms);
-        master.with_module(|| set_limits(history.limits()));
+        master.with_module(|| set_batch(history.batch));
         master.turn();
         master.event_log();
         master.cron(CRON_MS);

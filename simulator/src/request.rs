@@ -139,6 +139,12 @@ pub struct Terms {
 }
 
 impl Take {
+    /// A request with these options alone.
+    pub fn plain(form: Form, lease: Option<i64>, block: Option<i64>, notify: Option<Channel>) -> Self {
+        let (hold, limit, grace, max_waiters) = (None, None, None, None);
+        Self { form, lease, block, strict: false, hold, limit, session: false, grace, max_waiters, notify }
+    }
+
     /// What is asked of a session, if there is to be one.
     pub fn terms(&self) -> Option<Terms> {
         self.lease.filter(|_| self.session).map(|lease| Terms { lease, grace: self.grace })

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redis_lock::core::Limits;
+use redis_lock::core::MAX_BATCH;
 use redis_lock::server::{ServerKind, WriteFence};
 
 use crate::request::{Channel, Identity, LockNumber, Request, name_of};
@@ -30,7 +30,7 @@ pub struct History {
 }
 
 /// What the module grants in one step by itself.
-pub const BATCH: usize = Limits::DEFAULT.grants;
+pub const BATCH: usize = MAX_BATCH;
 
 /// Where a history takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,11 +316,6 @@ impl History {
     /// One in which nothing happens.
     pub fn empty() -> Self {
         Self { kind: ServerKind::Redis70, setting: Setting::Alone, batch: BATCH, steps: Vec::new() }
-    }
-
-    /// The limits of a batch.
-    pub fn limits(&self) -> Limits {
-        Limits { grants: self.batch, ..Limits::DEFAULT }
     }
 }
 

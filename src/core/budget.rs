@@ -1,18 +1,7 @@
 //! The budget of one step of work: how much it may still do, so that no lock delays the others.
 
-/// The limits of a batch of work.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// The number of queue entries of one lock that are granted it in one step.
-    pub grants: usize,
-    /// The number of tasks in one run of the background work. After it the server serves its clients.
-    pub tasks: usize,
-}
-
-impl Limits {
-    /// The limits of a server. Each waiter of these that is blocked costs the server about 20 µs.
-    pub const DEFAULT: Self = Self { grants: 100, tasks: 250 };
-}
+/// The number of queue entries of one lock that are granted it in one step, or found without a subscriber.
+pub const MAX_BATCH: usize = 100;
 
 /// What one command, or one run of the background work, has done and may still do.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ mod waiting;
 pub use admission::{Action, Facts, Request, Verdict, Withdrawal, admit};
 pub use arena::{Arena, Cursor, Id};
 pub use back_off::{BackOff, MAX_RETRY_MS, RETRY_MS};
-pub use budget::{Budget, Limits};
+pub use budget::{Budget, MAX_BATCH};
 pub use bugs::{BugReport, OrBug, bug, bug_count, check, take_bug_report};
 pub use burst::Burst;
 pub use compat::{redisson_channel_of, signal_list_of};

@@ -24,4 +24,4 @@ mod waiting;
 
 pub use state::Locks;
 #[cfg(feature = "simulated")]
-pub use state::{entry_count, set_limits, take_slow_log};
+pub use state::{entry_count, set_batch, take_slow_log};

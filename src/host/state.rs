@@ -10,8 +10,8 @@ use super::waiting::pending_replies::PendingReplies;
 #[cfg(feature = "simulated")]
 use crate::core::SlowWait;
 use crate::core::{
-    BackOff, Budget, DeferredFree, HoldKey, Limits, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation, RevocationId,
-    Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
+    BackOff, Budget, DeferredFree, HoldKey, MAX_BATCH, REPLICA_CHECK_MS, Recovery, ReplicaWatch, Revocation,
+    RevocationId, Revocations, Sessions, StallDetector, Stats, UnixMs, WaitQueues,
 };
 use crate::server::{self, Server};
 
@@ -44,8 +44,8 @@ pub struct State {
     pub postponed: VecDeque<(Rc<[u8]>, Vec<u8>)>,
     /// The number of waiters that have ended with their connections since the last run of the background work.
     pub ended: usize,
-    /// The limits of a batch: [`Limits::DEFAULT`], or lower ones in some tests.
-    pub limits: Limits,
+    /// The number of queue entries of one lock that are granted it in one step: [`MAX_BATCH`], or less in some tests.
+    pub batch: usize,
     /// The number of runs of the background work that have begun.
     pub run: u32,
     /// Whether the server refuses writes, and when the module asks again.
@@ -102,10 +102,10 @@ pub fn take_slow_log() -> Vec<SlowWait> {
     })
 }
 
-/// Sets the limits of a batch, so that a few waiters are a long queue.
+/// Sets the number of queue entries of one lock that are granted it in one step, so that a few waiters are a long queue.
 #[cfg(feature = "simulated")]
-pub fn set_limits(limits: Limits) {
-    with(&Server::between_calls(), |state| state.limits = limits);
+pub fn set_batch(batch: usize) {
+    with(&Server::between_calls(), |state| state.batch = batch);
 }
 
 impl State {
@@ -123,7 +123,7 @@ impl State {
             slots: SlotWatch::new(),
             postponed: VecDeque::new(),
             ended: 0,
-            limits: Limits::DEFAULT,
+            batch: MAX_BATCH,
             run: 1,
             refused: BackOff::new(),
             stats: Stats::new(),

@@ -157,12 +157,11 @@ impl Checker {
         if !suspension.may_show(recovery_ms) {
             return Err(format!("INFO says that nobody is granted a lock for {recovery_ms} ms: {suspension:?}"));
         }
-        let waiting = |model: &LockModel| model.requests().filter(|request| !request.is_unblocked).count();
         let notified = |model: &LockModel| model.requests().filter(|request| request.channel.is_some()).count();
         let counts = [
-            ("waiters", self.models.values().map(waiting).sum::<usize>()),
+            ("waiters", self.models.values().map(LockModel::still_waiting).sum::<usize>()),
             ("waiters_notified", self.models.values().map(notified).sum()),
-            ("contended_locks", self.models.values().filter(|model| waiting(model) > 0).count()),
+            ("contended_locks", self.models.values().filter(|model| model.still_waiting() > 0).count()),
         ];
         for (name, expected) in counts {
             let count = shown(name);

@@ -103,13 +103,6 @@ fn cut(name: &[u8]) -> Vec<u8> {
     }
 }
 
-impl LockModel {
-    /// Returns the number of requests whose waits have not ended.
-    pub fn still_waiting(&self) -> usize {
-        self.requests().filter(|request| !request.is_unblocked).count()
-    }
-}
-
 impl Checker {
     /// Sets the shortest wait that is logged.
     pub fn log_waits_from(&mut self, min_wait_ms: i64) {

@@ -35,19 +35,7 @@ impl Play {
 
     /// Sends requests for shares that wait for messages, each by a token of its own.
     pub(super) fn crowd(&mut self, client: Slot, lock: LockNumber, count: u8, lease: i64) {
-        let (lease, block, notify) = (Some(lease), Some(0), Some(0));
-        let take = Take {
-            form: Form::Share,
-            lease,
-            block,
-            strict: false,
-            hold: None,
-            limit: None,
-            session: false,
-            notify,
-            grace: None,
-            max_waiters: None,
-        };
+        let take = Take::plain(Form::Share, Some(lease), Some(0), Some(0));
         for number in 0..Identity::from(count) {
             self.send(client, &Request { lock, identity: CROWD + number, verb: Verb::Take(take) }, false);
         }

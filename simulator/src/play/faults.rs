@@ -1,6 +1,6 @@
 //! What befalls servers.
 
-use redis_lock::host::set_limits;
+use redis_lock::host::set_batch;
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
 
 use super::{CLIENTS, CRON_MS, Client, ELECTION_MS, NOTICED_MS, Play, SETTLED_MS, SLOT_CHECK_MS, STALL_MS};
@@ -120,7 +120,7 @@ impl Play {
     pub(super) fn start_over(&mut self, master: Node, keyspace: Keyspace) {
         self.checker.fails();
         self.master = master;
-        self.master.with_module(|| set_limits(self.history.limits()));
+        self.master.with_module(|| set_batch(self.history.batch));
         self.master.event_log();
         self.master.cron(CRON_MS);
         self.clients = vec![Client::default(); usize::from(CLIENTS)];

@@ -39,18 +39,7 @@ impl Dice {
         let notify = Some(first).filter(|_| self.percent(30));
         let block = notify.map(|_| 0);
         let form = if self.percent(20) { Form::Share } else { Form::Mutex };
-        let take = Take {
-            form,
-            lease,
-            block,
-            strict: false,
-            hold: None,
-            limit: None,
-            session: false,
-            notify,
-            grace: None,
-            max_waiters: None,
-        };
+        let take = Take::plain(form, lease, block, notify);
         let release = Verb::Release { hold: None, lease: None };
         let verbs = [Verb::Take(take), release, Verb::Fence, Verb::Extend { lease: 50, add: false }];
         let (one, other) = (self.one_of(&verbs), self.one_of(&verbs));

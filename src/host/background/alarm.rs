@@ -29,8 +29,14 @@ fn set_to_earliest(server: &Server) {
             [suspended, state.revocations.next_due(), waiting, state.sessions.next_due()].into_iter().flatten();
         let retry = state.refused.retry_ms(server::monotonic_ms).map(|ms| now.saturating_add(ms));
         // What writes is due no earlier than the next retry.
-        let writes = writes.min().map(|due| retry.map_or(due, |retry| due.max(retry)));
-        let earliest = [tick, at_once, state.waiting.next_due(DueFilter::ReadOnly), writes].into_iter().flatten().min();
+        let due = match (writes.min(), retry) {
+            (due, None) => due,
+            (due, Some(retry)) => {
+                let others = state.waiting.next_due(DueFilter::ReadOnly);
+                others.into_iter().chain(due.map(|due| due.max(retry))).min()
+            }
+        };
+        let earliest = [tick, at_once, due].into_iter().flatten().min();
         debug_assert!(earliest.is_some() || !state.has_work(), "while there is work the timer is set");
         debug_assert!(!state.must_run_soon() || earliest <= Some(now), "what runs soon is not put off");
         earliest

@@ -4,7 +4,9 @@
 use std::ffi::CStr;
 
 use super::{delivery, reviews};
-use crate::core::{Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, QueueId, UnixMs, WaiterId};
+use crate::core::{
+    Cause, EndReason, Grant, GrantedRequest, Kind, LATEST_SHARE_END, MAX_BATCH, QueueId, UnixMs, WaiterId,
+};
 use crate::host::state::{self, Key, Step};
 use crate::host::{background::suspension, keys::effects, settings, waiting::messages::Subject};
 use crate::server::{self, OwnedString, Server, Stopwatch};
@@ -17,9 +19,6 @@ pub enum Capacity {
     /// What the key shows.
     FromKey,
 }
-
-/// The number of queue entries that are granted the lock in one batch, or found without a subscriber.
-const MAX_TRIED: usize = 100;
 
 /// The number of requests that are notified in one batch, after which no other queue entry is granted the lock. The copies of a
 /// request share a queue entry, so a batch may notify more.
@@ -69,14 +68,14 @@ fn write_batch(
     step: &mut Step,
 ) -> Vec<Written> {
     let (mut written, mut notified) = (Vec::<Written>::new(), 0_usize);
-    let batch = key.with_state(|state| state.limits.grants);
+    let batch = key.with_state(|state| state.batch);
     let [end, withdrawn_end] =
         [EndReason::Granted, EndReason::Withdrawn].map(|reason| settings::wait_end(reason, step.now));
     for tried in 0.. {
         if capacity == Capacity::FromKey && !reviews::has_capacity_for_first(key, queue, step.now) {
             break;
         }
-        if written.len() >= batch || tried >= MAX_TRIED || notified >= MAX_NOTIFIED {
+        if written.len() >= batch || tried >= MAX_BATCH || notified >= MAX_NOTIFIED {
             // The rest comes in the next iteration of the event loop at the earliest, and after other locks that have work left.
             step.budget.end_batch();
             key.with_state(|state| {

@@ -99,9 +99,6 @@ fn return_to_session(key: &mut Key<'_, '_>, id: SessionId, now: UnixMs) {
     debug_assert!(holds >= 1 && kind != Kind::Shared, "the session of a lock that was held alone");
     let owner = OwnedString::new(&owner);
     let lease_end = Some(lease.end_from(now));
-    match kind {
-        Kind::Reentrant => effects::set_holds(key, owner.as_ref(), holds, lease_end),
-        Kind::Mutex | Kind::Shared => effects::grant(key, kind, owner.as_ref(), lease_end),
-    }
+    effects::grant_again(key, kind, owner.as_ref(), holds, lease_end);
     reviews::schedule_renewal(key, id, lease_end, now);
 }

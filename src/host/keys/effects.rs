@@ -31,6 +31,14 @@ pub fn grant(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, lease_end:
     }
 }
 
+/// Grants a lock again to `owner`, which held it with this number of holds.
+pub fn grant_again(key: &mut Key<'_, '_>, kind: Kind, owner: StringRef<'_>, holds: i64, lease_end: Option<UnixMs>) {
+    match kind {
+        Kind::Reentrant => set_holds(key, owner, holds, lease_end),
+        Kind::Mutex | Kind::Shared => grant(key, kind, owner, lease_end),
+    }
+}
+
 /// Adds the share of a token, or changes the end of its lease. The key is empty or a shared lock.
 pub fn set_share(key: &mut Key<'_, '_>, token: StringRef<'_>, lease_end: Option<UnixMs>) {
     let end = ShareEnd::at(lease_end);

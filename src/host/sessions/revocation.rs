@@ -80,10 +80,7 @@ fn cut(end: UnixMs, now: UnixMs) -> UnixMs {
 fn return_lock(key: &mut Key<'_, '_>, revocation: &Revocation, step: &mut Step) {
     let owner = OwnedString::new(&revocation.owner);
     let lease_end = revocation.grace_end_after(step.now).map(|end| cut(end, step.now));
-    match revocation.kind {
-        Kind::Reentrant => effects::set_holds(key, owner.as_ref(), revocation.holds, lease_end),
-        Kind::Mutex | Kind::Shared => effects::grant(key, revocation.kind, owner.as_ref(), lease_end),
-    }
+    effects::grant_again(key, revocation.kind, owner.as_ref(), revocation.holds, lease_end);
     key.with_state(|state| increment(&mut state.stats.grace_periods));
     reviews::schedule_if_waiting(key, step.now);
 }

@@ -63,10 +63,8 @@ impl LockModel {
     pub fn is_too_long_for(&self, who: &Who, most: i64) -> (bool, bool) {
         let place = self.queue.iter().find(|queue_entry| queue_entry.who == *who);
         let has_place = place.is_some_and(|queue_entry| !queue_entry.vague);
-        let waiting = |with_unblocked: bool| {
-            self.requests().filter(|request| with_unblocked || !request.is_unblocked).count() as i64
-        };
-        (waiting(true) >= most && !has_place, waiting(false) >= most && place.is_none())
+        let [most_waiting, fewest_waiting] = [self.waiting(), self.still_waiting()].map(|count| count as i64);
+        (most_waiting >= most && !has_place, fewest_waiting >= most && place.is_none())
     }
 
     /// Returns whether this claim may be the first of the queue. Entries before it do not count if their time is up.
@@ -91,6 +89,11 @@ impl LockModel {
     /// Returns the requests that wait, in the order of the queue.
     pub fn requests(&self) -> impl Iterator<Item = &Waiting> {
         self.queue.iter().flat_map(|queue_entry| &queue_entry.requests)
+    }
+
+    /// Returns the number of requests whose waits have not ended.
+    pub fn still_waiting(&self) -> usize {
+        self.requests().filter(|request| !request.is_unblocked).count()
     }
 
     /// Returns the number of requests that wait.
