@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import random
 import signal
@@ -21,11 +20,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-
-from redis_lock_client import Lock
-from redis_lock_client._sync import connections, listener, runtime
-from redis_lock_client._sync.client import Client
-from redis_lock_client._sync.held import Held
 
 SERVER = os.environ["SERVER"]
 MODULE = os.environ["MODULE"]
@@ -195,33 +189,8 @@ async def aclient(server: Server) -> AsyncIterator[Any]:
         await one.aclose()
 
 
-@pytest.fixture
-def nothing_is_left(server: Server, client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A client of which nothing is left afterwards."""
-    threads = own_threads()
-    monkeypatch.setattr(runtime, "IDLE_S", 0.2)
-    monkeypatch.setattr(listener, "IDLE_S", 0.2)
-    monkeypatch.setattr(listener, "SILENCE_S", 0.5)
-    one = server.client()
-    yield one
-    wait_until(lambda: not client.exists(*KEYS), 5, lambda: [(key, client.type(key)) for key in KEYS])
-    wait_until(lambda: not any(waiters(client, key) for key in KEYS), 5)
-    # Nothing that was interrupted is in the way of who comes next.
-    with Threads() as pool:
-        for key in KEYS * 10:
-            assert pool.submit(Lock(one, key, timeout=30, blocking_timeout=1, thread_local=False).acquire).result(5)
-            client.delete(key)
-    state = Client.of(one)
-    (node,) = state._nodes.values()
-    assert not state.lines._lines and not node.listener._waits
-    # What was interrupted may be withdrawn, and what was deleted be looked at, in the background until now.
-    places = [*node.connections._places, node.connections._for_sessions, node.keeper._reader]
-    wait_until(lambda: not any(place.guard.locked() for place in places), 5)
-    wait_until(lambda: own_threads() <= threads, 15, own_threads)
-
-
 def own_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "redis-lock-client"}
+    return {thread for thread in threading.enumerate() if thread.name.startswith("redis-lock-client")}
 
 
 def waiters(client: Any, key: str = "door") -> list[dict[bytes, Any]]:
@@ -238,17 +207,6 @@ def watched(client: Any) -> None:
     """Waits until the server tracks what the keeper has read."""
     wait_until(lambda: client.info("clients").get("tracking_clients"))
     time.sleep(0.02)
-
-
-def is_answered(client: Any) -> bool:
-    """Whether nothing is under way on the connections of a client, so that who stands in line knows that it does."""
-    places = [place for node in client._nodes.values() for place in node.connections._places]
-    return not any(place.guard.locked() for place in places)
-
-
-def looked_at(held: Held) -> bool:
-    """Whether the server was asked about a lock, and nothing of that is under way."""
-    return held.looked > -math.inf and not held._looks
 
 
 #: Says after each beat how long it took, to whoever asks for the longest since a time.
@@ -351,47 +309,3 @@ def kill_connections(client: Any) -> None:
     """Cuts all connections but this one."""
     client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     client.execute_command("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
-
-
-class Wire:
-    """Stands between the package and its connections, and can lose answers."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sent: list[list[Any]] = []
-        self.lose: set[str] = set()
-        exchange = connections.exchange
-
-        def watched(connection: Any, words: list[Any]) -> Any:
-            self.sent.append(words)
-            answer = exchange(connection, words)
-            if words[0] in self.lose:
-                self.lose.remove(words[0])
-                raise library.ConnectionError("the answer was lost")
-            return answer
-
-        monkeypatch.setattr(connections, "exchange", watched)
-
-    def times(self, name: str) -> int:
-        return sum(words[0] == name for words in self.sent)
-
-
-@pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    return Wire(monkeypatch)
-
-
-def each_hold_counts_once(client: Any, wire: Wire, take: str, release: str) -> None:
-    """Takes a re-entrant lock three times and releases it as often; each answer is lost once."""
-    lock = Lock(client, "door", timeout=30, reentrant=True)
-    for holds in (1, 2, 3):
-        lock.locked()  # So that there is a connection that may have been lost before.
-        wire.lose = {take}
-        assert lock.acquire()
-        assert client.hgetall("door") == {lock.local.token: b"%d" % holds}
-    for holds in (2, 1):
-        wire.lose = {release}
-        lock.release()
-        assert client.hgetall("door") == {lock.local.token: b"%d" % holds}
-    wire.lose = {release}
-    lock.release()
-    assert not client.exists("door")

@@ -1,4 +1,4 @@
-"""Locks in Redis and Valkey that wait in a fair line, by the module redis-lock, and by scripts where it is missing.
+"""Locks in Redis and Valkey that wait in a fair queue, by the server module redis-lock, or by scripts where it is missing.
 
 ::
 
@@ -8,34 +8,116 @@
     with Lock(redis.Redis(), "door", timeout=30, blocking_timeout=20):
         print("the door is ours")
 
-``Lock`` is also what ``client.lock(name, lock_class=Lock)`` takes. ``redis_lock_client.asyncio`` has the same for
-asyncio.
+`Lock` is also the ``lock_class`` for ``client.lock(...)``. ``redis_lock_client.asyncio`` has the lock for asyncio.
 """
 
 from __future__ import annotations
 
-from ._sync.lock import BaseLock
-from .errors import LockError, LockNotOwnedError, ModuleNeededError
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["Lock", "LockError", "LockNotOwnedError", "ModuleNeededError"]
+from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
+from .lock import BaseLock, Seconds
+from .threads import engine_of
+
+__all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError", "__version__"]
+__version__ = "0.1.0"
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Lock(BaseLock):
-    """A lock in Redis or Valkey, for threads. What its arguments mean is said at ``__init__``.
+    """A lock for threads. Its arguments are described at ``__init__``.
 
-    It can be used as redis-py's Lock is: ``with lock: ...``, or ``acquire`` and ``release``. Each thread has a token
-    of its own (``thread_local``). A process that was forked has none of the locks that its parent holds.
+    One object can be shared by threads: each holds for itself. It is used as a block, ``with lock:``, by ``acquire`` and
+    ``release``, or as a decorator. A forked process holds none of its parent's locks.
+
+    Every method raises the library's ConnectionError or TimeoutError if the server cannot be reached.
     """
+
+    _event = threading.Event
+    _registry = weakref.WeakKeyDictionary
+    _engine_of = staticmethod(engine_of)
+    _caller = staticmethod(threading.current_thread)
+    _client_module = ""
+    _has_loop = False
 
     def acquire(
         self,
         sleep: float | None = None,
         blocking: bool | None = None,
-        blocking_timeout: float | None = None,
+        blocking_timeout: Seconds | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Takes the lock, or waits for it; whether it was taken.
+        """Acquires the lock. Returns False if it was not free within ``blocking_timeout`` seconds.
 
-        What is not given is as for the whole lock. ``token`` must never have been used before; by default it is random.
+        Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before; by default
+        it is random.
         """
-        return self._acquire(sleep, blocking, blocking_timeout, token)
+        engine, undo, steps = self._acquire(blocking, blocking_timeout, token)
+        return bool(engine.run(undo, steps))
+
+    def release(self) -> None:
+        """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
+        engine, undo, steps = self._release()
+        engine.run(undo, steps)
+
+    def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> bool:
+        """Adds seconds to the lease, or sets it with ``replace_ttl``.
+
+        Returns True. Raises LockNotOwnedError, LockError.
+        """
+        engine, undo, steps = self._extend(additional_time, not replace_ttl)
+        engine.run(undo, steps)
+        return True
+
+    def reacquire(self) -> bool:
+        """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
+        engine, undo, steps = self._extend(self.timeout, False)
+        engine.run(undo, steps)
+        return True
+
+    def fence(self, counter: str | bytes | None = None) -> int:
+        """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
+        engine, undo, steps = self._fence(counter)
+        return int(engine.run(undo, steps))
+
+    def locked(self) -> bool:
+        """Returns whether any client holds the lock."""
+        engine, undo, steps = self._locked()
+        return bool(engine.run(undo, steps)[b"state"] != b"free")
+
+    def owned(self) -> bool:
+        """Returns whether the caller holds the lock."""
+        looked = self._owned()
+        return looked is not None and bool(looked[0].run(*looked[1:]))
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorates a function, which is then called with the lock held."""
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return locked
+
+    def __enter__(self) -> Lock:
+        """Acquires the lock. Raises LockTimeout if it was not free in time."""
+        if self.acquire():
+            return self
+        raise LockTimeout("Unable to acquire lock within the time specified", self.name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Releases the lock. An exception of the block comes before that of the release."""
+        try:
+            self.release()
+        except LockError as failure:
+            self._leave(failure, error)

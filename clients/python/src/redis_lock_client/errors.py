@@ -1,83 +1,98 @@
-"""Exceptions. They are also those of the client library, so that code written for its own Lock catches them."""
+"""The exceptions of the package.
+
+Each is a subclass of the exception of redis-py and valkey-py with the same meaning, of both if both are installed, so that
+a program that catches the library's exceptions catches these, too.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_LIBRARIES = ("redis", "valkey")
+LIBRARIES = ("redis", "valkey")
 
 
-def _classes(name: str) -> tuple[type[Any], ...]:
-    """The exceptions of that name in the client libraries that are installed."""
+def library_classes(name: str) -> tuple[type[Any], ...]:
     found: list[type[Any]] = []
-    for library in _LIBRARIES:
+    for library in LIBRARIES:
         try:
-            module = import_module(f"{library}.exceptions")
+            found.append(getattr(import_module(f"{library}.exceptions"), name))
         except ModuleNotFoundError as error:
             if error.name != library:
                 raise
-        else:
-            found += [getattr(module, name)] if hasattr(module, name) else []
+    if not found:
+        raise ImportError("redis-lock-client needs a client library: install redis or valkey")
     return tuple(found)
 
 
-#: The server could not be reached, or did not answer in time.
-UNREACHABLE: tuple[type[Exception], ...] = (
-    *_classes("ConnectionError"),
-    *_classes("TimeoutError"),
-    *_classes("RedisClusterException"),
-    *_classes("ValkeyClusterException"),
-    OSError,
-)
-#: The server answered an error.
-ANSWERED: tuple[type[Exception], ...] = _classes("ResponseError")
-
 if TYPE_CHECKING:
-    from redis.exceptions import ConnectionError as _NotConnected
-    from redis.exceptions import LockError as _Error
-    from redis.exceptions import LockNotOwnedError as _NotOwned
-    from redis.exceptions import TimeoutError as _TimedOut
+    from redis.exceptions import ConnectionError as _ConnectionError
+    from redis.exceptions import LockError as _LockError
+    from redis.exceptions import LockNotOwnedError as _LockNotOwnedError
+    from redis.exceptions import ResponseError as _ResponseError
+    from redis.exceptions import TimeoutError as _TimeoutError
 else:
-    if not ANSWERED:
-        raise ImportError("redis-lock-client needs a client library: install redis or valkey")
-    _Error = type("_Error", _classes("LockError"), {})
-    _NotOwned = type("_NotOwned", _classes("LockNotOwnedError"), {})
-    _NotConnected = type("ConnectionError", _classes("ConnectionError"), {})
-    _TimedOut = type("TimeoutError", _classes("TimeoutError"), {})
+    _ConnectionError = type("_ConnectionError", library_classes("ConnectionError"), {})
+    _LockError = type("_LockError", library_classes("LockError"), {})
+    _LockNotOwnedError = type("_LockNotOwnedError", library_classes("LockNotOwnedError"), {})
+    _ResponseError = type("_ResponseError", library_classes("ResponseError"), {})
+    _TimeoutError = type("_TimeoutError", library_classes("TimeoutError"), {})
 
 
-class LockError(_Error):
-    """Something is wrong with a lock, or was not possible with it."""
+class LockError(_LockError):
+    """An operation on a lock is not possible.
+
+    ``message`` says why, ``lock_name`` is the name of the lock, which the text of the error contains, too.
+    """
 
     def __init__(self, message: str | None = None, lock_name: Any = None) -> None:
-        # Not the library's own, which does not know the name everywhere.
-        Exception.__init__(self, message)
-        self.message = message
-        self.lock_name = lock_name
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.message!r})"
+        text = message or ""
+        super().__init__(f"{text} (lock {lock_name!r})" if lock_name is not None else text)
+        self.message, self.lock_name = message, lock_name
 
 
-class LockNotOwnedError(_NotOwned, LockError):
-    """The lock is not held any more: its lease has ended, or somebody has taken it away."""
-
-    __init__ = LockError.__init__
-    __repr__ = LockError.__repr__
+class LockTimeout(LockError):
+    """A block was not entered, because the lock was not free within ``blocking_timeout``."""
 
 
-class StandstillError(_TimedOut):
-    """The server has not answered others in time, so it is not asked."""
-
-    was_sent = False
+class LockNotOwnedError(_LockNotOwnedError, LockError):
+    """The lock is lost: its lease has expired, or another client has deleted or taken the key."""
 
 
-class NoConnectionError(_NotConnected):
-    """A connection could not be made, for a reason that is not the library's: no credentials were provided, maybe."""
-
-    was_sent = False
+LockLost = LockNotOwnedError
 
 
 class ModuleNeededError(LockError):
-    """The server does not have the module redis-lock, without which this cannot be had."""
+    """The server has not loaded the module redis-lock, which this feature needs."""
+
+
+class ServerError(_ResponseError):
+    """The server has replied with an error. ``code`` is its first word, such as ``NOTHELD``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = text.partition(" ")[0]
+        if text.lower().removeprefix("err ").startswith("unknown command"):
+            self.code = "UNKNOWN"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port that a redirection names."""
+        host, _, port = str(self).split(" ")[2].rpartition(":")
+        return host, int(port)
+
+
+class Disconnected(_ConnectionError):
+    """The connection could not be opened, or was lost. ``sent`` says whether the server may have got the command."""
+
+    def __init__(self, text: str, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class NoReply(_TimeoutError):
+    """The server has not replied in time."""
+
+
+#: The server cannot be reached.
+UNREACHABLE = (Disconnected, NoReply)

@@ -1,22 +1,26 @@
-"""The same locks on a server without the module: scripts on the same keys, which answer as the commands do.
+"""The same locks on a server without the module: scripts on the same keys, which reply as the commands do.
 
-A mutex is a String with the token, as redis-py's Lock has it, a re-entrant lock a Hash with the owner and the number of
-holds, as Redisson has it, and the lease is the key's time to live. The module's commands keep them in the same way, so
-holders with and without the module exclude each other.
+A mutex is a String with the token, as in redis-py's Lock; a re-entrant lock is a Hash with the owner and the number of holds,
+as in Redisson; the lease is the key's time to live. The module's commands use the same layout, so holders with and without the
+module exclude each other.
 """
 
 from __future__ import annotations
 
-from .protocol import Request, Word
+from hashlib import sha1
 
-# A lease that is given is looked at before anything is written: PEXPIRE deletes a key whose time is not positive, and
-# of a script that fails half way the first half stays.
+from .request import Request
+from .resp import Word
+
+# The lease is checked before anything is written: PEXPIRE deletes a key if the time is not positive, and what a script
+# has
+# written before it fails stays.
 _LEASE = """
 local lease = tonumber(ARGV[2])
 if lease and not (lease > 0 and lease < 2 ^ 53) then return redis.error_reply('ERR invalid expire time') end
 """
 
-# Each script knows by this who holds the lock, and how often. Of those who hold shares none is the holder.
+# The state of the lock. A lock with shares has no holder here.
 _STATE = """
 local key, caller = KEYS[1], ARGV[1]
 local kind, holder, holds = redis.call('type', key)['ok'], false, 0
@@ -29,7 +33,7 @@ end
 if not (kind == 'none' or kind == 'zset' or holder and holds) then
     return redis.error_reply('WRONGTYPE Operation against a key holding the wrong kind of value')
 end
-local function gone()
+local function not_held()
     if kind == 'none' then return redis.error_reply('NOTHELD Nobody holds this lock') end
     return redis.error_reply('NOTOWNER Somebody else holds this lock')
 end
@@ -69,7 +73,7 @@ if kind == 'none' and hold == 1 then
 end
 if kind ~= 'hash' or holder ~= caller then
     if hold == 1 then return false end
-    return gone()
+    return not_held()
 end
 if hold ~= holds and hold ~= holds + 1 then return mismatch() end
 redis.call('hset', key, caller, hold)
@@ -86,7 +90,7 @@ if kind == 'zset' and redis.call('zrem', key, caller) == 1 then
     if last and last ~= 'inf' then redis.call('pexpireat', key, last) end
     return 0
 end
-if holder ~= caller then return gone() end
+if holder ~= caller then return not_held() end
 local hold = tonumber(ARGV[2]) or holds
 if hold == holds + 1 then return holds end
 if hold ~= holds then return mismatch() end
@@ -104,7 +108,7 @@ _EXTEND = (
     _LEASE
     + _STATE
     + """
-if holder ~= caller then return gone() end
+if holder ~= caller then return not_held() end
 local left = redis.call('pttl', key)
 if left < 0 then return redis.error_reply('NOLEASE This lock has no lease: it is held until it is released') end
 if ARGV[3] == '1' then lease = lease + left end
@@ -121,38 +125,54 @@ return {'state', states[kind], 'owner', holder, 'lease-ms', redis.call('pttl', k
 """
 )
 
+_KEEP_FOR_EVER = (
+    _STATE
+    + """
+if kind == 'zset' and redis.call('zscore', key, caller) then redis.call('zadd', key, 'inf', caller)
+elseif holder ~= caller then return not_held() end
+redis.call('persist', key)
+return 1
+"""
+)
 
-def _run(script: str, request: Request, *words: Word) -> list[Word]:
-    return ["EVAL", script, 1, request.key, request.token, *words]
-
-
-def taker(words: list[Word]) -> Word | None:
-    """Who asks for a lock by a command, or by a script in its place; None if it is not for a lock that it asks."""
-    if words[0] in ("LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"):
-        return words[2]
-    return words[4] if words[1:2] in ([_ACQUIRE], [_REENTER]) else None
+_DIGESTS = {
+    text: sha1(text.encode(), usedforsecurity=False).hexdigest()
+    for text in (_ACQUIRE, _REENTER, _RELEASE, _EXTEND, _INFO, _KEEP_FOR_EVER)
+}
+#: The scripts by their digests.
+TEXTS = {digest: text for text, digest in _DIGESTS.items()}
 
 
 def take(request: Request, hold: int) -> list[Word]:
-    """As LOCK.ACQUIRE, or LOCK.REENTER for the n-th hold, without BLOCK."""
+    """Returns what is sent instead of LOCK.ACQUIRE, or of LOCK.REENTER for the hold with this number."""
     lease = "" if request.lease_ms is None else request.lease_ms
     return _run(_REENTER, request, lease, hold) if request.reentrant else _run(_ACQUIRE, request, lease)
 
 
 def release(request: Request, hold: int | None) -> list[Word]:
-    """As LOCK.RELEASE, for who holds the lock, or a share of it that the module has granted."""
+    """Returns what is sent instead of LOCK.RELEASE. It can release a share that the module has granted."""
     words: list[Word] = _run(_RELEASE, request, "" if hold is None else hold)
     if request.signal is not None:
-        words[2:5] = [2, request.key, request.signal[0], request.token]
-        words.append(request.signal[1])
+        name, lifetime_ms = request.signal
+        words[2:5] = [2, request.key, name, request.token]
+        words.append(lifetime_ms)
     return words
 
 
 def extend(request: Request, lease_ms: int, add: bool) -> list[Word]:
-    """As LOCK.EXTEND, but for shares."""
+    """Returns what is sent instead of LOCK.EXTEND, for locks that are not shared."""
     return _run(_EXTEND, request, lease_ms, int(add))
 
 
 def info(key: bytes) -> list[Word]:
-    """As much of LOCK.INFO as the package asks for."""
-    return ["EVAL", _INFO, 1, key]
+    """Returns what is sent instead of LOCK.INFO, for the fields that the package needs."""
+    return ["EVALSHA", _DIGESTS[_INFO], 1, key]
+
+
+def keep_for_ever(request: Request) -> list[Word]:
+    """Returns the script that removes the lease of a lock that was granted with one because NOTIFY needs it."""
+    return _run(_KEEP_FOR_EVER, request)
+
+
+def _run(script: str, request: Request, *words: Word) -> list[Word]:
+    return ["EVALSHA", _DIGESTS[script], 1, request.key, request.token, *words]

@@ -1,118 +1,180 @@
-"""Where the package's own connections come from: made like those of the client, but never taken from its pool."""
+"""Where connections come from:
+
+opened by the client library, as the caller's client opens its own, but never of its pool.
+"""
 
 from __future__ import annotations
 
-import os
+import types
 import weakref
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-#: In seconds, for clients without time-outs: a server that is gone must be noticed.
-TIMEOUT_S = 5.0
+from .connection import Connection
+from .errors import LIBRARIES
+from .flow import Scheduler
 
-# What belongs to the client's way of using connections: it sends again, keeps alive, and caches. None of it is wanted
-# here: what may be sent again is decided by the package, and answers must be bytes.
+#: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
+TIMEOUT_S = 5.0
+#: Arguments of a connection that say how the client uses it, and not how it is opened.
 _DROPPED = {
-    "retry",
-    "retry_on_timeout",
-    "retry_on_error",
-    "health_check_interval",
     "cache",
     "cache_config",
+    "client_name",
+    "health_check_interval",
     "legacy_responses",
     "max_connections",
-    "response_callbacks",
     "orig_host_address",
-    "orig_socket_timeout",
     "orig_socket_connect_timeout",
+    "orig_socket_timeout",
+    "response_callbacks",
+    "retry",
+    "retry_on_error",
+    "retry_on_timeout",
+}
+#: Arguments that tell servers, databases and users apart.
+_IDENTITY = {
+    "host",
+    "port",
+    "path",
+    "db",
+    "username",
+    "password",
+    "credential_provider",
+    "connection_pool",
+    "socket_timeout",
 }
 
-#: All that were made in this process.
-_connections: weakref.WeakSet[Any] = weakref.WeakSet()
 
-
-@dataclass(frozen=True)
 class Source:
-    """Makes connections to one server."""
+    """How connections to a server are opened.
 
-    connection_class: Any
-    kwargs: dict[str, Any]
-    in_cluster: bool
-    process: int = field(default_factory=os.getpid)
+    Clients that would open the same connection share what ``name`` identifies.
+    """
 
-    @classmethod
-    def like(cls, pool: Any, in_cluster: bool = False) -> Source:
-        """A source of connections like those of a pool, or of a node of a cluster."""
+    polls = False
+
+    def __init__(self, connection_class: Any, kwargs: dict[str, Any]) -> None:
         kept = {
-            name: value
-            for name, value in pool.connection_kwargs.items()
+            name: kwargs[name]
+            for name in kwargs
             if name not in _DROPPED and not name.startswith(("maint", "oss_cluster"))
         }
-        if in_cluster:
-            # The cluster's own: it makes connections to replicas read-only, and keeps the client alive.
-            kept.pop("redis_connect_func", None)
-            kept.pop("valkey_connect_func", None)
-        kept["socket_timeout"] = kept.get("socket_timeout") or TIMEOUT_S
-        kept["socket_connect_timeout"] = kept.get("socket_connect_timeout") or kept["socket_timeout"]
-        # Messages and answers come on connections of their own: the older protocol will do, which all read alike.
-        return cls(pool.connection_class, {**kept, "protocol": 2, "decode_responses": False}, in_cluster)
+        self.timeout_s = float(kept.get("socket_timeout") or TIMEOUT_S)
+        kept["socket_timeout"] = self.timeout_s
+        kept["socket_connect_timeout"] = kept.get("socket_connect_timeout") or self.timeout_s
+        # The connection asks for version 3 itself when it is needed, and replies are bytes.
+        kept |= {"protocol": 2, "decode_responses": False}
+        self.connection_class, self.kwargs = connection_class, kept
+        identity = {name: _named(value) for name, value in kept.items() if name in _IDENTITY or name.startswith("ssl")}
+        #: Whether clients that are given the same arguments share the connections.
+        self.is_shared = not any(str(value).startswith("object ") for value in identity.values())
+        #: Equal for clients that open the same connections.
+        self.name: Any = (connection_class, *sorted(identity.items()))
+        self.title = str(kept.get("path") or f"{kept.get('host', 'localhost')}:{kept.get('port', 6379)}")
 
-    def at(self, host: str, port: int) -> Source:
-        """The same for another server of the cluster."""
-        return replace(self, kwargs={**self.kwargs, "host": host, "port": port})
+    def connection(self, address: Any) -> Any:
+        """Returns a connection of the client library that is not open yet."""
+        return self.connection_class(**self.kwargs)
+
+    def servers(self, scheduler: Scheduler) -> Servers:
+        """Returns the connections of a scheduler."""
+        return Servers(scheduler, Connection(scheduler, None, self.timeout_s, in_cluster=False, polls=False))
+
+
+class ClientSource:
+    """A client whose way to execute commands is not the library's: all commands go through it."""
+
+    polls = True
+    is_shared = False
+
+    def __init__(self, client: Any) -> None:
+        self._client = weakref.ref(client)
+        self.name: Any = ("client", id(client))
+        self.title = type(client).__name__
 
     @property
-    def timeout_s(self) -> float:
-        """How long to wait for an answer, in seconds."""
-        return float(self.kwargs["socket_timeout"])
+    def client(self) -> Any:
+        """The client. Raises ConnectionError when it is gone."""
+        client = self._client()
+        if client is None:
+            raise ConnectionError("the client is gone")
+        return client
 
-    def connection(self) -> Any:
-        """A new connection, which is not open yet."""
-        if os.getpid() != self.process:
-            # Only greenlets are copied by a fork, and go on in the child.
-            raise ConnectionAbortedError("the connections are the parent's")
-        connection = self.connection_class(**self.kwargs)
-        _connections.add(connection)
-        return connection
+    def servers(self, scheduler: Scheduler) -> Servers:
+        """Returns the connections of a scheduler."""
+        return Servers(scheduler, Connection(scheduler, None, TIMEOUT_S, in_cluster=False, polls=True))
 
 
-def addresses(anchor: Any) -> list[object]:
-    """Of pools or clients of a cluster: one at least is the same if they lead to the same database in the same way."""
-    if hasattr(anchor, "get_node_from_key"):
-        # Those that the client was given, or has found since; it may have dropped all of them.
-        return [("cluster", name) for name in sorted(anchor.nodes_manager.startup_nodes)] or [id(anchor)]
-    return [_address(anchor)]
+class Servers:
+    """The connection of a single server; `cluster.Cluster` has those of a cluster."""
+
+    def __init__(self, scheduler: Scheduler, connection: Connection) -> None:
+        self.scheduler, self.connection = scheduler, connection
+
+    def locate(self, key: bytes) -> Connection:
+        """Returns the connection to the server that has a key."""
+        return self.connection
+
+    def at(self, address: Any) -> Connection:
+        """Returns the connection to the server at an address."""
+        return self.connection
+
+    def moved(self, key: bytes, address: Any) -> Connection:
+        """Notes where a key is now. Returns the connection."""
+        return self.at(address)
+
+    def forget(self, key: bytes) -> None:
+        """Notes that the server that has a key cannot be reached."""
+
+    def open_another(self, connection: Connection) -> Connection:
+        """Returns another connection to the same server."""
+        return Connection(self.scheduler, connection.address, connection.timeout_s, connection.in_cluster, polls=False)
 
 
-def _address(anchor: Any) -> object:
-    kwargs = anchor.connection_kwargs
-    database = str(kwargs.get("db") or 0)
-    if hasattr(anchor, "sentinel_manager"):
-        sentinels = [one.connection_pool.connection_kwargs for one in anchor.sentinel_manager.sentinels]
-        return frozenset((one.get("host"), one.get("port")) for one in sentinels), anchor.service_name, database
-    where = kwargs.get("path") or (kwargs.get("host", "localhost"), kwargs.get("port", 6379))
-    return anchor.connection_class, where, database
+def _named(value: Any) -> Any:
+    """Returns a value that identifies an argument: that of an object is its identity."""
+    return str(value) if isinstance(value, str | bytes | int | float | bool | None) else f"object {id(value)}"
 
 
-def _leave_to_parent() -> None:
-    """Closes the child's copies of the parent's connections, which stay open for the parent.
-
-    The server would otherwise take them for open when the parent has ended, with its sessions and places in line.
-    """
-    for connection in list(_connections):
-        try:
-            _socket(connection).close()
-        except Exception:
-            pass  # It was not open.
-    _connections.clear()
+_sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
-def _socket(connection: Any) -> Any:
-    sock = getattr(connection, "_sock", None)
-    if sock is None:
-        # asyncio hides what is behind its own.
-        sock = connection._writer.get_extra_info("socket")._sock
-    return sock
+def source_of(client: Any) -> Any:
+    """Returns the source of a client's connections."""
+    anchor = getattr(client, "connection_pool", None)
+    if not is_executed_by_library(client):
+        anchor = client
+    elif hasattr(client, "nodes_manager"):
+        anchor = client.nodes_manager
+    source = _sources.get(anchor)
+    if source is None:
+        source = _sources[anchor] = _new_source(client, anchor)
+        source.anchor = weakref.ref(anchor)
+    return source
 
 
-os.register_at_fork(after_in_child=_leave_to_parent)
+def _new_source(client: Any, anchor: Any) -> Any:
+    if anchor is client:
+        return ClientSource(client)
+    if hasattr(client, "nodes_manager"):
+        from .cluster import ClusterSource
+
+        return ClusterSource(client)
+    return Source(anchor.connection_class, anchor.connection_kwargs)
+
+
+def is_executed_by_library(client: Any) -> bool:
+    """Returns whether the library's own code executes the commands of a client, and sends them over its own connections."""
+    if "execute_command" in vars(client) or not _is_of_library(type(client), "execute_command"):
+        return False
+    pool = getattr(client, "connection_pool", None)
+    kind = getattr(pool, "connection_class", None)
+    names = ("_connect", "send_command", "send_packed_command", "read_response")
+    return kind is None or all(_is_of_library(kind, name) for name in names if hasattr(kind, name))
+
+
+def _is_of_library(kind: type, name: str) -> bool:
+    function = getattr(kind, name, None)
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return False
+    return str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES

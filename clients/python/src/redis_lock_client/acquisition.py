@@ -1,0 +1,312 @@
+"""How a lock is acquired, so that the server keeps nothing when it is not: flows for threads and for tasks alike."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from typing import Any
+
+from . import scripts
+from .connection import Connection, subscribe
+from .errors import UNREACHABLE, Disconnected, ModuleNeededError, ServerError
+from .flow import Call, Flow, Message, Pause, Steps, Turn
+from .request import TRY_AGAIN, Request, label_of, pairs
+from .resp import Word
+
+logger = logging.getLogger("redis_lock_client")
+
+#: The longest wait that the server is asked for: a process that is gone without notice keeps its queue entry for no
+#: longer.
+BLOCK_S = 15.0
+#: After so many seconds without a message the request is sent again. Less than lock.rejoin-grace-ms.
+SILENCE_S = 5.0
+#: How late the message that a wait has timed out may be.
+LATE_S = 0.25
+#: For so many seconds a server that has replied may be unreachable, if ``blocking_timeout`` does not say less.
+OUTAGE_S = 60.0
+RETRY_S = 0.1
+#: For so many seconds scripts are used before a command is tried again.
+SCRIPTS_S = 5.0
+#: A grant that is heard later than this part of the lease is asked for again.
+FRESH = 1 / 3
+#: The lease with which a lock without one waits, since NOTIFY needs a lease.
+WAIT_LEASE_MS = 60_000
+#: For so many seconds an unreachable server is asked to forget a token without a lease.
+WITHDRAW_S = 60.0
+MAX_REDIRECTIONS = 5
+
+
+def ask(
+    flow: Flow,
+    key: bytes,
+    words: list[Word],
+    script: list[Word] | None = None,
+    again: bool = True,
+    timeout: float | None = None,
+) -> Steps:
+    """Returns the reply to a LOCK command, or without the module to a script.
+
+    ``again``: the command is sent again if its connection is lost. Raises ModuleNeededError without the module if there is no
+    script.
+    """
+    for is_last in (not again, True):
+        connection = flow.scheduler.servers.locate(key)
+        try:
+            if flow.scheduler.now() >= connection.scripts_until:
+                try:
+                    reply = yield from exchange(flow, key, words, timeout)
+                    _is_native(flow, True)
+                    return reply
+                except ServerError as error:
+                    if error.code != "UNKNOWN":
+                        raise
+                    _is_native(flow, False)
+            if script is None:
+                raise ModuleNeededError(
+                    f"{words[0]!s} needs the server module redis-lock, which this server has not loaded"
+                )
+            return (yield from run_script(flow, key, script, timeout))
+        except Disconnected as error:
+            flow.scheduler.servers.forget(key)
+            if is_last or not error.sent:
+                raise
+    raise AssertionError
+
+
+def _is_native(flow: Flow, is_native: bool) -> None:
+    connection = flow.connection
+    assert connection is not None
+    connection.native = is_native
+    if not is_native:
+        connection.scripts_until = max(connection.scripts_until, flow.scheduler.now() + SCRIPTS_S)
+
+
+def run_script(flow: Flow, key: bytes, script: list[Word], timeout: float | None = None) -> Steps:
+    """Returns the reply to a script, which the server is given if it does not know it yet."""
+    try:
+        return (yield from exchange(flow, key, script, timeout))
+    except ServerError as error:
+        if error.code != "NOSCRIPT" and "NOSCRIPT" not in str(error):
+            raise
+    assert flow.connection is not None and isinstance(script[1], str)
+    yield Call(flow.connection, ["SCRIPT", "LOAD", scripts.TEXTS[script[1]]], timeout)
+    return (yield from exchange(flow, key, script, timeout))
+
+
+def exchange(flow: Flow, key: bytes, words: list[Word], timeout: float | None = None) -> Steps:
+    """Returns the reply to a command from the server that has the key, which redirections name."""
+    servers, connection, asking = flow.scheduler.servers, flow.scheduler.servers.locate(key), False
+    for redirections in range(MAX_REDIRECTIONS + 1):
+        try:
+            return (yield Call(connection, words, timeout, asking))
+        except ServerError as error:
+            if error.code == "READONLY" and flow.scheduler.now() - connection.opened_at > 1:
+                connection.close(
+                    Disconnected("the server is a replica now", sent=False)
+                )  # The address may lead elsewhere.
+            if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS:
+                raise
+            asking = error.code == "ASK"
+            connection = servers.at(error.address) if asking else servers.moved(key, error.address)
+    raise AssertionError
+
+
+def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) -> Steps:
+    """Returns whether the lock was acquired within ``patience`` seconds. 0 is one attempt, None waits without limit.
+
+    If it was not, for whatever reason, the server is asked to forget the token. ``sleep`` is the longest pause between two
+    attempts where the server cannot notify.
+    """
+    scheduler, is_held = flow.scheduler, False
+    deadline = math.inf if patience is None else scheduler.now() + patience
+    try:
+        if patience == 0:
+            is_held = (yield from take(flow, request)) is not None
+        elif (yield Turn(request.key, deadline - scheduler.now())):
+            is_held = yield from _Wait(flow, request, deadline, sleep).run()
+        return is_held
+    finally:
+        if not is_held and request.outcome_unknown:
+            scheduler.start(withdraw, request)
+        scheduler.leave_queue(request.key, flow)
+
+
+def take(flow: Flow, request: Request, hold: int = 1, timeout: float | None = None) -> Steps:
+    """Asks for the lock without waiting. Returns the number of holds, or None."""
+    was_unknown = note_sent(flow, request)
+    script = None if request.session or request.shared else scripts.take(request, hold)
+    reply = yield from ask(flow, request.key, request.acquire(hold), script, timeout=timeout)
+    request.outcome_unknown = was_unknown or reply is not None
+    return reply
+
+
+def note_sent(flow: Flow, request: Request) -> bool:
+    """Notes that a request is about to be sent. Returns whether an earlier one has an unknown outcome."""
+    before, request.outcome_unknown = request.outcome_unknown, True
+    connection = flow.scheduler.servers.locate(request.key)
+    request.sent_on = connection.number + (connection.state != "open")
+    request.sent_at = flow.scheduler.now()
+    request.times += 1
+    return before
+
+
+class _Wait:
+    """The wait of the first flow in the local queue of a key."""
+
+    def __init__(self, flow: Flow, request: Request, deadline: float, sleep: float) -> None:
+        self.flow, self.request, self.deadline, self.sleep = flow, request, deadline, sleep
+        self.now = flow.scheduler.now
+        self.pause = sleep / 8
+        #: When the server replied last.
+        self.heard_at: float | None = None
+
+    def run(self) -> Steps:
+        """Returns whether the lock was granted before the deadline. Raises the error of an outage."""
+        while True:
+            try:
+                held = yield from self._attempt()
+                self.heard_at = self.now()
+            except (*UNREACHABLE, ServerError) as error:
+                if self._is_final(error):
+                    raise
+                held = None
+                yield Pause(min(RETRY_S, max(self.deadline - self.now(), 0)))
+            if held is not None:
+                return held
+
+    def _is_final(self, error: Exception) -> bool:
+        if isinstance(error, ServerError) and error.code not in TRY_AGAIN:
+            return True
+        if self.now() >= self.deadline:
+            return True
+        if self.heard_at is None and not isinstance(error, ServerError):
+            return True  # An address at which no server has replied.
+        self.heard_at = self.heard_at or self.now()
+        return self.deadline == math.inf and self.now() - self.heard_at > OUTAGE_S
+
+    def _attempt(self) -> Steps:
+        """Returns True if the lock was granted, False if the time is up, None to go on."""
+        connection = self.flow.scheduler.servers.locate(self.request.key)
+        has_time = self.now() < self.deadline
+        if connection.channel is None or not has_time or not self._may_notify(connection):
+            if (yield from take(self.flow, self.request)) is not None:
+                return True
+            if not has_time:
+                return False
+        if logger.isEnabledFor(logging.DEBUG) and self.request.times <= 1:
+            yield from self._log_position()
+        connection = self.flow.scheduler.servers.locate(self.request.key)
+        if self._may_notify(connection):
+            channel = yield from subscribe(self.flow, connection, self.request.key)
+            if channel is not None:
+                return (yield from self._by_message(channel))
+            if not connection.polls:
+                return (yield from self._by_blocking(connection))
+        yield Pause(min(self.pause * random.uniform(0.5, 1), self.deadline - self.now()))
+        self.pause = min(self.pause * 2, self.sleep)
+        return None
+
+    def _may_notify(self, connection: Connection) -> bool:
+        return self.now() >= connection.scripts_until
+
+    def _log_position(self) -> Steps:
+        request = self.request
+        reply = pairs((yield from ask(self.flow, request.key, ["LOCK.INFO", request.key], scripts.info(request.key))))
+        position = f"at position {int(str(reply[b'waiters'])) + 1}" if b"waiters" in reply else "by polling"
+        logger.debug(
+            "%r waits for lock %r %s; held by %r",
+            label_of(request.token),
+            request.key,
+            position,
+            label_of(reply[b"owner"]),
+        )
+
+    def _by_message(self, channel: bytes) -> Steps:
+        """Waits in the queue of the server for the message that ends the wait."""
+        request = self.request
+        if b" " in request.token:
+            return (yield from self._by_blocking(self.flow.scheduler.servers.locate(request.key)))
+        remaining = min(self.deadline - self.now(), BLOCK_S)
+        note_sent(self.flow, request)
+        words = request.acquire(1, max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
+        try:
+            reply = yield from exchange(self.flow, request.key, words)
+            _is_native(self.flow, True)
+        except ServerError as error:
+            return self._refused(error)
+        if reply != 1:
+            self.heard_at = self.now()
+            event = yield Message(request.key, request.token, min(SILENCE_S, remaining + LATE_S))
+            if event == "timeout" and self.now() >= self.deadline - LATE_S:
+                request.outcome_unknown = request.times > 1
+                return False
+            if event != "granted":
+                return None
+            lease_s = (request.lease_ms or WAIT_LEASE_MS) / 1000
+            if (request.times > 1 or self.now() - request.sent_at > FRESH * lease_s) and (
+                yield from take(self.flow, request)
+            ) is None:
+                return None  # It was the message of an earlier grant.
+        yield from self._remove_lease()
+        return True
+
+    def _refused(self, error: ServerError) -> None:
+        connection = self.flow.connection
+        assert connection is not None
+        if error.code == "NOSUBSCRIBER":
+            connection.channel = None
+        elif error.code == "UNKNOWN":
+            _is_native(self.flow, False)
+        elif error.code in ("ERR", "NOPERM") and connection.in_cluster:
+            connection.channel = None  # A channel of a slot that has moved.
+        else:
+            raise error
+        self.request.outcome_unknown = self.request.times > 1
+
+    def _by_blocking(self, shared: Connection) -> Steps:
+        """Waits on a connection of its own, where the server cannot send messages."""
+        servers = self.flow.scheduler.servers
+        connection = servers.open_another(shared)
+        slice_s = min(self.deadline - self.now(), shared.timeout_s / 2)
+        note_sent(self.flow, self.request)
+        self.request.sent_on = -1  # Not the connection on which it is released.
+        words = self.request.acquire(1, max(int(slice_s * 1000), 1), None)
+        if self.request.session:
+            words = words[:-3]  # The session is to be one of the shared connection: the next `take` begins it.
+        try:
+            granted = yield Call(connection, words)
+        finally:
+            connection.close(Disconnected("the wait has ended", sent=False))
+        if granted is not None and self.request.session and (yield from take(self.flow, self.request)) is None:
+            return None
+        return True if granted is not None else None
+
+    def _remove_lease(self) -> Steps:
+        request = self.request
+        if request.lease_ms is None:
+            yield from run_script(self.flow, request.key, scripts.keep_for_ever(request))
+
+
+def withdraw(flow: Flow, request: Request) -> Steps:
+    """Releases what a token holds and cancels its wait, until the server has replied, at most until the lease has expired."""
+    now = flow.scheduler.now
+    until = now() + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
+    again = True
+    while again:
+        try:
+            reply: Any = 1
+            while reply:  # The holds that are left.
+                reply = yield from ask(flow, request.key, request.release(), scripts.release(request, None))
+            again = False
+        except UNREACHABLE:
+            again = now() < until
+        except ServerError as error:
+            again = error.code in TRY_AGAIN and now() < until
+        number = flow.connection.number if flow.connection is not None else 0
+        if request.sent_on != number:
+            # A request on an earlier connection may reach the server after this.
+            again, request.sent_on = now() < until, number
+        if again:
+            yield Pause(1.0)
+    request.outcome_unknown = False

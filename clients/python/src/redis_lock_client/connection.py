@@ -1,0 +1,218 @@
+"""One connection to a server: commands and their replies in one order, and messages between them. No I/O.
+
+All flows share it. The server executes commands in the order in which they were sent, so a flow can be cancelled at any moment:
+the reply to its command is dropped, and a RELEASE that is sent afterwards is executed afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from typing import Any
+
+from .errors import Disconnected, NoReply, ServerError
+from .flow import Call, Flow, Scheduler, Steps
+from .request import hash_tag
+from .resp import Parser, Push, Word
+
+#: The name in CLIENT LIST.
+NAME = "redis-lock-client"
+#: A connection on which nothing was received for so many seconds, while a reply was due, is closed.
+SILENCE_S = 20.0
+
+
+class _Sent:
+    """A command that was sent or is to be sent. The flow is None if the reply is dropped."""
+
+    __slots__ = ("deadline", "flow", "words")
+
+    def __init__(self, flow: Flow | None, words: list[Word], deadline: float) -> None:
+        self.flow, self.words, self.deadline = flow, words, deadline
+
+    def drop(self) -> None:
+        self.flow = None
+
+
+class Connection:
+    """A connection that is opened for the first command, and again after it was lost."""
+
+    def __init__(self, scheduler: Scheduler, address: Any, timeout_s: float, in_cluster: bool, polls: bool) -> None:
+        self.scheduler, self.engine, self.address = scheduler, scheduler.engine, address
+        self.timeout_s, self.in_cluster = timeout_s, in_cluster
+        self.state = "closed"  # or "opening", "open"
+        #: How many times it was opened.
+        self.number = 0
+        self.opened_at = 0.0
+        #: The channel of its messages.
+        self.channel: bytes | None = None
+        self.tracks = False
+        #: Whether messages can come between replies, None if that is unknown yet.
+        self.has_messages: bool | None = False if polls else None
+        self.polls = polls
+        #: Scripts are used until this time, because the server has replied that it has no module.
+        self.scripts_until = float("inf") if polls else 0.0
+        #: Whether the server has the module, by its latest reply.
+        self.native: bool | None = False if polls else None
+        #: What the engine needs.
+        self.link: Any = None
+        self._parser = Parser()
+        self._sent: deque[_Sent] = deque()
+        self._unsent: list[_Sent] = []
+        self._received_at = 0.0
+        self._is_checked = False
+
+    # ---- commands ----------------------------------------------------------------------------------------------------
+
+    def send(self, flow: Flow | None, words: list[Word], asking: bool = False) -> None:
+        """Sends a command, the reply to which resumes the flow. ``asking``: behind ASKING."""
+        now = self.scheduler.now()
+        if asking:
+            self._queue(_Sent(None, ["ASKING"], now + self.timeout_s))
+        sent = _Sent(flow, words, now + self.timeout_s)
+        if flow is not None:
+            flow.stop_waiting = sent.drop
+        self._queue(sent)
+
+    def _queue(self, sent: _Sent) -> None:
+        if self.state != "open":
+            self._unsent.append(sent)
+            if self.state == "closed":
+                self.state = "opening"
+                self.engine.open(self)
+            return
+        if not self._sent:
+            self._received_at = self.scheduler.now()
+        self._sent.append(sent)
+        if not self._is_checked:
+            self._is_checked = True
+            self.scheduler.set_timer(sent.deadline, self)
+        self.engine.send(self, sent.words)
+
+    def opened(self) -> None:
+        """The engine has opened it."""
+        self.state, self.number, self.opened_at = "open", self.number + 1, self.scheduler.now()
+        self._parser = Parser()
+        unsent, self._unsent = self._unsent, []
+        if not self.polls:
+            self.send(None, ["CLIENT", "SETNAME", NAME])
+        for sent in unsent:
+            if sent.flow is not None or sent.words == ["ASKING"]:
+                self._queue(sent)
+
+    def check(self, now: float) -> None:
+        """Ends the waits for replies that are late, and closes the connection if the server is silent for too long."""
+        self._is_checked = False
+        for sent in [sent for sent in self._sent if sent.flow is not None and sent.deadline <= now]:
+            if sent.flow is not None:  # It may have been cancelled by those before it.
+                self.scheduler.end_wait(sent.flow)
+        if self._sent and now - self._received_at > SILENCE_S:
+            self.close(NoReply("the server has not replied for too long"))
+        if self._sent and not self._is_checked:
+            self._is_checked = True
+            self.scheduler.set_timer(max(self._sent[0].deadline, now + self.timeout_s / 4), self)
+
+    # ---- what the engine reports -------------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come from the server."""
+        self._received_at = self.scheduler.now()
+        try:
+            for reply in self._parser.feed(data):
+                if isinstance(reply, Push):
+                    self._hear(reply)
+                else:
+                    self.reply(reply)
+        except ValueError as error:
+            self.close(Disconnected(str(error), sent=True))
+
+    def reply(self, reply: Any) -> None:
+        """Resumes the flow whose command comes next."""
+        if not self._sent:
+            raise ValueError("a reply without a command")
+        flow = self._sent.popleft().flow
+        if flow is None:
+            return
+        flow.stop_waiting = lambda: None
+        if isinstance(reply, ServerError):
+            self.scheduler.resume(flow, None, reply)
+        else:
+            self.scheduler.resume(flow, reply)
+
+    def _hear(self, message: list[Any]) -> None:
+        match message:
+            case [b"ssubscribe", *_]:
+                self.reply(True)  # The one reply that comes as a message.
+            case [b"smessage", _, text]:
+                event, _, _, token, key = text.split(b" ", 4)
+                self.scheduler.notify(key, token, event.decode())
+            case [b"sunsubscribe", *_]:
+                self.channel = None
+                self.scheduler.messages_lost(self)
+            case [b"invalidate", keys]:
+                for key in keys or [None]:
+                    self.scheduler.key_changed(key)
+
+    def close(self, error: Exception) -> None:
+        """Closes it. A later command opens it again."""
+        self.engine.close(self)
+        self.disconnected(error)
+
+    def disconnected(self, error: Exception) -> None:
+        """It was lost, or could not be opened."""
+        was_open, self.state = self.state == "open", "closed"
+        self.channel, self.tracks = None, False
+        self.has_messages = False if self.polls else None
+        sent, unsent = [*self._sent], self._unsent
+        self._sent.clear()
+        self._unsent = []
+        for one in sent:
+            if one.flow is not None:
+                self.scheduler.resume(one.flow, None, self._error(error, was_open))
+        for one in unsent:
+            if one.flow is not None:
+                self.scheduler.resume(one.flow, None, self._error(error, False))
+        self.scheduler.connection_lost(self)
+
+    @staticmethod
+    def _error(error: Exception, sent: bool) -> Exception:
+        if isinstance(error, NoReply | ServerError):
+            return error
+        failure = Disconnected(str(error) or "Connection closed by server.", sent)
+        failure.__cause__ = error
+        return failure
+
+
+def hears(flow: Flow, connection: Connection) -> Steps:
+    """Returns whether messages can come between replies, which needs version 3 of the protocol."""
+    if connection.has_messages is None:
+        try:
+            yield Call(connection, ["HELLO", 3])
+            connection.has_messages = True
+        except ServerError:
+            connection.has_messages = False
+    return connection.has_messages
+
+
+def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
+    """Returns the channel of the connection for messages about a key, None if there can be none."""
+    if connection.channel is None and (yield from hears(flow, connection)):
+        tag = hash_tag(key) if connection.in_cluster else b"redis-lock"
+        if tag is None:
+            return None
+        channel = b"{%b}:%b" % (tag, secrets.token_hex(16).encode())
+        try:
+            yield Call(connection, ["SSUBSCRIBE", channel])
+            connection.channel = channel
+        except ServerError:
+            connection.has_messages = False  # The user has no right to it: it is tried again on the next connection.
+    return connection.channel
+
+
+def track(flow: Flow, connection: Connection) -> Steps:
+    """Makes the server report changes of the keys that are read on this connection."""
+    if not connection.tracks and (yield from hears(flow, connection)):
+        connection.tracks = True
+        try:
+            yield Call(connection, ["CLIENT", "TRACKING", "ON"])
+        except ServerError:
+            pass  # The user has no right to it: a loss is seen at the next look.

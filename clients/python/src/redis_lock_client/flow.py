@@ -1,0 +1,261 @@
+"""Runs flows: generators that say what they wait for. No I/O, no threads, no tasks.
+
+A flow, such as ``acquisition.acquire``, yields a `Call`, `Message`, `Change`, `Turn` or `Pause`, and is resumed with the result,
+or with the exception that it gets in its place. It can be cancelled at any moment: its ``finally`` starts the flow that cleans
+up. One scheduler runs all flows for one server or cluster. Its engine (`threads.py`, `tasks.py`) moves bytes and tells the time,
+and calls every method from one thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from .errors import NoReply
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+Steps = Generator[Any, Any, Any]
+
+
+class Call(NamedTuple):
+    """Sends a command; the result is the reply. Raises ServerError, Disconnected or NoReply."""
+
+    connection: Connection
+    words: list[Any]
+    timeout: float | None = None
+    asking: bool = False
+
+
+class Message(NamedTuple):
+    """Waits for the message that ends a wait at the server; the result is its event, or None after ``timeout`` seconds.
+
+    ``"lost"`` is the event of a connection that was lost, too.
+    """
+
+    key: bytes
+    token: bytes
+    timeout: float
+
+
+class Change(NamedTuple):
+    """Waits until a watched key has changed.
+
+    The result is ``"changed"``, ``"disconnected"``, or None after ``timeout`` seconds.
+    """
+
+    timeout: float
+
+
+class Turn(NamedTuple):
+    """Waits in the local queue of a key; the result is True, or None after ``timeout`` seconds."""
+
+    key: bytes
+    timeout: float
+
+
+class Pause(NamedTuple):
+    """Waits for so many seconds; the result is None."""
+
+    timeout: float
+
+
+class Engine(Protocol):
+    """What moves the bytes of connections and tells the time."""
+
+    def now(self) -> float:
+        """Returns the time of a clock that is never set."""
+
+    def open(self, connection: Connection) -> None:
+        """Begins to open a connection, and calls its ``opened`` or ``disconnected`` later."""
+
+    def close(self, connection: Connection) -> None:
+        """Closes a connection."""
+
+    def send(self, connection: Connection, words: list[Any]) -> None:
+        """Sends a command on an open connection."""
+
+    def wake_at(self, when: float) -> None:
+        """Calls `Scheduler.tick` then, or earlier."""
+
+
+class Flow:
+    """A generator that runs, and what it waits for."""
+
+    def __init__(
+        self, scheduler: Scheduler, start: Callable[..., Steps], args: tuple[Any, ...], done: Callable[..., None]
+    ) -> None:
+        self.scheduler = scheduler
+        self.steps = start(self, *args)
+        self.done = done
+        self.ended = False
+        #: What it waits for; None while it runs.
+        self.wanted: Any = None
+        #: The connection of its latest command.
+        self.connection: Connection | None = None
+        #: The key that it watches has changed since it was read.
+        self.changed = False
+        #: Removes it from where it waits.
+        self.stop_waiting: Callable[[], object] = _nothing
+        #: Grows with each wait, so that an earlier timer does not end a later wait.
+        self.wait_number = 0
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+#: The result of a wait is not there yet.
+_PENDING = object()
+
+
+class Scheduler:
+    """The flows of one server or cluster, their timers, local queues and watched keys."""
+
+    def __init__(self, engine: Engine, source: Any) -> None:
+        self.engine, self.source, self.now = engine, source, engine.now
+        self.servers = source.servers(self)
+        self.flows: set[Flow] = set()
+        self._timers: list[tuple[float, int, Any, int]] = []
+        self._numbers = itertools.count(1)
+        self._messages: dict[tuple[bytes, bytes], Flow] = {}
+        self._queues: dict[bytes, deque[Flow]] = {}
+        self._watchers: dict[bytes, set[Flow]] = {}
+
+    def start(self, start: Callable[..., Steps], *args: Any, done: Callable[..., None] = _nothing) -> Flow:
+        """Starts a flow. ``done`` is called with its result and its exception, one of which is None."""
+        flow = Flow(self, start, args, done)
+        self.flows.add(flow)
+        self.resume(flow)
+        return flow
+
+    def cancel(self, flow: Flow) -> None:
+        """Ends a flow where it waits."""
+        if not flow.ended:
+            flow.stop_waiting()
+            flow.steps.close()
+            self._end(flow, None, None)
+
+    def resume(self, flow: Flow, value: Any = None, error: BaseException | None = None) -> None:
+        """Ends the wait of a flow with a result or an exception."""
+        while True:
+            flow.stop_waiting()
+            flow.stop_waiting, flow.wanted = _nothing, None
+            flow.wait_number += 1
+            try:
+                wanted = flow.steps.throw(error) if error is not None else flow.steps.send(value)
+            except StopIteration as stop:
+                return self._end(flow, stop.value, None)
+            except Exception as failure:
+                return self._end(flow, None, failure)
+            value, error = self._wait(flow, wanted), None
+            if value is _PENDING:
+                return None
+
+    def _end(self, flow: Flow, value: Any, error: Exception | None) -> None:
+        flow.ended = True
+        self.flows.discard(flow)
+        flow.done(value, error)
+
+    def _wait(self, flow: Flow, wanted: Any) -> Any:
+        flow.wanted, timeout = wanted, wanted.timeout
+        match wanted:
+            case Call(connection, words, timeout, asking):
+                flow.connection = connection
+                connection.send(flow, words, asking)
+            case Message(key, token, _):
+                self._messages[key, token] = flow
+                flow.stop_waiting = lambda: self._messages.pop((key, token), None)
+            case Change() if flow.changed:
+                return "changed"
+            case Turn(key, _):
+                queue = self._queues.setdefault(key, deque())
+                queue.append(flow)
+                if queue[0] is flow:
+                    return True
+        if timeout is not None and timeout < float("inf"):
+            self.set_timer(self.now() + max(timeout, 0), flow, flow.wait_number)
+        return _PENDING
+
+    def leave_queue(self, key: bytes, flow: Flow) -> None:
+        """Removes a flow from the local queue of a key; the next one has its turn."""
+        queue = self._queues.get(key)
+        if queue is None or flow not in queue:
+            return
+        was_first = queue[0] is flow
+        queue.remove(flow)
+        if not queue:
+            del self._queues[key]
+        elif was_first:
+            self.resume(queue[0], True)
+
+    # ---- timers ------------------------------------------------------------------------------------------------------
+
+    def set_timer(self, when: float, target: Any, wait_number: int = 0) -> None:
+        """Resumes a flow, or checks a connection, at a time."""
+        heapq.heappush(self._timers, (when, next(self._numbers), target, wait_number))
+        if self._timers[0][0] == when:
+            self.engine.wake_at(when)
+
+    def tick(self) -> None:
+        """Resumes the flows whose time has come."""
+        now = self.now()
+        while self._timers and (self._timers[0][0] <= now or _is_stale(*self._timers[0][2:])):
+            _, _, target, wait_number = heapq.heappop(self._timers)
+            if not isinstance(target, Flow):
+                target.check(now)
+            elif not _is_stale(target, wait_number):
+                self.end_wait(target)
+        if self._timers:
+            self.engine.wake_at(self._timers[0][0])
+
+    def end_wait(self, flow: Flow) -> None:
+        """Resumes a flow whose wait has taken too long."""
+        late = NoReply("Timeout reading from the server") if isinstance(flow.wanted, Call) else None
+        self.resume(flow, None, late)
+
+    # ---- messages ----------------------------------------------------------------------------------------------------
+
+    def notify(self, key: bytes, token: bytes, event: str) -> None:
+        """Delivers the message that ends a wait at the server."""
+        if flow := self._messages.get((key, token)):
+            self.resume(flow, event)
+
+    def watch(self, key: bytes, flow: Flow) -> None:
+        """Resumes a flow that waits for a `Change` when the key changes."""
+        self._watchers.setdefault(key, set()).add(flow)
+
+    def unwatch(self, key: bytes, flow: Flow) -> None:
+        """Ends `watch`."""
+        watchers = self._watchers[key]
+        watchers.discard(flow)
+        if not watchers:
+            del self._watchers[key]
+
+    def key_changed(self, key: bytes | None) -> None:
+        """Resumes the flows that watch a key, or all of them."""
+        for one in [*self._watchers] if key is None else [key]:
+            for flow in [*self._watchers.get(one, ())]:
+                flow.changed = True
+                if isinstance(flow.wanted, Change):
+                    self.resume(flow, "changed")
+
+    def connection_lost(self, connection: Connection) -> None:
+        """Resumes the flows that wait for messages on a connection, or watch keys on it."""
+        self.messages_lost(connection)
+        for flow in [flow for watchers in self._watchers.values() for flow in watchers]:
+            if flow.connection is connection and isinstance(flow.wanted, Change):
+                self.resume(flow, "disconnected")
+
+    def messages_lost(self, connection: Connection) -> None:
+        """Resumes the flows that wait for messages on a connection."""
+        for flow in [flow for flow in self._messages.values() if flow.connection is connection]:
+            self.resume(flow, "lost")
+
+
+def _is_stale(target: Any, wait_number: int) -> bool:
+    return isinstance(target, Flow) and (target.ended or target.wait_number != wait_number)

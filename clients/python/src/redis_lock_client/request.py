@@ -1,0 +1,113 @@
+"""A request for a lock, and the commands that send it. No I/O."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .resp import Word
+
+#: The server cannot decide at the moment; the same command may be sent again.
+TRY_AGAIN = {
+    "LOADING",
+    "READONLY",
+    "NOREPLICAS",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "UNBLOCKED",
+    "MISCONF",
+    "BUSY",
+}
+#: The token does not hold the lock.
+NOT_HELD = {"NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM", "HOLDMISMATCH"}
+#: The longest grace period of a session in milliseconds: for so long its lock is kept when the connection is lost.
+MAX_GRACE_MS = 1000
+
+
+@dataclass(eq=False)
+class Request:
+    """One acquisition of a lock.
+
+    Two requests are never equal, even with the same token.
+    """
+
+    key: bytes
+    token: bytes
+    lease_ms: int | None = None
+    reentrant: bool = False
+    shared: bool = False
+    limit: int | None = None
+    session: bool = False
+    #: The list of python-redis-lock's waiters that a release writes to, and its lifetime in milliseconds.
+    signal: tuple[bytes, int] | None = None
+    #: The number of the connection on which it was sent last, 0 if it was not sent.
+    sent_on: int = 0
+    #: The time before it was sent last, by the local clock. The lease counts from there.
+    sent_at: float = 0.0
+    #: How many times it was sent.
+    times: int = 0
+    #: The end of the lease by the local clock, if it is held.
+    ends_at: float = math.inf
+    #: The server may hold a queue entry or the lock for it.
+    outcome_unknown: bool = False
+
+    @property
+    def grace_ms(self) -> int:
+        """The grace period of the session, in milliseconds."""
+        return min(self.lease_ms or MAX_GRACE_MS, MAX_GRACE_MS)
+
+    def acquire(
+        self, hold: int = 1, wait_ms: int | None = None, channel: bytes | None = None, lease_ms: int | None = None
+    ) -> list[Word]:
+        """Returns the command that asks for the lock, with BLOCK and NOTIFY if these are given."""
+        name = "LOCK.REENTER" if self.reentrant else "LOCK.SHARE" if self.shared else "LOCK.ACQUIRE"
+        words: list[Word] = [name, self.key, self.token]
+        if lease := self.lease_ms or lease_ms:
+            words += ["PX", lease]
+        if self.reentrant:
+            words += ["HOLD", hold]
+        if self.limit is not None:
+            words += ["LIMIT", self.limit]
+        if wait_ms is not None:
+            words += ["BLOCK", wait_ms]
+        if channel is not None:
+            words += ["NOTIFY", channel]
+        if self.session:
+            words += ["SESSION", "GRACE", self.grace_ms]
+        return words
+
+    def release(self, hold: int | None = None) -> list[Word]:
+        """Returns the command that releases the lock, or the hold with this number."""
+        words: list[Word] = ["LOCK.RELEASE", self.key, self.token]
+        return words if hold is None else [*words, "HOLD", hold]
+
+    def extend(self, lease_ms: int, add: bool = False) -> list[Word]:
+        """Returns the command that sets the lease, or adds to it."""
+        words: list[Word] = ["LOCK.EXTEND", self.key, self.token, "PX", lease_ms]
+        return [*words, "ADD"] if add else words
+
+
+def hash_tag(key: bytes) -> bytes | None:
+    """Returns the text between braces that puts another name into the slot of ``key``, None if there is none."""
+    start = key.find(b"{")
+    end = key.find(b"}", start)
+    if start >= 0 and end > start + 1:
+        return key[start + 1 : end]
+    return None if b"}" in key or not key else key
+
+
+def label_of(token: object) -> str:
+    """Returns the label of a token: the text before its last colon, else the token."""
+    if not isinstance(token, bytes):
+        return "several holders"
+    label, colon, _ = token.rpartition(b":")
+    return (label if colon else token).decode(errors="replace")
+
+
+def pairs(reply: object) -> dict[bytes, object]:
+    """Returns the map in a reply of either version of the protocol."""
+    if isinstance(reply, dict):
+        return reply
+    assert isinstance(reply, list)
+    return dict(zip(reply[::2], reply[1::2], strict=True))

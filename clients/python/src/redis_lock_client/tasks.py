@@ -1,0 +1,226 @@
+"""The engine for asyncio: callbacks of the loop, and a task while a connection is being opened."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from .connection import Connection
+from .errors import Disconnected, ServerError
+from .flow import Scheduler, Steps
+from .indirect import failed, normal
+from .request import Request
+from .resp import encode
+from .threads import _is_reply, give_away
+
+logger = logging.getLogger("redis_lock_client")
+
+
+class _Link(asyncio.Protocol):
+    """An open connection: that of the library and its transport, which is handed over to this protocol."""
+
+    def __init__(self, engine: Engine, connection: Connection, opened: Any) -> None:
+        self.engine, self.connection, self.opened = engine, connection, opened
+        self.transport = opened._writer.transport
+        self.transport.set_protocol(self)
+        self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.engine._links.get(self.connection) is self:
+            del self.engine._links[self.connection]
+            self.opened._reader = self.opened._writer = None
+            self.connection.disconnected(exc or Disconnected("", sent=True))
+
+
+class Engine:
+    """Moves the bytes of the connections of one source in one loop."""
+
+    def __init__(self, source: Any) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.source, self.now = source, self._loop.time
+        self._links: dict[Connection, _Link] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._commands: deque[tuple[Connection, list[Any]]] = deque()
+        self.scheduler = Scheduler(self, source)
+        #: The requests by tokens that callers have given.
+        self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
+
+    async def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
+        """Returns the result of a flow. If the caller is cancelled, the flow is cancelled, or its result is undone."""
+        outcome: asyncio.Future[Any] = self._loop.create_future()
+
+        def end(value: Any, error: Exception | None) -> None:
+            if outcome.done():
+                return
+            if error is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(value)
+
+        flow = self.scheduler.start(start, *args, done=end)
+        try:
+            return await outcome
+        except BaseException:
+            if not flow.ended:
+                self.scheduler.cancel(flow)
+            undo()
+            raise
+
+    def post(self, function: Callable[..., Any], *args: Any) -> None:
+        """Calls a function in the loop, from any thread."""
+        if not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # It is closed in this moment.
+                self._loop.call_soon_threadsafe(function, *args)
+
+    def tell(self, callback: Callable[[], Any]) -> None:
+        """Calls a function of the caller in a task of its own; it may be a coroutine function."""
+        self._begin(_call(callback), "redis-lock-client on_lost")
+
+    def _begin(self, coroutine: Any, name: str) -> None:
+        task = self._loop.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- for the scheduler -------------------------------------------------------------------------------------------
+
+    def open(self, connection: Connection) -> None:
+        """Opens a connection in a task."""
+        if connection.polls:
+            self._loop.call_soon(connection.opened)
+        else:
+            self._begin(self._open(connection), f"redis-lock-client connects to {self.source.title}")
+
+    async def _open(self, connection: Connection) -> None:
+        try:
+            opened = self.source.connection(connection.address)
+            await opened.connect()
+            self._links[connection] = _Link(self, connection, opened)
+        except BaseException as error:
+            failure = error if isinstance(error, Exception) else Disconnected("the task was cancelled", sent=False)
+            connection.disconnected(ServerError(str(failure)) if _is_reply(failure) else failure)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            connection.opened()
+
+    def send(self, connection: Connection, words: list[Any]) -> None:
+        """Sends a command."""
+        if not connection.polls:
+            self._links[connection].transport.write(encode(words))
+            return
+        self._commands.append((connection, words))
+        if len(self._commands) == 1:
+            self._begin(self._execute(), "redis-lock-client commands")
+
+    async def _execute(self) -> None:
+        while self._commands:
+            connection, words = self._commands[0]
+            try:
+                reply = await self.source.client.execute_command(*words)
+            except Exception as error:
+                failed(connection, error)
+            except BaseException:
+                failed(connection, Disconnected("the task was cancelled", sent=True))
+                raise
+            else:
+                connection.reply(normal(reply))
+            finally:
+                self._commands.popleft()
+
+    def wake_at(self, when: float) -> None:
+        """Calls the scheduler's `tick` then."""
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.scheduler.tick()
+
+    def close(self, connection: Connection) -> None:
+        """Closes a connection."""
+        link = self._links.pop(connection, None)
+        if link is not None:
+            link.transport.abort()
+            link.opened._reader = link.opened._writer = None  # Else the library warns that they are open.
+
+    def close_all(self) -> None:
+        """Closes all connections: the loop ends."""
+        for connection in [*self._links]:
+            self.close(connection)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def leave_to_parent(self) -> None:
+        """Replaces the sockets of a forked child, which are the parent's."""
+        for link in self._links.values():
+            sock = link.transport.get_extra_info("socket")
+            if sock is not None:
+                give_away(sock.fileno())
+
+
+async def _call(callback: Callable[[], Any]) -> None:
+    try:
+        if inspect.isawaitable(result := callback()):
+            await result
+    except Exception:
+        logger.exception("on_lost has failed")
+
+
+_loops: weakref.WeakKeyDictionary[Any, tuple[dict[Any, Engine], AsyncGenerator[None, None]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def engine_of(source: Any) -> Engine:
+    """Returns the engine of the running loop for a source of connections."""
+    loop = asyncio.get_running_loop()
+    if loop not in _loops:
+        engines: dict[Any, Engine] = {}
+        ending = _close_at_end(engines)
+        with contextlib.suppress(StopIteration):
+            ending.__anext__().send(None)  # The loop closes the generator after its tasks have ended.
+        _loops[loop] = engines, ending
+    engines = _loops[loop][0]
+    if source.name not in engines:
+        engines[source.name] = engine = Engine(source)
+        if not source.is_shared and (anchor := source.anchor()) is not None:
+            weakref.finalize(anchor, engine.post, _close_idle, engines, source.name).atexit = False
+    return engines[source.name]
+
+
+def _close_idle(engines: dict[Any, Engine], name: Any) -> None:
+    if name in engines and not engines[name].scheduler.flows:
+        engines.pop(name).close_all()
+
+
+async def _close_at_end(engines: dict[Any, Engine]) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        for engine in engines.values():
+            engine.close_all()
+
+
+def _after_fork() -> None:
+    for engines, _ in _loops.values():
+        for engine in engines.values():
+            engine.leave_to_parent()
+    _loops.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

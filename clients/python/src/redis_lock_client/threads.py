@@ -1,0 +1,373 @@
+"""The engine for threads: one thread for each server or cluster. It ends when there is nothing to do.
+
+While nothing else is under way, the caller itself does what the thread would do, which saves two switches between threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import selectors
+import socket
+import ssl
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .connection import Connection
+from .errors import LockError, ServerError
+from .flow import Flow, Scheduler, Steps
+from .indirect import execute
+from .request import Request
+from .resp import encode
+
+logger = logging.getLogger("redis_lock_client")
+#: The thread ends after so many seconds without a flow.
+IDLE_S = 0.1
+_WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class _Link:
+    """An open connection: that of the library, its socket, and what is to be sent."""
+
+    def __init__(self, opened: Any) -> None:
+        self.opened, self.socket, self.unsent = opened, opened._sock, bytearray()
+        self.socket.setblocking(False)
+
+
+class Engine:
+    """Moves the bytes of the connections of one source. Callers use `post` and `run`, from any thread."""
+
+    now = staticmethod(time.monotonic)
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        #: The requests by tokens that callers have given.
+        self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
+        self.scheduler = Scheduler(self, source)
+        self._inbox: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
+        #: Held by the thread that runs the scheduler.
+        self._turn = threading.Lock()
+        self._runner: int | None = None
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._links: dict[Connection, _Link] = {}
+        self._to_open: deque[Connection] = deque()
+        self._commands: deque[tuple[Connection, list[Any]]] = deque()
+        self._wake_at: float | None = None
+
+    # ---- for callers -------------------------------------------------------------------------------------------------
+
+    def post(self, function: Callable[..., Any], *args: Any) -> None:
+        """Calls a function in the engine's thread, and does not wait for it."""
+        self._inbox.put((function, args))
+        with contextlib.suppress(OSError):  # It is full, so the thread wakes up.
+            self._wake_out.send(b"!")
+        if not self._turn.locked():
+            self._begin_thread()
+
+    def _begin_thread(self) -> None:
+        name = f"redis-lock-client {self.source.title}"
+        with contextlib.suppress(RuntimeError):  # The interpreter shuts down.
+            threading.Thread(target=self._run, daemon=True, name=name).start()
+
+    def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
+        """Returns the result of a flow.
+
+        If the caller is interrupted, the flow is cancelled, or its result is undone.
+        """
+        if sys.is_finalizing():  # The thread has ended in the midst of anything.
+            engine = Engine(self.source)
+            return engine._drive_alone(start, *args)
+        if self._runner == threading.get_ident():
+            self.post(undo)
+            raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
+        outcome: list[Any] = []
+        done = threading.Lock()
+        done.acquire()
+        flow: list[Flow] = []
+
+        def begin() -> None:
+            flow.append(self.scheduler.start(start, *args, done=end))
+
+        def end(value: Any, error: Exception | None) -> None:
+            outcome.append((value, error))
+            done.release()
+
+        def give_up() -> None:
+            if flow and not flow[0].ended:
+                self.scheduler.cancel(flow[0])
+            undo()
+
+        try:
+            if self.scheduler.flows or not self._drive(begin, outcome):
+                if not flow and not outcome:
+                    self.post(begin)
+                done.acquire()
+        except BaseException:  # Ctrl-C, or an exception that another thread raises here.
+            self.post(give_up)
+            raise
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _drive(self, begin: Callable[[], None], outcome: list[Any]) -> bool:
+        """Runs the scheduler in the caller's thread until there is an outcome.
+
+        Returns False if the thread has to do that.
+        """
+        if not self._turn.acquire(blocking=False):
+            return False
+        is_whole = False
+        try:
+            self._runner = threading.get_ident()
+            if self.scheduler.flows or not self._inbox.empty():
+                is_whole = True
+                return False
+            begin()
+            self._loop(outcome)
+            is_whole = True
+        finally:
+            if not is_whole:
+                self._reset()
+            self._runner = None
+            self._turn.release()
+            if self.scheduler.flows or not self._inbox.empty():
+                self._begin_thread()
+        return bool(outcome)
+
+    def _drive_alone(self, start: Callable[..., Steps], *args: Any) -> Any:
+        outcome: list[Any] = []
+        flow = self.scheduler.start(start, *args, done=lambda *result: outcome.append(result))
+        with contextlib.suppress(Exception):
+            self._loop(outcome)
+        for connection in [*self._links]:
+            self.close(connection)
+        if not outcome:
+            self.scheduler.cancel(flow)
+            raise LockError("the interpreter shuts down")
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value
+
+    def _reset(self) -> None:
+        """Begins again after an interruption in the midst of anything. The caller's flow was the only one."""
+        for connection in [*self._links]:
+            self.close(connection)
+        self._commands.clear()
+        self._to_open.clear()
+        self._wake_at = None
+        self.scheduler = Scheduler(self, self.source)
+
+    @staticmethod
+    def tell(callback: Callable[[], Any]) -> None:
+        """Calls a function of the caller in a thread of its own."""
+        threading.Thread(target=_call, args=(callback,), daemon=True, name="redis-lock-client on_lost").start()
+
+    # ---- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._turn.acquire(blocking=False):
+            try:
+                self._runner = threading.get_ident()
+                self._loop(None)
+            finally:
+                self._runner = None
+                self._turn.release()
+            if self._inbox.empty() and not self.scheduler.flows:
+                return
+
+    def _loop(self, outcome: list[Any] | None) -> None:
+        """Runs until nothing was to do for a while, or until there is an outcome or other callers need the scheduler."""
+        idle_at = time.monotonic() + IDLE_S
+        while not outcome:
+            if outcome is None:
+                while not self._inbox.empty():
+                    function, args = self._inbox.get()
+                    function(*args)
+                    del function, args  # They may be what keeps a lock object alive.
+            elif not self._inbox.empty():
+                return
+            while self._to_open:
+                self._open(self._to_open.popleft(), outcome is not None)
+            while self._commands:
+                connection, words = self._commands.popleft()
+                execute(connection, words)
+            if outcome:
+                return
+            now = time.monotonic()
+            if self.scheduler.flows:
+                idle_at = now + IDLE_S
+            elif now >= idle_at:
+                return  # The connections stay open for the next flow.
+            until = idle_at if not self.scheduler.flows else now + 10.0
+            self._select(max(min(until, self._wake_at or until) - now, 0))
+            if self._wake_at is not None and time.monotonic() >= self._wake_at:
+                self._wake_at = None
+                self.scheduler.tick()
+
+    def _select(self, timeout: float) -> None:
+        if not self._inbox.empty() or self._commands or self._to_open:
+            timeout = 0
+        for key, events in self._selector.select(timeout):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    while self._wake_in.recv(4096):
+                        pass
+            else:
+                self._move(key.data, events)
+
+    def _move(self, connection: Connection, events: int) -> None:
+        link = self._links.get(connection)
+        if link is None:
+            return
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush(connection, link)
+            while self._links.get(connection) is link:
+                data = link.socket.recv(65536)
+                if not data:
+                    raise ConnectionError("Connection closed by server.")
+                connection.received(data)
+                if len(data) < 65536 and not isinstance(link.socket, ssl.SSLSocket):
+                    return
+        except _WAIT:
+            pass
+        except OSError as error:
+            self.close(connection)
+            connection.disconnected(error)
+
+    # ---- for the scheduler -------------------------------------------------------------------------------------------
+
+    def open(self, connection: Connection) -> None:
+        """Begins to open a connection."""
+        self._to_open.append(connection)
+
+    def _open(self, connection: Connection, is_driven: bool) -> None:
+        """Opens a connection in a thread of its own, since it may take long, if others would wait for it."""
+        if connection.polls:
+            return connection.opened()
+        if is_driven:
+            return self._opened(connection, self._connect(connection))
+        thread = threading.Thread(
+            target=lambda: self.post(self._opened, connection, self._connect(connection)),
+            daemon=True,
+            name=f"redis-lock-client connects to {self.source.title}",
+        )
+        thread.start()
+
+    def _connect(self, connection: Connection) -> Any:
+        try:
+            opened = self.source.connection(connection.address)
+            opened.connect()
+        except Exception as error:
+            return error
+        return opened
+
+    def _opened(self, connection: Connection, opened: Any) -> None:
+        if isinstance(opened, Exception):
+            error = ServerError(str(opened)) if _is_reply(opened) else opened
+            return connection.disconnected(error)
+        link = self._links[connection] = _Link(opened)
+        self._selector.register(link.socket, selectors.EVENT_READ, connection)
+        connection.opened()
+
+    def send(self, connection: Connection, words: list[Any]) -> None:
+        """Sends a command."""
+        if connection.polls:
+            self._commands.append((connection, words))
+            return
+        link = self._links[connection]
+        link.unsent += encode(words)
+        try:
+            self._flush(connection, link)
+        except OSError:
+            pass  # The same error comes when it is read.
+
+    def _flush(self, connection: Connection, link: _Link) -> None:
+        with contextlib.suppress(*_WAIT):
+            while link.unsent:
+                del link.unsent[: link.socket.send(link.unsent)]
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
+        had_events = self._selector.get_key(link.socket).events
+        if events != had_events:
+            self._selector.modify(link.socket, events, connection)
+
+    def wake_at(self, when: float) -> None:
+        """Calls the scheduler's `tick` then."""
+        if self._wake_at is None or when < self._wake_at:
+            self._wake_at = when
+
+    def close(self, connection: Connection) -> None:
+        """Closes a connection."""
+        link = self._links.pop(connection, None)
+        if link is not None:
+            with contextlib.suppress(Exception):
+                self._selector.unregister(link.socket)
+            with contextlib.suppress(Exception):
+                link.opened.disconnect()
+
+    def leave_to_parent(self) -> None:
+        """Replaces the sockets of a forked child, which are the parent's."""
+        for link in self._links.values():
+            give_away(link.socket.fileno())
+
+
+def _is_reply(error: Exception) -> bool:
+    return isinstance(error, ServerError.__mro__[2]) and not isinstance(error, ConnectionError)
+
+
+def give_away(descriptor: int) -> None:
+    """Closes a file descriptor that something may close again later."""
+    if descriptor >= 0:
+        empty = os.open(os.devnull, os.O_RDWR)
+        os.dup2(empty, descriptor)
+        os.close(empty)
+
+
+def _call(callback: Callable[[], Any]) -> None:
+    try:
+        callback()
+    except (Exception, SystemExit):
+        logger.exception("on_lost has failed")
+
+
+_engines: dict[Any, Engine] = {}
+_all: weakref.WeakSet[Engine] = weakref.WeakSet()
+_guard = threading.Lock()
+
+
+def engine_of(source: Any) -> Engine:
+    """Returns the engine for a source of connections."""
+    registry = _engines if source.is_shared else vars(source).setdefault("engines", {})
+    engine: Engine | None = registry.get(source.name)
+    if engine is None:
+        with _guard:
+            engine = registry.get(source.name) or registry.setdefault(source.name, Engine(source))
+            _all.add(engine)
+    return engine
+
+
+def _after_fork() -> None:
+    global _guard
+    for engine in [*_all]:
+        engine.leave_to_parent()
+        vars(engine.source).pop("engines", None)
+    _engines.clear()
+    _all.clear()
+    _guard = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
