@@ -1,4 +1,4 @@
-"""Locks in Redis and Valkey that wait in a fair queue, by the server module redis-lock, or by scripts where it is missing.
+"""Locks in Redis and Valkey that wait in a fair queue, by the server module redis-lock or by scripts.
 
 ::
 
@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
 from .lock import BaseLock, Seconds
@@ -34,8 +34,8 @@ R = TypeVar("R")
 class Lock(BaseLock):
     """A lock for threads. Its arguments are described at ``__init__``.
 
-    One object can be shared by threads: each holds for itself. It is used as a block, ``with lock:``, by ``acquire`` and
-    ``release``, or as a decorator. A forked process holds none of its parent's locks.
+    One object can be shared by threads: each holds for itself. It is used as a block, ``with lock:``, by ``acquire``
+    and ``release``, or as a decorator. A forked process holds none of its parent's locks.
 
     Every method raises the library's ConnectionError or TimeoutError if the server cannot be reached.
     """
@@ -56,8 +56,8 @@ class Lock(BaseLock):
     ) -> bool:
         """Acquires the lock. Returns False if it was not free within ``blocking_timeout`` seconds.
 
-        Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before; by default
-        it is random.
+        Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
+        by default it is random.
         """
         engine, undo, steps = self._acquire(blocking, blocking_timeout, token)
         return bool(engine.run(undo, steps))

@@ -47,8 +47,8 @@ def ask(
 ) -> Steps:
     """Returns the reply to a LOCK command, or without the module to a script.
 
-    ``again``: the command is sent again if its connection is lost. Raises ModuleNeededError without the module if there is no
-    script.
+    ``again``: the command is sent again if its connection is lost. Raises ModuleNeededError without the module if there
+    is no script.
     """
     for is_last in (not again, True):
         connection = flow.scheduler.servers.locate(key)
@@ -115,8 +115,8 @@ def exchange(flow: Flow, key: bytes, words: list[Word], timeout: float | None = 
 def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) -> Steps:
     """Returns whether the lock was acquired within ``patience`` seconds. 0 is one attempt, None waits without limit.
 
-    If it was not, for whatever reason, the server is asked to forget the token. ``sleep`` is the longest pause between two
-    attempts where the server cannot notify.
+    If it was not, for whatever reason, the server is asked to forget the token. ``sleep`` is the longest pause between
+    two attempts where the server cannot notify.
     """
     scheduler, is_held = flow.scheduler, False
     deadline = math.inf if patience is None else scheduler.now() + patience
@@ -289,7 +289,10 @@ class _Wait:
 
 
 def withdraw(flow: Flow, request: Request) -> Steps:
-    """Releases what a token holds and cancels its wait, until the server has replied, at most until the lease has expired."""
+    """Releases what a token holds and cancels its wait.
+
+    It is sent until the server has replied, at most until the lease has expired.
+    """
     now = flow.scheduler.now
     until = now() + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
     again = True

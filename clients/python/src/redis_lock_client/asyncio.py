@@ -30,8 +30,8 @@ R = TypeVar("R")
 class Lock(BaseLock):
     """A lock for tasks. Its arguments are described at ``__init__``; ``cancel_on_lost`` is asyncio's alone.
 
-    One object can be shared by tasks: each holds for itself. It is used as a block, ``async with lock:``, by ``acquire`` and
-    ``release``, or as a decorator of a coroutine function.
+    One object can be shared by tasks: each holds for itself. It is used as a block, ``async with lock:``, by
+    ``acquire`` and ``release``, or as a decorator of a coroutine function.
 
     Every method raises the library's ConnectionError or TimeoutError if the server cannot be reached.
     """
@@ -79,8 +79,8 @@ class Lock(BaseLock):
     ) -> bool:
         """Acquires the lock. Returns False if it was not free within ``blocking_timeout`` seconds.
 
-        Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before; by default
-        it is random.
+        Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
+        by default it is random.
         """
         engine, undo, steps = self._acquire(blocking, blocking_timeout, token)
         return bool(await engine.run(undo, steps))

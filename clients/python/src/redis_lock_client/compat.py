@@ -1,8 +1,9 @@
 """The interface of python-redis-lock, on the same keys.
 
-What is different: the server grants the lock to waiters in the order of their arrival; renewal needs no thread for each lock; an
-id that is not given is a new one for each acquisition. The lists ``lock-signal:NAME``, on which python-redis-lock's own waiters
-wait, are written by the server (``lock.wake-foreign``), or by this package where the server has not loaded the module.
+What is different: the server grants the lock to waiters in the order of their arrival; renewal needs no thread for each
+lock; an id that is not given is a new one for each acquisition. The lists ``lock-signal:NAME``, on which python-redis-
+lock's own waiters wait, are written by the server (``lock.wake-foreign``), or by this package where the server has not
+loaded the module.
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ class Lock:
             redis_client: A client of redis-py or valkey-py.
             name: The lock is the key ``lock:NAME``.
             expire: After so many whole seconds the lock is free by itself. None: it is held until it is released.
-            id: Identifies the holder. Every object with the holder's id can extend and release the lock. Two processes must not
-                wait with the same id.
+            id: Identifies the holder. Every object with the holder's id can extend and release the lock. Two processes
+                must not wait with the same id.
             auto_renewal: Renews the lock for as long as this object exists.
             strict: Raises ValueError for an object that is no client.
             signal_expire: The lifetime in milliseconds of the list on which python-redis-lock's own waiters wait.

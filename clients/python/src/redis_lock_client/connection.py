@@ -1,7 +1,7 @@
 """One connection to a server: commands and their replies in one order, and messages between them. No I/O.
 
-All flows share it. The server executes commands in the order in which they were sent, so a flow can be cancelled at any moment:
-the reply to its command is dropped, and a RELEASE that is sent afterwards is executed afterwards.
+All flows share it. The server executes commands in the order in which they were sent, so a flow can be cancelled at any
+moment: the reply to its command is dropped, and a RELEASE that is sent afterwards is executed afterwards.
 """
 
 from __future__ import annotations

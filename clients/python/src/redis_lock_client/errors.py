@@ -1,7 +1,7 @@
 """The exceptions of the package.
 
-Each is a subclass of the exception of redis-py and valkey-py with the same meaning, of both if both are installed, so that
-a program that catches the library's exceptions catches these, too.
+Each is a subclass of the exception of redis-py and valkey-py with the same meaning, of both if both are installed, so
+that a program that catches the library's exceptions catches these, too.
 """
 
 from __future__ import annotations

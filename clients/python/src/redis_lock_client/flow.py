@@ -1,9 +1,9 @@
 """Runs flows: generators that say what they wait for. No I/O, no threads, no tasks.
 
-A flow, such as ``acquisition.acquire``, yields a `Call`, `Message`, `Change`, `Turn` or `Pause`, and is resumed with the result,
-or with the exception that it gets in its place. It can be cancelled at any moment: its ``finally`` starts the flow that cleans
-up. One scheduler runs all flows for one server or cluster. Its engine (`threads.py`, `tasks.py`) moves bytes and tells the time,
-and calls every method from one thread.
+A flow, such as ``acquisition.acquire``, yields a `Call`, `Message`, `Change`, `Turn` or `Pause`, and is resumed with
+the result, or with the exception that it gets in its place. It can be cancelled at any moment: its ``finally`` starts
+the flow that cleans up. One scheduler runs all flows for one server or cluster. Its engine (`threads.py`, `tasks.py`)
+moves bytes and tells the time, and calls every method from one thread.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class Hold:
 
 
 def release(flow: Flow, hold: Hold) -> Steps:
-    """Releases the lock, or one hold of a re-entrant one. Returns the holds that are left, None if the token held nothing.
+    """Releases the lock, or one hold of a re-entrant one.
 
-    What the server cannot be told now, it is told later.
+    Returns the holds that are left, None if the token held nothing. What the server cannot be told now, it is told later.
     """
     number = hold.count if hold.request.reentrant else None
     hold.count -= 1
@@ -137,7 +137,7 @@ def info(flow: Flow, key: bytes) -> Steps:
 
 
 def lease_left(flow: Flow, request: Request) -> Steps:
-    """Returns what remains of the lease in milliseconds, -1 without a lease, None if the token does not hold the lock."""
+    """Returns the rest of the lease in milliseconds, -1 without a lease, None if the token does not hold the lock."""
     if not request.shared:
         state = yield from info(flow, request.key)
         return int(state[b"lease-ms"]) if state[b"owner"] == request.token else None

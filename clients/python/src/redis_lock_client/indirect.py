@@ -1,4 +1,4 @@
-"""Commands of a client that executes them in its own way, such as fakeredis, a client with key prefixes, or one that traces."""
+"""Commands of a client that executes them in its own way: fakeredis, or a client with key prefixes."""
 
 from __future__ import annotations
 

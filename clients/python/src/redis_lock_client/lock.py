@@ -120,21 +120,26 @@ class BaseLock:
         Args:
             redis: A client of redis-py or valkey-py, of one server, a cluster, or Sentinel.
             name: The key of the lock.
-            timeout: The lease, after which the lock is free by itself: seconds, at least 0.001, or a timedelta. None: it is held
-                until it is released.
+            timeout: The lease, after which the lock is free by itself: seconds, at least 0.001, or a timedelta. None:
+                it is held until it is released.
             sleep: The longest pause between two attempts in seconds, where the server has not loaded the module.
             blocking: Whether ``acquire`` waits.
             blocking_timeout: How long it waits at most: seconds or a timedelta. None: without limit.
-            thread_local: Whether each thread holds for itself. Else any thread may release what another one has acquired.
-            raise_on_release_error: Whether leaving a block raises LockNotOwnedError if the lock was lost in it. Else it is logged.
-            session: The server renews the lease for as long as the connection of this process is open. Needs ``timeout``.
+            thread_local: Whether each thread holds for itself. Else any thread may release what another one has
+                acquired.
+            raise_on_release_error: Whether leaving a block raises LockNotOwnedError if the lock was lost in it. Else it
+                is logged.
+            session: The server renews the lease for as long as the connection of this process is open. Needs
+                ``timeout``.
             shared: The lock is held together with other shared holders, and excludes all others.
             limit: At most so many hold it together: a semaphore. At least 1.
             reentrant: Its holder can acquire it again, and releases it as often.
             renew: This process renews the lease after each third of it. Needs ``timeout``.
-            on_lost: Called once when the lock is lost, in a thread of its own. With asyncio it may be a coroutine function.
-            watch: The lock is watched from the acquisition on, so that ``lost`` is set at once. Without it, it is watched from the
-                first time on that ``lost`` is read; ``session``, ``renew`` and ``on_lost`` watch it, too.
+            on_lost: Called once when the lock is lost, in a thread of its own. With asyncio it may be a coroutine
+                function.
+            watch: The lock is watched from the acquisition on, so that ``lost`` is set at once. Without it, it is
+                watched from the first time on that ``lost`` is read; ``session``, ``renew`` and ``on_lost`` watch it,
+                too.
             label: A name for the holder, 1 to 64 printable characters, that LOCK.INFO shows before the random token.
 
         Raises:

@@ -1,8 +1,8 @@
 """The same locks on a server without the module: scripts on the same keys, which reply as the commands do.
 
-A mutex is a String with the token, as in redis-py's Lock; a re-entrant lock is a Hash with the owner and the number of holds,
-as in Redisson; the lease is the key's time to live. The module's commands use the same layout, so holders with and without the
-module exclude each other.
+A mutex is a String with the token, as in redis-py's Lock; a re-entrant lock is a Hash with the owner and the number of
+holds, as in Redisson; the lease is the key's time to live. The module's commands use the same layout, so holders with
+and without the module exclude each other.
 """
 
 from __future__ import annotations

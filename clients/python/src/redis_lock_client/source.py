@@ -164,7 +164,7 @@ def _new_source(client: Any, anchor: Any) -> Any:
 
 
 def is_executed_by_library(client: Any) -> bool:
-    """Returns whether the library's own code executes the commands of a client, and sends them over its own connections."""
+    """Returns whether the library's own code executes the commands of a client and sends them."""
     if "execute_command" in vars(client) or not _is_of_library(type(client), "execute_command"):
         return False
     pool = getattr(client, "connection_pool", None)

@@ -1,6 +1,7 @@
 """The engine for threads: one thread for each server or cluster. It ends when there is nothing to do.
 
-While nothing else is under way, the caller itself does what the thread would do, which saves two switches between threads.
+While nothing else is under way, the caller itself does what the thread would do, which saves two switches between
+threads.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ class Engine:
                 return
 
     def _loop(self, outcome: list[Any] | None) -> None:
-        """Runs until nothing was to do for a while, or until there is an outcome or other callers need the scheduler."""
+        """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
         idle_at = time.monotonic() + IDLE_S
         while not outcome:
             if outcome is None:
