@@ -11,32 +11,41 @@ from .source import Servers, Source
 
 Address = tuple[str, int]
 
+#: The clusters that clients have named, by how their connections are opened: the servers of each.
+_clusters: dict[Any, list[set[Address]]] = {}
+
 
 class ClusterSource(Source):
     """How connections to the servers of a cluster are opened."""
 
     def __init__(self, client: Any) -> None:
         manager = client.nodes_manager
-        kwargs = dict(getattr(manager, "connection_kwargs", None) or client.connection_kwargs)
-        nodes = [*manager.startup_nodes.values()]
-        library = type(client).__mro__[-2].__module__.partition(".")[0]
-        is_async = "asyncio" in type(nodes[0]).__module__ if nodes else False
-        for name in (
-            "host",
-            "port",
-            "redis_connect_func",
-            "valkey_connect_func",
-            "path",
-            "connection_pool",
-            "connection_class",
-        ):
-            kwargs.pop(name, None)
-        super().__init__(_connection_class(client, nodes, kwargs, is_async), kwargs)
-        #: Servers that the client knows, by host and port.
+        nodes = [*{**manager.nodes_cache, **manager.startup_nodes}.values()]
+        # A node of asyncio's cluster opens connections itself, one of the other cluster has a client that does.
+        opens: Any = nodes[0]
+        if not hasattr(opens, "connection_class"):
+            client_of = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+            opens = client_of(opens).connection_pool
+        own = ("host", "port", "redis_connect_func", "valkey_connect_func")
+        kwargs = {name: value for name, value in opens.connection_kwargs.items() if name not in own}
+        super().__init__(opens.connection_class, kwargs)
+        #: The servers that the client knows.
         self.seeds: list[Address] = [(node.host, int(node.port)) for node in nodes]
-        self.key_slot = import_module(f"{library}.crc").key_slot
-        self.name = (*self.name, "cluster", *sorted(self.seeds))
-        self.title = "cluster of " + ", ".join(f"{host}:{port}" for host, port in sorted(self.seeds)[:1])
+        self.remap = getattr(manager, "address_remap", None)
+        self.is_shared = self.is_shared and self.remap is None
+        self.key_slot = import_module(f"{type(nodes[0]).__module__.partition('.')[0]}.crc").key_slot
+        self.name = (*self.name, "cluster", self._number() if self.is_shared else id(client))
+        self.title = f"cluster of {self.seeds[0][0]}:{self.seeds[0][1]}"
+
+    def _number(self) -> int:
+        """Returns a number for the cluster: that of clients which know one of its servers, too."""
+        clusters = _clusters.setdefault(self.name, [])
+        for number, servers in enumerate(clusters):
+            if servers.intersection(self.seeds):
+                servers.update(self.seeds)
+                return number
+        clusters.append(set(self.seeds))
+        return len(clusters) - 1
 
     def connection(self, address: Any) -> Any:
         """Returns a connection to one of the servers that is not open yet."""
@@ -46,14 +55,6 @@ class ClusterSource(Source):
     def servers(self, scheduler: Scheduler) -> Servers:
         """Returns the connections of a scheduler."""
         return Cluster(scheduler, self)
-
-
-def _connection_class(client: Any, nodes: list[Any], kwargs: dict[str, Any], is_async: bool) -> Any:
-    if is_async:
-        return nodes[0].connection_class
-    module = import_module(f"{type(nodes[0]).__module__.partition('.')[0]}.connection")
-    is_tls = kwargs.pop("ssl", False) or any(name.startswith("ssl_") for name in kwargs)
-    return module.SSLConnection if is_tls else module.Connection
 
 
 class Cluster(Servers):
@@ -67,10 +68,19 @@ class Cluster(Servers):
 
     def locate(self, key: bytes) -> Connection:
         """Returns the connection to the server that has a key, as far as it is known."""
-        return self.at(self._slots.get(self.source.key_slot(key), self._known[0]))
+        return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
 
     def at(self, address: Any) -> Connection:
-        """Returns the connection to the server at an address."""
+        """Returns the connection to the server that a redirection names."""
+        return self._at(self._own(address))
+
+    def _own(self, address: Address) -> Address:
+        host, port = address
+        # Without a host it is that of the server that was asked.
+        address = (host if host not in ("", "?") else self._known[0][0], port)
+        return self.source.remap(address) if self.source.remap else address
+
+    def _at(self, address: Address) -> Connection:
         if address not in self._connections:
             self._connections[address] = Connection(
                 self.scheduler, address, self.source.timeout_s, in_cluster=True, polls=False
@@ -81,7 +91,7 @@ class Cluster(Servers):
 
     def moved(self, key: bytes, address: Any) -> Connection:
         """Notes where a key is now."""
-        self._slots[self.source.key_slot(key)] = address
+        self._slots[self.source.key_slot(key)] = self._own(address)
         return self.at(address)
 
     def forget(self, key: bytes) -> None:

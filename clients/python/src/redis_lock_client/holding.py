@@ -66,7 +66,7 @@ def release(flow: Flow, hold: Hold) -> Steps:
             if not is_done or was_sent_again:
                 flow.scheduler.start(withdraw, hold.request)
         elif not is_done:
-            flow.scheduler.start(_release_later, hold.request, number)
+            flow.scheduler.start(release_later, hold.request, number)
 
 
 def _release(flow: Flow, request: Request, number: int | None) -> Steps:
@@ -84,7 +84,8 @@ def _release(flow: Flow, request: Request, number: int | None) -> Steps:
             return 0  # The first one has released it.
 
 
-def _release_later(flow: Flow, request: Request, number: int) -> Steps:
+def release_later(flow: Flow, request: Request, number: int) -> Steps:
+    """Releases the hold with this number when the server can be reached."""
     until = flow.scheduler.now() + (request.lease_ms or 60_000) / 1000
     while flow.scheduler.now() < until:
         try:
@@ -110,7 +111,7 @@ def enter_again(flow: Flow, hold: Hold) -> Steps:
         return True
     finally:
         if not is_done and not hold.is_lost:
-            flow.scheduler.start(_release_later, hold.request, number)
+            flow.scheduler.start(release_later, hold.request, number)
 
 
 def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
@@ -219,9 +220,14 @@ class _Watch:
             self.renew_at = asked_at + self.third_s
         if not self.may_look:
             return True
-        yield from track(self.flow, self._connection())
-        asked_at, self.flow.changed = self.now(), False
-        left_ms = yield from lease_left(self.flow, request)
+        connection = self._connection()
+        for _ in range(2):
+            yield from track(self.flow, connection)
+            asked_at, self.flow.changed = self.now(), False
+            left_ms = yield from lease_left(self.flow, request)
+            if self.flow.connection is connection:
+                break
+            connection = self.flow.connection  # A redirection has led to another server.
         if left_ms is not None:
             hold.set_lease(asked_at, left_ms)
         return left_ms is not None

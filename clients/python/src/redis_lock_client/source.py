@@ -145,7 +145,7 @@ def source_of(client: Any) -> Any:
     if not is_executed_by_library(client):
         anchor = client
     elif hasattr(client, "nodes_manager"):
-        anchor = client.nodes_manager
+        anchor = client
     source = _sources.get(anchor)
     if source is None:
         source = _sources[anchor] = _new_source(client, anchor)
@@ -154,7 +154,7 @@ def source_of(client: Any) -> Any:
 
 
 def _new_source(client: Any, anchor: Any) -> Any:
-    if anchor is client:
+    if not is_executed_by_library(client):
         return ClientSource(client)
     if hasattr(client, "nodes_manager"):
         from .cluster import ClusterSource
