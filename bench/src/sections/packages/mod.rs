@@ -4,6 +4,7 @@
 mod attempts;
 mod figures;
 mod peers;
+mod python;
 mod round;
 mod rust_worker;
 mod worker;
@@ -13,17 +14,28 @@ use std::time::Duration;
 use support::Setup;
 
 use crate::progress;
-use crate::section::{Effort, Plot, Section, Table};
+use crate::section::{Bar, Effort, Plot, Section, Table};
 
 use figures::{Figures, HEADINGS};
-use peers::{PEERS, PERMIT_PEERS, Peer};
+use peers::{Kind, PEERS, PERMIT_PEERS, Peer};
 use round::{Round, Terms};
 pub use rust_worker::{Options as WorkerOptions, run as run_worker};
+
+/// How the other bars of the Python package are measured.
+const PYTHON: &str = "The ratios of redis-lock-client are medians of five turns in one process, each with redis-py's Lock \
+     after it.";
 
 /// For a lock that one holds at a time.
 pub fn measure(effort: Effort) -> Section {
     let contest = Contest::of(effort, "packages", &PEERS, 1);
-    Section { title: "The packages as they are published", method: contest.method(), ..contest.section() }
+    let method = format!("{} {PYTHON}", contest.method());
+    let mut section = Section { title: "The packages as they are published", method, ..contest.section() };
+    let rates: Vec<f64> = section.table.rows.iter().filter_map(|row| *row.cells.first()?).collect();
+    let rate = |kind: fn(&Kind) -> bool| PEERS.iter().position(|peer| kind(&peer.kind)).map_or(0.0, |at| rates[at]);
+    let ratio = rate(|kind| matches!(kind, Kind::Package)) / rates[0];
+    section.bars.push(Bar::at_least("redis-lock-client, 10 processes, ratio to redis-py Lock", ratio, 0.95));
+    section.bars.extend(python::bars(&Setup::new().start(), effort));
+    section
 }
 
 /// For the permits of a semaphore.
