@@ -29,7 +29,7 @@ def failed(connection: Connection, error: Exception) -> None:
             ServerError(f"{code} {text}" if code and code != "ERR" and not text.startswith(code) else text)
         )
     else:
-        connection.disconnected(error)
+        connection.close(error)
 
 
 def normal(reply: Any) -> Any:

@@ -52,6 +52,7 @@ class Engine:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._commands: deque[tuple[Connection, list[Any]]] = deque()
+        self._executes = False
         self.scheduler = Scheduler(self, source)
         #: The requests by tokens that callers have given.
         self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
@@ -120,23 +121,24 @@ class Engine:
             self._links[connection].transport.write(encode(words))
             return
         self._commands.append((connection, words))
-        if len(self._commands) == 1:
+        if not self._executes:
+            self._executes = True
             self._begin(self._execute(), "redis-lock-client commands")
 
     async def _execute(self) -> None:
         while self._commands:
-            connection, words = self._commands[0]
+            connection, words = self._commands.popleft()
             try:
                 reply = await self.source.client.execute_command(*words)
             except Exception as error:
                 failed(connection, error)
             except BaseException:
+                self._executes = False
                 failed(connection, Disconnected("the task was cancelled", sent=True))
                 raise
             else:
                 connection.reply(normal(reply))
-            finally:
-                self._commands.popleft()
+        self._executes = False
 
     def wake_at(self, when: float) -> None:
         """Calls the scheduler's `tick` then."""
@@ -152,6 +154,8 @@ class Engine:
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
+        if connection.polls:
+            self._commands.clear()
         link = self._links.pop(connection, None)
         if link is not None:
             link.transport.abort()

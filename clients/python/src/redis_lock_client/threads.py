@@ -53,9 +53,9 @@ class Engine:
         self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
         self.scheduler = Scheduler(self, source)
         self._inbox: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
-        #: Held by the thread that runs the scheduler.
-        self._turn = threading.Lock()
-        self._runner: int | None = None
+        self.process = os.getpid()
+        #: The number of the thread that runs the scheduler. An interruption leaves no doubt about that, unlike a lock's.
+        self._runner: dict[None, int] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
@@ -70,13 +70,17 @@ class Engine:
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function in the engine's thread, and does not wait for it."""
+        if self.process != os.getpid():
+            return  # What is copied by a fork is the parent's.
         self._inbox.put((function, args))
         with contextlib.suppress(OSError):  # It is full, so the thread wakes up.
             self._wake_out.send(b"!")
-        if not self._turn.locked():
+        if not self._runner:
             self._begin_thread()
 
     def _begin_thread(self) -> None:
+        if sys.is_finalizing():
+            return  # Before Python 3.12, to begin a thread would never end.
         name = f"redis-lock-client {self.source.title}"
         with contextlib.suppress(RuntimeError):  # The interpreter shuts down.
             threading.Thread(target=self._run, daemon=True, name=name).start()
@@ -89,7 +93,7 @@ class Engine:
         if sys.is_finalizing():  # The thread has ended in the midst of anything.
             engine = Engine(self.source)
             return engine._drive_alone(start, *args)
-        if self._runner == threading.get_ident():
+        if self._runner.get(None) == threading.get_ident():
             self.post(undo)
             raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
         outcome: list[Any] = []
@@ -105,8 +109,8 @@ class Engine:
             done.release()
 
         def give_up() -> None:
-            if flow and not flow[0].ended:
-                self.scheduler.cancel(flow[0])
+            if flow:
+                flow[0].scheduler.cancel(flow[0])
             undo()
 
         try:
@@ -127,22 +131,22 @@ class Engine:
 
         Returns False if the thread has to do that.
         """
-        if not self._turn.acquire(blocking=False):
-            return False
-        is_whole = False
+        caller, is_whole = threading.get_ident(), True
         try:
-            self._runner = threading.get_ident()
-            if self.scheduler.flows or not self._inbox.empty():
-                is_whole = True
+            if self._runner.setdefault(None, caller) != caller:
                 return False
+            if self.scheduler.flows or not self._inbox.empty():
+                return False
+            is_whole = False
+            self._select(0)  # The server may have closed the connection.
             begin()
             self._loop(outcome)
             is_whole = True
         finally:
             if not is_whole:
                 self._reset()
-            self._runner = None
-            self._turn.release()
+            if self._runner.get(None) == caller:
+                del self._runner[None]
             if self.scheduler.flows or not self._inbox.empty():
                 self._begin_thread()
         return bool(outcome)
@@ -179,13 +183,12 @@ class Engine:
     # ---- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while self._turn.acquire(blocking=False):
+        caller = threading.get_ident()
+        while self._runner.setdefault(None, caller) == caller:
             try:
-                self._runner = threading.get_ident()
                 self._loop(None)
             finally:
-                self._runner = None
-                self._turn.release()
+                del self._runner[None]
             if self._inbox.empty() and not self.scheduler.flows:
                 return
 
@@ -253,7 +256,8 @@ class Engine:
 
     def open(self, connection: Connection) -> None:
         """Begins to open a connection."""
-        self._to_open.append(connection)
+        if connection.scheduler is self.scheduler:  # It is not of one that was interrupted.
+            self._to_open.append(connection)
 
     def _open(self, connection: Connection, is_driven: bool) -> None:
         """Opens a connection in a thread of its own, since it may take long, if others would wait for it."""
@@ -289,7 +293,9 @@ class Engine:
         if connection.polls:
             self._commands.append((connection, words))
             return
-        link = self._links[connection]
+        link = self._links.get(connection)
+        if link is None:
+            return  # The scheduler of this connection was interrupted.
         link.unsent += encode(words)
         try:
             self._flush(connection, link)
@@ -312,6 +318,8 @@ class Engine:
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
+        if connection.polls:
+            self._commands.clear()
         link = self._links.pop(connection, None)
         if link is not None:
             with contextlib.suppress(Exception):
