@@ -40,8 +40,8 @@ class Connection:
         self.scheduler, self.engine, self.address = scheduler, scheduler.engine, address
         self.timeout_s, self.in_cluster = timeout_s, in_cluster
         self.state = "closed"  # or "opening", "open"
-        #: How many times it was opened.
-        self.number = 0
+        #: Grows each time that it is opened. It begins with the time, so that those of an interrupted engine had others.
+        self.number = int(scheduler.now() * 1000)
         self.opened_at = 0.0
         #: The channel of its messages.
         self.channel: bytes | None = None
@@ -90,6 +90,8 @@ class Connection:
 
     def opened(self) -> None:
         """The engine has opened it."""
+        if self.state != "opening":  # It was closed before.
+            return self.engine.close(self)
         self.state, self.number, self.opened_at = "open", self.number + 1, self.scheduler.now()
         self._parser = Parser()
         unsent, self._unsent = self._unsent, []

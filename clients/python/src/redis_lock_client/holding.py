@@ -230,6 +230,8 @@ class _Watch:
             connection = self.flow.connection  # A redirection has led to another server.
         if left_ms is not None:
             hold.set_lease(asked_at, left_ms)
+            if request.session and left_ms < (hold.lease_ms or 0) / 2:
+                yield from self._begin_session()  # The server has ended it, or it would have renewed the lease.
         return left_ms is not None
 
     def _begin_session(self) -> Steps:

@@ -200,13 +200,14 @@ class BaseLock:
 
         The lock is watched from the first time on that this is read, or from the acquisition on with ``watch=True``.
         """
-        holder = self._holder()
         self._is_watched = True
-        for taken in self._holds.get(holder, []):
+        self._find()
+        holds = self._holds.get(self._holder()) or self._inherited()
+        for taken in holds:
             if taken.engine.now() >= taken.hold.request.ends_at and not (self.renew or self.session):
                 taken.lost.set()
             taken.engine.post(self._watch, taken)
-        return self._event_of(holder)
+        return holds[-1].lost if holds else self._event_of(self._holder())
 
     # ---- what the caller holds ---------------------------------------------------------------------------------------
 
@@ -286,9 +287,9 @@ class BaseLock:
 
     def _acquire(self, blocking: bool | None, patience: Seconds | None, token: str | bytes | None) -> tuple[Any, ...]:
         holder, engine = self._holder(), self._engine()
-        taken = self._find()
-        if taken is not None and self.reentrant:
-            return engine, _nothing, partial(self._enter_again, taken.hold)
+        if self.reentrant and self._holds.get(holder) and (taken := self._find()) is not None:
+            undo = partial(self._release_anyway, taken, taken.hold.count + 1)
+            return engine, undo, partial(self._enter_again, taken.hold)
         if not (self.blocking if blocking is None else blocking):
             limit: float | None = 0.0
         else:
@@ -336,7 +337,8 @@ class BaseLock:
 
     def _release(self) -> tuple[Any, ...]:
         taken = self._mine("Cannot release a lock that's not owned or is already unlocked.")
-        return taken.engine, partial(self._release_anyway, taken), partial(self._releasing, taken)
+        undo = partial(self._release_anyway, taken, taken.hold.count)
+        return self._engine(), undo, partial(self._releasing, taken)
 
     def _releasing(self, taken: Taken, flow: Flow) -> Steps:
         if taken.hold.count == 1:
@@ -346,8 +348,12 @@ class BaseLock:
         yield from with_lock_errors(self.name, holding.release(flow, taken.hold))
         logger.debug("%r released lock %r", label_of(taken.hold.request.token), self.name)
 
-    def _release_anyway(self, taken: Taken) -> None:
-        if taken.hold.count <= 1:
+    def _release_anyway(self, taken: Taken, number: int) -> None:
+        """Releases the hold with this number, because the caller was interrupted while it took or released it."""
+        if number > 1:
+            taken.hold.count = number - 1
+            taken.engine.scheduler.start(holding.release_later, taken.hold.request, number)
+        else:
             taken.detach()
             self._remove(taken)
             drop(taken.engine.scheduler, taken.hold)
@@ -357,7 +363,7 @@ class BaseLock:
         seconds = _seconds(additional)
         if seconds is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
-        return taken.engine, _nothing, partial(self._as_holder, holding.extend, taken.hold, int(seconds * 1000), add)
+        return self._engine(), _nothing, partial(self._as_holder, holding.extend, taken.hold, int(seconds * 1000), add)
 
     def _fence(self, counter: str | bytes | None) -> tuple[Any, ...]:
         taken = self._mine("Cannot get a fencing token for an unlocked lock")
@@ -365,7 +371,7 @@ class BaseLock:
             tag = hash_tag(self._key)
             counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
         key = counter if isinstance(counter, bytes) else counter.encode()
-        return taken.engine, _nothing, partial(self._as_holder, holding.fence, taken.hold, key)
+        return self._engine(), _nothing, partial(self._as_holder, holding.fence, taken.hold, key)
 
     def _as_holder(self, steps: Callable[..., Steps], *args: Any) -> Steps:
         *rest, flow = args
@@ -376,7 +382,7 @@ class BaseLock:
 
     def _owned(self) -> tuple[Any, ...] | None:
         taken = self._find()
-        return None if taken is None else (taken.engine, _nothing, partial(self._as_holder, holding.owned, taken.hold))
+        return None if taken is None else (self._engine(), _nothing, partial(self._as_holder, holding.owned, taken.hold))
 
     def _leave(self, failure: LockError, error: BaseException | None) -> None:
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""
