@@ -51,25 +51,14 @@ class Lock(BaseLock):
         super().__init__(*args, **kwargs)
         self.cancel_on_lost = cancel_on_lost
         self._is_watched |= cancel_on_lost
-        #: The tasks in a block that is cancelled when the lock is lost, and whether that has happened.
-        self._blocks: dict[asyncio.Task[Any], bool] = {}
+        self._blocks: list[_Block] = []
 
     def _inherited(self) -> list[Taken]:
         ended = [task for task in self._holds if isinstance(task, asyncio.Task) and task.done()]
         return self._holds[ended[-1]] if ended else []
 
     def _on_loss(self) -> Callable[..., None]:
-        task = asyncio.current_task()
-
-        def tell(engine: Any, lost: asyncio.Event, on_lost: Callable[[], object] | None) -> None:
-            lost.set()
-            if task in self._blocks and not self._blocks[task]:
-                self._blocks[task] = True
-                task.cancel("the lock was lost")
-            if on_lost is not None:
-                engine.tell(on_lost)
-
-        return tell
+        return functools.partial(_tell, self._blocks)
 
     async def acquire(
         self,
@@ -132,26 +121,51 @@ class Lock(BaseLock):
 
     async def __aenter__(self) -> Lock:
         """Acquires the lock. Raises LockTimeout if it was not free in time."""
-        task = asyncio.current_task()
         if not await self.acquire():
             raise LockTimeout("Unable to acquire lock within the time specified", self.name)
-        if self.cancel_on_lost and task is not None:
-            self._blocks[task] = False
+        if self.cancel_on_lost:
             if self.lost.is_set():
-                self._blocks[task] = True
-                task.cancel("the lock was lost")
+                await self.release()
+                raise LockNotOwnedError("The lock is no longer owned", self.name)
+            self._blocks.append(_Block(asyncio.current_task(), self.lost))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Releases the lock. An exception of the block comes before that of the release."""
-        task = asyncio.current_task()
-        if task is not None and self._blocks.pop(task, False) and isinstance(error, asyncio.CancelledError):
-            if hasattr(task, "uncancel") and task.uncancel() > 0:
-                raise error  # It was cancelled by others, too.
-            error = None
+        was_cancelled = False
+        block = _latest(self._blocks, asyncio.current_task())
+        if block is not None:
+            self._blocks.remove(block)
+            if block.is_cancelled:
+                others = block.task.uncancel() if hasattr(block.task, "uncancel") else 0
+                was_cancelled = isinstance(error, asyncio.CancelledError) and not others
         try:
             await self.release()
         except LockError as failure:
-            self._leave(failure, error)
+            if not was_cancelled:
+                self._leave(failure, error)
+        if was_cancelled:
+            raise LockNotOwnedError("The lock is no longer owned", self.name) from error
+
+
+class _Block:
+    """A block that is cancelled when its lock is lost."""
+
+    def __init__(self, task: Any, lost: asyncio.Event) -> None:
+        self.task, self.lost, self.is_cancelled = task, lost, False
+
+
+def _latest(blocks: list[_Block], task: Any) -> _Block | None:
+    return next((block for block in reversed(blocks) if block.task is task), None)
+
+
+def _tell(blocks: list[_Block], engine: Any, lost: asyncio.Event, on_lost: Callable[[], object] | None) -> None:
+    lost.set()
+    for block in blocks:
+        if block.lost is lost and block is _latest(blocks, block.task) and not block.is_cancelled:
+            block.is_cancelled = True
+            block.task.cancel("the lock was lost")
+    if on_lost is not None:
+        engine.tell(on_lost)
