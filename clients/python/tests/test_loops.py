@@ -1,10 +1,11 @@
-"""Loops that end in one way or another, several loops, and tasks that somebody else cancels or waits for."""
+"""Event loops that end in one way or another, several loops, tasks that the program cancels, and forked processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,85 +13,98 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, Server, Threads, connections_of, wait_until, waiters
+from conftest import CLIENT, LIBRARY, Server, Threads, connections_of, until, wait_until, waiters
 
 import redis_lock_client
-from redis_lock_client._async import keeper
-from redis_lock_client._async.client import Client
 from redis_lock_client.asyncio import Lock
 
-#: How locks are held beyond their lease, for a while at least.
+#: How locks are held beyond their lease.
 LASTING: list[dict[str, Any]] = [{"session": True}, {"renew": True}]
 #: Whether tasks begin at once, which Python 3.12 has brought.
 EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
+NAME = "redis-lock-client"
 
 
-def others() -> list[asyncio.Task[Any]]:
-    """All tasks of the loop but the caller."""
+def other_tasks() -> list[asyncio.Task[Any]]:
+    """Returns all tasks of the loop but the caller."""
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
-def test_a_client_of_several_loops(server: Server, client: Any) -> None:
-    """Each loop has connections of its own, and closes them at its end."""
+def be_eager(eager: bool) -> None:
+    if eager:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+
+
+def test_each_loop_closes_its_connections(server: Server, client: Any) -> None:
+    before = connections_of(client, NAME)
 
     async def contend() -> None:
-        aclient = server.client_asyncio(client_name="of-loops")
+        aclient = server.client_asyncio()
         async with Lock(aclient, "door", timeout=30):
             assert not await Lock(aclient, "door", timeout=30).acquire(blocking_timeout=0.05)
-            assert connections_of(client, "of-loops") >= 2
+            assert connections_of(client, NAME) == before + 1
         await aclient.aclose()
 
     for _ in range(3):
         asyncio.run(contend())
-    wait_until(lambda: connections_of(client, "of-loops") == 0)
+    wait_until(lambda: connections_of(client, NAME) == before)
 
 
-def test_a_loop_ends_while_somebody_begins_to_wait(server: Server, client: Any) -> None:
-    """At whatever step: redis-py loses cancellations where it sends, and waits then for what it has not sent."""
-
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_loop_ends_while_task_begins_to_wait(server: Server, client: Any, is_connected: bool) -> None:
     async def begin(steps: int) -> None:
-        asking = asyncio.create_task(Lock(server.client_asyncio(), "door", timeout=30).acquire())
+        aclient = server.client_asyncio()
+        if is_connected:
+            await Lock(aclient, "door", timeout=30).locked()
+        asking = asyncio.create_task(Lock(aclient, "door", timeout=30).acquire())
         for _ in range(steps):
             await asyncio.sleep(0)
         assert not asking.done()
 
-    client.set("door", "somebody else")
-    for steps in (*range(10, 90), *range(10, 90)):
+    client.set("door", "another client")
+    for steps in range(80):
         began = time.monotonic()
         asyncio.run(begin(steps))
         assert time.monotonic() - began < 20, steps
     wait_until(lambda: not waiters(client))
 
 
-def test_closed_loop_survives_garbage_collection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new loop forgets the clients of a closed one. A garbage collection at the same time removes some of them."""
-    leave = Client.leave
+@pytest.mark.parametrize("lease", [60, None])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_loop_ends_while_task_acquires(server: Server, client: Any, lease: float | None, is_cancelled: bool) -> None:
+    """The lock is released, although ``asyncio.run`` ends everything."""
 
-    def leave_and_collect(self: Client) -> None:
-        leave(self)
-        gc.collect()
+    async def begin(steps: int) -> None:
+        aclient = server.client_asyncio()
+        await Lock(aclient, "door", timeout=30).locked()  # There is a connection.
+        lock = Lock(aclient, "door", timeout=lease)
+        asking = asyncio.create_task(lock.acquire())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if is_cancelled and not asking.done():
+            asking.cancel()
+        elif asking.done():
+            await lock.release()
 
-    async def use(count: int) -> None:
-        for _ in range(count):
-            aclient = server.client_asyncio()
-            # Only a garbage collection finds the pool.
-            aclient.connection_pool.itself = aclient.connection_pool
-            async with Lock(aclient, "door", timeout=30):
-                pass
-            await aclient.aclose()
-
-    monkeypatch.setattr(Client, "leave", leave_and_collect)
-    gc.disable()
-    try:
-        asyncio.run(use(3))
-        asyncio.run(use(1))
-    finally:
-        gc.enable()
+    for steps in range(40):
+        asyncio.run(begin(steps))
+        wait_until(lambda: not client.exists("door"), explain=lambda steps=steps: steps)
 
 
-def test_a_loop_ends_while_the_server_stands_still(new_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the midst of a PING on the connection of sessions, which is not waited for, nor what would come after it."""
-    monkeypatch.setattr(keeper, "PING_S", 0.2)
+def test_loop_ends_while_task_releases(server: Server, client: Any) -> None:
+    async def begin(steps: int) -> None:
+        lock = Lock(server.client_asyncio(), "door", timeout=60, thread_local=False)
+        await lock.acquire()
+        asyncio.create_task(lock.release())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+    for steps in range(1, 8):
+        asyncio.run(begin(steps))
+        wait_until(lambda: not client.exists("door"), explain=lambda steps=steps: steps)
+
+
+def test_loop_ends_while_server_stalls(new_server: Any) -> None:
     server = new_server()
 
     async def hold(stack: contextlib.ExitStack) -> float:
@@ -99,7 +113,9 @@ def test_a_loop_ends_while_the_server_stands_still(new_server: Any, monkeypatch:
         assert not lock.lost.is_set()
         await asyncio.sleep(0.3)
         stack.enter_context(server.standing_still())
-        await asyncio.sleep(0.6)
+        waits = asyncio.create_task(Lock(server.client_asyncio(), "window", timeout=60).acquire())
+        await asyncio.sleep(0.3)
+        assert not waits.done()
         return time.monotonic()
 
     with contextlib.ExitStack() as stack:
@@ -108,14 +124,13 @@ def test_a_loop_ends_while_the_server_stands_still(new_server: Any, monkeypatch:
 
 
 @pytest.mark.parametrize("options", LASTING)
-def test_a_holder_cleans_up_at_the_end_of_the_loop(server: Server, client: Any, options: dict[str, Any]) -> None:
+def test_holder_cleans_up_at_end_of_loop(server: Server, client: Any, options: dict[str, Any]) -> None:
     """``asyncio.run`` cancels the task, which holds the lock until it has ended, longer than one lease."""
     entered: list[bool] = []
 
     async def hold() -> None:
         lock = Lock(server.client_asyncio(), "door", timeout=2, **options)
         async with lock:
-            assert not lock.lost.is_set()
             try:
                 entered.append(True)
                 await asyncio.sleep(60)
@@ -127,8 +142,7 @@ def test_a_holder_cleans_up_at_the_end_of_the_loop(server: Server, client: Any, 
 
     async def main() -> None:
         holds = asyncio.create_task(hold())
-        while not entered:
-            await asyncio.sleep(0.01)
+        await until(lambda: entered)
         assert not holds.done()
 
     asyncio.run(main())
@@ -136,59 +150,38 @@ def test_a_holder_cleans_up_at_the_end_of_the_loop(server: Server, client: Any, 
     assert not client.exists("door")
 
 
+@pytest.mark.parametrize("eager", EAGER)
 @pytest.mark.parametrize("options", LASTING)
-async def test_all_tasks_are_cancelled_and_the_loop_goes_on(aclient: Any, client: Any, options: dict[str, Any]) -> None:
-    """What is held is held, and a loss is told."""
+async def test_hold_outlasts_cancelled_tasks(aclient: Any, client: Any, options: dict[str, Any], eager: bool) -> None:
+    """The program cancels all tasks of the loop and goes on: the lock is renewed, and its loss is reported."""
+    be_eager(eager)
     lock = Lock(aclient, "door", timeout=2, **options)
     await lock.acquire()
     for _ in range(3):
         await asyncio.sleep(0.3)
-        for task in others():
+        for task in other_tasks():
             task.cancel()
     await asyncio.sleep(3)
     assert await lock.owned() and not lock.lost.is_set()
-    client.set("door", "somebody else", px=60_000)
+    client.set("door", "another client", px=60_000)
     await asyncio.wait_for(lock.lost.wait(), 5)
 
 
-@pytest.mark.parametrize("eager", EAGER)
-@pytest.mark.parametrize("options", [{}, *LASTING])
-async def test_a_loss_after_all_tasks_were_cancelled(
-    aclient: Any, client: Any, options: dict[str, Any], eager: bool
-) -> None:
-    """It is told at once, not by the next renewal."""
-    if eager:
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
-    lock = Lock(aclient, "door", timeout=60, **options)
-    await lock.acquire()
-    assert not lock.lost.is_set()
-    await asyncio.sleep(0.3)
-    for task in others():
-        task.cancel()
-    await asyncio.sleep(0.5)
-    client.delete("door")
-    await asyncio.wait_for(lock.lost.wait(), 5)
-
-
-async def test_what_is_given_up_when_all_tasks_are_cancelled(aclient: Any, client: Any) -> None:
-    client.set("door", "somebody else")
+async def test_withdrawal_outlasts_cancelled_tasks(aclient: Any, client: Any) -> None:
+    client.set("door", "another client")
     asking = asyncio.create_task(Lock(aclient, "door", timeout=60).acquire())
-    while not waiters(client):
-        await asyncio.sleep(0.01)
+    await until(lambda: waiters(client))
     asking.cancel()
     await asyncio.sleep(0)
-    for task in others():
+    for task in other_tasks():
         task.cancel()
     await asyncio.wait([asking])
-    while waiters(client):
-        await asyncio.sleep(0.01)
+    await until(lambda: not waiters(client))
 
 
-async def test_all_tasks_are_waited_for(aclient: Any) -> None:
-    """The package has none that never ends."""
-    async with Lock(aclient, "door", timeout=30):
-        pass
-    await asyncio.wait_for(asyncio.gather(*others()), 5)
+async def test_package_has_no_endless_task(aclient: Any) -> None:
+    async with Lock(aclient, "door", timeout=30, session=True):
+        await asyncio.wait_for(asyncio.gather(*other_tasks()), 5)
 
 
 CLOSED = f"""
@@ -207,131 +200,85 @@ async def main():
 
 loop = asyncio.new_event_loop()
 loop.run_until_complete(main())
-if sys.argv[2] == "brought to its end":
+if sys.argv[2] == "shut down":
     loop.run_until_complete(loop.shutdown_asyncgens())
-if sys.argv[2] != "left":
+if sys.argv[2] != "left open":
     loop.close()
 print("done")
 """
 
 
-def test_a_loop_that_is_brought_to_its_end_by_hand(server: Server) -> None:
-    """Nothing is left open, of which Python's development mode would tell."""
-    arguments = ["-X", "dev", "-c", CLOSED, str(server.port), "brought to its end"]
-    ended = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=30)
-    assert (ended.stdout, ended.stderr) == ("done\n", "")
+@pytest.mark.parametrize("end", ["shut down", "closed", "left open"])
+def test_loop_ended_in_any_way_reports_nothing(server: Server, client: Any, end: str) -> None:
+    """Python's development mode reports tasks that are pending, and what is open, if the loop was shut down."""
+    mode = ["-X", "dev"] if end == "shut down" else []
+    ended = subprocess.run(
+        [sys.executable, *mode, "-c", CLOSED, str(server.port), end], capture_output=True, text=True, timeout=30
+    )
+    assert ended.stdout == "done\n"
+    if end == "shut down":
+        assert ended.stderr == ""
+    assert not any(word in ended.stderr for word in ("pending", "never awaited", "redis_lock_client")), ended.stderr
+    assert not client.exists("door")
 
 
 @pytest.mark.parametrize("eager", EAGER)
-def test_a_generator_cleans_up_at_the_end_of_the_loop(server: Server, client: Any, eager: bool) -> None:
-    """The loop closes it side by side with what the package has."""
+def test_generator_cleans_up_at_end_of_loop(server: Server, client: Any, eager: bool) -> None:
     cleaned: list[bool] = []
 
     async def hold() -> AsyncIterator[int]:
-        lock = Lock(server.client_asyncio(client_name="of-generators"), "door", timeout=30, session=True)
+        lock = Lock(server.client_asyncio(), "door", timeout=30, session=True, thread_local=False)
         async with lock:
             try:
                 yield 1
             finally:
                 await asyncio.sleep(0.3)
-                cleaned.append(client.exists("door") == 1 and not lock.lost.is_set())
+                cleaned.append(client.exists("door") == 1)
 
     generator = hold()
 
     async def main() -> None:
-        if eager:
-            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        be_eager(eager)
         assert await anext(generator) == 1
 
+    before = connections_of(client, NAME)
     asyncio.run(main())
-    assert cleaned == [True]
-    assert not client.exists("door")
-    wait_until(lambda: connections_of(client, "of-generators") == 0)
+    assert cleaned
+    wait_until(lambda: not client.exists("door") and connections_of(client, NAME) == before)
 
 
-@pytest.mark.parametrize("end", ["closed", "left"])
-def test_a_loop_that_is_not_brought_to_an_end(server: Server, end: str) -> None:
-    """Nobody is told of tasks that are pending, and of what was never awaited: there is nothing to do about it.
+def test_lock_object_serves_two_loops(server: Server, client: Any) -> None:
+    """What was acquired in the one is released in the other, and a loss is reported in each."""
 
-    Of connections that are open the client library may tell.
-    """
-    ended = subprocess.run(
-        [sys.executable, "-c", CLOSED, str(server.port), end], capture_output=True, text=True, timeout=30
-    )
-    assert ended.stdout == "done\n"
-    assert not any(word in ended.stderr for word in ("pending", "never awaited", "redis_lock_client")), ended.stderr
-
-
-def test_a_lock_object_in_two_loops(server: Server, client: Any) -> None:
-    """What was taken in one is released in the other, and a loss is told in each."""
-    told: list[str] = []
-
-    async def is_told(lock: Lock) -> None:
+    async def take(lock: Lock) -> None:
         await lock.acquire()
-        waits = asyncio.create_task(lock.lost.wait())
+        lost = lock.lost
         await asyncio.sleep(0.1)
         client.delete("door")
-        await asyncio.wait_for(waits, 5)
-        told.append("told")
+        await asyncio.wait_for(lost.wait(), 5)
         assert await lock.acquire()
 
     async def release(lock: Lock) -> None:
-        assert await lock.owned()
+        assert await lock.owned() and await lock.extend(5)
         await lock.release()
 
     lock = Lock(server.client_asyncio(), "door", timeout=30)
     for _ in range(2):
-        asyncio.run(is_told(lock))
+        asyncio.run(take(lock))
         asyncio.run(release(lock))
         assert not client.exists("door")
-    assert told == ["told", "told"]
 
 
-def test_a_lock_that_is_renewed_in_another_loop(server: Server, client: Any) -> None:
-    async def take(lock: Lock) -> None:
-        await lock.acquire()
-        assert not lock.lost.is_set()
-
-    async def keep(lock: Lock) -> None:
-        lost = lock.lost
-        assert await lock.reacquire()
-        await asyncio.sleep(3)
-        assert await lock.owned() and not lost.is_set()
-        client.delete("door")
-        await asyncio.wait_for(lost.wait(), 5)
-
-    lock = Lock(server.client_asyncio(), "door", timeout=2, renew=True)
-    asyncio.run(take(lock))
-    asyncio.run(keep(lock))
-
-
-def test_the_event_of_a_loss_is_taken_outside_of_any_loop(server: Server, client: Any) -> None:
-    """Before the lock is taken, and while it is held."""
-
-    async def is_told(lock: Lock) -> None:
-        await lock.acquire()
-        client.delete("door")
-        await asyncio.wait_for(lock.lost.wait(), 5)
-        await lock.acquire()
-
-    lock = Lock(server.client_asyncio(), "door", timeout=30)
-    assert not lock.lost.is_set()
-    asyncio.run(is_told(lock))
-    assert not lock.lost.is_set()
-
-
-def test_loops_of_many_threads(server: Server) -> None:
-    """They begin and end side by side."""
-
-    async def lock(number: int) -> None:
+def test_loops_of_many_threads_run_at_once(server: Server) -> None:
+    async def work(number: int) -> None:
         aclient = server.client_asyncio()
-        async with Lock(aclient, f"door:{number}", timeout=30):
+        async with Lock(aclient, f"door:{number}", timeout=30), Lock(aclient, "window", timeout=30):
             pass
         await aclient.aclose()
 
     def begin(number: int) -> None:
-        for _ in range(40):
-            asyncio.run(lock(number))
+        for _ in range(30):
+            asyncio.run(work(number))
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -342,34 +289,54 @@ def test_loops_of_many_threads(server: Server) -> None:
         sys.setswitchinterval(interval)
 
 
-@pytest.mark.parametrize("lease", [60, None])
-def test_a_loop_ends_just_after_a_task_was_cancelled(server: Server, client: Any, lease: float | None) -> None:
-    """What it has asked for is given up, although ``asyncio.run`` cancels that, too."""
+FORKED = f"""
+import asyncio
+import os
+import sys
+import time
+from {LIBRARY}.asyncio import {CLIENT}
+from redis_lock_client.asyncio import Lock
 
-    async def begin(steps: int) -> None:
-        aclient = server.client_asyncio()
-        async with Lock(aclient, "window", timeout=30):
-            pass  # There is a connection.
-        asking = asyncio.create_task(Lock(aclient, "door", timeout=lease).acquire())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        assert not asking.done()
-        asking.cancel()
+async def main():
+    client = {CLIENT}(port=int(sys.argv[1]))
+    lock = Lock(client, "door", timeout=120, session=True)
+    await lock.acquire()
+    assert not lock.lost.is_set()
+    waits = asyncio.create_task(Lock(client, "window", timeout=120).acquire())
+    await asyncio.sleep(0.2)
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+    print(child, flush=True)
+    await asyncio.sleep(60)
 
-    for steps in range(1, 7):
-        asyncio.run(begin(steps))
-        assert not client.exists("door"), steps
+if sys.argv[2] == "uvloop":
+    import uvloop
+    uvloop.install()
+asyncio.run(main())
+"""
 
 
-def test_a_loop_ends_while_a_lock_is_released(server: Server, client: Any) -> None:
-    async def begin(steps: int) -> None:
-        lock = Lock(server.client_asyncio(), "door", timeout=60)
-        await lock.acquire()
-        release = asyncio.create_task(lock.release())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        assert not release.done()
-
-    for steps in range(5):
-        asyncio.run(begin(steps))
-        assert not client.exists("door"), steps
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_forked_child_keeps_nothing_of_its_parent(server: Server, client: Any, kind: str) -> None:
+    """When that is killed: the server sees its connection close."""
+    if kind == "uvloop":
+        pytest.importorskip("uvloop")
+    client.set("window", "another client")
+    parent = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", FORKED, str(server.port), kind], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        assert client.exists("door") and waiters(client, "window")
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not client.exists("door"))
+        wait_until(lambda: not waiters(client, "window") or waiters(client, "window")[0][b"channel"] is None, 15)
+        os.kill(child, 0)  # It lives.
+    finally:
+        parent.kill()
+        os.kill(child, signal.SIGKILL)
+        parent.stdout.close()
