@@ -21,6 +21,8 @@ class Hold:
         self.request, self.renew = request, renew
         #: The number of holds of a re-entrant lock, else 1; 0 if it is released.
         self.count = 1
+        #: The number of holds that the server may have: more than ``count`` after an error.
+        self.sent = 1
         self.lease_ms = request.lease_ms
         self.is_lost = False
         #: The flow that renews and watches it.
@@ -41,15 +43,15 @@ class Hold:
 def release(flow: Flow, hold: Hold) -> Steps:
     """Releases the lock, or one hold of a re-entrant one.
 
-    Returns the holds that are left, None if the token held nothing. What the server cannot be told now, it is told later.
+    Returns the holds that are left, None if the token held nothing. If the server cannot be reached now, the lock is
+    released later, and a hold of a re-entrant one with the next hold.
     """
-    number = hold.count if hold.request.reentrant else None
     hold.count -= 1
     if hold.count == 0 and hold.watcher is not None:
         flow.scheduler.cancel(hold.watcher)
-    is_done = False
+    request, is_done = hold.request, False
     try:
-        reply = yield from _release(flow, hold.request, number)
+        reply = yield from _lower(flow, hold)
         is_done = True
         return reply
     except ServerError as error:
@@ -57,16 +59,20 @@ def release(flow: Flow, hold: Hold) -> Steps:
         raise
     finally:
         if hold.count == 0:
-            hold.request.outcome_unknown = not is_done
-            was_sent_again = (
-                hold.request.times > 1
-                and flow.connection is not None
-                and hold.request.sent_on != flow.connection.number
-            )
+            request.outcome_unknown = not is_done
+            connection = flow.connection
+            was_sent_again = request.times > 1 and connection is not None and request.sent_on != connection.number
             if not is_done or was_sent_again:
-                flow.scheduler.start(withdraw, hold.request)
-        elif not is_done:
-            flow.scheduler.start(release_later, hold.request, number)
+                flow.scheduler.start(withdraw, request)
+
+
+def _lower(flow: Flow, hold: Hold) -> Steps:
+    """Releases the holds that the server has above ``count``. Returns the latest reply."""
+    reply = None
+    while hold.sent > hold.count:
+        reply = yield from _release(flow, hold.request, hold.sent if hold.request.reentrant else None)
+        hold.sent -= 1
+    return reply
 
 
 def _release(flow: Flow, request: Request, number: int | None) -> Steps:
@@ -84,34 +90,17 @@ def _release(flow: Flow, request: Request, number: int | None) -> Steps:
             return 0  # The first one has released it.
 
 
-def release_later(flow: Flow, request: Request, number: int) -> Steps:
-    """Releases the hold with this number when the server can be reached."""
-    until = flow.scheduler.now() + (request.lease_ms or 60_000) / 1000
-    while flow.scheduler.now() < until:
-        try:
-            return (yield from _release(flow, request, number))
-        except UNREACHABLE:
-            yield Pause(1.0)
-        except ServerError:
-            return None
-
-
 def enter_again(flow: Flow, hold: Hold) -> Steps:
     """Takes one more hold of a re-entrant lock. Its number makes it count once, however often it is sent."""
     if hold.is_lost:
         raise ServerError("NOTHELD the lock was lost")
-    number, is_done = hold.count + 1, False
-    try:
-        if (yield from take(flow, hold.request, number)) is None:
-            raise ServerError("NOTOWNER the lock is held by another owner")
-        hold.count, is_done = number, True
-        hold.request.ends_at = max(
-            hold.request.ends_at, hold.request.sent_at + (hold.request.lease_ms or math.inf) / 1000
-        )
-        return True
-    finally:
-        if not is_done and not hold.is_lost:
-            flow.scheduler.start(release_later, hold.request, number)
+    yield from _lower(flow, hold)
+    request, hold.sent = hold.request, hold.count + 1
+    if (yield from take(flow, request, hold.sent)) is None:
+        raise ServerError("NOTOWNER the lock is held by another owner")
+    hold.count = hold.sent
+    request.ends_at = max(request.ends_at, request.sent_at + (request.lease_ms or math.inf) / 1000)
+    return True
 
 
 def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:

@@ -351,8 +351,7 @@ class BaseLock:
     def _release_anyway(self, taken: Taken, number: int) -> None:
         """Releases the hold with this number, because the caller was interrupted while it took or released it."""
         if number > 1:
-            taken.hold.count = number - 1
-            taken.engine.scheduler.start(holding.release_later, taken.hold.request, number)
+            taken.hold.count = number - 1  # The next release releases it, too.
         else:
             taken.detach()
             self._remove(taken)
