@@ -199,6 +199,7 @@ async def main():
     await client.aclose()
 
 loop = asyncio.new_event_loop()
+loop.slow_callback_duration = 10
 loop.run_until_complete(main())
 if sys.argv[2] == "shut down":
     loop.run_until_complete(loop.shutdown_asyncgens())

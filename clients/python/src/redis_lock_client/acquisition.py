@@ -203,9 +203,12 @@ class _Wait:
                 return (yield from self._by_message(channel))
             if not connection.polls:
                 return (yield from self._by_blocking(connection))
-        yield Pause(min(self.pause * random.uniform(0.5, 1), self.deadline - self.now()))
-        self.pause = min(self.pause * 2, self.sleep)
+        yield self._back_off()
         return None
+
+    def _back_off(self) -> Pause:
+        pause, self.pause = self.pause, min(self.pause * 2, self.sleep)
+        return Pause(min(pause * random.uniform(0.5, 1), self.deadline - self.now()))
 
     def _may_notify(self, connection: Connection) -> bool:
         return self.now() >= connection.scripts_until
@@ -234,7 +237,10 @@ class _Wait:
             reply = yield from exchange(self.flow, request.key, words)
             _is_native(self.flow, True)
         except ServerError as error:
-            return self._refused(error)
+            self._refused(error)
+            if self.flow.connection is not self.flow.scheduler.servers.locate(request.key):
+                yield self._back_off()  # The key has left its slot's server, and no messages come from there.
+            return None
         if reply != 1:
             self.heard_at = self.now()
             event = yield Message(request.key, request.token, min(SILENCE_S, remaining + LATE_S))
@@ -276,6 +282,11 @@ class _Wait:
             words = words[:-3]  # The session is to be one of the shared connection: the next `take` begins it.
         try:
             granted = yield Call(connection, words)
+        except ServerError as error:
+            if error.code not in ("MOVED", "ASK"):
+                raise
+            yield self._back_off()
+            return None
         finally:
             connection.close(Disconnected("the wait has ended", sent=False))
         if granted is not None and self.request.session and (yield from take(self.flow, self.request)) is None:
