@@ -272,6 +272,12 @@ class Server:
             self.world.at(held.ends, lambda: self._review(key))
         self._changed(key)
 
+    def _renew(self, key: bytes, token: bytes, held: Held) -> None:
+        lock = self.locks.get(key)
+        if lock is not None and lock.held.get(token) is held and held.session:
+            self._set_lease(key, token, held.lease)
+            self.world.at(self.world.now + held.lease / 3, lambda: self._renew(key, token, held))
+
     def _changed(self, key: bytes) -> None:
         for link in [link for link in self.links if key in link.tracked]:
             link.tracked.discard(key)
@@ -320,6 +326,8 @@ class Server:
         elif lease < math.inf and held.ends < self.world.now + lease:
             self._set_lease(key, token, lease)
         if b"SESSION" in options and link.is_open:
+            if not held.session:
+                self.world.at(self.world.now + lease / 3, lambda: self._renew(key, token, held))
             held.session.add(link)
             held.lease, held.grace = max(held.lease, lease), max(held.grace, options.get(b"GRACE", 0) / 1000)
 

@@ -156,7 +156,6 @@ class Simulation:
         self.world.check = self.check
         self.processes = [Process(self, polls) for polls in (False, False, choices.random() < 0.2)]
         self.is_calm = not any(name in TROUBLES for name, _ in actions)
-        self.has_news = self.server.version == 3
 
     def lost(self, process: Process, hold: Hold) -> None:
         request = hold.request
@@ -217,8 +216,9 @@ class Simulation:
         self.world.run(4.0)
         for process in self.processes:
             for hold in process.holds:
-                is_told = hold.watcher is not None and (self.has_news or hold.renew or hold.request.session)
-                if is_told and hold.request.token in self.server.robbed:
+                has_news = self.server.version == 3 and not process.engine.polls
+                is_watched = hold.watcher is not None and (has_news or hold.renew or hold.request.session)
+                if is_watched and hold.request.token in self.server.robbed:
                     assert hold.is_lost, f"no report of the loss of {hold.request.token!r}"
         for _ in range(200):
             for process in self.processes:

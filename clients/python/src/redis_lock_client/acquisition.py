@@ -302,10 +302,10 @@ class _Wait:
 def withdraw(flow: Flow, request: Request) -> Steps:
     """Releases what a token holds and cancels its wait.
 
-    It is sent until the server has replied, at most until the lease has expired.
+    It is sent until the server has replied, at most until the wait has ended and the lease has expired.
     """
     now = flow.scheduler.now
-    until = now() + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
+    until = now() + BLOCK_S + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
     again = True
     while again:
         try:

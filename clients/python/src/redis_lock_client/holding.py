@@ -9,7 +9,7 @@ from typing import Any
 from . import scripts
 from .acquisition import RETRY_S, ask, exchange, take, withdraw
 from .connection import track
-from .errors import UNREACHABLE, Disconnected, LockError, LockNotOwnedError, ServerError
+from .errors import UNREACHABLE, Disconnected, LockError, LockNotOwnedError, ModuleNeededError, ServerError
 from .flow import Call, Change, Flow, Pause, Steps
 from .request import NOT_HELD, TRY_AGAIN, Request, pairs
 
@@ -70,8 +70,9 @@ def _lower(flow: Flow, hold: Hold) -> Steps:
     """Releases the holds that the server has above ``count``. Returns the latest reply."""
     reply = None
     while hold.sent > hold.count:
-        reply = yield from _release(flow, hold.request, hold.sent if hold.request.reentrant else None)
-        hold.sent -= 1
+        number = hold.sent
+        reply = yield from _release(flow, hold.request, number if hold.request.reentrant else None)
+        hold.sent = min(hold.sent, number - 1)
     return reply
 
 
@@ -95,10 +96,11 @@ def enter_again(flow: Flow, hold: Hold) -> Steps:
     if hold.is_lost:
         raise ServerError("NOTHELD the lock was lost")
     yield from _lower(flow, hold)
-    request, hold.sent = hold.request, hold.count + 1
-    if (yield from take(flow, request, hold.sent)) is None:
+    request, number = hold.request, hold.count + 1
+    hold.sent = number
+    if (yield from take(flow, request, number)) is None:
         raise ServerError("NOTOWNER the lock is held by another owner")
-    hold.count = hold.sent
+    hold.count = hold.sent = number
     request.ends_at = max(request.ends_at, request.sent_at + (request.lease_ms or math.inf) / 1000)
     return True
 
@@ -110,10 +112,14 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
     request = hold.request
     script = None if request.shared else scripts.extend(request, lease_ms, add)
     asked_at = flow.scheduler.now()
-    left_ms = yield from ask(flow, request.key, request.extend(lease_ms, add), script, again=not add)
-    hold.lease_ms = left_ms if add else lease_ms
-    hold.set_lease(asked_at, left_ms)
-    flow.scheduler.key_changed(request.key)  # The watcher sets its timer again.
+    if not add and request.ends_at < math.inf:  # It may be shorter even if the reply is lost.
+        request.ends_at = min(request.ends_at, asked_at + lease_ms / 1000)
+    try:
+        left_ms = yield from ask(flow, request.key, request.extend(lease_ms, add), script, again=not add)
+        hold.lease_ms = left_ms if add else lease_ms
+        hold.set_lease(asked_at, left_ms)
+    finally:
+        flow.scheduler.key_changed(request.key)  # The watcher sets its timer again.
 
 
 def fence(flow: Flow, hold: Hold, counter: bytes) -> Steps:
@@ -174,10 +180,13 @@ class _Watch:
             try:
                 if not (yield from self._look()):
                     return
-            except (*UNREACHABLE, ServerError) as error:
-                if (isinstance(error, ServerError) and error.code in NOT_HELD) or self.now() >= self.request.ends_at:
+            except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
+                code = error.code if isinstance(error, ServerError) else "TRYAGAIN"
+                if code == "HOLDMISMATCH":
+                    code = "TRYAGAIN"  # The holder takes or releases a hold at the same time.
+                if code in NOT_HELD or self.now() >= self.request.ends_at:
                     return
-                if isinstance(error, ServerError) and error.code not in TRY_AGAIN:
+                if code not in TRY_AGAIN:
                     self.may_look = False  # No right to it: the end of the lease is all that is known.
                 self._note_connection()
                 yield Pause(min(RETRY_S, self.request.ends_at - self.now()))
@@ -227,8 +236,11 @@ class _Watch:
         """Gives the lock to a session of the new connection, if it is still held."""
         hold, request = self.hold, self.request
         yield from ask(self.flow, request.key, request.extend(hold.lease_ms or 1))  # An error if it is not held.
-        if (yield from take(self.flow, request, hold.count)) is None:
+        yield from _lower(self.flow, hold)
+        number = hold.count
+        if (yield from take(self.flow, request, number)) is None:
             raise ServerError("NOTHELD the lock was lost with its session")
+        hold.sent = max(hold.sent, number)
         self.session = self.flow.connection.number if self.flow.connection is not None else 0
         hold.set_lease(request.sent_at, hold.lease_ms)
 
