@@ -19,7 +19,7 @@ from . import acquisition, holding
 from .errors import ServerError
 from .flow import Flow, Steps
 from .holding import Hold
-from .request import NOT_HELD, Request
+from .request import NOT_HELD, Request, hash_tag
 from .source import source_of
 from .threads import Engine, engine_of
 
@@ -169,8 +169,11 @@ class Lock:
 
     def _request(self, id: str) -> Request:
         lease_ms = self._expire * 1000 if self._expire else None
-        signal = ("lock-signal:" + self._name.removeprefix("lock:")).encode(), self._signal_expire
-        return Request(self._name.encode(), id.encode(), lease_ms, signal=signal)
+        key, list_key = self._name.encode(), ("lock-signal:" + self._name.removeprefix("lock:")).encode()
+        # In a cluster python-redis-lock works only where both are in one slot.
+        has_list = not hasattr(self._client, "nodes_manager") or hash_tag(key) == hash_tag(list_key)
+        signal = (list_key, self._signal_expire) if has_list else None
+        return Request(key, id.encode(), lease_ms, signal=signal)
 
     def _holds(self) -> Hold:
         """Returns what this object holds, or what is to be held with its id."""
