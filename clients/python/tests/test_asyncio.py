@@ -462,6 +462,21 @@ async def test_slow_on_lost_delays_no_other(aclient: Any, client: Any, caplog: p
     await asyncio.gather(*(lock.lost.wait() for lock in locks))
 
 
+@pytest.mark.parametrize("options", [{"renew": True}, {"watch": True}])
+async def test_loss_needs_no_reply(new_server: Any, options: dict[str, Any]) -> None:
+    """A server that stalls does not keep a task from hearing of the end of its lease."""
+    server = new_server()
+    lock = Lock(server.client_asyncio(socket_timeout=20), "door", timeout=1.5, **options)
+    await lock.acquire()
+    await asyncio.sleep(0.1)
+    with server.standing_still():
+        stalled = time.monotonic()
+        await asyncio.wait_for(lock.lost.wait(), 10)
+        assert time.monotonic() - stalled < 6
+    with pytest.raises(LockNotOwnedError):
+        await lock.release()
+
+
 async def test_watch_needs_no_reading(aclient: Any, client: Any) -> None:
     lock = Lock(aclient, "door", timeout=30, watch=True)
     await lock.acquire()
@@ -612,8 +627,8 @@ async def test_restarted_server_keeps_waiters_and_holders(new_server: Any) -> No
 @pytest.mark.parametrize("kind", [{}, {"shared": True}])
 async def test_renewed_lock_outlasts_its_lease(aclient: Any, client: Any, how: str, kind: dict[str, Any]) -> None:
     renewing: dict[str, Any] = {how: True, **kind}
-    async with Lock(aclient, "door", timeout=1.5, **renewing) as lock:
-        for _ in range(25):
+    async with Lock(aclient, "door", timeout=3, **renewing) as lock:
+        for _ in range(45):
             await asyncio.sleep(0.1)
             assert await lock.owned() and not lock.lost.is_set()
     assert not client.exists("door")

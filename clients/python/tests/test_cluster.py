@@ -124,13 +124,13 @@ def test_slot_moves_while_thread_waits(cluster: Cluster, key: str) -> None:
 def test_slot_moves_while_lock_is_held(cluster: Cluster) -> None:
     target = cluster.nodes[1 - cluster.owner("door")]
     lock = Lock(cluster.client(), "door", timeout=30, watch=True)
-    renewed = Lock(cluster.client(), "{door}:1", timeout=1.5, renew=True)
-    session = Lock(cluster.client(), "{door}:2", timeout=1.5, session=True)
+    renewed = Lock(cluster.client(), "{door}:1", timeout=6, renew=True)
+    session = Lock(cluster.client(), "{door}:2", timeout=6, session=True)
     for one in (lock, renewed, session):
         assert one.acquire()
     assert lock.fence()
     cluster.move("door")
-    time.sleep(3)
+    time.sleep(7)
     for one in (lock, renewed, session):
         assert not one.lost.is_set() and one.owned(), one.name
     assert lock.extend(10)
@@ -158,10 +158,10 @@ def test_slot_half_way_serves_threads(cluster: Cluster) -> None:
     """A key that was moved before its slot is asked for where it is."""
     client = cluster.client()
     _, target = cluster.begin_to_move("door")
-    lock = Lock(client, "door", timeout=1.5, renew=True, thread_local=False)
+    lock = Lock(client, "door", timeout=6, renew=True, thread_local=False)
     assert lock.acquire(blocking=False) and cluster.keys_ahead("door") == 1
-    assert lock.owned() and lock.extend(1.5, replace_ttl=True)
-    assert not lock.lost.wait(3)
+    assert lock.owned() and lock.extend(6, replace_ttl=True)
+    assert not lock.lost.wait(7)
     with Threads() as pool:
         for lease in (30, None):
             waiter = Lock(client, "door", timeout=lease, blocking_timeout=20, thread_local=False)
@@ -215,7 +215,7 @@ async def test_moving_slot_serves_tasks(cluster: Cluster) -> None:
     client = cluster.client_asyncio()
     source, target = cluster.nodes[cluster.owner("door")], cluster.nodes[1 - cluster.owner("door")]
     source.set("door", "another client", px=60_000)
-    held = for_tasks.Lock(client, "{door}:1", timeout=1.5, renew=True)
+    held = for_tasks.Lock(client, "{door}:1", timeout=6, renew=True)
     await held.acquire()
     lock = for_tasks.Lock(client, "door", timeout=30, blocking_timeout=30, thread_local=False)
     taken = asyncio.create_task(lock.acquire())
@@ -226,7 +226,7 @@ async def test_moving_slot_serves_tasks(cluster: Cluster) -> None:
     assert await asyncio.wait_for(taken, 10)
     assert target.get("door") == lock.local.token
     await lock.release()
-    await asyncio.sleep(2)
+    await asyncio.sleep(7)
     assert not held.lost.is_set() and await held.owned()
     await held.release()
     assert not target.exists("{door}:1")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -103,6 +104,8 @@ class Flow:
         self.stop_waiting: Callable[[], object] = _nothing
         #: Grows with each wait, so that an earlier timer does not end a later wait.
         self.wait_number = 0
+        #: Returns the time at which its wait ends, whatever it waits for.
+        self.deadline: Callable[[], float] = lambda: math.inf
 
 
 def _nothing(*_: object) -> None:
@@ -177,8 +180,11 @@ class Scheduler:
                 queue.append(flow)
                 if queue[0] is flow:
                     return True
-        if timeout is not None and timeout < float("inf"):
-            self.set_timer(self.now() + max(timeout, 0), flow, flow.wait_number)
+        until = flow.deadline()
+        if timeout is not None:
+            until = min(until, self.now() + max(timeout, 0))
+        if until < math.inf:
+            self.set_timer(until, flow, flow.wait_number)
         return _PENDING
 
     def leave_queue(self, key: bytes, flow: Flow) -> None:

@@ -173,6 +173,12 @@ class _Watch:
         #: The number of the connection that the session belongs to.
         self.session = self._connection().number
         self.may_look = True
+        flow.deadline = self._deadline
+
+    def _deadline(self) -> float:
+        """Returns the end of the lease, at which no reply is waited for any more. A session's is renewed elsewhere."""
+        is_known = self.request.ends_at > self.now() and not self.request.session
+        return self.request.ends_at if is_known else math.inf
 
     def run(self) -> Steps:
         """Returns when the lock is lost."""
