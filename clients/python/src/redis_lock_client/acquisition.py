@@ -37,36 +37,24 @@ WITHDRAW_S = 60.0
 MAX_REDIRECTIONS = 5
 
 
-def ask(
-    flow: Flow,
-    key: bytes,
-    words: list[Word],
-    script: list[Word] | None = None,
-    again: bool = True,
-    timeout: float | None = None,
-) -> Steps:
+def ask(flow: Flow, key: bytes, words: list[Word], script: list[Word] | None = None, again: bool = True) -> Steps:
     """Returns the reply to a LOCK command, or without the module to a script.
 
     ``again``: the command is sent again if its connection is lost. Raises ModuleNeededError without the module if there
     is no script.
     """
     for is_last in (not again, True):
-        connection = flow.scheduler.servers.locate(key)
         try:
-            if flow.scheduler.now() >= connection.scripts_until:
+            if flow.scheduler.now() >= flow.scheduler.servers.locate(key).scripts_until:
                 try:
-                    reply = yield from exchange(flow, key, words, timeout)
-                    _is_native(flow, True)
-                    return reply
+                    return (yield from exchange(flow, key, words))
                 except ServerError as error:
                     if error.code != "UNKNOWN":
                         raise
-                    _is_native(flow, False)
             if script is None:
-                raise ModuleNeededError(
-                    f"{words[0]!s} needs the server module redis-lock, which this server has not loaded"
-                )
-            return (yield from run_script(flow, key, script, timeout))
+                text = f"{words[0]!s} needs the server module redis-lock, which this server has not loaded"
+                raise ModuleNeededError(text)
+            return (yield from run_script(flow, key, script))
         except Disconnected as error:
             flow.scheduler.servers.forget(key)
             if is_last or not error.sent:
@@ -74,42 +62,43 @@ def ask(
     raise AssertionError
 
 
-def _is_native(flow: Flow, is_native: bool) -> None:
-    connection = flow.connection
-    assert connection is not None
-    connection.native = is_native
-    if not is_native:
-        connection.scripts_until = max(connection.scripts_until, flow.scheduler.now() + SCRIPTS_S)
-
-
-def run_script(flow: Flow, key: bytes, script: list[Word], timeout: float | None = None) -> Steps:
+def run_script(flow: Flow, key: bytes, script: list[Word]) -> Steps:
     """Returns the reply to a script, which the server is given if it does not know it yet."""
     try:
-        return (yield from exchange(flow, key, script, timeout))
+        return (yield from exchange(flow, key, script))
     except ServerError as error:
-        if error.code != "NOSCRIPT" and "NOSCRIPT" not in str(error):
+        if "NOSCRIPT" not in str(error):
             raise
-    assert flow.connection is not None and isinstance(script[1], str)
-    yield Call(flow.connection, ["SCRIPT", "LOAD", scripts.TEXTS[script[1]]], timeout)
-    return (yield from exchange(flow, key, script, timeout))
+    assert flow.connection is not None
+    yield Call(flow.connection, ["SCRIPT", "LOAD", scripts.TEXTS[str(script[1])]])
+    return (yield from exchange(flow, key, script))
 
 
-def exchange(flow: Flow, key: bytes, words: list[Word], timeout: float | None = None) -> Steps:
+def exchange(flow: Flow, key: bytes, words: list[Word]) -> Steps:
     """Returns the reply to a command from the server that has the key, which redirections name."""
     servers, connection, asking = flow.scheduler.servers, flow.scheduler.servers.locate(key), False
     for redirections in range(MAX_REDIRECTIONS + 1):
         try:
-            return (yield Call(connection, words, timeout, asking))
+            reply = yield Call(connection, words, None, asking)
+            if str(words[0]).startswith("LOCK."):
+                connection.native = True
+            return reply
         except ServerError as error:
-            if error.code == "READONLY" and flow.scheduler.now() - connection.opened_at > 1:
-                connection.close(
-                    Disconnected("the server is a replica now", sent=False)
-                )  # The address may lead elsewhere.
+            _note_error(flow, connection, error)
             if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS:
                 raise
             asking = error.code == "ASK"
             connection = servers.at(error.address) if asking else servers.moved(key, error.address)
     raise AssertionError
+
+
+def _note_error(flow: Flow, connection: Connection, error: ServerError) -> None:
+    """Notes what an error says of a server."""
+    now = flow.scheduler.now()
+    if error.code == "UNKNOWN":
+        connection.native, connection.scripts_until = False, max(connection.scripts_until, now + SCRIPTS_S)
+    if error.code == "READONLY" and now - connection.opened_at > 1:  # The address may lead elsewhere.
+        connection.close(Disconnected("the server is a replica now", sent=False))
 
 
 def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) -> Steps:
@@ -132,11 +121,11 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
         scheduler.leave_queue(request.key, flow)
 
 
-def take(flow: Flow, request: Request, hold: int = 1, timeout: float | None = None) -> Steps:
+def take(flow: Flow, request: Request, hold: int = 1) -> Steps:
     """Asks for the lock without waiting. Returns the number of holds, or None."""
     was_unknown = note_sent(flow, request)
     script = None if request.session or request.shared else scripts.take(request, hold)
-    reply = yield from ask(flow, request.key, request.acquire(hold), script, timeout=timeout)
+    reply = yield from ask(flow, request.key, request.acquire(hold), script)
     request.outcome_unknown = was_unknown or reply is not None
     return reply
 
@@ -235,7 +224,6 @@ class _Wait:
         words = request.acquire(1, max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
         try:
             reply = yield from exchange(self.flow, request.key, words)
-            _is_native(self.flow, True)
         except ServerError as error:
             self._refused(error)
             if self.flow.connection is not self.flow.scheduler.servers.locate(request.key):
@@ -260,13 +248,10 @@ class _Wait:
     def _refused(self, error: ServerError) -> None:
         connection = self.flow.connection
         assert connection is not None
-        if error.code == "NOSUBSCRIBER":
+        # In a cluster it may be a channel of a slot that has moved.
+        if error.code == "NOSUBSCRIBER" or (error.code in ("ERR", "NOPERM") and connection.in_cluster):
             connection.channel = None
-        elif error.code == "UNKNOWN":
-            _is_native(self.flow, False)
-        elif error.code in ("ERR", "NOPERM") and connection.in_cluster:
-            connection.channel = None  # A channel of a slot that has moved.
-        else:
+        elif error.code != "UNKNOWN":
             raise error
         self.request.outcome_unknown = self.request.times > 1
 
@@ -283,7 +268,8 @@ class _Wait:
         try:
             granted = yield Call(connection, words)
         except ServerError as error:
-            if error.code not in ("MOVED", "ASK"):
+            _note_error(self.flow, shared, error)
+            if error.code not in ("MOVED", "ASK", "UNKNOWN"):
                 raise
             yield self._back_off()
             return None

@@ -8,17 +8,7 @@ from dataclasses import dataclass
 from .resp import Word
 
 #: The server cannot decide at the moment; the same command may be sent again.
-TRY_AGAIN = {
-    "LOADING",
-    "READONLY",
-    "NOREPLICAS",
-    "MASTERDOWN",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "UNBLOCKED",
-    "MISCONF",
-    "BUSY",
-}
+TRY_AGAIN = {*"LOADING READONLY NOREPLICAS MASTERDOWN CLUSTERDOWN TRYAGAIN UNBLOCKED MISCONF BUSY".split()}
 #: The token does not hold the lock.
 NOT_HELD = {"NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM", "HOLDMISMATCH"}
 #: The longest grace period of a session in milliseconds: for so long its lock is kept when the connection is lost.
@@ -63,16 +53,11 @@ class Request:
         """Returns the command that asks for the lock, with BLOCK and NOTIFY if these are given."""
         name = "LOCK.REENTER" if self.reentrant else "LOCK.SHARE" if self.shared else "LOCK.ACQUIRE"
         words: list[Word] = [name, self.key, self.token]
-        if lease := self.lease_ms or lease_ms:
-            words += ["PX", lease]
-        if self.reentrant:
-            words += ["HOLD", hold]
-        if self.limit is not None:
-            words += ["LIMIT", self.limit]
-        if wait_ms is not None:
-            words += ["BLOCK", wait_ms]
-        if channel is not None:
-            words += ["NOTIFY", channel]
+        number = hold if self.reentrant else None
+        values = (self.lease_ms or lease_ms, number, self.limit, wait_ms, channel)
+        for option, value in zip(("PX", "HOLD", "LIMIT", "BLOCK", "NOTIFY"), values, strict=True):
+            if value is not None:
+                words += [option, value]
         if self.session:
             words += ["SESSION", "GRACE", self.grace_ms]
         return words
