@@ -19,7 +19,7 @@ from redis_lock_client.source import Servers
 LATENCY_S = 0.0005
 EPOCH_MS = 1_700_000_000_000
 FORMS = {b"LOCK.ACQUIRE": "mutex", b"LOCK.REENTER": "reentrant", b"LOCK.SHARE": "shared"}
-SCRIPTS = dict(zip(scripts.TEXTS, ("mutex", "reentrant", "RELEASE", "EXTEND", "INFO", "KEEP"), strict=True))
+SCRIPTS = dict(zip(scripts.TEXTS, ("TAKE", "RELEASE", "EXTEND", "INFO", "KEEP"), strict=True))
 NO_REPLY_YET = object()
 
 
@@ -434,7 +434,9 @@ class Server:
             lock = self._lock(key)
             return self._not_held(lock) if token not in lock.held else self._set_lease(key, token, math.inf) or 1
         options = {b"PX": int(first)} if first else {}
-        return self._acquire(link, name, key, token, options | ({b"HOLD": int(second)} if second else {}))
+        return self._acquire(
+            link, "reentrant" if second else "mutex", key, token, options | ({b"HOLD": int(second)} if second else {})
+        )
 
 
 def to_bytes(value: Any, version: int) -> bytes:

@@ -13,8 +13,7 @@ from .request import Request
 from .resp import Word
 
 # The lease is checked before anything is written: PEXPIRE deletes a key if the time is not positive, and what a script
-# has
-# written before it fails stays.
+# has written before it fails stays.
 _LEASE = """
 local lease = tonumber(ARGV[2])
 if lease and not (lease > 0 and lease < 2 ^ 53) then return redis.error_reply('ERR invalid expire time') end
@@ -40,45 +39,27 @@ end
 local function mismatch()
     return redis.error_reply('HOLDMISMATCH This is not the hold that comes next')
 end
-local function lengthen(lease)
-    local left = redis.call('pttl', key)
-    if lease and left >= 0 and lease > left then redis.call('pexpire', key, lease) end
-end
 """
 
-_ACQUIRE = (
-    _LEASE
-    + _STATE
-    + """
-if kind == 'none' then
-    if lease then redis.call('set', key, caller, 'PX', lease)
-    else redis.call('set', key, caller) end
-    return 1
-end
-if kind ~= 'string' or holder ~= caller then return false end
-lengthen(lease)
-return 1
-"""
-)
-
-_REENTER = (
+# A mutex has no number of holds.
+_TAKE = (
     _LEASE
     + _STATE
     + """
 local hold = tonumber(ARGV[3])
-if kind == 'none' and hold == 1 then
-    redis.call('hset', key, caller, 1)
+if kind == 'none' and (hold or 1) == 1 then
+    if hold then redis.call('hset', key, caller, 1) else redis.call('set', key, caller) end
     if lease then redis.call('pexpire', key, lease) end
     return 1
 end
-if kind ~= 'hash' or holder ~= caller then
-    if hold == 1 then return false end
-    return not_held()
+if kind ~= (hold and 'hash' or 'string') or holder ~= caller then
+    return (hold or 1) > 1 and not_held()
 end
-if hold ~= holds and hold ~= holds + 1 then return mismatch() end
-redis.call('hset', key, caller, hold)
-lengthen(lease)
-return hold
+if hold and hold ~= holds and hold ~= holds + 1 then return mismatch() end
+if hold then redis.call('hset', key, caller, hold) end
+local left = redis.call('pttl', key)
+if lease and left >= 0 and lease > left then redis.call('pexpire', key, lease) end
+return hold or 1
 """
 )
 
@@ -137,7 +118,7 @@ return 1
 
 _DIGESTS = {
     text: sha1(text.encode(), usedforsecurity=False).hexdigest()
-    for text in (_ACQUIRE, _REENTER, _RELEASE, _EXTEND, _INFO, _KEEP_FOR_EVER)
+    for text in (_TAKE, _RELEASE, _EXTEND, _INFO, _KEEP_FOR_EVER)
 }
 #: The scripts by their digests.
 TEXTS = {digest: text for text, digest in _DIGESTS.items()}
@@ -146,7 +127,7 @@ TEXTS = {digest: text for text, digest in _DIGESTS.items()}
 def take(request: Request, hold: int) -> list[Word]:
     """Returns what is sent instead of LOCK.ACQUIRE, or of LOCK.REENTER for the hold with this number."""
     lease = "" if request.lease_ms is None else request.lease_ms
-    return _run(_REENTER, request, lease, hold) if request.reentrant else _run(_ACQUIRE, request, lease)
+    return _run(_TAKE, request, lease, hold if request.reentrant else "")
 
 
 def release(request: Request, hold: int | None) -> list[Word]:
