@@ -189,6 +189,43 @@ async def aclient(server: Server) -> AsyncIterator[Any]:
         await one.aclose()
 
 
+def info(client: Any, key: str = "door") -> dict[bytes, Any]:
+    """Returns what LOCK.INFO replies."""
+    reply = client.execute_command("LOCK.INFO", key)
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def own_connections(client: Any) -> list[dict[str, Any]]:
+    """Returns the package's connections at the server of a client."""
+    return [one for one in client.client_list() if one["name"] == "redis-lock-client"]
+
+
+def run_program(text: str, server: Server, seconds: float = 60, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Runs a program that has ``library``, ``client`` and ``Lock``."""
+    words = [sys.executable, "-c", before + program_text(text, server)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+
+
+def program_text(text: str, server: Server) -> str:
+    """Returns the text of a program that has ``library``, ``client`` and ``Lock``."""
+    return (
+        f"import {LIBRARY} as library, signal, sys, threading, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"from redis_lock_client import Lock\nclient = library.{CLIENT}(port={server.port})\n{text}"
+    )
+
+
+@contextlib.contextmanager
+def running_program(text: str, server: Server) -> Iterator[subprocess.Popen[str]]:
+    """Starts a program as `run_program` does, and kills it at the end of the block."""
+    words = [sys.executable, "-u", "-c", program_text(text, server)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def own_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("redis-lock-client")}
 

@@ -21,6 +21,7 @@ class Proxy:
         self.deliver = threading.Event()
         #: Where new connections lead to.
         self.server = port
+        self._clients: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._begin(self._accept)
@@ -34,6 +35,7 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(("127.0.0.1", self.server))
+                self._clients.append(client)
                 self._begin(self._forward, client, server)
                 self._begin(self._forward, server, client)
 
@@ -49,6 +51,13 @@ class Proxy:
                 target.sendall(said)
         with contextlib.suppress(OSError):
             target.shutdown(socket.SHUT_WR)
+
+    def close_connections(self) -> None:
+        """Closes the connections of clients. What they have sent still reaches the server."""
+        for client in self._clients:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        self._clients.clear()
 
     def close(self) -> None:
         self.deliver.set()
