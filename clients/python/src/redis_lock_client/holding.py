@@ -223,6 +223,8 @@ class _Watch:
             hold.set_lease(asked_at, left_ms)
             self.renew_at = asked_at + self.third_s
         if not self.may_look:
+            if request.session:
+                yield from self._begin_session()  # An error if the lock is not held.
             return True
         connection = self._connection()
         for _ in range(2):

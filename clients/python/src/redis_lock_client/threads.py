@@ -131,13 +131,13 @@ class Engine:
 
         Returns False if the thread has to do that.
         """
-        caller, is_whole = threading.get_ident(), True
+        caller, has_begun, is_whole = threading.get_ident(), False, True
         try:
             if self._runner.setdefault(None, caller) != caller:
                 return False
             if self.scheduler.flows or not self._inbox.empty():
                 return False
-            is_whole = False
+            has_begun, is_whole = True, False
             self._select(0)  # The server may have closed the connection.
             begin()
             self._loop(outcome)
@@ -147,7 +147,8 @@ class Engine:
                 self._reset()
             if self._runner.get(None) == caller:
                 del self._runner[None]
-            if self.scheduler.flows or not self._inbox.empty():
+            # Otherwise the caller begins the thread when it has posted: not before, so that no later caller precedes it.
+            if has_begun and (self.scheduler.flows or not self._inbox.empty()):
                 self._begin_thread()
         return bool(outcome)
 
