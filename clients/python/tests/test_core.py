@@ -108,6 +108,7 @@ class Process:
             return False
         hold = Hold(request, renew, lambda: self._check_loss(request))
         hold.set_lease(request.sent_at, request.lease_ms)
+        assert self.believes(hold) or not self.is_calm
         self.holds.append(hold)
         if renew or watch or request.session:
             hold.watcher = self.scheduler.start(holding.watch, hold)

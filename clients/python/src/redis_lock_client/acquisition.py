@@ -52,8 +52,9 @@ def ask(flow: Flow, key: bytes, words: list[Word], script: list[Word] | None = N
                     if error.code != "UNKNOWN":
                         raise
             if script is None:
-                text = f"{words[0]!s} needs the server module redis-lock, which this server has not loaded"
-                raise ModuleNeededError(text)
+                feature = "session" if "SESSION" in words else words[0]
+                text = f"{feature!s} needs the server module redis-lock, which this server has not loaded"
+                raise ModuleNeededError(text, key.decode(errors="replace"))
             return (yield from run_script(flow, key, script))
         except Disconnected as error:
             flow.scheduler.servers.forget(key)
@@ -79,7 +80,7 @@ def exchange(flow: Flow, key: bytes, words: list[Word]) -> Steps:
     servers, connection, asking = flow.scheduler.servers, flow.scheduler.servers.locate(key), False
     for redirections in range(MAX_REDIRECTIONS + 1):
         try:
-            reply = yield Call(connection, words, None, asking)
+            reply = yield Call(connection, words, asking)
             if str(words[0]).startswith("LOCK."):
                 connection.native = True
             return reply
@@ -152,25 +153,22 @@ class _Wait:
 
     def run(self) -> Steps:
         """Returns whether the lock was granted before the deadline. Raises the error of an outage."""
-        while True:
+        held = None
+        while held is None:
             try:
                 held = yield from self._attempt()
                 self.heard_at = self.now()
             except (*UNREACHABLE, ServerError) as error:
                 if self._is_final(error):
                     raise
-                held = None
                 yield Pause(min(RETRY_S, max(self.deadline - self.now(), 0)))
-            if held is not None:
-                return held
+        return held
 
     def _is_final(self, error: Exception) -> bool:
-        if isinstance(error, ServerError) and error.code not in TRY_AGAIN:
+        # An error of a connection is final, too, if no server has replied at this address yet.
+        is_refusal = error.code not in TRY_AGAIN if isinstance(error, ServerError) else self.heard_at is None
+        if is_refusal or self.now() >= self.deadline:
             return True
-        if self.now() >= self.deadline:
-            return True
-        if self.heard_at is None and not isinstance(error, ServerError):
-            return True  # An address at which no server has replied.
         self.heard_at = self.heard_at or self.now()
         return self.deadline == math.inf and self.now() - self.heard_at > OUTAGE_S
 
@@ -206,13 +204,8 @@ class _Wait:
         request = self.request
         reply = pairs((yield from ask(self.flow, request.key, ["LOCK.INFO", request.key], scripts.info(request.key))))
         position = f"at position {int(str(reply[b'waiters'])) + 1}" if b"waiters" in reply else "by polling"
-        logger.debug(
-            "%r waits for lock %r %s; held by %r",
-            label_of(request.token),
-            request.key,
-            position,
-            label_of(reply[b"owner"]),
-        )
+        label, holder = label_of(request.token), label_of(reply[b"owner"])
+        logger.debug("%r waits for lock %r %s; held by %r", label, request.key, position, holder)
 
     def _by_message(self, channel: bytes) -> Steps:
         """Waits in the queue of the server for the message that ends the wait."""
@@ -237,11 +230,16 @@ class _Wait:
                 return False
             if event != "granted":
                 return None
-            lease_s = (request.lease_ms or WAIT_LEASE_MS) / 1000
-            if (request.times > 1 or self.now() - request.sent_at > FRESH * lease_s) and (
-                yield from take(self.flow, request)
-            ) is None:
-                return None  # It was the message of an earlier grant.
+            return (yield from self._confirm())
+        yield from self._remove_lease()
+        return True
+
+    def _confirm(self) -> Steps:
+        """Returns True after a grant, None if it was an earlier one. The lease counts from the latest request."""
+        request = self.request
+        is_fresh = self.now() - request.sent_at <= FRESH * (request.lease_ms or WAIT_LEASE_MS) / 1000
+        if (request.times > 1 or not is_fresh) and (yield from take(self.flow, request)) is None:
+            return None
         yield from self._remove_lease()
         return True
 
@@ -264,7 +262,7 @@ class _Wait:
         self.request.sent_on = -1  # Not the connection on which it is released.
         words = self.request.acquire(1, max(int(slice_s * 1000), 1), None)
         if self.request.session:
-            words = words[:-3]  # The session is to be one of the shared connection: the next `take` begins it.
+            words = words[:-3]  # The session is to be one of the shared connection: `take` begins it.
         try:
             granted = yield Call(connection, words)
         except ServerError as error:
@@ -275,9 +273,7 @@ class _Wait:
             return None
         finally:
             connection.close(Disconnected("the wait has ended", sent=False))
-        if granted is not None and self.request.session and (yield from take(self.flow, self.request)) is None:
-            return None
-        return True if granted is not None else None
+        return None if granted is None else (yield from self._confirm())
 
     def _remove_lease(self) -> Steps:
         request = self.request
@@ -292,21 +288,17 @@ def withdraw(flow: Flow, request: Request) -> Steps:
     """
     now = flow.scheduler.now
     until = now() + BLOCK_S + (request.lease_ms / 1000 if request.lease_ms else WITHDRAW_S)
-    again = True
-    while again:
+    is_done = False
+    while not is_done:
         try:
-            reply: Any = 1
-            while reply:  # The holds that are left.
-                reply = yield from ask(flow, request.key, request.release(), scripts.release(request, None))
-            again = False
-        except UNREACHABLE:
-            again = now() < until
-        except ServerError as error:
-            again = error.code in TRY_AGAIN and now() < until
+            while (yield from ask(flow, request.key, request.release(), scripts.release(request, None))):
+                pass  # There are more holds.
+            is_done = True
+        except (*UNREACHABLE, ServerError) as error:
+            is_done = isinstance(error, ServerError) and error.code not in TRY_AGAIN
+        # A request on an earlier connection may reach the server after this.
         number = flow.connection.number if flow.connection is not None else 0
-        if request.sent_on != number:
-            # A request on an earlier connection may reach the server after this.
-            again, request.sent_on = now() < until, number
-        if again:
+        is_done, request.sent_on = (is_done and request.sent_on == number) or now() >= until, number
+        if not is_done:
             yield Pause(1.0)
     request.outcome_unknown = False

@@ -53,8 +53,6 @@ class Connection:
         self.scripts_until = float("inf") if polls else 0.0
         #: Whether the server has the module, by its latest reply.
         self.native: bool | None = False if polls else None
-        #: What the engine needs.
-        self.link: Any = None
         self._parser = Parser()
         self._sent: deque[_Sent] = deque()
         self._unsent: list[_Sent] = []
@@ -149,7 +147,7 @@ class Connection:
                 self.scheduler.notify(key, token, event.decode())
             case [b"sunsubscribe", *_]:
                 self.channel = None
-                self.scheduler.messages_lost(self)
+                self.scheduler.connection_lost(self)
             case [b"invalidate", keys]:
                 for key in keys or [None]:
                     self.scheduler.key_changed(key)

@@ -28,7 +28,6 @@ class Call(NamedTuple):
 
     connection: Connection
     words: list[Any]
-    timeout: float | None = None
     asking: bool = False
 
 
@@ -44,10 +43,7 @@ class Message(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Waits until a watched key has changed.
-
-    The result is ``"changed"``, ``"disconnected"``, or None after ``timeout`` seconds.
-    """
+    """Waits until a watched key has changed or its connection was lost, at most ``timeout`` seconds."""
 
     timeout: float
 
@@ -160,14 +156,14 @@ class Scheduler:
                 return None
 
     def _end(self, flow: Flow, value: Any, error: Exception | None) -> None:
-        flow.ended = True
+        flow.ended, flow.wanted = True, None
         self.flows.discard(flow)
         flow.done(value, error)
 
     def _wait(self, flow: Flow, wanted: Any) -> Any:
-        flow.wanted, timeout = wanted, wanted.timeout
+        flow.wanted = wanted
         match wanted:
-            case Call(connection, words, timeout, asking):
+            case Call(connection, words, asking):
                 flow.connection = connection
                 connection.send(flow, words, asking)
             case Message(key, token, _):
@@ -181,8 +177,8 @@ class Scheduler:
                 if queue[0] is flow:
                     return True
         until = flow.deadline()
-        if timeout is not None:
-            until = min(until, self.now() + max(timeout, 0))
+        if not isinstance(wanted, Call):
+            until = min(until, self.now() + max(wanted.timeout, 0))
         if until < math.inf:
             self.set_timer(until, flow, flow.wait_number)
         return _PENDING
@@ -252,15 +248,10 @@ class Scheduler:
 
     def connection_lost(self, connection: Connection) -> None:
         """Resumes the flows that wait for messages on a connection, or watch keys on it."""
-        self.messages_lost(connection)
-        for flow in [flow for watchers in self._watchers.values() for flow in watchers]:
-            if flow.connection is connection and isinstance(flow.wanted, Change):
-                self.resume(flow, "disconnected")
-
-    def messages_lost(self, connection: Connection) -> None:
-        """Resumes the flows that wait for messages on a connection."""
-        for flow in [flow for flow in self._messages.values() if flow.connection is connection]:
-            self.resume(flow, "lost")
+        watchers = [flow for flows in self._watchers.values() for flow in flows]
+        for flow in [*self._messages.values(), *watchers]:
+            if flow.connection is connection and isinstance(flow.wanted, Message | Change):
+                self.resume(flow, "lost")
 
 
 def _is_stale(target: Any, wait_number: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .errors import ServerError
@@ -25,6 +25,18 @@ def encode(words: Sequence[Word]) -> bytes:
         data = word if isinstance(word, bytes) else str(word).encode()
         parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
     return b"".join(parts)
+
+
+#: How replies of one line are read, by their first byte.
+_LINES: dict[str, Callable[[bytes], Any]] = {
+    "+": bytes,
+    "-": lambda line: ServerError(line.decode(errors="replace")),
+    ":": int,
+    "(": int,
+    ",": float,
+    "#": lambda line: line == b"t",
+    "_": lambda _: None,
+}
 
 
 class Parser:
@@ -51,42 +63,21 @@ class Parser:
         if end < 0:
             raise _Incomplete
         kind, line, position = chr(self._buffer[position]), bytes(self._buffer[position + 1 : end]), end + 2
-        match kind:
-            case "+":
-                return line, position
-            case "-":
-                return ServerError(line.decode(errors="replace")), position
-            case ":" | "(":
-                return int(line), position
-            case "$" | "=" | "!":
-                return self._read_bulk(kind, int(line), position)
-            case "*" | "~" | ">":
-                return self._read_items(kind, int(line), position)
-            case "%":
-                items, position = self._read_items("*", 2 * int(line), position)
-                return dict(zip(items[::2], items[1::2], strict=True)), position
-            case "_":
-                return None, position
-            case "#":
-                return line == b"t", position
-            case ",":
-                return float(line), position
-        raise ValueError(f"not a reply: {kind + line.decode(errors='replace')!r}")
-
-    def _read_bulk(self, kind: str, size: int, position: int) -> tuple[Any, int]:
+        if kind in _LINES:
+            return _LINES[kind](line), position
+        if kind not in "$=!*~>%":
+            raise ValueError(f"not a reply: {kind + line.decode(errors='replace')!r}")
+        size = int(line)
         if size < 0:
             return None, position
-        end = position + size
-        if len(self._buffer) < end + 2:
-            raise _Incomplete
-        data = bytes(self._buffer[position:end])
-        return ServerError(data.decode(errors="replace")) if kind == "!" else data, end + 2
-
-    def _read_items(self, kind: str, count: int, position: int) -> tuple[Any, int]:
-        if count < 0:
-            return None, position
+        if kind in "$=!":
+            end = position + size
+            if len(self._buffer) < end + 2:
+                raise _Incomplete
+            data = bytes(self._buffer[position:end])
+            return ServerError(data.decode(errors="replace")) if kind == "!" else data, end + 2
         items: list[Any] = Push() if kind == ">" else []
-        for _ in range(count):
+        for _ in range(2 * size if kind == "%" else size):
             item, position = self._read(position)
             items.append(item)
-        return items, position
+        return dict(zip(items[::2], items[1::2], strict=True)) if kind == "%" else items, position
