@@ -94,7 +94,7 @@ simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check
 
 # ARGS chooses some: names, or --since=HEAD~1 for those that a change touches. The module has no debug assertions here: it is the
 # checker that has to find the defect.
-hunt: ## give the simulated server faults and the module defects, one by one, and see that the simulation finds each in a minute
+hunt: ## give the simulated server faults and the module defects, one by one, and see that the simulation finds each
 	@scripts/setup hunt
 	cargo test --profile tool --locked --package simulator
 	cargo run --profile tool --config profile.tool.package.redis-lock.debug-assertions=false --locked --package simulator --bin hunt -- \

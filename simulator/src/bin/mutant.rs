@@ -1,7 +1,7 @@
 //! Runs histories until one fails with certain words. The program `hunt` builds this with each of the mutants.
 //!
-//!     mutant WORDS SECONDS          runs seeds from 1 on
-//!     mutant WORDS SECONDS INPUT    runs the history that the bytes of a file make
+//!     mutant WORDS COUNT          runs the seeds from 1 to COUNT
+//!     mutant WORDS COUNT INPUT    runs the history that the bytes of a file make
 //!
 //! It writes one line, the history and what it fails with, separated by `: `. Without such a history it ends with status 1.
 
@@ -9,18 +9,17 @@ use std::env;
 use std::fs;
 use std::panic;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use simulator::seed::{failure_of, failure_of_input};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let [words, seconds, input @ ..] = arguments.as_slice() else { return usage() };
-    let Ok(seconds) = seconds.parse() else { return usage() };
+    let [words, count, input @ ..] = arguments.as_slice() else { return usage() };
+    let Ok(count) = count.parse() else { return usage() };
     // A history that panics is a result here.
     panic::set_hook(Box::new(|_| {}));
     let found = match input {
-        [] => find(words, Duration::from_secs(seconds)),
+        [] => find(words, count),
         [path] => fs::read(path)
             .ok()
             .and_then(|bytes| failure_of_input(&bytes))
@@ -38,14 +37,13 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: mutant WORDS SECONDS [INPUT]");
+    eprintln!("usage: mutant WORDS COUNT [INPUT]");
     ExitCode::from(2)
 }
 
 /// Returns the first seed that fails with these words, and what it fails with.
-fn find(words: &str, limit: Duration) -> Option<String> {
-    let begin = Instant::now();
-    (1_u64..).take_while(|_| begin.elapsed() < limit).find_map(|seed| {
+fn find(words: &str, count: u64) -> Option<String> {
+    (1..=count).find_map(|seed| {
         let why = failure_of(seed).filter(|why| why.contains(words))?;
         Some(format!("{seed}: {why}"))
     })

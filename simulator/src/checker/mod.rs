@@ -319,6 +319,7 @@ impl Checker {
                 });
             }
             LoggedEvent::Ended { tag, blocked } => {
+                self.slow_log.withdraws = false;
                 self.check_announced()?;
                 self.check_shared(now)?;
                 if let Some(running) = self.running.take().filter(|running| running.tag == *tag) {

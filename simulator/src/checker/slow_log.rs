@@ -17,6 +17,8 @@ pub(super) struct SlowLog {
     min_wait_ms: Ms,
     /// Whether a grant is followed later than it was made, so that the others may be fewer.
     pub is_late: bool,
+    /// Whether the command that runs has withdrawn waits. They may count for grants that it makes before.
+    pub withdraws: bool,
 }
 
 /// A wait.
@@ -61,13 +63,14 @@ impl SlowLog {
 
     /// A request was withdrawn by its token.
     pub fn withdraw(&mut self, tag: Tag, now: Ms) {
+        self.withdraws = true;
         self.end(tag, EndReason::Withdrawn, now);
     }
 
     /// The first requests of a queue have got the lock, and `others` wait on.
     pub fn grant<'w>(&mut self, requests: impl IntoIterator<Item = &'w Waiting>, others: usize, now: Ms) {
         for request in requests {
-            let others = Some(others).filter(|_| !self.is_late);
+            let others = Some(others).filter(|_| !self.is_late && !self.withdraws);
             if let Some(wait) = self.waits.get_mut(&request.tag).filter(|wait| wait.end.is_none()) {
                 (wait.end, wait.others) = (Some((EndReason::Granted, now)), others);
             }

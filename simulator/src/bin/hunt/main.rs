@@ -1,5 +1,6 @@
 //! Shows that the checker of the simulator is not blind. It gives the simulated server one fault after the other, and the module
-//! one mutant after the other, and wants each found by a history within a minute, with the words that belong to it.
+//! one mutant after the other, and wants each found by one of the first [`outcome::MAX_HISTORIES`] histories, with the words that
+//! belong to it.
 //!
 //! A mutant is a patch in `simulator/mutants`. It is applied to a copy of the sources, so that nothing here changes.
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use simulator::seed::{failure_of, failure_of_input};
 
-use crate::outcome::{Found, LIMIT, Outcome};
+use crate::outcome::{Found, MAX_HISTORIES, Outcome};
 use crate::patch::Patch;
 
 /// Runs the program that was built with a patch until a history fails with the words of the patch. The same history must hold
@@ -19,11 +19,11 @@ pub fn hunt(patch: &Patch, program: &Path) -> Outcome {
 
 fn find(patch: &Patch, program: &Path) -> Result<Found, String> {
     let mut command = Command::new(program);
-    command.args([&patch.says, &LIMIT.as_secs().to_string()]).args(&patch.input);
+    command.args([&patch.says, &MAX_HISTORIES.to_string()]).args(&patch.input);
     let output = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
     let line = String::from_utf8_lossy(&output.stdout);
     let Some((history, why)) = line.trim_end().split_once(": ") else {
-        return Err(format!("no history fails with {:?}", patch.says));
+        return Err(format!("none of {MAX_HISTORIES} histories fails with {:?}", patch.says));
     };
     let without = match &patch.input {
         Some(input) => {

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How long a defect may stay unfound.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// The number of histories in one of which a defect must be found. It takes about a minute, and does not depend on the speed of
+/// the machine.
+pub const MAX_HISTORIES: u64 = 8000;
 
 /// The longest part of a message that is shown.
 const SHOWN: usize = 110;
