@@ -62,7 +62,7 @@ class Cluster:
         return int(self.nodes[0].execute_command("CLUSTER", "KEYSLOT", key))
 
     def begin_to_move(self, key: str) -> tuple[Any, Any]:
-        """Begins to move the slot of a key to the other node: what is not at the source is asked for at the target."""
+        """Begins to move the slot of a key to the other node: missing keys are asked for at the target."""
         source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
         slot = self.slot(key)
         target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.execute_command("CLUSTER", "MYID"))

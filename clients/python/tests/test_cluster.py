@@ -11,7 +11,8 @@ import pytest
 from clusters import OPTIONS, Cluster
 from conftest import Threads, connections_of, library, until, wait_until, waiters
 
-from redis_lock_client import Lock, LockLost, asyncio as for_tasks
+from redis_lock_client import Lock, LockLost
+from redis_lock_client import asyncio as for_tasks
 
 NAME = "redis-lock-client"
 OUTAGE = (library.ConnectionError, library.TimeoutError)
@@ -31,11 +32,6 @@ def replicated(new_server: Any) -> Cluster:
     return one
 
 
-def connections(cluster: Cluster) -> list[int]:
-    """Returns how many connections of the package each server has."""
-    return [connections_of(node, NAME) for node in cluster.nodes]
-
-
 def keys_of(cluster: Cluster, count: int) -> list[str]:
     """Returns keys of each server, as many of one as of the other."""
     names = [f"key:{number}" for number in range(20 * count)]
@@ -45,34 +41,28 @@ def keys_of(cluster: Cluster, count: int) -> list[str]:
 def test_threads_lock_on_several_servers(cluster: Cluster) -> None:
     """Over one connection to each, also with several clients."""
     clients = [cluster.client() for _ in range(3)]
-    before = connections(cluster)
 
-    def work(number: int) -> None:
+    def work(client: Any) -> None:
         for key in keys_of(cluster, 20):
-            with Lock(clients[number], key, timeout=30, blocking_timeout=60) as lock:
+            with Lock(client, key, timeout=30, blocking_timeout=60) as lock:
                 assert lock.owned() and lock.fence()
 
     with Threads(3) as pool:
-        list(pool.map(work, range(3)))
-    assert connections(cluster) == [one + 1 for one in before]
+        list(pool.map(work, clients))
+    assert [connections_of(node, NAME) for node in cluster.nodes] == [1, 1]
 
 
 async def test_tasks_lock_on_several_servers(cluster: Cluster) -> None:
     clients = [cluster.client_asyncio() for _ in range(3)]
     await clients[0].ping()  # A client that was used before knows more servers than one that was not.
-    keys = keys_of(cluster, 20)
-    inside: set[str] = set()
 
     async def work(client: Any) -> None:
-        for key in keys:
-            async with for_tasks.Lock(client, key, timeout=30, blocking_timeout=60):
-                assert key not in inside
-                inside.add(key)
-                await asyncio.sleep(0)
-                inside.remove(key)
+        for key in keys_of(cluster, 20):
+            async with for_tasks.Lock(client, key, timeout=30, blocking_timeout=60) as lock:
+                assert await lock.owned()
 
     await asyncio.gather(*(work(client) for client in clients for _ in range(5)))
-    assert connections(cluster) == [1, 1]
+    assert [connections_of(node, NAME) for node in cluster.nodes] == [1, 1]
     for client in clients:
         await client.aclose()
 
@@ -148,10 +138,9 @@ def test_server_without_slot_is_left_alone(cluster: Cluster) -> None:
     assert not Lock(cluster.client(), "door", timeout=30).acquire(blocking_timeout=0.2)
     cluster.move("door")
     time.sleep(0.5)
-    before = source.info("stats")["total_commands_processed"], source.info("stats")["total_connections_received"]
+    before = source.info("stats")["total_commands_processed"]
     time.sleep(1)
-    after = source.info("stats")["total_commands_processed"], source.info("stats")["total_connections_received"]
-    assert after[0] - before[0] < 30 and after[1] - before[1] < 5
+    assert source.info("stats")["total_commands_processed"] - before < 30
 
 
 def test_slot_half_way_serves_threads(cluster: Cluster) -> None:
@@ -271,9 +260,6 @@ async def test_dead_master_is_asked_for_seldom(cluster: Cluster) -> None:
     with pytest.raises(OUTAGE):
         await for_tasks.Lock(cluster.client_asyncio(), "door", timeout=30).acquire(blocking_timeout=1)
     await client.aclose()
-
-
-# ---- a replica takes over --------------------------------------------------------------------------------------------
 
 
 def take_over(cluster: Cluster, how: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,7 +22,7 @@ from redis_lock_client.asyncio import Lock
 
 #: How locks are held beyond their lease.
 LASTING: list[dict[str, Any]] = [{"session": True}, {"renew": True}]
-#: Whether tasks begin at once, which Python 3.12 has brought.
+#: Whether tasks begin when they are created, from Python 3.12 on.
 EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
 NAME = "redis-lock-client"
 
@@ -50,58 +52,34 @@ def test_each_loop_closes_its_connections(server: Server, client: Any) -> None:
     wait_until(lambda: connections_of(client, NAME) == before)
 
 
-@pytest.mark.parametrize("is_connected", [False, True])
-def test_loop_ends_while_task_begins_to_wait(server: Server, client: Any, is_connected: bool) -> None:
-    async def begin(steps: int) -> None:
-        aclient = server.client_asyncio()
-        if is_connected:
-            await Lock(aclient, "door", timeout=30).locked()
-        asking = asyncio.create_task(Lock(aclient, "door", timeout=30).acquire())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        assert not asking.done()
-
-    client.set("door", "another client")
-    for steps in range(80):
-        began = time.monotonic()
-        asyncio.run(begin(steps))
-        assert time.monotonic() - began < 20, steps
-    wait_until(lambda: not waiters(client))
-
-
 @pytest.mark.parametrize("lease", [60, None])
-@pytest.mark.parametrize("is_cancelled", [False, True])
-def test_loop_ends_while_task_acquires(server: Server, client: Any, lease: float | None, is_cancelled: bool) -> None:
-    """The lock is released, although ``asyncio.run`` ends everything."""
+@pytest.mark.parametrize("way", ["connects", "waits", "acquires", "is cancelled", "releases"])
+def test_loop_ends_while_task_acts(server: Server, client: Any, way: str, lease: float | None) -> None:
+    """Nothing is left, whatever the task does when ``asyncio.run`` ends everything."""
 
     async def begin(steps: int) -> None:
         aclient = server.client_asyncio()
-        await Lock(aclient, "door", timeout=30).locked()  # There is a connection.
-        lock = Lock(aclient, "door", timeout=lease)
-        asking = asyncio.create_task(lock.acquire())
-        for _ in range(steps):
+        lock = Lock(aclient, "door", timeout=lease, thread_local=False)
+        if way != "connects":
+            await lock.locked()  # There is a connection.
+        if way == "releases":
+            await lock.acquire()
+        task = asyncio.create_task(lock.release() if way == "releases" else lock.acquire())  # type: ignore[arg-type]
+        for _ in range(max(steps, way == "releases")):
             await asyncio.sleep(0)
-        if is_cancelled and not asking.done():
-            asking.cancel()
-        elif asking.done():
+        if way == "is cancelled":
+            task.cancel()
+        if way in ("acquires", "is cancelled") and lock.local.token:
             await lock.release()
 
-    for steps in range(40):
+    if way in ("connects", "waits"):
+        client.set("door", "another client")
+    for steps in range(30):
         asyncio.run(begin(steps))
-        wait_until(lambda: not client.exists("door"), explain=lambda steps=steps: steps)
-
-
-def test_loop_ends_while_task_releases(server: Server, client: Any) -> None:
-    async def begin(steps: int) -> None:
-        lock = Lock(server.client_asyncio(), "door", timeout=60, thread_local=False)
-        await lock.acquire()
-        asyncio.create_task(lock.release())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-
-    for steps in range(1, 8):
-        asyncio.run(begin(steps))
-        wait_until(lambda: not client.exists("door"), explain=lambda steps=steps: steps)
+        if way in ("connects", "waits"):
+            wait_until(lambda: not waiters(client))
+        else:
+            wait_until(lambda: not client.exists("door"), explain=lambda steps=steps: steps)
 
 
 def test_loop_ends_while_server_stalls(new_server: Any) -> None:
@@ -211,7 +189,7 @@ print("done")
 
 @pytest.mark.parametrize("end", ["shut down", "closed", "left open"])
 def test_loop_ended_in_any_way_reports_nothing(server: Server, client: Any, end: str) -> None:
-    """Python's development mode reports tasks that are pending, and what is open, if the loop was shut down."""
+    """Python's development mode reports pending tasks, and open connections if the loop was shut down."""
     mode = ["-X", "dev"] if end == "shut down" else []
     ended = subprocess.run(
         [sys.executable, *mode, "-c", CLOSED, str(server.port), end], capture_output=True, text=True, timeout=30
@@ -235,6 +213,9 @@ def test_generator_cleans_up_at_end_of_loop(server: Server, client: Any, eager: 
             finally:
                 await asyncio.sleep(0.3)
                 cleaned.append(client.exists("door") == 1)
+                await lock.release()
+                await lock.acquire()
+                cleaned.append(await lock.owned())
 
     generator = hold()
 
@@ -244,12 +225,13 @@ def test_generator_cleans_up_at_end_of_loop(server: Server, client: Any, eager: 
 
     before = connections_of(client, NAME)
     asyncio.run(main())
-    assert cleaned
+    assert cleaned == [True, True]
+    gc.collect()
     wait_until(lambda: not client.exists("door") and connections_of(client, NAME) == before)
 
 
 def test_lock_object_serves_two_loops(server: Server, client: Any) -> None:
-    """What was acquired in the one is released in the other, and a loss is reported in each."""
+    """A lock that was acquired in one is released in the other, and a loss is reported in each."""
 
     async def take(lock: Lock) -> None:
         await lock.acquire()
@@ -270,7 +252,7 @@ def test_lock_object_serves_two_loops(server: Server, client: Any) -> None:
         assert not client.exists("door")
 
 
-def test_loops_of_many_threads_run_at_once(server: Server) -> None:
+def test_loops_of_many_threads_run_together(server: Server) -> None:
     async def work(number: int) -> None:
         aclient = server.client_asyncio()
         async with Lock(aclient, f"door:{number}", timeout=30), Lock(aclient, "window", timeout=30):
@@ -288,6 +270,20 @@ def test_loops_of_many_threads_run_at_once(server: Server) -> None:
             list(pool.map(begin, range(6)))
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_closed_loops_are_collected(server: Server) -> None:
+    loops: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    async def work() -> None:
+        loops.add(asyncio.get_running_loop())
+        async with Lock(server.client_asyncio(), "door", timeout=30):
+            pass
+
+    for _ in range(5):
+        asyncio.run(work())
+    gc.collect()
+    assert len(loops) <= 1
 
 
 FORKED = f"""

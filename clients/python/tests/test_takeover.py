@@ -13,19 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import (
-    CLIENT,
-    SERVER,
-    Server,
-    Threads,
-    connections_of,
-    free_port,
-    library,
-    library_asyncio,
-    until,
-    wait_until,
-    waiters,
-)
+from conftest import CLIENT, SERVER, Server, Threads, free_port, library, library_asyncio, until, wait_until, waiters
 from proxies import proxy
 
 from redis_lock_client import Lock, LockLost
@@ -89,7 +77,7 @@ def sentinel(new_server: Any, tmp_path: Path) -> Iterator[Sentinel]:
 
 
 def test_sentinel_replaces_threads_master(sentinel: Sentinel) -> None:
-    """The wait and what is held go on at the new master, if that knows of the lock; else the loss is reported."""
+    """The wait and what is held go on at the new master, if the lock was copied to it; else the loss is reported."""
     old, new = (server.client() for server in sentinel.servers)
     client = library.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
     old.set("door", "another client", px=90_000)
@@ -98,7 +86,6 @@ def test_sentinel_replaces_threads_master(sentinel: Sentinel) -> None:
     gone = Lock(client, "hatch", timeout=120, watch=True)
     for lock in (renewed, kept, gone):
         lock.acquire()
-    assert connections_of(old, "redis-lock-client") == 1
     wait_until(lambda: new.dbsize() == 4, 20)
     with Threads() as pool:
         taken = pool.submit(waiter.acquire)
@@ -165,7 +152,7 @@ def test_address_leads_to_another_master(new_server: Any) -> None:
         new.client().delete("window")
         assert waiting.result(20)
         assert not lost.wait(7) and renewed.owned()
-        # Whoever waits from now on is notified, and is not polled for.
+        # Later waiters are notified by it, and do not poll.
         new.client().set("hatch", "another client")
         waiting = pool.submit(Lock(own, "hatch", timeout=30, blocking_timeout=30).acquire)
         wait_until(lambda: waiters(new.client(), "hatch") and waiters(new.client(), "hatch")[0][b"channel"], 20)

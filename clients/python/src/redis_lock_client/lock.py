@@ -46,13 +46,14 @@ class Taken:
 
 
 def _collected(engine: Any, hold: Hold) -> None:
-    if not hold.is_lost and engine.now() < hold.request.ends_at:
+    is_held = not hold.is_lost and engine.now() < hold.request.ends_at
+    drop(engine.scheduler, hold)
+    if is_held:
         text = (
             f"a lock that is held was collected as garbage: {hold.request.key!r}, by {label_of(hold.request.token)!r}"
         )
         logger.warning(text)
         warnings.warn(text, ResourceWarning, stacklevel=1)
-    drop(engine.scheduler, hold)
 
 
 def drop(scheduler: Scheduler, hold: Hold) -> None:
@@ -381,7 +382,9 @@ class BaseLock:
 
     def _owned(self) -> tuple[Any, ...] | None:
         taken = self._find()
-        return None if taken is None else (self._engine(), _nothing, partial(self._as_holder, holding.owned, taken.hold))
+        return (
+            None if taken is None else (self._engine(), _nothing, partial(self._as_holder, holding.owned, taken.hold))
+        )
 
     def _leave(self, failure: LockError, error: BaseException | None) -> None:
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""

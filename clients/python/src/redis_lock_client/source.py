@@ -142,9 +142,7 @@ _sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 def source_of(client: Any) -> Any:
     """Returns the source of a client's connections."""
     anchor = getattr(client, "connection_pool", None)
-    if not is_executed_by_library(client):
-        anchor = client
-    elif hasattr(client, "nodes_manager"):
+    if hasattr(client, "nodes_manager") or not is_executed_by_library(client):
         anchor = client
     source = _sources.get(anchor)
     if source is None:

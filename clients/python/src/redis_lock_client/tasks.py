@@ -50,6 +50,7 @@ class Engine:
         self.source, self.now = source, self._loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._is_ending = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._commands: deque[tuple[Connection, list[Any]]] = deque()
         self._executes = False
@@ -62,6 +63,8 @@ class Engine:
         outcome: asyncio.Future[Any] = self._loop.create_future()
 
         def end(value: Any, error: Exception | None) -> None:
+            if self._is_ending and not self.scheduler.flows:
+                self._loop.call_soon(self.close_all)  # An asynchronous generator has cleaned up.
             if outcome.done():
                 return
             if error is not None:
@@ -72,10 +75,11 @@ class Engine:
         flow = self.scheduler.start(start, *args, done=end)
         try:
             return await outcome
-        except BaseException:
-            if not flow.ended:
-                self.scheduler.cancel(flow)
-            undo()
+        except BaseException as error:
+            if not outcome.done() or outcome.cancelled() or outcome.exception() is not error:
+                if not flow.ended:
+                    self.scheduler.cancel(flow)
+                undo()
             raise
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
@@ -89,7 +93,7 @@ class Engine:
         self._begin(_call(callback), "redis-lock-client on_lost")
 
     def _begin(self, coroutine: Any, name: str) -> None:
-        task = self._loop.create_task(coroutine, name=name)
+        task = asyncio.Task(coroutine, loop=self._loop, name=name)  # Never eager: its caller is in a flow.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -162,9 +166,13 @@ class Engine:
             link.opened._reader = link.opened._writer = None  # Else the library warns that they are open.
 
     def close_all(self) -> None:
-        """Closes all connections: the loop ends."""
+        """Ends all flows and closes all connections: the loop ends."""
+        self._is_ending = True
+        for _ in range(2):  # Those that end may start others, which withdraw.
+            for flow in [*self.scheduler.flows]:
+                self.scheduler.cancel(flow)
         for connection in [*self._links]:
-            self.close(connection)
+            connection.close(Disconnected("the loop ends", sent=True))
         if self._timer is not None:
             self._timer.cancel()
 
@@ -193,6 +201,9 @@ def engine_of(source: Any) -> Engine:
     """Returns the engine of the running loop for a source of connections."""
     loop = asyncio.get_running_loop()
     if loop not in _loops:
+        for reference in _loops.keyrefs():
+            if (other := reference()) is not None and other.is_closed():
+                _loops.pop(other, None)  # Its engines would keep it alive.
         engines: dict[Any, Engine] = {}
         ending = _close_at_end(engines)
         with contextlib.suppress(StopIteration):
