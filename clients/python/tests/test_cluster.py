@@ -84,16 +84,6 @@ async def test_clients_of_cluster_wait_once(cluster: Cluster) -> None:
         await client.aclose()
 
 
-def test_client_of_strings_is_served(cluster: Cluster) -> None:
-    """Replies to the package are bytes, and its time-outs are those of the client."""
-    client = type(cluster.client())(
-        host="localhost", port=cluster.servers[0].port, decode_responses=True, socket_timeout=0.5
-    )
-    with Lock(client, "{house}:door", timeout=30, session=True, label="me") as lock:
-        assert client.get("{house}:door").startswith("me:") and lock.owned()
-        assert not Lock(client, "{house}:door").acquire(blocking_timeout=1)
-
-
 @pytest.mark.parametrize("key", ["door", "{house}:door", "odd}key"])
 def test_slot_moves_while_thread_waits(cluster: Cluster, key: str) -> None:
     source, target = cluster.nodes[cluster.owner(key)], cluster.nodes[1 - cluster.owner(key)]
@@ -130,17 +120,6 @@ def test_slot_moves_while_lock_is_held(cluster: Cluster) -> None:
         assert one.lost.wait(5), one.name
         with pytest.raises(LockLost):
             one.release()
-
-
-def test_server_without_slot_is_left_alone(cluster: Cluster) -> None:
-    source = cluster.nodes[cluster.owner("door")]
-    source.set("door", "another client", px=60_000)
-    assert not Lock(cluster.client(), "door", timeout=30).acquire(blocking_timeout=0.2)
-    cluster.move("door")
-    time.sleep(0.5)
-    before = source.info("stats")["total_commands_processed"]
-    time.sleep(1)
-    assert source.info("stats")["total_commands_processed"] - before < 30
 
 
 def test_slot_half_way_serves_threads(cluster: Cluster) -> None:
