@@ -94,6 +94,11 @@ def test_wheel_in_fresh_environment_works(server: Server, tmp_path: Path) -> Non
     assert wheel.name.split("-")[1] == redis_lock_client.__version__
 
 
+def test_readme_links_work_on_pypi() -> None:
+    links = re.findall(r"\]\(([^)]*)\)", (PACKAGE / "README.md").read_text())
+    assert all(link.startswith("https://") for link in links), links
+
+
 # ---- the shape of the package ----------------------------------------------------------------------------------------
 
 
