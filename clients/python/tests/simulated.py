@@ -427,7 +427,7 @@ class Server:
             return self._info(link, key)
         token, first, second = (*rest, b"", b"")[:3]
         if name == "RELEASE":
-            return self._release(key, token, int(first) if first else None)
+            return self._release(key, token, int(second) if second else None)
         if name == "EXTEND":
             return self._extend(key, token, int(first), second == b"1")
         if name == "KEEP":

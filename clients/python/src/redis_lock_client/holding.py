@@ -187,7 +187,7 @@ class _Watch:
                 if not (yield from self._look()):
                     return
             except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
-                code = error.code if isinstance(error, ServerError) else "TRYAGAIN"
+                code = getattr(error, "code", "TRYAGAIN")
                 if code == "HOLDMISMATCH":
                     code = "TRYAGAIN"  # The holder takes or releases a hold at the same time.
                 if code in NOT_HELD or self.now() >= self.request.ends_at:
@@ -208,7 +208,8 @@ class _Watch:
         connection = self._connection()
         if self.request.session and (connection.number != self.session or connection.state != "open") and self.session:
             self.session = 0
-            self.request.ends_at = min(self.request.ends_at, self.now() + self.request.grace_ms / 1000)
+            # It may have been lost at the begin of the latest pause.
+            self.request.ends_at = min(self.request.ends_at, self.now() + self.request.grace_ms / 1000 - RETRY_S)
 
     def _look(self) -> Steps:
         """Renews the lease if it is time, and asks for what remains of it. Returns whether the lock is held."""

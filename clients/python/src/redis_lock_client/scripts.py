@@ -12,16 +12,11 @@ from hashlib import sha1
 from .request import Request
 from .resp import Word
 
-# The lease is checked before anything is written: PEXPIRE deletes a key if the time is not positive, and what a script
-# has written before it fails stays.
-_LEASE = """
-local lease = tonumber(ARGV[2])
+# How each script begins: it reads the state of the lock; one with shares has no holder here. The lease is checked
+# before anything is written: PEXPIRE deletes a key if the time is not positive, and what is written before stays.
+_BEGIN = """
+local key, caller, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if lease and not (lease > 0 and lease < 2 ^ 53) then return redis.error_reply('ERR invalid expire time') end
-"""
-
-# The state of the lock. A lock with shares has no holder here.
-_STATE = """
-local key, caller = KEYS[1], ARGV[1]
 local kind, holder, holds = redis.call('type', key)['ok'], false, 0
 if kind == 'string' then
     holder, holds = redis.call('get', key), 1
@@ -42,10 +37,7 @@ end
 """
 
 # A mutex has no number of holds.
-_TAKE = (
-    _LEASE
-    + _STATE
-    + """
+_TAKE = """
 local hold = tonumber(ARGV[3])
 if kind == 'none' and (hold or 1) == 1 then
     if hold then redis.call('hset', key, caller, 1) else redis.call('set', key, caller) end
@@ -61,34 +53,27 @@ local left = redis.call('pttl', key)
 if lease and left >= 0 and lease > left then redis.call('pexpire', key, lease) end
 return hold or 1
 """
-)
 
-_RELEASE = (
-    _STATE
-    + """
+_RELEASE = """
 if kind == 'zset' and redis.call('zrem', key, caller) == 1 then
     local last = redis.call('zrange', key, -1, -1, 'withscores')[2]
     if last and last ~= 'inf' then redis.call('pexpireat', key, last) end
     return 0
 end
 if holder ~= caller then return not_held() end
-local hold = tonumber(ARGV[2]) or holds
+local hold = tonumber(ARGV[3]) or holds
 if hold == holds + 1 then return holds end
 if hold ~= holds then return mismatch() end
 if holds > 1 then return redis.call('hincrby', key, caller, -1) end
 redis.call('del', unpack(KEYS))
 if KEYS[2] then
     redis.call('lpush', KEYS[2], 1)
-    redis.call('pexpire', KEYS[2], ARGV[3])
+    redis.call('pexpire', KEYS[2], ARGV[4])
 end
 return 0
 """
-)
 
-_EXTEND = (
-    _LEASE
-    + _STATE
-    + """
+_EXTEND = """
 if holder ~= caller then return not_held() end
 local left = redis.call('pttl', key)
 if left < 0 then return redis.error_reply('NOLEASE This lock has no lease: it is held until it is released') end
@@ -96,32 +81,25 @@ if ARGV[3] == '1' then lease = lease + left end
 redis.call('pexpire', key, lease)
 return lease
 """
-)
 
-_INFO = (
-    _STATE
-    + """
+_INFO = """
 local states = {none = 'free', string = 'mutex', hash = 'reentrant', zset = 'shared'}
 return {'state', states[kind], 'owner', holder, 'lease-ms', redis.call('pttl', key)}
 """
-)
 
-_KEEP_FOR_EVER = (
-    _STATE
-    + """
+_KEEP_FOR_EVER = """
 if kind == 'zset' and redis.call('zscore', key, caller) then redis.call('zadd', key, 'inf', caller)
 elseif holder ~= caller then return not_held() end
 redis.call('persist', key)
 return 1
 """
-)
 
 _DIGESTS = {
-    text: sha1(text.encode(), usedforsecurity=False).hexdigest()
+    text: sha1((_BEGIN + text).encode(), usedforsecurity=False).hexdigest()
     for text in (_TAKE, _RELEASE, _EXTEND, _INFO, _KEEP_FOR_EVER)
 }
 #: The scripts by their digests.
-TEXTS = {digest: text for text, digest in _DIGESTS.items()}
+TEXTS = {digest: _BEGIN + text for text, digest in _DIGESTS.items()}
 
 
 def take(request: Request, hold: int) -> list[Word]:
@@ -132,7 +110,7 @@ def take(request: Request, hold: int) -> list[Word]:
 
 def release(request: Request, hold: int | None) -> list[Word]:
     """Returns what is sent instead of LOCK.RELEASE. It can release a share that the module has granted."""
-    words: list[Word] = _run(_RELEASE, request, "" if hold is None else hold)
+    words: list[Word] = _run(_RELEASE, request, "", "" if hold is None else hold)
     if request.signal is not None:
         name, lifetime_ms = request.signal
         words[2:5] = [2, request.key, name, request.token]
