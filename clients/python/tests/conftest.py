@@ -34,7 +34,7 @@ KEYS = ("door", "window")
 
 
 def free_port() -> int:
-    """A port that nobody listens at, below those that clients get. A cluster needs another one, 10,000 higher."""
+    """Returns a free port, below those that clients get. A cluster needs another one, 10,000 higher."""
     while True:
         port = random.randrange(15_000, 22_000)
         with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
@@ -88,7 +88,7 @@ class Server:
         """Does nothing for a while, and then goes on."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
-        # What is sent from here on is found in one piece: the signal itself may come while an earlier round goes on.
+        # Commands that are sent from here on are read in one batch: the signal may come during an earlier iteration.
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         try:
             yield
@@ -231,7 +231,7 @@ def own_threads() -> set[threading.Thread]:
 
 
 def waiters(client: Any, key: str = "door") -> list[dict[bytes, Any]]:
-    """Who stands in line for a lock, in the order of the line."""
+    """Returns the waiters for a lock, in the order of the queue."""
     try:
         line = client.execute_command("LOCK.WAITERS", key)
     except library.ConnectionError:
@@ -246,7 +246,7 @@ def watched(client: Any) -> None:
     time.sleep(0.02)
 
 
-#: Says after each beat how long it took, to whoever asks for the longest since a time.
+#: Measures how long each beat takes, and prints the longest since the time that it reads.
 PULSE = """
 import collections, select, socket, sys, time
 server, beats = socket.create_connection(("127.0.0.1", int(sys.argv[1]))), collections.deque(maxlen=10_000)
@@ -268,7 +268,7 @@ while True:
 class Pulse:
     """How long a process and the server have to wait for their turn on a busy machine.
 
-    Another process, because this one may be held up by what is tested, which is no excuse.
+    Another process, because the tested package may hold this one up, which is no excuse.
     """
 
     def __init__(self, server: Server) -> None:
@@ -325,17 +325,17 @@ def losses(kind: str) -> list[str]:
 
 
 def take_away(client: Any, way: str, token: bytes) -> float:
-    """Takes the lock away; since when the server has known."""
+    """Takes the lock away. Returns since when the server has known."""
     if way == "ZREM beside another":
         assert client.execute_command("LOCK.SHARE", "door", "another", "PX", 60_000) == 1
     asked = time.monotonic()
     LOSSES[way](client, token)
-    # Before the request, because the answer may be late: whoever is told may have been told before.
+    # The time before the request, because the reply may be later than the report of the loss.
     return asked + SHORTER_MS / 1000 if way == "a shorter lease" else asked
 
 
 def assert_told_at_once(told: dict[tuple[int, str], float]) -> None:
-    """That each was told 50 ms after the server has known, in seconds, at the latest.
+    """Asserts that each was reported 50 ms after the server has known, in seconds, at the latest.
 
     Two may be late, because the pulse does not feel everything that holds up a busy machine; none three times.
     """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 class Proxy:
     """Stands between clients and a server. A request with ``late`` in it is kept until ``deliver``.
 
-    Those with ``slow`` in them come through after so many seconds each.
+    Those with ``slow`` in them are delivered after the seconds it names.
     """
 
     def __init__(self, port: int) -> None:

@@ -239,7 +239,7 @@ def test_threads_are_served_in_order(client: Any) -> None:
 
 
 def test_long_wait_keeps_its_queue_entry(server: Server, client: Any, pulse: Pulse) -> None:
-    """Longer than every time-out: that of the client, of a request at the server, and of the server for idle clients."""
+    """Longer than every time-out: of the client, of a request at the server, of the server for idle clients."""
     client.set("door", "another holder")
     client.config_set("timeout", 3)
     try:
@@ -273,7 +273,7 @@ def test_wait_beyond_any_clock_is_possible(client: Any) -> None:
     waiter.release()
 
 
-# ---- what is held ----------------------------------------------------------------------------------------------------
+# ---- holding --------------------------------------------------------------------------------------------------------
 
 
 def test_lease_is_extended(client: Any) -> None:
@@ -646,9 +646,12 @@ def test_debug_log_has_label_and_position(client: Any, caplog: pytest.LogCapture
 
 def test_threads_and_connections_have_names(server: Server, client: Any) -> None:
     with Lock(client, "door", timeout=30, renew=True):
-        wait_until(lambda: f"redis-lock-client 127.0.0.1:{server.port}" in {thread.name for thread in own_threads()} or (
-            f"redis-lock-client localhost:{server.port}" in {thread.name for thread in own_threads()}
-        ))
+        wait_until(
+            lambda: (
+                f"redis-lock-client 127.0.0.1:{server.port}" in {thread.name for thread in own_threads()}
+                or (f"redis-lock-client localhost:{server.port}" in {thread.name for thread in own_threads()})
+            )
+        )
         assert own_connections(client)
 
 

@@ -213,7 +213,8 @@ def test_process_ends_with_a_held_lock(server: Server, client: Any, way: str, op
 
 def test_process_ends_while_its_server_is_dead(new_server: Any) -> None:
     server = new_server()
-    text = f'lock = Lock(client, "door", timeout=30, session=True)\n{ENDS["generator"]}\nprint("held"); sys.stdin.readline()'
+    text = 'lock = Lock(client, "door", timeout=30, session=True)\n' + ENDS["generator"]
+    text += 'print("held"); sys.stdin.readline()'
     with running_program(text, server) as process:
         assert process.stdout is not None and process.stdin is not None and process.stdout.readline() == "held\n"
         server.stop()
@@ -277,7 +278,7 @@ class Interrupter:
         with self._guard:
             self._is_open = False
         for _ in range(3):
-            time.sleep(0)  # What is under way comes here.
+            time.sleep(0)  # A signal that was sent arrives here.
 
     def end(self) -> None:
         self._has_ended = True
@@ -302,12 +303,12 @@ def interrupted_by_signals(seed: int) -> Iterator[Interrupter]:
         signal.signal(signal.SIGUSR1, before)
 
 
-#: Locked while a thread begins. For a moment it has the number of its parent, and would be interrupted in its place.
+#: Locked while a thread begins. For a moment it has the number of its parent, and would be interrupted instead.
 BEGINNING = threading.Lock()
 
 
 class Beginning(threading.Thread):
-    """A thread that is not interrupted in the place of another one."""
+    """A thread that is not interrupted instead of its parent."""
 
     def start(self) -> None:
         with BEGINNING:

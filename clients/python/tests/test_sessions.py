@@ -9,7 +9,17 @@ import time
 from typing import Any
 
 import pytest
-from conftest import Server, Threads, info, kill_connections, own_connections, run_program, running_program, wait_until, waiters
+from conftest import (
+    Server,
+    Threads,
+    info,
+    kill_connections,
+    own_connections,
+    run_program,
+    running_program,
+    wait_until,
+    waiters,
+)
 
 from redis_lock_client import Lock, LockNotOwnedError
 
@@ -165,7 +175,9 @@ def test_server_was_a_replica_for_a_moment(new_server: Any) -> None:
 def test_server_stalls_for_less_than_the_lease(new_server: Any, how: str) -> None:
     """That it does not reply in time is no reason to give the lock up."""
     server = new_server()
-    lock = Lock(server.client(socket_timeout=0.3), "door", timeout=30, watch=True, **({} if how == "plain" else {how: True}))
+    lock = Lock(
+        server.client(socket_timeout=0.3), "door", timeout=30, watch=True, **({} if how == "plain" else {how: True})
+    )
     lock.acquire()
     with server.standing_still():
         assert not lock.lost.wait(2)

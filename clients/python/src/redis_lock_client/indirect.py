@@ -8,6 +8,8 @@ from .connection import Connection
 from .errors import ServerError, library_classes
 
 _REPLIES = library_classes("ResponseError")
+#: The codes that libraries leave out of the text of these errors.
+_CODES = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY"}
 
 
 def execute(connection: Connection, words: list[Any]) -> None:
@@ -23,7 +25,7 @@ def execute(connection: Connection, words: list[Any]) -> None:
 def failed(connection: Connection, error: Exception) -> None:
     """Reports the exception that a client has raised."""
     if isinstance(error, _REPLIES):
-        code = getattr(error, "status_code", None)
+        code = getattr(error, "status_code", None) or _CODES.get(type(error).__name__)
         text = str(error)
         connection.reply(
             ServerError(f"{code} {text}" if code and code != "ERR" and not text.startswith(code) else text)

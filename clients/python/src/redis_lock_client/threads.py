@@ -29,13 +29,13 @@ from .request import Request
 from .resp import encode
 
 logger = logging.getLogger("redis_lock_client")
-#: The thread ends after so many seconds without a flow.
+#: The thread ends after this time without a flow, in seconds.
 IDLE_S = 0.1
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class _Link:
-    """An open connection: that of the library, its socket, and what is to be sent."""
+    """An open connection: that of the library, its socket, and the bytes to be sent."""
 
     def __init__(self, opened: Any) -> None:
         self.opened, self.socket, self.unsent = opened, opened._sock, bytearray()
@@ -71,7 +71,7 @@ class Engine:
     def post(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function in the engine's thread, and does not wait for it."""
         if self.process != os.getpid():
-            return  # What is copied by a fork is the parent's.
+            return  # In a forked child it is a copy, and the locks are the parent's.
         self._inbox.put((function, args))
         with contextlib.suppress(OSError):  # It is full, so the thread wakes up.
             self._wake_out.send(b"!")
