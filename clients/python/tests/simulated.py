@@ -105,6 +105,7 @@ class Link:
 
     def cut(self, up: int = 0, down: int = 0, later: float = 0.0) -> None:
         """The process sees the end now, the server later; ``up`` and ``down`` bytes that are under way arrive."""
+        self.up.stalls_until = self.engine.world.now + later + 1e-9
         self.down.cut(down)
         if self.engine.links.get(self.connection) is self:
             del self.engine.links[self.connection]

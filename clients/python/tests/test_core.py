@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from typing import Any
@@ -34,7 +35,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"lease_ms": 1000, "shared": True, "limit": 2, "session": True},
 )
 PATIENCE = (None, 0.0, 0.3, 2.0, 7.0)
-WAITS_S = (0.0, 0.0003, 0.0006, 0.0011, 0.002, 0.1, 0.7, 3.0, 11.0)
+WAITS_S = (0.0003, 0.0006, 0.0011, 0.002, 0.1, 0.7, 3.0, 11.0)
 ACTIONS = ("acquire", "acquire", "release", "release", "extend", "enter", "owned", "cancel", "wait", "wait", "wait")
 TROUBLES = ("cut", "stall", "delete", "restart", "load", "refuse", "unsubscribe")
 REPEATED: dict[str, Any] = {
@@ -198,7 +199,8 @@ class Simulation:
             process.cancel(choices.choice(process.operations))
         elif name == "cut" and link is not None:
             # A second RELEASE follows the first one after a second: until then bytes can be under way.
-            link.cut(choices.randrange(200), choices.randrange(60), choices.choice((0.0, 0.001, 0.9)))
+            up = choices.choice((choices.randrange(200), 10_000))
+            link.cut(up, choices.randrange(60), choices.choice((0.0, 0.001, 0.9)))
         elif name == "stall" and link is not None:
             choices.choice((link.up, link.down)).stalls_until = now + choices.choice((0.05, 0.5, 2.0, 8.0, 25.0))
         elif name == "unsubscribe" and link is not None:
@@ -259,6 +261,30 @@ def test_calm_interleaving_keeps_every_promise(seed: int, actions: list[tuple[st
 @given(st.integers(0, 99), interleavings(ACTIONS + TROUBLES))
 def test_troubled_interleaving_keeps_every_promise(seed: int, actions: list[tuple[str, int]]) -> None:
     run(seed, actions)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("version", (2, 3))
+def test_request_later_than_its_release_leaves_nothing(kind: dict[str, Any], version: int) -> None:
+    for step, patience, is_free in itertools.product(range(1, 80), (0.0, 7.0), (True, False)):
+        simulation = Simulation(0, [("cut", 0)])
+        process, other = simulation.processes[:2]
+        simulation.server.version = version
+        if not is_free:
+            other.acquire(b"door", b"other")
+            simulation.world.run(0.05)
+        process.acquire(b"door", b"one", patience, **kind)
+        simulation.world.run(step * 0.0001)
+        for link in [*process.engine.links.values()]:
+            link.cut(10_000, 0, 0.9)
+        for _ in range(20):
+            other.release_all()
+            process.release_all()
+            simulation.world.run(0.003)
+        for operation in [*process.operations]:
+            process.cancel(operation)
+        simulation.world.run(4.0)
+        assert not simulation.server.locks, (step, patience, is_free)
 
 
 def test_waiters_of_each_process_are_granted_in_order(caplog: pytest.LogCaptureFixture) -> None:

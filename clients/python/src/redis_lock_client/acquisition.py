@@ -135,7 +135,7 @@ def note_sent(flow: Flow, request: Request) -> bool:
     """Notes that a request is about to be sent. Returns whether an earlier one has an unknown outcome."""
     before, request.outcome_unknown = request.outcome_unknown, True
     connection = flow.scheduler.servers.locate(request.key)
-    request.sent_on = connection.number + (connection.state != "open")
+    request.sent_on = request.sent_on or connection.number + (connection.state != "open")
     request.sent_at = flow.scheduler.now()
     request.times += 1
     return before
@@ -259,12 +259,13 @@ class _Wait:
         connection = servers.open_another(shared)
         slice_s = min(self.deadline - self.now(), shared.timeout_s / 2)
         note_sent(self.flow, self.request)
-        self.request.sent_on = -1  # Not the connection on which it is released.
+        sent_on, self.request.sent_on = self.request.sent_on, -1  # Not the connection on which it is released.
         words = self.request.acquire(1, max(int(slice_s * 1000), 1), None)
         if self.request.session:
             words = words[:-3]  # The session is to be one of the shared connection: `take` begins it.
         try:
             granted = yield Call(connection, words)
+            self.request.sent_on = sent_on
         except ServerError as error:
             _note_error(self.flow, shared, error)
             if error.code not in ("MOVED", "ASK", "UNKNOWN"):

@@ -59,10 +59,10 @@ def release(flow: Flow, hold: Hold) -> Steps:
         raise
     finally:
         if hold.count == 0:
+            # A request on an earlier connection may reach the server after this.
+            is_done = is_done and flow.connection is not None and request.sent_on == flow.connection.number
             request.outcome_unknown = not is_done
-            connection = flow.connection
-            was_sent_again = request.times > 1 and connection is not None and request.sent_on != connection.number
-            if not is_done or was_sent_again:
+            if not is_done:
                 flow.scheduler.start(withdraw, request)
 
 
@@ -120,6 +120,7 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
         hold.set_lease(asked_at, left_ms)
     finally:
         flow.scheduler.key_changed(request.key)  # The watcher sets its timer again.
+    return True
 
 
 def fence(flow: Flow, hold: Hold, counter: bytes) -> Steps:

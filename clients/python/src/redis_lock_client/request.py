@@ -31,7 +31,7 @@ class Request:
     session: bool = False
     #: The list of python-redis-lock's waiters that a release writes to, and its lifetime in milliseconds.
     signal: tuple[bytes, int] | None = None
-    #: The number of the connection on which it was sent last, 0 if it was not sent.
+    #: The number of the connection on which it was sent first, 0 if it was not sent, -1 if it was another connection.
     sent_on: int = 0
     #: The time before it was sent last, by the local clock. The lease counts from there.
     sent_at: float = 0.0
