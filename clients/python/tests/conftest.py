@@ -175,6 +175,13 @@ def one_server(request: pytest.FixtureRequest, new_server: Any) -> Server:
 
 
 @pytest.fixture
+def each_client(one_server: Server) -> Iterator[Any]:
+    """A client of a server with the module, and of one without it."""
+    with one_server.client() as one:
+        yield one
+
+
+@pytest.fixture
 def client(server: Server) -> Iterator[Any]:
     with server.client() as one:
         yield one
@@ -224,6 +231,25 @@ def running_program(text: str, server: Server) -> Iterator[subprocess.Popen[str]
             yield process
         finally:
             process.kill()
+
+
+def take_turns(lock_for: Callable[[int], Any], threads: int, times: int = 1) -> list[int]:
+    """Acquires the locks of threads again and again. Returns the order; asserts that no two hold at one time."""
+    inside, order = set[int](), list[int]()
+
+    def work(number: int) -> None:
+        for _ in range(times):
+            with lock_for(number):
+                assert not inside
+                inside.add(number)
+                order.append(number)
+                time.sleep(0)
+                inside.remove(number)
+
+    with Threads(threads) as pool:
+        for one in [pool.submit(work, number) for number in range(threads)]:
+            one.result(100)
+    return order
 
 
 def own_threads() -> set[threading.Thread]:

@@ -23,24 +23,27 @@ from conftest import (
     own_connections,
     own_threads,
     take_away,
+    take_turns,
     wait_until,
     waiters,
     watched,
 )
 
-import redis_lock_client
 from redis_lock_client import Lock, LockError, LockLost, LockNotOwnedError, LockTimeout
 
 
-def test_lock_is_acquired_and_released(client: Any) -> None:
-    lock = client.lock("door", timeout=30, lock_class=Lock)
-    assert lock.acquire()
-    assert client.get("door") == lock.local.token
-    assert 29_000 < client.pttl("door") <= 30_000
-    assert lock.native is True and lock.owned() and lock.locked()
-    lock.release()
-    assert client.get("door") is None
-    assert not lock.owned() and not lock.locked() and lock.local.token is None
+def test_lock_is_acquired_and_released(one_server: Server) -> None:
+    client = one_server.client()
+    lock, tokens = client.lock("door", timeout=30, lock_class=Lock), set[bytes]()
+    for _ in range(3):
+        assert lock.acquire()
+        tokens.add(lock.local.token)
+        assert client.get("door") == lock.local.token and 29_000 < client.pttl("door") <= 30_000
+        assert lock.native is one_server.module and lock.owned() and lock.locked()
+        assert not Lock(client, "door", timeout=30).acquire(blocking=False)
+        lock.release()
+        assert not client.exists("door") and not lock.owned() and not lock.locked() and lock.local.token is None
+    assert len(tokens) == 3
 
 
 def test_times_may_be_timedeltas(client: Any) -> None:
@@ -74,10 +77,6 @@ def test_wrong_argument_is_a_value_error(client: Any, wrong: dict[str, Any]) -> 
 def test_asyncio_client_is_a_type_error(server: Server) -> None:
     with pytest.raises(TypeError, match="asyncio"):
         Lock(server.client_asyncio(), "door")
-
-
-def test_version_is_that_of_the_project() -> None:
-    assert redis_lock_client.__version__.count(".") == 2
 
 
 def test_lock_from_url_uses_its_database(server: Server) -> None:
@@ -145,9 +144,10 @@ def test_error_of_block_comes_before_that_of_release(client: Any) -> None:
     assert not client.exists("door")
 
 
-def test_other_data_is_no_lock(client: Any) -> None:
+def test_other_data_is_no_lock(each_client: Any) -> None:
+    client = each_client
     client.rpush("door", "an item")
-    for options in ({}, {"reentrant": True}, {"shared": True}):
+    for options in ({}, {"reentrant": True}):
         for blocking in (False, True):
             with pytest.raises(library.ResponseError, match="WRONGTYPE"):
                 Lock(client, "door", timeout=30, **options).acquire(blocking=blocking)
@@ -276,21 +276,23 @@ def test_wait_beyond_any_clock_is_possible(client: Any) -> None:
 # ---- holding --------------------------------------------------------------------------------------------------------
 
 
-def test_lease_is_extended(client: Any) -> None:
+def test_lease_is_extended(each_client: Any) -> None:
+    client = each_client
     with Lock(client, "door", timeout=10) as lock:
         assert lock.extend(10) and 19_000 < client.pttl("door") <= 20_000
         assert lock.extend(5, replace_ttl=True) and 4_000 < client.pttl("door") <= 5_000
         assert lock.reacquire() and 9_000 < client.pttl("door") <= 10_000
-    for method in (partial(lock.extend, 1), lock.reacquire, lock.release, lock.fence):
+    for method in (partial(lock.extend, 1), lock.reacquire, lock.release):
         with pytest.raises(LockError):
             method()
 
 
-def test_lost_lock_is_not_extended(client: Any) -> None:
+def test_lost_lock_is_not_extended(each_client: Any) -> None:
+    client = each_client
     lock = Lock(client, "door", timeout=30)
     lock.acquire()
     client.set("door", "another holder")
-    for method in (partial(lock.extend, 1), lock.reacquire, lock.fence, lock.release):
+    for method in (partial(lock.extend, 1), lock.reacquire, lock.release):
         with pytest.raises(LockNotOwnedError):
             method()
     assert client.get("door") == b"another holder"
@@ -323,7 +325,8 @@ def test_limit_is_that_of_a_semaphore(client: Any) -> None:
     assert not client.exists("door")
 
 
-def test_reentrant_lock_counts_its_holds(client: Any) -> None:
+def test_reentrant_lock_counts_its_holds(each_client: Any) -> None:
+    client = each_client
     lock = Lock(client, "door", timeout=30, reentrant=True)
     with lock:
         with lock:
@@ -335,7 +338,8 @@ def test_reentrant_lock_counts_its_holds(client: Any) -> None:
         lock.release()
 
 
-def test_lost_reentrant_lock_is_not_entered_again(client: Any) -> None:
+def test_lost_reentrant_lock_is_not_entered_again(each_client: Any) -> None:
+    client = each_client
     lock = Lock(client, "door", timeout=30, reentrant=True)
     with pytest.raises(LockNotOwnedError), lock:
         client.delete("door")
@@ -344,7 +348,8 @@ def test_lost_reentrant_lock_is_not_entered_again(client: Any) -> None:
     assert not client.exists("door")
 
 
-def test_each_hold_of_a_lost_lock_is_released(client: Any) -> None:
+def test_each_hold_of_a_lost_lock_is_released(each_client: Any) -> None:
+    client = each_client
     lock = Lock(client, "door", timeout=30, reentrant=True)
     for _ in range(3):
         lock.acquire()
@@ -357,23 +362,10 @@ def test_each_hold_of_a_lost_lock_is_released(client: Any) -> None:
     assert not client.exists("door")
 
 
-def test_lock_object_is_shared_by_threads(client: Any) -> None:
+def test_lock_object_is_shared_by_threads(each_client: Any) -> None:
     """Each thread holds for itself."""
-    lock, inside, count = Lock(client, "door", timeout=30, blocking_timeout=30), set[int](), 0
-
-    def take(number: int) -> None:
-        nonlocal count
-        for _ in range(5):
-            with lock:
-                assert not inside
-                inside.add(number)
-                count += 1
-                inside.remove(number)
-
-    with Threads(10) as pool:
-        for one in [pool.submit(take, number) for number in range(10)]:
-            one.result(30)
-    assert count == 50 and not client.exists("door")
+    lock = Lock(each_client, "door", timeout=30, blocking_timeout=90)
+    assert len(take_turns(lambda _: lock, 10, 5)) == 50 and not each_client.exists("door")
 
 
 @pytest.mark.parametrize("options", [{"reentrant": True}, {}], ids=["re-entrant", "mutex"])
@@ -499,14 +491,6 @@ def test_two_acquisitions_by_one_token_are_an_error(client: Any, server: Server)
         assert waiting.result(5) is False
 
 
-def test_every_acquisition_has_another_token(client: Any) -> None:
-    tokens, lock = set[bytes](), Lock(client, "door", timeout=30)
-    for _ in range(10):
-        with lock:
-            tokens.add(lock.local.token or b"")
-    assert len(tokens) == 10
-
-
 # ---- loss ------------------------------------------------------------------------------------------------------------
 
 
@@ -580,19 +564,6 @@ def test_callback_that_raises_ends_nothing_else(client: Any, caplog: Any, error:
     assert "on_lost has failed" in caplog.text
 
 
-@pytest.mark.parametrize("how", ["session", "renew"])
-@pytest.mark.parametrize("kind", [{}, {"shared": True}, {"reentrant": True}], ids=["mutex", "share", "re-entrant"])
-def test_lock_is_renewed(client: Any, how: str, kind: dict[str, Any]) -> None:
-    reported: list[str] = []
-    options: dict[str, Any] = {how: True, **kind}
-    with Lock(client, "door", timeout=1, on_lost=lambda: reported.append("lost"), **options) as lock:
-        end = time.monotonic() + 2.5
-        while time.monotonic() < end:
-            time.sleep(0.1)
-            assert lock.owned() and not lock.lost.is_set()
-    assert not reported and not client.exists("door")
-
-
 def test_share_is_renewed_while_others_come_and_go(server: Server, client: Any) -> None:
     """Each of them changes the key."""
     share = Lock(client, "door", timeout=1.5, limit=100)
@@ -645,19 +616,10 @@ def test_debug_log_has_label_and_position(client: Any, caplog: pytest.LogCapture
 
 
 def test_threads_and_connections_have_names(server: Server, client: Any) -> None:
-    with Lock(client, "door", timeout=30, renew=True):
-        wait_until(
-            lambda: (
-                f"redis-lock-client 127.0.0.1:{server.port}" in {thread.name for thread in own_threads()}
-                or (f"redis-lock-client localhost:{server.port}" in {thread.name for thread in own_threads()})
-            )
-        )
-        assert own_connections(client)
-
-
-def test_thread_ends_without_work(server: Server, client: Any) -> None:
+    """The thread ends when it has nothing to do; the connection stays."""
     with Lock(client, "door", timeout=3600, renew=True):
         wait_until(lambda: any(str(server.port) in thread.name for thread in own_threads()))
+        assert own_connections(client)
     wait_until(lambda: not any(str(server.port) in thread.name for thread in own_threads()))
 
 

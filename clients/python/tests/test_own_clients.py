@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import CLIENT, Server, Threads, library, library_asyncio, own_connections, wait_until
+from conftest import CLIENT, Server, Threads, library, library_asyncio, own_connections, take_turns, wait_until
 
 from redis_lock_client import Lock, LockNotOwnedError, ModuleNeededError
 from redis_lock_client import asyncio as for_tasks
@@ -105,20 +105,8 @@ def test_client_that_fails_is_an_error(server: Server) -> None:
 
 
 def test_threads_share_such_a_client(prefixing: Any) -> None:
-    lock, inside, count = Lock(prefixing, "door", timeout=30, blocking_timeout=60), set[int](), 0
-
-    def take(number: int) -> None:
-        nonlocal count
-        with lock:
-            assert not inside
-            inside.add(number)
-            count += 1
-            inside.remove(number)
-
-    with Threads(20) as pool:
-        for one in [pool.submit(take, number) for number in range(20)]:
-            one.result(60)
-    assert count == 20
+    lock = Lock(prefixing, "door", timeout=30, blocking_timeout=90)
+    assert len(take_turns(lambda _: lock, 20)) == 20
 
 
 async def test_prefixes_of_an_asyncio_client(server: Server, client: Any) -> None:
@@ -152,20 +140,9 @@ def fakeredis() -> Any:
 
 def test_fakeredis_in_threads(fakeredis: Any) -> None:
     shared = fakeredis.FakeServer()
-    client, inside, order = fakeredis.FakeRedis(server=shared), set[int](), list[int]()
-
-    def take(number: int) -> None:
-        with Lock(client, "door", timeout=30, blocking_timeout=30):
-            assert not inside
-            inside.add(number)
-            time.sleep(0.001)
-            inside.remove(number)
-            order.append(number)
-
-    with Threads(10) as pool:
-        for one in [pool.submit(take, number) for number in range(10)]:
-            one.result(30)
-    assert len(order) == 10 and not client.exists("door")
+    client = fakeredis.FakeRedis(server=shared)
+    assert len(take_turns(lambda _: Lock(client, "door", timeout=30, blocking_timeout=90), 10)) == 10
+    assert not client.exists("door")
     lock = client.lock("door", timeout=30, lock_class=Lock)
     with lock:
         assert client.get("door") == lock.local.token and lock.owned() and lock.reacquire()

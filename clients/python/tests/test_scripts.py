@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
-from conftest import MODULE, Server, Threads, kill_connections, library, wait_until, waiters
+from conftest import MODULE, Server, Threads, kill_connections, library, take_turns, wait_until, waiters
 
-from redis_lock_client import Lock, LockError, LockNotOwnedError, ModuleNeededError, scripts
+from redis_lock_client import Lock, ModuleNeededError, scripts
 from redis_lock_client.request import Request
 
 
@@ -23,70 +21,12 @@ def plain(new_server: Any) -> Server:
     return server
 
 
-def test_lock_without_module_excludes(plain: Server) -> None:
-    client = plain.client()
-    lock, other = Lock(client, "door", timeout=30), Lock(client, "door", timeout=30)
-    assert lock.acquire()
-    assert lock.native is False and lock.owned() and lock.locked()
-    assert client.get("door") == lock.local.token and 29_000 < client.pttl("door") <= 30_000
-    began = time.monotonic()
-    assert not other.acquire(blocking=False)
-    assert not other.acquire(blocking_timeout=0.5)
-    assert 0.49 < time.monotonic() - began < 5
-    lock.release()
-    assert not client.exists("door") and not lock.owned()
-
-
-def test_lock_without_module_is_extended_and_lost(plain: Server) -> None:
-    client = plain.client()
-    with Lock(client, "door", timeout=10) as lock:
-        assert lock.extend(10) and 19_000 < client.pttl("door") <= 20_000
-        assert lock.extend(5, replace_ttl=True) and 4_000 < client.pttl("door") <= 5_000
-        assert lock.reacquire() and 9_000 < client.pttl("door") <= 10_000
-        client.persist("door")
-        with pytest.raises(LockError):
-            lock.extend(10)
-    lock.acquire()
-    client.set("door", "another holder")
-    for method in (partial(lock.extend, 1), lock.reacquire, lock.release):
-        with pytest.raises(LockNotOwnedError):
-            method()
-    assert client.get("door") == b"another holder"
-
-
 @pytest.mark.parametrize("write", [["HSET", "door", "owner", 1], ["ZADD", "door", 1, "holder"]], ids=["hash", "zset"])
 def test_locks_of_other_kinds_exclude_it(plain: Server, write: list[Any]) -> None:
     client = plain.client()
     client.execute_command(*write)
     assert not Lock(client, "door", timeout=30).acquire(blocking=False)
     assert client.exists("door")
-
-
-def test_other_data_is_left_alone(plain: Server) -> None:
-    client = plain.client()
-    client.rpush("door", "an item")
-    for options in ({}, {"reentrant": True}):
-        with pytest.raises(library.ResponseError, match="WRONGTYPE"):
-            Lock(client, "door", timeout=30, **options).acquire(blocking=False)
-    assert client.lrange("door", 0, -1) == [b"an item"]
-
-
-def test_reentrant_lock_without_module_counts(plain: Server) -> None:
-    client = plain.client()
-    lock, other = (Lock(client, "door", timeout=30, reentrant=True) for _ in range(2))
-    with lock:
-        with lock:
-            assert lock.native is False and lock.owned()
-            assert client.hgetall("door") == {lock.local.token: b"2"} and 29_000 < client.pttl("door") <= 30_000
-            assert not other.acquire(blocking=False) and not Lock(client, "door").acquire(blocking=False)
-            assert lock.extend(10) and 39_000 < client.pttl("door") <= 40_000
-        assert client.hgetall("door") == {lock.local.token: b"1"}
-    assert not client.exists("door")
-    with other:
-        client.delete("door")
-        with pytest.raises(LockNotOwnedError):
-            other.acquire()
-        other.raise_on_release_error = False
 
 
 def test_renewal_without_module(plain: Server) -> None:
@@ -116,43 +56,16 @@ def test_fence_needs_the_module(plain: Server) -> None:
 
 
 def test_threads_exclude_each_other_by_scripts(plain: Server) -> None:
-    """Threads of one process keep their order; clients of others poll."""
-    inside, order = set[int](), list[int]()
-
-    def take(number: int) -> None:
-        with Lock(plain.client(), "door", timeout=30, blocking_timeout=60):
-            assert not inside
-            inside.add(number)
-            order.append(number)
-            inside.remove(number)
-
-    with Threads(50) as pool:
-        for held in [pool.submit(take, number) for number in range(50)]:
-            held.result(60)
-    assert len(order) == 50
+    locks = [Lock(plain.client(), "door", timeout=30, blocking_timeout=90) for _ in range(50)]
+    assert len(take_turns(lambda number: locks[number], 50)) == 50
 
 
-@pytest.mark.parametrize("module", [True, False], ids=["module", "scripts"])
-def test_fleet_with_the_librarys_lock(new_server: Any, module: bool) -> None:
+def test_fleet_with_the_librarys_lock(one_server: Server) -> None:
     """Some programs use redis-py's Lock, some this one with the module or by scripts, on the same key."""
-    server = new_server(module)
-    inside, count = set[int](), 0
-
-    def take(number: int) -> None:
-        nonlocal count
-        client = server.client()
-        for _ in range(5):
-            kinds: list[Any] = [client.lock("door", timeout=30, sleep=0.01), Lock(client, "door", timeout=30)]
-            with kinds[number % 2]:
-                assert not inside
-                inside.add(number)
-                count += 1
-                inside.remove(number)
-
-    with Threads(6) as pool:
-        for one in [pool.submit(take, number) for number in range(6)]:
-            one.result(60)
-    assert count == 30 and not server.client().exists("door")
+    client = one_server.client()
+    kinds: list[Any] = [partial(client.lock, sleep=0.01), partial(Lock, client)]
+    assert len(take_turns(lambda number: kinds[number % 2]("door", timeout=30), 6, 5)) == 30
+    assert not client.exists("door")
 
 
 def unloaded(client: Any) -> bool:
@@ -230,17 +143,6 @@ def test_share_is_released_when_the_module_vanished(new_server: Any) -> None:
         other.extend(1)
     other.release()
     assert not client.exists("door")
-
-
-def test_extension_between_looks_is_kept(plain: Server) -> None:
-    """The timer of the lease is set again by an extension."""
-    lost = threading.Event()
-    lock = Lock(plain.client(), "door", timeout=1, on_lost=lost.set)
-    lock.acquire()
-    lock.extend(30, replace_ttl=True)
-    assert not lost.wait(2)
-    lock.extend(0.3, replace_ttl=True)
-    assert lost.wait(2)
 
 
 # ---- replies ---------------------------------------------------------------------------------------------------------

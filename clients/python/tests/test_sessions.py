@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from typing import Any
 
@@ -227,25 +226,6 @@ def test_process_stalls_for_more_than_the_lease(server: Server, client: Any) -> 
         process.stdin.flush()
         assert process.stdout.readline() == "False True True False\n"
         assert client.get("window") == b"another holder"
-
-
-def test_release_during_a_stall_is_an_error(new_server: Any) -> None:
-    """The lock is released when the server goes on, although its session is open."""
-    server = new_server()
-    lock = kept(server.client(socket_timeout=0.3), "session", timeout=30)
-    with server.standing_still(), pytest.raises(Exception, match="Timeout"):
-        lock.release()
-    wait_until(lambda: not server.client().exists("door"))
-
-
-@KEEPING
-def test_deleted_lock_is_lost(server: Server, client: Any, how: str) -> None:
-    lost = threading.Event()
-    lock = kept(server.client(), how, timeout=30, on_lost=lost.set)
-    time.sleep(0.1)
-    client.delete("door")
-    assert Lock(client, "door", timeout=30).acquire(blocking_timeout=1)
-    assert lost.wait(2) and lock.lost.is_set() and not lock.owned()
 
 
 def test_session_that_is_handed_over_by_its_token(client: Any, server: Server) -> None:
