@@ -233,7 +233,7 @@ async def test_cancellations_leave_no_lock(new_server: Any, how: str, wanted: in
 
 async def test_cancelled_release_is_done(aclient: Any, client: Any) -> None:
     for turn in range(200):
-        lock = Lock(aclient, "door", timeout=60, thread_local=False)
+        lock = Lock(aclient, "door", timeout=60)
         assert await lock.acquire(blocking_timeout=5), turn
         release = asyncio.create_task(lock.release())
         for _ in range(turn % 5):
@@ -252,14 +252,35 @@ async def test_wait_for_leaves_nothing(aclient: Any, client: Any) -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(lock.acquire(), seconds)
     await until(lambda: not waiters(client))
-    client.delete("door")
-    # In Python 3.10 and 3.11 it runs in a task of its own, which has ended when the lock is released.
-    assert await asyncio.wait_for(lock.acquire(), 5)
+
+
+async def test_caller_holds_what_other_task_awaits(aclient: Any, client: Any) -> None:
+    """As asyncio.shield and asyncio.gather do, and asyncio.wait_for in Python 3.10 and 3.11."""
+    lock, reentrant = Lock(aclient, "door", timeout=0.2), Lock(aclient, "window", timeout=30, reentrant=True)
+    assert await asyncio.wait_for(lock.acquire(), 5) and await asyncio.wait_for(lock.extend(0.1), 5)
     assert await lock.owned() and not lock.lost.is_set()
-    await lock.release()
-    assert await asyncio.create_task(lock.acquire())
-    await lock.release()
-    assert not client.exists("door")
+    await asyncio.shield(lock.release())
+    assert await asyncio.shield(reentrant.acquire()) and await asyncio.shield(reentrant.acquire())
+    assert await asyncio.gather(lock.acquire()) == [True]
+
+    async def hold_next() -> None:
+        assert await asyncio.wait_for(lock.acquire(), 5) and await asyncio.wait_for(lock.extend(30), 5)
+        assert not await reentrant.acquire(blocking=False)
+        expired.set()
+        await released.wait()
+        assert await lock.owned()
+        await asyncio.wait_for(lock.release(), 5)
+
+    expired, released = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(hold_next())
+    await expired.wait()
+    with pytest.raises(LockNotOwnedError):
+        await asyncio.shield(lock.release())
+    released.set()
+    await task
+    await asyncio.shield(reentrant.release())
+    await asyncio.shield(reentrant.release())
+    assert not client.exists("door", "window")
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="has no TaskGroup")
@@ -304,19 +325,28 @@ async def test_collected_lock_warns_and_is_released(aclient: Any, client: Any) -
         await until(lambda: not client.exists("door"))
 
 
+async def elsewhere(act: Callable[[], Awaitable[Any]]) -> Any:
+    """Returns the result of an action in another task."""
+
+    async def run() -> Any:
+        return await act()
+
+    return await asyncio.create_task(run())
+
+
 async def test_each_task_has_its_own_hold(aclient: Any, client: Any) -> None:
     """Of a plain, a re-entrant, a shared and a limited lock object."""
     for kind in ({}, {"reentrant": True}):
         lock = Lock(aclient, "door", timeout=30, **kind)
         async with lock:
-            assert not await asyncio.create_task(lock.acquire(blocking=False))
-            assert not await asyncio.create_task(lock.owned())
+            assert not await elsewhere(lambda: lock.acquire(blocking=False))  # noqa: B023
+            assert not await elsewhere(lambda: lock.owned())  # noqa: B023
             with pytest.raises(LockError):
-                await asyncio.create_task(lock.release())
+                await elsewhere(lambda: lock.release())  # noqa: B023
             assert await lock.owned()
     shared, plain = Lock(aclient, "door", timeout=30, shared=True), Lock(aclient, "door", timeout=30)
     async with shared:
-        assert await asyncio.create_task(shared.acquire(blocking=False)) and not await plain.acquire(blocking=False)
+        assert await elsewhere(lambda: shared.acquire(blocking=False)) and not await plain.acquire(blocking=False)
     client.delete("door")
     permit, inside, most = Lock(aclient, "permits", timeout=30, limit=2), 0, 0
 

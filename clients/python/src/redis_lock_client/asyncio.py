@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,6 +25,13 @@ __all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", 
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _caller() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None  # Called outside of a loop, as in ``asyncio.run(lock.acquire())``.
 
 
 class Lock(BaseLock):
@@ -39,7 +46,7 @@ class Lock(BaseLock):
     _event = asyncio.Event
     _registry = dict
     _engine_of = staticmethod(engine_of)
-    _caller = staticmethod(asyncio.current_task)
+    _caller = staticmethod(_caller)
     _client_module = ".asyncio"
     _has_loop = True
 
@@ -60,54 +67,56 @@ class Lock(BaseLock):
     def _on_loss(self) -> Callable[..., None]:
         return functools.partial(_tell, self._blocks)
 
-    async def acquire(
+    async def _run(self, prepare: Callable[..., tuple[Any, ...] | None], *args: Any) -> Any:
+        prepared = prepare(*args)
+        if prepared is None:
+            return False
+        engine, undo, steps = prepared
+        return await engine.run(undo, steps)
+
+    # These are no coroutine functions, because their caller holds the lock, also if another task awaits them, as that
+    # of asyncio.shield, or of asyncio.wait_for in Python 3.10 and 3.11.
+
+    def acquire(
         self,
         blocking: bool | None = None,
         blocking_timeout: Seconds | None = None,
         token: str | bytes | None = None,
-    ) -> bool:
+    ) -> Coroutine[Any, Any, bool]:
         """Acquires the lock. Returns False if it was not free within ``blocking_timeout`` seconds.
 
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        engine, undo, steps = self._acquire(blocking, blocking_timeout, token)
-        return bool(await engine.run(undo, steps))
+        return self._run(self._acquire, blocking, blocking_timeout, token, self._holder())
 
-    async def release(self) -> None:
+    def release(self) -> Coroutine[Any, Any, None]:
         """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
-        engine, undo, steps = self._release()
-        await engine.run(undo, steps)
+        return self._run(self._release, self._holder())
 
-    async def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> bool:
+    def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> Coroutine[Any, Any, bool]:
         """Adds seconds to the lease, or sets it with ``replace_ttl``.
 
         Returns True. Raises LockNotOwnedError, LockError.
         """
-        engine, undo, steps = self._extend(additional_time, not replace_ttl)
-        await engine.run(undo, steps)
-        return True
+        return self._run(self._extend, additional_time, not replace_ttl, self._holder())
 
-    async def reacquire(self) -> bool:
+    def reacquire(self) -> Coroutine[Any, Any, bool]:
         """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
-        engine, undo, steps = self._extend(self.timeout, False)
-        await engine.run(undo, steps)
-        return True
+        return self._run(self._extend, self.timeout, False, self._holder())
 
-    async def fence(self, counter: str | bytes | None = None) -> int:
+    def fence(self, counter: str | bytes | None = None) -> Coroutine[Any, Any, int]:
         """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
-        engine, undo, steps = self._fence(counter)
-        return int(await engine.run(undo, steps))
+        return self._run(self._fence, counter, self._holder())
+
+    def owned(self) -> Coroutine[Any, Any, bool]:
+        """Returns whether the caller holds the lock."""
+        return self._run(self._owned, self._holder())
 
     async def locked(self) -> bool:
         """Returns whether any client holds the lock."""
         engine, undo, steps = self._locked()
         return bool((await engine.run(undo, steps))[b"state"] != b"free")
-
-    async def owned(self) -> bool:
-        """Returns whether the caller holds the lock."""
-        looked = self._owned()
-        return looked is not None and bool(await looked[0].run(*looked[1:]))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Decorates a coroutine function, which is then called with the lock held."""

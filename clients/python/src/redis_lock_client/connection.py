@@ -116,8 +116,11 @@ class Connection:
     def received(self, data: bytes) -> None:
         """Bytes have come from the server."""
         self._received_at = self.scheduler.now()
+        parser = self._parser
         try:
-            for reply in self._parser.feed(data):
+            for reply in parser.feed(data):
+                if self.state != "open" or self._parser is not parser:
+                    return  # The reply before this has closed the connection.
                 if isinstance(reply, Push):
                     self._hear(reply)
                 else:

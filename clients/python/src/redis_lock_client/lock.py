@@ -230,9 +230,9 @@ class BaseLock:
             event = self._events[holder] = type(self)._event()
         return event
 
-    def _find(self) -> Taken | None:
+    def _find(self, holder: Any = None) -> Taken | None:
         """Returns the latest hold of the caller."""
-        holds = self._holds.get(self._holder()) or self._inherited()
+        holds = self._holds.get(holder or self._holder()) or self._inherited()
         if holds and holds[-1].process != os.getpid():
             self._holds.clear()  # After a fork they are the parent's.
             return None
@@ -242,8 +242,8 @@ class BaseLock:
         """Returns the holds of a task that has ended, such as that of ``asyncio.wait_for(lock.acquire(), ...)``."""
         return []
 
-    def _mine(self, message: str) -> Taken:
-        taken = self._find()
+    def _mine(self, message: str, holder: Any) -> Taken:
+        taken = self._find(holder)
         if taken is None:
             raise LockError(message, self.name)
         return taken
@@ -286,9 +286,11 @@ class BaseLock:
 
     # ---- what is run: (engine, what undoes it, the flow) -------------------------------------------------------------
 
-    def _acquire(self, blocking: bool | None, patience: Seconds | None, token: str | bytes | None) -> tuple[Any, ...]:
-        holder, engine = self._holder(), self._engine()
-        if self.reentrant and self._holds.get(holder) and (taken := self._find()) is not None:
+    def _acquire(
+        self, blocking: bool | None, patience: Seconds | None, token: str | bytes | None, holder: Any = None
+    ) -> tuple[Any, ...]:
+        holder, engine = holder or self._holder(), self._engine()
+        if self.reentrant and self._holds.get(holder) and (taken := self._find(holder)) is not None:
             undo = partial(self._release_anyway, taken, taken.hold.count + 1)
             return engine, undo, partial(self._enter_again, taken.hold)
         if not (self.blocking if blocking is None else blocking):
@@ -336,8 +338,8 @@ class BaseLock:
     def _enter_again(self, hold: Hold, flow: Flow) -> Steps:
         return (yield from with_lock_errors(self.name, holding.enter_again(flow, hold)))
 
-    def _release(self) -> tuple[Any, ...]:
-        taken = self._mine("Cannot release a lock that's not owned or is already unlocked.")
+    def _release(self, holder: Any = None) -> tuple[Any, ...]:
+        taken = self._mine("Cannot release a lock that's not owned or is already unlocked.", holder)
         undo = partial(self._release_anyway, taken, taken.hold.count)
         return self._engine(), undo, partial(self._releasing, taken)
 
@@ -358,15 +360,15 @@ class BaseLock:
             self._remove(taken)
             drop(taken.engine.scheduler, taken.hold)
 
-    def _extend(self, additional: Seconds | None, add: bool) -> tuple[Any, ...]:
-        taken = self._mine("Cannot extend an unlocked lock")
+    def _extend(self, additional: Seconds | None, add: bool, holder: Any = None) -> tuple[Any, ...]:
+        taken = self._mine("Cannot extend an unlocked lock", holder)
         seconds = _seconds(additional)
         if seconds is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         return self._engine(), _nothing, partial(self._as_holder, holding.extend, taken.hold, int(seconds * 1000), add)
 
-    def _fence(self, counter: str | bytes | None) -> tuple[Any, ...]:
-        taken = self._mine("Cannot get a fencing token for an unlocked lock")
+    def _fence(self, counter: str | bytes | None, holder: Any = None) -> tuple[Any, ...]:
+        taken = self._mine("Cannot get a fencing token for an unlocked lock", holder)
         if counter is None:
             tag = hash_tag(self._key)
             counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
@@ -380,8 +382,8 @@ class BaseLock:
     def _locked(self) -> tuple[Any, ...]:
         return self._engine(), _nothing, partial(self._as_holder, holding.info, self._key)
 
-    def _owned(self) -> tuple[Any, ...] | None:
-        taken = self._find()
+    def _owned(self, holder: Any = None) -> tuple[Any, ...] | None:
+        taken = self._find(holder)
         return (
             None if taken is None else (self._engine(), _nothing, partial(self._as_holder, holding.owned, taken.hold))
         )
