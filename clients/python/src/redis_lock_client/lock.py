@@ -239,7 +239,7 @@ class BaseLock:
         return holds[-1] if holds else None
 
     def _inherited(self) -> list[Taken]:
-        """Returns the holds of a task that has ended, such as that of ``asyncio.wait_for(lock.acquire(), ...)``."""
+        """Returns the holds of a task that has ended, as that of the set-up of a test has."""
         return []
 
     def _mine(self, message: str, holder: Any) -> Taken:
