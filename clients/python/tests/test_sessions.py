@@ -175,7 +175,7 @@ def test_server_stalls_for_less_than_the_lease(new_server: Any, how: str) -> Non
     """That it does not reply in time is no reason to give the lock up."""
     server = new_server()
     lock = Lock(
-        server.client(socket_timeout=0.3), "door", timeout=30, watch=True, **({} if how == "plain" else {how: True})
+        server.client(socket_timeout=0.5), "door", timeout=30, watch=True, **({} if how == "plain" else {how: True})
     )
     lock.acquire()
     with server.standing_still():
