@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
-from .lock import BaseLock, Seconds, Taken
+from .lock import BaseLock, Seconds
+from .taken import Taken
 from .tasks import engine_of
 
 __all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError"]

@@ -67,7 +67,7 @@ class Cluster(Servers):
         self._known = [*source.seeds]
 
     def locate(self, key: bytes) -> Connection:
-        """Returns the connection to the server that has a key, as far as it is known."""
+        """Returns the connection to the server that probably has a key."""
         return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
 
     def at(self, address: Any) -> Connection:

@@ -1,6 +1,6 @@
 """The interface of python-redis-lock, on the same keys.
 
-What is different: the server grants the lock to waiters in the order of their arrival; renewal needs no thread for each
+Differences: the server grants the lock to waiters in the order of their arrival; renewal needs no thread for each
 lock; an id that is not given is a new one for each acquisition. The lists ``lock-signal:NAME``, on which python-redis-
 lock's own waiters wait, are written by the server (``lock.wake-foreign``), or by this package where the server has not
 loaded the module.
@@ -75,7 +75,7 @@ class Lock:
         Args:
             redis_client: A client of redis-py or valkey-py.
             name: The lock is the key ``lock:NAME``.
-            expire: After so many whole seconds the lock is free by itself. None: it is held until it is released.
+            expire: The lease in whole seconds, after which the lock is free. None: it is held until it is released.
             id: Identifies the holder. Every object with the holder's id can extend and release the lock. Two processes
                 must not wait with the same id.
             auto_renewal: Renews the lock for as long as this object exists.
@@ -176,7 +176,7 @@ class Lock:
         return Request(key, id.encode(), lease_ms, signal=signal)
 
     def _holds(self) -> Hold:
-        """Returns what this object holds, or what is to be held with its id."""
+        """Returns what this object holds, or a hold of its id."""
         hold = self._hold if self._process == os.getpid() else None  # After a fork it is the parent's.
         return hold or Hold(self._request(self._id), False, _nothing)
 

@@ -1,11 +1,10 @@
-"""What locks for threads and for tasks have in common: arguments, and who holds what."""
+"""What locks for threads and for tasks have in common: arguments, and the holds of each caller."""
 
 from __future__ import annotations
 
 import logging
 import os
 import secrets
-import warnings
 import weakref
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,10 +14,11 @@ from typing import Any, TypeVar
 
 from . import acquisition, holding
 from .errors import LIBRARIES, LockError
-from .flow import Flow, Scheduler, Steps
+from .flow import Flow, Steps
 from .holding import Hold, with_lock_errors
 from .request import Request, hash_tag, label_of
 from .source import source_of
+from .taken import Local, Taken, drop, tell
 
 logger = logging.getLogger("redis_lock_client")
 Seconds = float | timedelta
@@ -30,60 +30,6 @@ class _Everybody:
 
 
 _EVERYBODY = _Everybody()
-
-
-class Taken:
-    """What a lock object knows of a lock that it holds. When it is collected, the lock is released, with a warning."""
-
-    def __init__(self, engine: Any, hold: Hold, lost: Any) -> None:
-        self.engine, self.hold, self.lost, self.process = engine, hold, lost, os.getpid()
-        self._finalizer = weakref.finalize(self, engine.post, _collected, engine, hold)
-        self._finalizer.atexit = False
-
-    def detach(self) -> bool:
-        """Leaves the lock to the caller. Returns False if that was done before."""
-        return self._finalizer.detach() is not None
-
-
-def _collected(engine: Any, hold: Hold) -> None:
-    is_held = not hold.is_lost and engine.now() < hold.request.ends_at
-    drop(engine.scheduler, hold)
-    if is_held:
-        text = (
-            f"a lock that is held was collected as garbage: {hold.request.key!r}, by {label_of(hold.request.token)!r}"
-        )
-        logger.warning(text)
-        warnings.warn(text, ResourceWarning, stacklevel=1)
-
-
-def drop(scheduler: Scheduler, hold: Hold) -> None:
-    """Releases a lock that no caller releases."""
-    if hold.watcher is not None:
-        scheduler.cancel(hold.watcher)
-    scheduler.start(acquisition.withdraw, hold.request)
-
-
-class Local:
-    """The token by which the caller holds a lock. Setting it hands a lock over: it is held by whoever has the token."""
-
-    def __init__(self, lock: BaseLock) -> None:
-        self._lock = lock
-
-    @property
-    def token(self) -> bytes | None:
-        """The token, None if the caller holds nothing."""
-        taken = self._lock._find()
-        return None if taken is None else taken.hold.request.token
-
-    @token.setter
-    def token(self, token: str | bytes | None) -> None:
-        lock, engine, holder = self._lock, self._lock._engine(), self._lock._holder()
-        for taken in lock._holds.pop(holder, []):
-            taken.detach()
-            if taken.hold.watcher is not None:
-                taken.engine.post(taken.engine.scheduler.cancel, taken.hold.watcher)
-        if token is not None:
-            lock._note(engine, holder, lock._request(token)).detach()
 
 
 class BaseLock:
@@ -133,7 +79,7 @@ class BaseLock:
             session: The server renews the lease for as long as the connection of this process is open. Needs
                 ``timeout``.
             shared: The lock is held together with other shared holders, and excludes all others.
-            limit: At most so many hold it together: a semaphore. At least 1.
+            limit: The most clients that hold it together: a semaphore. At least 1.
             reentrant: Its holder can acquire it again, and releases it as often.
             renew: This process renews the lease after each third of it. Needs ``timeout``.
             on_lost: Called once when the lock is lost, in a thread of its own. With asyncio it may be a coroutine
@@ -271,7 +217,7 @@ class BaseLock:
         return taken
 
     def _on_loss(self) -> Callable[..., None]:
-        return _tell
+        return tell
 
     def _watch(self, taken: Taken) -> None:
         if taken.hold.watcher is None and taken.hold.count:
@@ -284,7 +230,7 @@ class BaseLock:
                 if not holds:
                     del self._holds[holder]
 
-    # ---- what is run: (engine, what undoes it, the flow) -------------------------------------------------------------
+    # ---- for an engine to run: (engine, what undoes it, the flow) ----------------------------------------------------
 
     def _acquire(
         self, blocking: bool | None, patience: Seconds | None, token: str | bytes | None, holder: Any = None
@@ -393,12 +339,6 @@ class BaseLock:
         if self.raise_on_release_error and error is None:
             raise failure
         logger.warning("lock %r was lost before it was released: %s", self.name, failure)
-
-
-def _tell(engine: Any, lost: Any, on_lost: Callable[[], object] | None) -> None:
-    lost.set()
-    if on_lost is not None:
-        engine.tell(on_lost)
 
 
 def _seconds(time: Seconds | None) -> float | None:

@@ -1,0 +1,78 @@
+"""What a lock object knows of a lock that it holds, and what becomes of one that no caller releases."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from . import acquisition
+from .flow import Scheduler
+from .holding import Hold
+from .request import label_of
+
+logger = logging.getLogger("redis_lock_client")
+
+
+class Taken:
+    """What a lock object knows of a lock that it holds. When it is collected, the lock is released, with a warning."""
+
+    def __init__(self, engine: Any, hold: Hold, lost: Any) -> None:
+        self.engine, self.hold, self.lost, self.process = engine, hold, lost, os.getpid()
+        self._finalizer = weakref.finalize(self, engine.post, _collected, engine, hold)
+        self._finalizer.atexit = False
+
+    def detach(self) -> bool:
+        """Leaves the lock to the caller. Returns False if that was done before."""
+        return self._finalizer.detach() is not None
+
+
+def _collected(engine: Any, hold: Hold) -> None:
+    is_held = not hold.is_lost and engine.now() < hold.request.ends_at
+    drop(engine.scheduler, hold)
+    if is_held:
+        text = (
+            f"a lock that is held was collected as garbage: {hold.request.key!r}, by {label_of(hold.request.token)!r}"
+        )
+        logger.warning(text)
+        warnings.warn(text, ResourceWarning, stacklevel=1)
+
+
+def drop(scheduler: Scheduler, hold: Hold) -> None:
+    """Releases a lock that no caller releases."""
+    if hold.watcher is not None:
+        scheduler.cancel(hold.watcher)
+    scheduler.start(acquisition.withdraw, hold.request)
+
+
+def tell(engine: Any, lost: Any, on_lost: Callable[[], object] | None) -> None:
+    """Reports a loss: sets the event, and calls a function of the caller."""
+    lost.set()
+    if on_lost is not None:
+        engine.tell(on_lost)
+
+
+class Local:
+    """The token by which the caller holds a lock. Setting it hands a lock over, by its token."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    @property
+    def token(self) -> bytes | None:
+        """The token, None if the caller holds nothing."""
+        taken = self._lock._find()
+        return None if taken is None else taken.hold.request.token
+
+    @token.setter
+    def token(self, token: str | bytes | None) -> None:
+        lock, engine, holder = self._lock, self._lock._engine(), self._lock._holder()
+        for taken in lock._holds.pop(holder, []):
+            taken.detach()
+            if taken.hold.watcher is not None:
+                taken.engine.post(taken.engine.scheduler.cancel, taken.hold.watcher)
+        if token is not None:
+            lock._note(engine, holder, lock._request(token)).detach()
