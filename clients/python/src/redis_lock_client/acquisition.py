@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import random
-from typing import Any
 
 from . import scripts
 from .connection import Connection, subscribe
@@ -19,20 +18,20 @@ logger = logging.getLogger("redis_lock_client")
 #: The longest wait that the server is asked for: a process that is gone without notice keeps its queue entry for no
 #: longer.
 BLOCK_S = 15.0
-#: After so many seconds without a message the request is sent again. Less than lock.rejoin-grace-ms.
+#: The request is sent again after this time without a message, in seconds. Less than lock.rejoin-grace-ms.
 SILENCE_S = 5.0
 #: How late the message that a wait has timed out may be.
 LATE_S = 0.25
-#: For so many seconds a server that has replied may be unreachable, if ``blocking_timeout`` does not say less.
+#: How long a server that has replied may be unreachable, in seconds, if ``blocking_timeout`` does not say less.
 OUTAGE_S = 60.0
 RETRY_S = 0.1
-#: For so many seconds scripts are used before a command is tried again.
+#: How long scripts are used before a command is tried again, in seconds.
 SCRIPTS_S = 5.0
 #: A grant that is heard later than this part of the lease is asked for again.
 FRESH = 1 / 3
 #: The lease with which a lock without one waits, since NOTIFY needs a lease.
 WAIT_LEASE_MS = 60_000
-#: For so many seconds an unreachable server is asked to forget a token without a lease.
+#: How long an unreachable server is asked to forget a token without a lease, in seconds.
 WITHDRAW_S = 60.0
 MAX_REDIRECTIONS = 5
 

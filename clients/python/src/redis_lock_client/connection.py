@@ -17,7 +17,7 @@ from .resp import Parser, Push, Word
 
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
-#: A connection on which nothing was received for so many seconds, while a reply was due, is closed.
+#: A connection on which nothing was received for this time in seconds, while a reply was due, is closed.
 SILENCE_S = 20.0
 
 
@@ -40,7 +40,7 @@ class Connection:
         self.scheduler, self.engine, self.address = scheduler, scheduler.engine, address
         self.timeout_s, self.in_cluster = timeout_s, in_cluster
         self.state = "closed"  # or "opening", "open"
-        #: Grows each time that it is opened. It begins with the time, so that those of an interrupted engine had others.
+        #: Grows each time that it is opened. It begins with the time, as an interrupted engine has used other numbers.
         self.number = int(scheduler.now() * 1000)
         self.opened_at = 0.0
         #: The channel of its messages.

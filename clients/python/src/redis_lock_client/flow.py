@@ -56,7 +56,7 @@ class Turn(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Waits for so many seconds; the result is None."""
+    """Waits for ``timeout`` seconds; the result is None."""
 
     timeout: float
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from .resp import Word
 
 #: The server cannot decide at the moment; the same command may be sent again.
-TRY_AGAIN = {*"LOADING READONLY NOREPLICAS MASTERDOWN CLUSTERDOWN TRYAGAIN UNBLOCKED MISCONF BUSY".split()}
+TRY_AGAIN = {
+    *("LOADING", "READONLY", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED", "MISCONF", "BUSY")
+}
 #: The token does not hold the lock.
 NOT_HELD = {"NOTHELD", "NOTOWNER", "WRONGTYPE", "OTHERFORM", "HOLDMISMATCH"}
 #: The longest grace period of a session in milliseconds: for so long its lock is kept when the connection is lost.

@@ -13,7 +13,7 @@ from .request import Request
 from .resp import Word
 
 # How each script begins: it reads the state of the lock; one with shares has no holder here. The lease is checked
-# before anything is written: PEXPIRE deletes a key if the time is not positive, and what is written before stays.
+# before anything is written: PEXPIRE deletes a key if the time is not positive, and earlier writes of the script stay.
 _BEGIN = """
 local key, caller, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if lease and not (lease > 0 and lease < 2 ^ 53) then return redis.error_reply('ERR invalid expire time') end
@@ -103,13 +103,13 @@ TEXTS = {digest: _BEGIN + text for text, digest in _DIGESTS.items()}
 
 
 def take(request: Request, hold: int) -> list[Word]:
-    """Returns what is sent instead of LOCK.ACQUIRE, or of LOCK.REENTER for the hold with this number."""
+    """Returns the words to send instead of LOCK.ACQUIRE, or of LOCK.REENTER for the hold with this number."""
     lease = "" if request.lease_ms is None else request.lease_ms
     return _run(_TAKE, request, lease, hold if request.reentrant else "")
 
 
 def release(request: Request, hold: int | None) -> list[Word]:
-    """Returns what is sent instead of LOCK.RELEASE. It can release a share that the module has granted."""
+    """Returns the words to send instead of LOCK.RELEASE. It can release a share that the module has granted."""
     words: list[Word] = _run(_RELEASE, request, "", "" if hold is None else hold)
     if request.signal is not None:
         name, lifetime_ms = request.signal
@@ -119,12 +119,12 @@ def release(request: Request, hold: int | None) -> list[Word]:
 
 
 def extend(request: Request, lease_ms: int, add: bool) -> list[Word]:
-    """Returns what is sent instead of LOCK.EXTEND, for locks that are not shared."""
+    """Returns the words to send instead of LOCK.EXTEND, for locks that are not shared."""
     return _run(_EXTEND, request, lease_ms, int(add))
 
 
 def info(key: bytes) -> list[Word]:
-    """Returns what is sent instead of LOCK.INFO, for the fields that the package needs."""
+    """Returns the words to send instead of LOCK.INFO, for the fields that the package needs."""
     return ["EVALSHA", _DIGESTS[_INFO], 1, key]
 
 
