@@ -287,6 +287,20 @@ def test_request_later_than_its_release_leaves_nothing(kind: dict[str, Any], ver
         assert not simulation.server.locks, (step, patience, is_free)
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_release_on_lost_connection_is_no_loss(kind: dict[str, Any]) -> None:
+    for step in range(1, 30):
+        process = Process(Server(World()), is_calm=False)
+        process.acquire(b"door", b"one", **kind)
+        process.engine.world.run(0.05)
+        process.release_all()
+        process.engine.world.run(step * 0.0001)
+        for link in [*process.engine.links.values()]:
+            link.cut(10_000)
+        process.engine.world.run(4.0)
+        assert not process.engine.server.locks and not process.operations
+
+
 def test_waiters_of_each_process_are_granted_in_order(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "redis_lock_client")
     server = Server(World())
