@@ -78,7 +78,8 @@ def test_loss_without_right_to_look(server: Server, client: Any, kind: dict[str,
         client.delete("door")
         assert Lock(client, "door", timeout=60).acquire(blocking=False)
     assert lock.lost.wait(3)
-    wait_until(lambda: how != "plain" or not client.exists("door"))  # By the local clock, the lease ends a moment earlier.
+    # By the local clock, the lease ends a moment earlier.
+    wait_until(lambda: how != "plain" or not client.exists("door"))
     with pytest.raises(LockNotOwnedError):
         lock.release()
 

@@ -54,7 +54,7 @@ class Engine:
         self.scheduler = Scheduler(self, source)
         self._inbox: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
         self.process = os.getpid()
-        #: The number of the thread that runs the scheduler. An interruption leaves no doubt about that, unlike a lock's.
+        #: The thread that runs the scheduler. An interruption leaves no doubt about that, unlike with a lock.
         self._runner: dict[None, int] = {}
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
@@ -147,7 +147,7 @@ class Engine:
                 self._reset()
             if self._runner.get(None) == caller:
                 del self._runner[None]
-            # Otherwise the caller begins the thread when it has posted: not before, so that no later caller precedes it.
+            # Otherwise the caller begins the thread after it has posted, so that no later caller precedes it.
             if has_begun and (self.scheduler.flows or not self._inbox.empty()):
                 self._begin_thread()
         return bool(outcome)
