@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, Server, Threads, connections_of, until, wait_until, waiters
+from conftest import CLIENT, LIBRARY, Server, Threads, until, wait_until, waiters
+from test_asyncio import ids_of
 
 import redis_lock_client
 from redis_lock_client.asyncio import Lock
@@ -24,7 +25,6 @@ from redis_lock_client.asyncio import Lock
 LASTING: list[dict[str, Any]] = [{"session": True}, {"renew": True}]
 #: Whether tasks begin when they are created, from Python 3.12 on.
 EAGER = [False, True] if sys.version_info >= (3, 12) else [False]
-NAME = "redis-lock-client"
 
 
 def other_tasks() -> list[asyncio.Task[Any]]:
@@ -38,18 +38,18 @@ def be_eager(eager: bool) -> None:
 
 
 def test_each_loop_closes_its_connections(server: Server, client: Any) -> None:
-    before = connections_of(client, NAME)
+    before = ids_of(client)
 
     async def contend() -> None:
         aclient = server.client_asyncio()
         async with Lock(aclient, "door", timeout=30):
             assert not await Lock(aclient, "door", timeout=30).acquire(blocking_timeout=0.05)
-            assert connections_of(client, NAME) == before + 1
+            assert len(ids_of(client) - before) == 1
         await aclient.aclose()
 
     for _ in range(3):
         asyncio.run(contend())
-    wait_until(lambda: connections_of(client, NAME) == before)
+    wait_until(lambda: not ids_of(client) - before)
 
 
 @pytest.mark.parametrize("lease", [60, None])
@@ -223,11 +223,11 @@ def test_generator_cleans_up_at_end_of_loop(server: Server, client: Any, eager: 
         be_eager(eager)
         assert await anext(generator) == 1
 
-    before = connections_of(client, NAME)
+    before = ids_of(client)
     asyncio.run(main())
     assert cleaned == [True, True]
     gc.collect()
-    wait_until(lambda: not client.exists("door") and connections_of(client, NAME) == before)
+    wait_until(lambda: not client.exists("door") and not ids_of(client) - before)
 
 
 def test_lock_object_serves_two_loops(server: Server, client: Any) -> None:

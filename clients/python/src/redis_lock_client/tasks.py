@@ -50,7 +50,7 @@ class Engine:
         self.source, self.now = source, self._loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._is_ending = False
+        self._is_ending, self._callers = False, 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._commands: deque[tuple[Connection, list[Any]]] = deque()
         self._executes = False
@@ -63,8 +63,6 @@ class Engine:
         outcome: asyncio.Future[Any] = self._loop.create_future()
 
         def end(value: Any, error: Exception | None) -> None:
-            if self._is_ending and not self.scheduler.flows:
-                self._loop.call_soon(self.close_all)  # An asynchronous generator has cleaned up.
             if outcome.done():
                 return
             if error is not None:
@@ -73,6 +71,7 @@ class Engine:
                 outcome.set_result(value)
 
         flow = self.scheduler.start(start, *args, done=end)
+        self._callers += 1
         try:
             return await outcome
         except BaseException as error:
@@ -81,6 +80,10 @@ class Engine:
                     self.scheduler.cancel(flow)
                 undo()
             raise
+        finally:
+            self._callers -= 1
+            if self._is_ending and not self._callers and not self.scheduler._watchers:
+                self.close_all()  # An asynchronous generator has cleaned up.
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function in the loop, from any thread."""
