@@ -147,7 +147,7 @@ class Process:
         kept = (scheduler.flows, scheduler._timers, scheduler._messages, scheduler._queues, scheduler._watchers)
         return [
             *(one for some in kept for one in some),
-            *connection._sent,
+            *connection.sent,
             *connection._unsent,
             *[*self.engine.links][1:],
         ]

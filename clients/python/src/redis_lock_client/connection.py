@@ -21,7 +21,7 @@ NAME = "redis-lock-client"
 SILENCE_S = 20.0
 
 
-class _Sent:
+class Sent:
     """A command that was sent or is to be sent. The flow is None if the reply is dropped."""
 
     __slots__ = ("deadline", "flow", "words")
@@ -54,8 +54,9 @@ class Connection:
         #: Whether the server has the module, by its latest reply.
         self.native: bool | None = False if polls else None
         self._parser = Parser()
-        self._sent: deque[_Sent] = deque()
-        self._unsent: list[_Sent] = []
+        #: The commands whose replies are due.
+        self.sent: deque[Sent] = deque()
+        self._unsent: list[Sent] = []
         self._received_at = 0.0
         self._is_checked = False
 
@@ -65,22 +66,22 @@ class Connection:
         """Sends a command, the reply to which resumes the flow. ``asking``: behind ASKING."""
         now = self.scheduler.now()
         if asking:
-            self._queue(_Sent(None, ["ASKING"], now + self.timeout_s))
-        sent = _Sent(flow, words, now + self.timeout_s)
+            self._queue(Sent(None, ["ASKING"], now + self.timeout_s))
+        sent = Sent(flow, words, now + self.timeout_s)
         if flow is not None:
             flow.stop_waiting = sent.drop
         self._queue(sent)
 
-    def _queue(self, sent: _Sent) -> None:
+    def _queue(self, sent: Sent) -> None:
         if self.state != "open":
             self._unsent.append(sent)
             if self.state == "closed":
                 self.state = "opening"
                 self.engine.open(self)
             return
-        if not self._sent:
+        if not self.sent:
             self._received_at = self.scheduler.now()
-        self._sent.append(sent)
+        self.sent.append(sent)
         if not self._is_checked:
             self._is_checked = True
             self.scheduler.set_timer(sent.deadline, self)
@@ -102,14 +103,14 @@ class Connection:
     def check(self, now: float) -> None:
         """Ends the waits for replies that are late, and closes the connection if the server is silent for too long."""
         self._is_checked = False
-        for sent in [sent for sent in self._sent if sent.flow is not None and sent.deadline <= now]:
+        for sent in [sent for sent in self.sent if sent.flow is not None and sent.deadline <= now]:
             if sent.flow is not None:  # It may have been cancelled by those before it.
                 self.scheduler.end_wait(sent.flow)
-        if self._sent and now - self._received_at > SILENCE_S:
+        if self.sent and now - self._received_at > SILENCE_S:
             self.close(NoReply("the server has not replied for too long"))
-        if self._sent and not self._is_checked:
+        if self.sent and not self._is_checked:
             self._is_checked = True
-            self.scheduler.set_timer(max(self._sent[0].deadline, now + self.timeout_s / 4), self)
+            self.scheduler.set_timer(max(self.sent[0].deadline, now + self.timeout_s / 4), self)
 
     # ---- what the engine reports -------------------------------------------------------------------------------------
 
@@ -130,9 +131,9 @@ class Connection:
 
     def reply(self, reply: Any) -> None:
         """Resumes the flow whose command comes next."""
-        if not self._sent:
+        if not self.sent:
             raise ValueError("a reply without a command")
-        flow = self._sent.popleft().flow
+        flow = self.sent.popleft().flow
         if flow is None:
             return
         flow.stop_waiting = lambda: None
@@ -155,18 +156,18 @@ class Connection:
                 for key in keys or [None]:
                     self.scheduler.key_changed(key)
 
-    def close(self, error: Exception) -> None:
+    def close(self, error: BaseException) -> None:
         """Closes it. A later command opens it again."""
         self.engine.close(self)
         self.disconnected(error)
 
-    def disconnected(self, error: Exception) -> None:
+    def disconnected(self, error: BaseException) -> None:
         """It was lost, or could not be opened."""
         was_open, self.state = self.state == "open", "closed"
         self.channel, self.tracks = None, False
         self.has_messages = False if self.polls else None
-        sent, unsent = [*self._sent], self._unsent
-        self._sent.clear()
+        sent, unsent = [*self.sent], self._unsent
+        self.sent.clear()
         self._unsent = []
         for one in sent:
             if one.flow is not None:
@@ -177,7 +178,7 @@ class Connection:
         self.scheduler.connection_lost(self)
 
     @staticmethod
-    def _error(error: Exception, sent: bool) -> Exception:
+    def _error(error: BaseException, sent: bool) -> Exception:
         if isinstance(error, NoReply | ServerError):
             return error
         failure = Disconnected(str(error) or "Connection closed by server.", sent)

@@ -137,6 +137,8 @@ def _named(value: Any) -> Any:
 
 
 _sources: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+#: The sources of clients that are given the same arguments, by their names.
+_shared: dict[Any, Any] = {}
 
 
 def source_of(client: Any) -> Any:
@@ -146,8 +148,9 @@ def source_of(client: Any) -> Any:
         anchor = client
     source = _sources.get(anchor)
     if source is None:
-        source = _sources[anchor] = _new_source(client, anchor)
+        source = _new_source(client, anchor)
         source.anchor = weakref.ref(anchor)
+        _sources[anchor] = source = _shared.setdefault(source.name, source) if source.is_shared else source
     return source
 
 

@@ -8,17 +8,16 @@ import inspect
 import logging
 import os
 import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from .connection import Connection
-from .errors import Disconnected, ServerError
+from .errors import Disconnected
 from .flow import Scheduler, Steps
-from .indirect import failed, normal
+from .indirect import execute_async, plain
 from .request import Request
 from .resp import encode
-from .threads import _is_reply, give_away
+from .threads import _all
 
 logger = logging.getLogger("redis_lock_client")
 
@@ -29,6 +28,7 @@ class _Link(asyncio.Protocol):
     def __init__(self, engine: Engine, connection: Connection, opened: Any) -> None:
         self.engine, self.connection, self.opened = engine, connection, opened
         self.transport = opened._writer.transport
+        self.socket = self.transport.get_extra_info("socket")
         self.transport.set_protocol(self)
         self.transport.resume_reading()
 
@@ -52,8 +52,8 @@ class Engine:
         self._timer: asyncio.TimerHandle | None = None
         self._is_ending, self._callers = False, 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._commands: deque[tuple[Connection, list[Any]]] = deque()
-        self._executes = False
+        self._executor: asyncio.Task[Any] | None = None
+        _all.add(self)
         self.scheduler = Scheduler(self, source)
         #: The requests by tokens that callers have given.
         self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
@@ -95,17 +95,18 @@ class Engine:
         """Calls a function of the caller in a task of its own; it may be a coroutine function."""
         self._begin(_call(callback), "redis-lock-client on_lost")
 
-    def _begin(self, coroutine: Any, name: str) -> None:
+    def _begin(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=self._loop, name=name)  # Never eager: its caller is in a flow.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # ---- for the scheduler -------------------------------------------------------------------------------------------
 
     def open(self, connection: Connection) -> None:
         """Opens a connection in a task."""
         if connection.polls:
-            self._loop.call_soon(connection.opened)
+            connection.opened()
         else:
             self._begin(self._open(connection), f"redis-lock-client connects to {self.source.title}")
 
@@ -116,7 +117,7 @@ class Engine:
             self._links[connection] = _Link(self, connection, opened)
         except BaseException as error:
             failure = error if isinstance(error, Exception) else Disconnected("the task was cancelled", sent=False)
-            connection.disconnected(ServerError(str(failure)) if _is_reply(failure) else failure)
+            connection.disconnected(plain(failure))
             if not isinstance(error, Exception):
                 raise
         else:
@@ -126,26 +127,8 @@ class Engine:
         """Sends a command."""
         if not connection.polls:
             self._links[connection].transport.write(encode(words))
-            return
-        self._commands.append((connection, words))
-        if not self._executes:
-            self._executes = True
-            self._begin(self._execute(), "redis-lock-client commands")
-
-    async def _execute(self) -> None:
-        while self._commands:
-            connection, words = self._commands.popleft()
-            try:
-                reply = await self.source.client.execute_command(*words)
-            except Exception as error:
-                failed(connection, error)
-            except BaseException:
-                self._executes = False
-                failed(connection, Disconnected("the task was cancelled", sent=True))
-                raise
-            else:
-                connection.reply(normal(reply))
-        self._executes = False
+        elif self._executor is None or self._executor.done():
+            self._executor = self._begin(execute_async(connection), "redis-lock-client commands")
 
     def wake_at(self, when: float) -> None:
         """Calls the scheduler's `tick` then."""
@@ -161,8 +144,6 @@ class Engine:
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
-        if connection.polls:
-            self._commands.clear()
         link = self._links.pop(connection, None)
         if link is not None:
             link.transport.abort()
@@ -178,13 +159,6 @@ class Engine:
             connection.close(Disconnected("the loop ends", sent=True))
         if self._timer is not None:
             self._timer.cancel()
-
-    def leave_to_parent(self) -> None:
-        """Replaces the sockets of a forked child, which are the parent's."""
-        for link in self._links.values():
-            sock = link.transport.get_extra_info("socket")
-            if sock is not None:
-                give_away(sock.fileno())
 
 
 async def _call(callback: Callable[[], Any]) -> None:
@@ -233,12 +207,5 @@ async def _close_at_end(engines: dict[Any, Engine]) -> AsyncGenerator[None, None
             engine.close_all()
 
 
-def _after_fork() -> None:
-    for engines, _ in _loops.values():
-        for engine in engines.values():
-            engine.leave_to_parent()
-    _loops.clear()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_loops.clear)

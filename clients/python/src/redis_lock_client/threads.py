@@ -17,14 +17,13 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from .connection import Connection
-from .errors import LockError, ServerError
+from .errors import LockError
 from .flow import Flow, Scheduler, Steps
-from .indirect import execute
+from .indirect import execute, plain
 from .request import Request
 from .resp import encode
 
@@ -62,15 +61,14 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._links: dict[Connection, _Link] = {}
-        self._to_open: deque[Connection] = deque()
-        self._commands: deque[tuple[Connection, list[Any]]] = deque()
+        _all.add(self)
         self._wake_at: float | None = None
 
     # ---- for callers -------------------------------------------------------------------------------------------------
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function in the engine's thread, and does not wait for it."""
-        if self.process != os.getpid():
+        if self.process != os.getpid() or sys.is_finalizing():
             return  # In a forked child it is a copy, and the locks are the parent's.
         self._inbox.put((function, args))
         with contextlib.suppress(OSError):  # It is full, so the thread wakes up.
@@ -79,8 +77,6 @@ class Engine:
             self._begin_thread()
 
     def _begin_thread(self) -> None:
-        if sys.is_finalizing():
-            return  # Before Python 3.12, to begin a thread would never end.
         name = f"redis-lock-client {self.source.title}"
         with contextlib.suppress(RuntimeError):  # The interpreter shuts down.
             threading.Thread(target=self._run, daemon=True, name=name).start()
@@ -90,9 +86,8 @@ class Engine:
 
         If the caller is interrupted, the flow is cancelled, or its result is undone.
         """
-        if sys.is_finalizing():  # The thread has ended in the midst of anything.
-            engine = Engine(self.source)
-            return engine._drive_alone(start, *args)
+        if sys.is_finalizing():  # The thread has ended in the midst of anything, and none can begin.
+            raise LockError("the interpreter shuts down")
         if self._runner.get(None) == threading.get_ident():
             self.post(undo)
             raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
@@ -152,27 +147,10 @@ class Engine:
                 self._begin_thread()
         return bool(outcome)
 
-    def _drive_alone(self, start: Callable[..., Steps], *args: Any) -> Any:
-        outcome: list[Any] = []
-        flow = self.scheduler.start(start, *args, done=lambda *result: outcome.append(result))
-        with contextlib.suppress(Exception):
-            self._loop(outcome)
-        for connection in [*self._links]:
-            self.close(connection)
-        if not outcome:
-            self.scheduler.cancel(flow)
-            raise LockError("the interpreter shuts down")
-        value, error = outcome[0]
-        if error is not None:
-            raise error
-        return value
-
     def _reset(self) -> None:
         """Begins again after an interruption in the midst of anything. The caller's flow was the only one."""
         for connection in [*self._links]:
             self.close(connection)
-        self._commands.clear()
-        self._to_open.clear()
         self._wake_at = None
         self.scheduler = Scheduler(self, self.source)
 
@@ -197,18 +175,14 @@ class Engine:
         """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
         idle_at = time.monotonic() + IDLE_S
         while not outcome:
-            if outcome is None:
-                while not self._inbox.empty():
-                    function, args = self._inbox.get()
-                    function(*args)
-                    del function, args  # They may be what keeps a lock object alive.
-            elif not self._inbox.empty():
-                return
-            while self._to_open:
-                self._open(self._to_open.popleft(), outcome is not None)
-            while self._commands:
-                connection, words = self._commands.popleft()
-                execute(connection, words)
+            while not self._inbox.empty():
+                if outcome is not None:
+                    return
+                function, args = self._inbox.get()
+                function(*args)
+                del function, args  # They may be what keeps a lock object alive.
+            if self.source.polls:
+                execute(self.scheduler.servers.locate(b""))
             if outcome:
                 return
             now = time.monotonic()
@@ -223,8 +197,6 @@ class Engine:
                 self.scheduler.tick()
 
     def _select(self, timeout: float) -> None:
-        if not self._inbox.empty() or self._commands or self._to_open:
-            timeout = 0
         for key, events in self._selector.select(timeout):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
@@ -256,47 +228,31 @@ class Engine:
     # ---- for the scheduler -------------------------------------------------------------------------------------------
 
     def open(self, connection: Connection) -> None:
-        """Begins to open a connection."""
-        if connection.scheduler is self.scheduler:  # It is not of one that was interrupted.
-            self._to_open.append(connection)
-
-    def _open(self, connection: Connection, is_driven: bool) -> None:
-        """Opens a connection in a thread of its own, since it may take long, if others would wait for it."""
+        """Opens a connection in a thread of its own, since it may take long."""
         if connection.polls:
             return connection.opened()
-        if is_driven:
-            return self._opened(connection, self._connect(connection))
-        thread = threading.Thread(
-            target=lambda: self.post(self._opened, connection, self._connect(connection)),
-            daemon=True,
-            name=f"redis-lock-client connects to {self.source.title}",
-        )
-        thread.start()
+        name = f"redis-lock-client connects to {self.source.title}"
+        threading.Thread(target=self._connect, args=(connection,), daemon=True, name=name).start()
 
-    def _connect(self, connection: Connection) -> Any:
+    def _connect(self, connection: Connection) -> None:
         try:
             opened = self.source.connection(connection.address)
             opened.connect()
         except Exception as error:
-            return error
-        return opened
+            self.post(connection.disconnected, plain(error))
+        else:
+            self.post(self._opened, connection, opened)
 
     def _opened(self, connection: Connection, opened: Any) -> None:
-        if isinstance(opened, Exception):
-            error = ServerError(str(opened)) if _is_reply(opened) else opened
-            return connection.disconnected(error)
         link = self._links[connection] = _Link(opened)
         self._selector.register(link.socket, selectors.EVENT_READ, connection)
         connection.opened()
 
     def send(self, connection: Connection, words: list[Any]) -> None:
         """Sends a command."""
-        if connection.polls:
-            self._commands.append((connection, words))
-            return
         link = self._links.get(connection)
         if link is None:
-            return  # The scheduler of this connection was interrupted.
+            return  # The client executes it, or the scheduler of this connection was interrupted.
         link.unsent += encode(words)
         try:
             self._flush(connection, link)
@@ -319,31 +275,12 @@ class Engine:
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
-        if connection.polls:
-            self._commands.clear()
         link = self._links.pop(connection, None)
         if link is not None:
             with contextlib.suppress(Exception):
                 self._selector.unregister(link.socket)
             with contextlib.suppress(Exception):
                 link.opened.disconnect()
-
-    def leave_to_parent(self) -> None:
-        """Replaces the sockets of a forked child, which are the parent's."""
-        for link in self._links.values():
-            give_away(link.socket.fileno())
-
-
-def _is_reply(error: Exception) -> bool:
-    return isinstance(error, ServerError.__mro__[2]) and not isinstance(error, ConnectionError)
-
-
-def give_away(descriptor: int) -> None:
-    """Closes a file descriptor that something may close again later."""
-    if descriptor >= 0:
-        empty = os.open(os.devnull, os.O_RDWR)
-        os.dup2(empty, descriptor)
-        os.close(empty)
 
 
 def _call(callback: Callable[[], Any]) -> None:
@@ -353,30 +290,26 @@ def _call(callback: Callable[[], Any]) -> None:
         logger.exception("on_lost has failed")
 
 
-_engines: dict[Any, Engine] = {}
-_all: weakref.WeakSet[Engine] = weakref.WeakSet()
-_guard = threading.Lock()
+#: All engines, also those for tasks.
+_all: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def engine_of(source: Any) -> Engine:
     """Returns the engine for a source of connections."""
-    registry = _engines if source.is_shared else vars(source).setdefault("engines", {})
-    engine: Engine | None = registry.get(source.name)
-    if engine is None:
-        with _guard:
-            engine = registry.get(source.name) or registry.setdefault(source.name, Engine(source))
-            _all.add(engine)
+    engine: Engine = vars(source).get("engine") or vars(source).setdefault("engine", Engine(source))
     return engine
 
 
 def _after_fork() -> None:
-    global _guard
+    """Replaces the sockets of a forked child, which are the parent's, since something may close them later."""
+    empty = os.open(os.devnull, os.O_RDWR)
     for engine in [*_all]:
-        engine.leave_to_parent()
-        vars(engine.source).pop("engines", None)
-    _engines.clear()
+        vars(engine.source).pop("engine", None)
+        for link in engine._links.values():
+            if link.socket is not None and link.socket.fileno() >= 0:
+                os.dup2(empty, link.socket.fileno())
+    os.close(empty)
     _all.clear()
-    _guard = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
