@@ -13,14 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from engines import EACH_LOOP, engine, make
 
+__all__ = ["EACH_LOOP", "engine", "make"]
 SERVER = os.environ["SERVER"]
 MODULE = os.environ["MODULE"]
 LIBRARY = os.environ.get("LIBRARY", "redis")
@@ -114,6 +116,15 @@ class Threads(ThreadPoolExecutor):
 
     def __exit__(self, kind: Any, *_: object) -> None:
         self.shutdown(wait=kind is None)
+
+
+@contextlib.contextmanager
+def begin_wait(lock: Any, client: Any, **arguments: Any) -> Iterator[Future[bool]]:
+    """Acquires a lock in a thread, which is in the server's queue when the block begins."""
+    with Threads() as pool:
+        taken = pool.submit(lock.acquire, **arguments)
+        wait_until(lambda: waiters(client, lock.name))
+        yield taken
 
 
 def connections_of(client: Any, name: str) -> int:

@@ -7,30 +7,19 @@ import contextlib
 import gc
 import random
 import sys
-import time
-from collections.abc import Awaitable, Callable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from conftest import (
-    KINDS,
-    Pulse,
     Server,
-    assert_told_at_once,
-    kill_connections,
     library,
-    library_asyncio,
-    losses,
-    take_away,
     until,
-    wait_until,
     waiters,
 )
 from proxies import proxy
 
-import redis_lock_client
-from redis_lock_client import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
+from redis_lock_client import LockLost, LockNotOwnedError
 from redis_lock_client.asyncio import Lock
 
 #: Ten thousand in all, by how the tasks wait.
@@ -49,53 +38,6 @@ async def begin_wait(lock: Lock, client: Any, key: str = "door", **arguments: An
     task = asyncio.create_task(lock.acquire(**arguments))
     await until(lambda: waiters(client, key))
     return task
-
-
-async def test_lock_is_acquired_and_released(aclient: Any, client: Any) -> None:
-    lock = aclient.lock("door", timeout=30, lock_class=Lock)
-    assert await lock.acquire()
-    assert client.get("door") == lock.local.token and 29_000 < client.pttl("door") <= 30_000
-    assert lock.native is True and await lock.owned() and await lock.locked()
-    assert await lock.extend(30) and client.pttl("door") > 58_000
-    assert await lock.reacquire() and client.pttl("door") <= 30_000
-    assert not await Lock(aclient, "door", timeout=30).acquire(blocking=False)
-    await lock.release()
-    assert not await lock.owned() and not await lock.locked()
-    with pytest.raises(LockError):
-        await lock.release()
-
-
-async def test_arguments_of_all_kinds_are_taken(server: Server, client: Any) -> None:
-    url = f"redis://localhost:{server.port}/0"
-    lease = timedelta(seconds=20)
-    lock = Lock.from_url(url, b"door", timeout=lease, blocking_timeout=timedelta(milliseconds=50), label="worker-7")
-
-    @lock
-    async def work(number: int) -> int:
-        """Works."""
-        assert 19_000 < client.pttl("door") <= 20_000
-        assert client.get("door").startswith(b"worker-7:")
-        return number + 1
-
-    assert await work(1) == 2 and work.__doc__ == "Works." and not client.exists("door")
-    client.set("door", "another client")
-    with pytest.raises(LockTimeout, match="door") as failure:
-        await work(1)
-    assert failure.value.lock_name == b"door" and isinstance(failure.value, library.exceptions.LockError)
-
-
-async def test_wrong_kind_of_client_is_refused(aclient: Any, client: Any) -> None:
-    with pytest.raises(TypeError, match=r"redis_lock_client\.Lock"):
-        Lock(client, "door")
-    with pytest.raises(TypeError, match=r"redis_lock_client\.asyncio\.Lock"):
-        redis_lock_client.Lock(aclient, "door")
-
-
-async def test_release_grants_to_waiter(aclient: Any, client: Any) -> None:
-    async with Lock(aclient, "door", timeout=30):
-        taken = await begin_wait(Lock(aclient, "door", timeout=30), client)
-        assert waiters(client)[0][b"channel"] is not None
-    assert await asyncio.wait_for(taken, 5)
 
 
 async def test_clients_of_one_loop_share_a_connection(server: Server, client: Any) -> None:
@@ -117,28 +59,6 @@ async def test_clients_of_one_loop_share_a_connection(server: Server, client: An
     assert order == [*range(50)]
 
 
-async def test_wait_outlasts_client_time_outs(server: Server, new_server: Any, client: Any) -> None:
-    """A wait ends on time, with any time-outs of the client, with and without a lease, and without the module."""
-    kinds: list[dict[str, Any]] = [{}, {"socket_timeout": None}, {"socket_timeout": 0.5}, {"protocol": 3}]
-    servers = (server, new_server(False))
-    clients = [one.client_asyncio(**kind) for one in servers for kind in kinds]
-    pool = library_asyncio.BlockingConnectionPool(port=server.port, max_connections=1, timeout=0.2)
-    clients.append(server.client_asyncio(connection_pool=pool))
-    keys = [f"door:{number}" for number in range(2 * len(clients))]
-    for one in servers:
-        one.client().mset(dict.fromkeys(keys, "another client"))
-
-    async def wait(number: int) -> bool:
-        return await Lock(clients[number // 2], keys[number], timeout=(30, None)[number % 2]).acquire(
-            blocking_timeout=7
-        )
-
-    began = time.monotonic()
-    assert not any(await asyncio.gather(*(wait(number) for number in range(len(keys)))))
-    assert 7 <= time.monotonic() - began < 10
-    assert not any(waiters(client, key) for key in keys)
-
-
 async def test_thousand_tasks_hold_one_at_a_time(aclient: Any, client: Any) -> None:
     inside: set[str] = set()
     fences: dict[str, list[int]] = {}
@@ -152,37 +72,6 @@ async def test_thousand_tasks_hold_one_at_a_time(aclient: Any, client: Any) -> N
 
     await asyncio.gather(*(hold(f"door:{n % 10}") for n in range(1000)))
     assert all(len(drawn) == 100 and drawn == sorted(drawn) for drawn in fences.values()) and len(fences) == 10
-
-
-async def test_hundred_tasks_hold_a_key_each(aclient: Any, client: Any) -> None:
-    async def hold(number: int) -> None:
-        lock = Lock(aclient, f"door:{number}", timeout=30)
-        for _ in range(10):
-            async with lock:
-                assert await lock.owned()
-
-    await asyncio.gather(*(hold(number) for number in range(100)))
-    assert client.dbsize() == 0
-
-
-async def test_dead_server_is_an_error(new_server: Any) -> None:
-    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
-    aclient, client = server.client_asyncio(), server.client()
-    held = Lock(aclient, "window", timeout=60)
-    await held.acquire()
-    client.set("door", "another client")
-    taken = await begin_wait(Lock(aclient, "door", timeout=30, blocking_timeout=3), client)
-    server.stop()
-    with pytest.raises(OUTAGE):
-        await Lock(aclient, "gate", timeout=30).acquire()
-    with pytest.raises(OUTAGE):
-        await held.release()
-    with pytest.raises(OUTAGE):
-        await taken
-    server.start()
-    # The release that failed is made up for.
-    await until(lambda: not server.client().exists("window"))
-    assert not waiters(server.client())
 
 
 @pytest.mark.parametrize("lease", [30, None])
@@ -330,103 +219,6 @@ async def test_collected_lock_warns_and_is_released(aclient: Any, client: Any) -
         await until(lambda: not client.exists("door"))
 
 
-async def elsewhere(act: Callable[[], Awaitable[Any]]) -> Any:
-    """Returns the result of an action in another task."""
-
-    async def run() -> Any:
-        return await act()
-
-    return await asyncio.create_task(run())
-
-
-async def test_each_task_has_its_own_hold(aclient: Any, client: Any) -> None:
-    """Of a plain, a re-entrant, a shared and a limited lock object."""
-    for kind in ({}, {"reentrant": True}):
-        lock = Lock(aclient, "door", timeout=30, **kind)
-        async with lock:
-            assert not await elsewhere(lambda: lock.acquire(blocking=False))  # noqa: B023
-            assert not await elsewhere(lambda: lock.owned())  # noqa: B023
-            with pytest.raises(LockError):
-                await elsewhere(lambda: lock.release())  # noqa: B023
-            assert await lock.owned()
-    shared, plain = Lock(aclient, "door", timeout=30, shared=True), Lock(aclient, "door", timeout=30)
-    async with shared:
-        assert await elsewhere(lambda: shared.acquire(blocking=False)) and not await plain.acquire(blocking=False)
-    client.delete("door")
-    permit, inside, most = Lock(aclient, "permits", timeout=30, limit=2), 0, 0
-
-    async def use(_: int) -> None:
-        nonlocal inside, most
-        async with permit:
-            inside += 1
-            most = max(most, inside)
-            await asyncio.sleep(0.002)
-            inside -= 1
-
-    await asyncio.gather(*map(use, range(40)))
-    assert most == 2 and client.dbsize() == 0
-
-
-async def test_expired_holder_takes_nothing_from_next(aclient: Any, client: Any) -> None:
-    lock = Lock(aclient, "door", timeout=0.1)
-    expired = asyncio.Event()
-
-    async def hold_too_long() -> None:
-        async with lock:
-            await expired.wait()
-
-    task = asyncio.create_task(hold_too_long())
-    await until(lambda: client.exists("door"))
-    assert await lock.acquire() and await lock.extend(30)
-    expired.set()
-    with pytest.raises(LockNotOwnedError):
-        await task
-    assert await lock.owned() and client.get("door") == lock.local.token
-    await lock.release()
-    assert not client.exists("door")
-
-
-async def test_reentrant_lock_counts(aclient: Any, client: Any) -> None:
-    async with Lock(aclient, "door", timeout=30, reentrant=True) as lock:
-        async with lock:
-            assert client.hgetall("door") == {lock.local.token: b"2"}
-        assert client.hgetall("door") == {lock.local.token: b"1"}
-    assert not client.exists("door")
-
-
-async def test_missing_module_is_named(new_server: Any) -> None:
-    aclient = new_server(False).client_asyncio()
-    lock = Lock(aclient, "door", timeout=30)
-    async with lock:
-        assert lock.native is False
-        with pytest.raises(ModuleNeededError, match=r"LOCK\.FENCE"):
-            await lock.fence()
-    for kind in ({"shared": True}, {"session": True}, {"limit": 2}):
-        with pytest.raises(ModuleNeededError):
-            await Lock(aclient, "door", timeout=30, **kind).acquire()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_loss_is_reported_within_50_ms(aclient: Any, client: Any, pulse: Pulse, kind: str) -> None:
-    told: list[float] = []
-    late: dict[tuple[int, str], float] = {}
-    lock = Lock(aclient, "door", timeout=30, on_lost=lambda: told.append(time.monotonic()), **KINDS[kind])
-    for turn, way in enumerate(losses(kind)):
-        assert await lock.acquire(blocking=False)
-        await until(lambda: client.info("clients").get("tracking_clients"))
-        await asyncio.sleep(0.02)
-        known = take_away(client, way, lock.local.token)
-        await asyncio.wait_for(lock.lost.wait(), 5)
-        await until(lambda: told)
-        late[turn, way] = told.pop() - known - pulse.late_since(known)
-        await until(lambda way=way: way != "a shorter lease" or not client.exists("door"))
-        with pytest.raises(LockNotOwnedError):
-            await lock.release()
-        client.delete("door")
-    assert not told
-    assert_told_at_once(late)
-
-
 async def test_slow_on_lost_delays_no_other(aclient: Any, client: Any, caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
 
@@ -441,22 +233,6 @@ async def test_slow_on_lost_delays_no_other(aclient: Any, client: Any, caplog: p
     client.delete(*(lock.name for lock in locks))
     await until(lambda: len(told) == 5 and "this is logged" in caplog.text)
     await asyncio.gather(*(lock.lost.wait() for lock in locks))
-
-
-@pytest.mark.parametrize("options", [{"renew": True}, {"watch": True}])
-async def test_loss_needs_no_reply(new_server: Any, options: dict[str, Any]) -> None:
-    """A server that stalls does not keep a task from hearing of the end of its lease."""
-    server = new_server()
-    lock = Lock(server.client_asyncio(socket_timeout=20), "door", timeout=1.5, **options)
-    await lock.acquire()
-    await asyncio.sleep(0.1)
-    with server.standing_still():
-        stalled = time.monotonic()
-        await asyncio.wait_for(lock.lost.wait(), 10)
-        assert time.monotonic() - stalled < 6
-        await asyncio.sleep(0.5)  # The server's clock ends the lease a moment later.
-    with pytest.raises(LockNotOwnedError):
-        await lock.release()
 
 
 @contextlib.contextmanager
@@ -548,84 +324,3 @@ async def test_cancel_on_lost_nests(aclient: Any, client: Any) -> None:
                 client.delete("door")
                 await asyncio.sleep(60)
     assert [type(one) for one in failure.value.exceptions] == [LockLost]
-
-
-async def test_cut_connections_keep_waiters(aclient: Any, client: Any) -> None:
-    client.set("door", "another client")
-    taken = await begin_wait(Lock(aclient, "door", timeout=30, blocking_timeout=60), client)
-    for _ in range(5):
-        await until(lambda: waiters(client))
-        kill_connections(client)
-        await asyncio.sleep(0.05)
-    client.delete("door")
-    assert await asyncio.wait_for(taken, 10)
-
-
-async def test_cut_connections_keep_holders(aclient: Any, client: Any) -> None:
-    """Those of a session, too, for its grace period, if the server has one; else the loss is reported."""
-    kinds: dict[str, dict[str, Any]] = {"session": {"session": True}, "renewed": {"renew": True}, "plain": {}}
-    locks = [Lock(aclient, name, timeout=30, watch=True, **kind) for name, kind in kinds.items()]
-    for lock in locks:
-        await lock.acquire()
-    for _ in range(3):
-        await until(lambda: client.info("clients").get("tracking_clients"))
-        kill_connections(client)
-        await asyncio.sleep(1.3)
-        for lock in locks:
-            assert await lock.owned() and not lock.lost.is_set(), lock.name
-    client.delete(*kinds)
-    await asyncio.wait_for(asyncio.gather(*(lock.lost.wait() for lock in locks)), 5)
-
-
-async def test_restarted_server_keeps_waiters_and_holders(new_server: Any) -> None:
-    server: Server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
-    client, aclient = server.client(), server.client_asyncio()
-    client.set("door", "another client")
-    held = Lock(aclient, "window", timeout=30, watch=True)
-    await held.acquire()
-    taken = await begin_wait(Lock(aclient, "door", timeout=30, blocking_timeout=60), client)
-    await asyncio.to_thread(lambda: (server.stop(), server.start()))
-    await until(lambda: waiters(client))
-    client.delete("door")
-    assert await asyncio.wait_for(taken, 10)
-    assert not held.lost.is_set() and await held.owned()
-    client.delete("window")
-    await asyncio.wait_for(held.lost.wait(), 5)
-
-
-@pytest.mark.parametrize("how", ["session", "renew"])
-@pytest.mark.parametrize("kind", [{}, {"shared": True}])
-async def test_renewed_lock_outlasts_its_lease(aclient: Any, client: Any, how: str, kind: dict[str, Any]) -> None:
-    renewing: dict[str, Any] = {how: True, **kind}
-    async with Lock(aclient, "door", timeout=3, **renewing) as lock:
-        for _ in range(45):
-            await asyncio.sleep(0.1)
-            assert await lock.owned() and not lock.lost.is_set()
-    assert not client.exists("door")
-
-
-def test_uvloop_runs_all_of_it(server: Server, client: Any) -> None:
-    uvloop = pytest.importorskip("uvloop")
-    before = ids_of(client)
-
-    async def main() -> None:
-        aclient = server.client_asyncio()
-        tests: list[Callable[[Any, Any], Awaitable[None]]] = [
-            test_lock_is_acquired_and_released,
-            test_release_grants_to_waiter,
-            test_thousand_tasks_hold_one_at_a_time,
-            test_wait_for_leaves_nothing,
-            test_cancelled_release_is_done,
-            test_cut_connections_keep_waiters,
-            test_cancel_on_lost_cancels_block,
-        ]
-        for test in tests:
-            client.flushall()
-            await test(aclient, client)
-        await aclient.aclose()
-
-    loop = uvloop.new_event_loop()
-    loop.run_until_complete(asyncio.wait_for(main(), 60))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
-    wait_until(lambda: not ids_of(client) - before)
