@@ -29,10 +29,11 @@ LIBRARY = os.environ.get("LIBRARY", "redis")
 library: Any = import_module(LIBRARY)
 library_asyncio: Any = import_module(f"{LIBRARY}.asyncio")
 CLIENT = {"redis": "Redis", "valkey": "Valkey"}[LIBRARY]
-START_S = 20.0
-
-#: The locks of the tests with `nothing_is_left`.
-KEYS = ("door", "window")
+START_S = 60.0
+#: Errors that say that the server cannot be reached.
+OUTAGE = (library.ConnectionError, library.TimeoutError)
+#: Arguments of a server that keeps all data when it restarts.
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def free_port() -> int:
