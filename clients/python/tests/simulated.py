@@ -14,7 +14,7 @@ from redis_lock_client.connection import Connection
 from redis_lock_client.errors import ServerError
 from redis_lock_client.flow import Scheduler
 from redis_lock_client.resp import Parser, Push, encode
-from redis_lock_client.source import Servers
+from redis_lock_client.source import Servers, Source
 
 LATENCY_S = 0.0005
 EPOCH_MS = 1_700_000_000_000
@@ -119,8 +119,8 @@ class Link:
             self.server.closed(self)
 
 
-class Engine:
-    """The engine of one process."""
+class Engine(Source):
+    """The engine of one process, and how its connections are opened."""
 
     def __init__(self, world: World, server: Server, polls: bool = False) -> None:
         self.world, self.server, self.polls = world, server, polls
@@ -129,7 +129,7 @@ class Engine:
         self.scheduler = Scheduler(self, self)
 
     def servers(self, scheduler: Scheduler) -> Servers:
-        return Servers(scheduler, Connection(scheduler, None, 5.0, in_cluster=False, polls=self.polls))
+        return Servers(scheduler, self)
 
     def now(self) -> float:
         return self.world.now

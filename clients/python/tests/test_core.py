@@ -143,7 +143,7 @@ class Process:
 
     def left_behind(self) -> list[Any]:
         """Returns what the scheduler still keeps."""
-        scheduler, connection = self.scheduler, self.scheduler.servers.connection
+        scheduler, connection = self.scheduler, self.scheduler.servers.locate(b"")
         kept = (scheduler.flows, scheduler._timers, scheduler._messages, scheduler._queues, scheduler._watchers)
         return [
             *(one for some in kept for one in some),

@@ -85,7 +85,7 @@ def exchange(flow: Flow, key: bytes, words: list[Word]) -> Steps:
             return reply
         except ServerError as error:
             _note_error(flow, connection, error)
-            if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS:
+            if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS or not connection.in_cluster:
                 raise
             asking = error.code == "ASK"
             connection = servers.at(error.address) if asking else servers.moved(key, error.address)
@@ -187,8 +187,6 @@ class _Wait:
             channel = yield from subscribe(self.flow, connection, self.request.key)
             if channel is not None:
                 return (yield from self._by_message(channel))
-            if not connection.polls:
-                return (yield from self._by_blocking(connection))
         yield self._back_off()
         return None
 
@@ -209,8 +207,6 @@ class _Wait:
     def _by_message(self, channel: bytes) -> Steps:
         """Waits in the queue of the server for the message that ends the wait."""
         request = self.request
-        if b" " in request.token:
-            return (yield from self._by_blocking(self.flow.scheduler.servers.locate(request.key)))
         remaining = min(self.deadline - self.now(), BLOCK_S)
         note_sent(self.flow, request)
         words = request.acquire(1, max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
@@ -223,7 +219,7 @@ class _Wait:
             return None
         if reply != 1:
             self.heard_at = self.now()
-            event = yield Message(request.key, request.token, min(SILENCE_S, remaining + LATE_S))
+            event = yield Message(request.tag, min(SILENCE_S, remaining + LATE_S))
             if event == "timeout" and self.now() >= self.deadline - LATE_S:
                 request.outcome_unknown = request.times > 1
                 return False
@@ -251,29 +247,6 @@ class _Wait:
         elif error.code != "UNKNOWN":
             raise error
         self.request.outcome_unknown = self.request.times > 1
-
-    def _by_blocking(self, shared: Connection) -> Steps:
-        """Waits on a connection of its own, where the server cannot send messages."""
-        servers = self.flow.scheduler.servers
-        connection = servers.open_another(shared)
-        slice_s = min(self.deadline - self.now(), shared.timeout_s / 2)
-        note_sent(self.flow, self.request)
-        sent_on, self.request.sent_on = self.request.sent_on, -1  # Not the connection on which it is released.
-        words = self.request.acquire(1, max(int(slice_s * 1000), 1), None)
-        if self.request.session:
-            words = words[:-3]  # The session is to be one of the shared connection: `take` begins it.
-        try:
-            granted = yield Call(connection, words)
-            self.request.sent_on = sent_on
-        except ServerError as error:
-            _note_error(self.flow, shared, error)
-            if error.code not in ("MOVED", "ASK", "UNKNOWN"):
-                raise
-            yield self._back_off()
-            return None
-        finally:
-            connection.close(Disconnected("the wait has ended", sent=False))
-        return None if granted is None else (yield from self._confirm())
 
     def _remove_lease(self) -> Steps:
         request = self.request

@@ -1,13 +1,11 @@
-"""A cluster: one connection to each of its servers, and which server has which slot."""
+"""How the servers of a cluster are found."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-from .connection import Connection
-from .flow import Scheduler
-from .source import Servers, Source
+from .source import Source
 
 Address = tuple[str, int]
 
@@ -17,6 +15,8 @@ _clusters: dict[Any, list[set[Address]]] = {}
 
 class ClusterSource(Source):
     """How connections to the servers of a cluster are opened."""
+
+    in_cluster = True
 
     def __init__(self, client: Any) -> None:
         manager = client.nodes_manager
@@ -29,8 +29,7 @@ class ClusterSource(Source):
         own = ("host", "port", "redis_connect_func", "valkey_connect_func")
         kwargs = {name: value for name, value in opens.connection_kwargs.items() if name not in own}
         super().__init__(opens.connection_class, kwargs)
-        #: The servers that the client knows.
-        self.seeds: list[Address] = [(node.host, int(node.port)) for node in nodes]
+        self.seeds = [(node.host, int(node.port)) for node in nodes]
         self.remap = getattr(manager, "address_remap", None)
         self.is_shared = self.is_shared and self.remap is None
         self.key_slot = import_module(f"{type(nodes[0]).__module__.partition('.')[0]}.crc").key_slot
@@ -46,57 +45,3 @@ class ClusterSource(Source):
                 return number
         clusters.append(set(self.seeds))
         return len(clusters) - 1
-
-    def connection(self, address: Any) -> Any:
-        """Returns a connection to one of the servers that is not open yet."""
-        host, port = address
-        return self.connection_class(**{**self.kwargs, "host": host, "port": port})
-
-    def servers(self, scheduler: Scheduler) -> Servers:
-        """Returns the connections of a scheduler."""
-        return Cluster(scheduler, self)
-
-
-class Cluster(Servers):
-    """The servers of a cluster, as redirections and failures have shown it."""
-
-    def __init__(self, scheduler: Scheduler, source: ClusterSource) -> None:
-        self.scheduler, self.source = scheduler, source
-        self._connections: dict[Address, Connection] = {}
-        self._slots: dict[int, Address] = {}
-        self._known = [*source.seeds]
-
-    def locate(self, key: bytes) -> Connection:
-        """Returns the connection to the server that probably has a key."""
-        return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
-
-    def at(self, address: Any) -> Connection:
-        """Returns the connection to the server that a redirection names."""
-        return self._at(self._own(address))
-
-    def _own(self, address: Address) -> Address:
-        host, port = address
-        # Without a host it is that of the server that was asked.
-        address = (host if host not in ("", "?") else self._known[0][0], port)
-        return self.source.remap(address) if self.source.remap else address
-
-    def _at(self, address: Address) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = Connection(
-                self.scheduler, address, self.source.timeout_s, in_cluster=True, polls=False
-            )
-            if address not in self._known:
-                self._known.append(address)
-        return self._connections[address]
-
-    def moved(self, key: bytes, address: Any) -> Connection:
-        """Notes where a key is now."""
-        self._slots[self.source.key_slot(key)] = self._own(address)
-        return self.at(address)
-
-    def forget(self, key: bytes) -> None:
-        """Asks another server for a key, which names the one that has it."""
-        address = self._slots.pop(self.source.key_slot(key), self._known[0])
-        if address in self._known:
-            self._known.remove(address)
-            self._known.append(address)

@@ -36,9 +36,10 @@ class Sent:
 class Connection:
     """A connection that is opened for the first command, and again after it was lost."""
 
-    def __init__(self, scheduler: Scheduler, address: Any, timeout_s: float, in_cluster: bool, polls: bool) -> None:
+    def __init__(self, scheduler: Scheduler, address: Any = None) -> None:
         self.scheduler, self.engine, self.address = scheduler, scheduler.engine, address
-        self.timeout_s, self.in_cluster = timeout_s, in_cluster
+        self.timeout_s, self.in_cluster = scheduler.source.timeout_s, scheduler.source.in_cluster
+        self.polls: bool = scheduler.source.polls
         self.state = "closed"  # or "opening", "open"
         #: Grows each time that it is opened. It begins with the time, as an interrupted engine has used other numbers.
         self.number = int(scheduler.now() * 1000)
@@ -47,12 +48,11 @@ class Connection:
         self.channel: bytes | None = None
         self.tracks = False
         #: Whether messages can come between replies, None if that is unknown yet.
-        self.has_messages: bool | None = False if polls else None
-        self.polls = polls
+        self.has_messages: bool | None = False if self.polls else None
         #: Scripts are used until this time, because the server has replied that it has no module.
-        self.scripts_until = float("inf") if polls else 0.0
+        self.scripts_until = float("inf") if self.polls else 0.0
         #: Whether the server has the module, by its latest reply.
-        self.native: bool | None = False if polls else None
+        self.native: bool | None = False if self.polls else None
         self._parser = Parser()
         #: The commands whose replies are due.
         self.sent: deque[Sent] = deque()
@@ -147,8 +147,8 @@ class Connection:
             case [b"ssubscribe", *_]:
                 self.reply(True)  # The one reply that comes as a message.
             case [b"smessage", _, text]:
-                event, _, _, token, key = text.split(b" ", 4)
-                self.scheduler.notify(key, token, event.decode())
+                event, _, _, tag = text.split(b" ", 3)
+                self.scheduler.notify(tag, event.decode())
             case [b"sunsubscribe", *_]:
                 self.channel = None
                 self.scheduler.connection_lost(self)

@@ -34,11 +34,10 @@ class Call(NamedTuple):
 class Message(NamedTuple):
     """Waits for the message that ends a wait at the server; the result is its event, or None after ``timeout`` seconds.
 
-    ``"lost"`` is the event of a connection that was lost, too.
+    ``"lost"`` is the event of a connection that was lost, too. ``tag`` is that of the request.
     """
 
-    key: bytes
-    token: bytes
+    tag: bytes
     timeout: float
 
 
@@ -121,7 +120,7 @@ class Scheduler:
         self.flows: set[Flow] = set()
         self._timers: list[tuple[float, int, Any, int]] = []
         self._numbers = itertools.count(1)
-        self._messages: dict[tuple[bytes, bytes], Flow] = {}
+        self._messages: dict[bytes, Flow] = {}
         self._queues: dict[bytes, deque[Flow]] = {}
         self._watchers: dict[bytes, set[Flow]] = {}
 
@@ -166,9 +165,9 @@ class Scheduler:
             case Call(connection, words, asking):
                 flow.connection = connection
                 connection.send(flow, words, asking)
-            case Message(key, token, _):
-                self._messages[key, token] = flow
-                flow.stop_waiting = lambda: self._messages.pop((key, token), None)
+            case Message(tag, _):
+                self._messages[tag] = flow
+                flow.stop_waiting = lambda: self._messages.pop(tag, None)
             case Change() if flow.changed:
                 return "changed"
             case Turn(key, _):
@@ -222,9 +221,9 @@ class Scheduler:
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
-    def notify(self, key: bytes, token: bytes, event: str) -> None:
+    def notify(self, tag: bytes, event: str) -> None:
         """Delivers the message that ends a wait at the server."""
-        if flow := self._messages.get((key, token)):
+        if flow := self._messages.get(tag):
             self.resume(flow, event)
 
     def watch(self, key: bytes, flow: Flow) -> None:

@@ -33,7 +33,7 @@ class Request:
     session: bool = False
     #: The list of python-redis-lock's waiters that a release writes to, and its lifetime in milliseconds.
     signal: tuple[bytes, int] | None = None
-    #: The number of the connection on which it was sent first, 0 if it was not sent, -1 if it was another connection.
+    #: The number of the connection on which it was sent first, 0 if it was not sent.
     sent_on: int = 0
     #: The time before it was sent last, by the local clock. The lease counts from there.
     sent_at: float = 0.0
@@ -43,6 +43,11 @@ class Request:
     ends_at: float = math.inf
     #: The server may hold a queue entry or the lock for it.
     outcome_unknown: bool = False
+
+    @property
+    def tag(self) -> bytes:
+        """How messages about it end."""
+        return self.token + b" " + self.key
 
     @property
     def grace_ms(self) -> int:

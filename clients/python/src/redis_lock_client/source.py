@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .connection import Connection
@@ -17,31 +18,13 @@ from .flow import Scheduler
 TIMEOUT_S = 5.0
 #: Arguments of a connection that say how the client uses it, and not how it is opened.
 _DROPPED = {
-    "cache",
-    "cache_config",
-    "client_name",
-    "health_check_interval",
-    "legacy_responses",
-    "max_connections",
-    "orig_host_address",
-    "orig_socket_connect_timeout",
-    "orig_socket_timeout",
-    "response_callbacks",
-    "retry",
-    "retry_on_error",
-    "retry_on_timeout",
+    *("cache", "cache_config", "client_name", "health_check_interval", "legacy_responses", "max_connections"),
+    *("orig_host_address", "orig_socket_connect_timeout", "orig_socket_timeout", "response_callbacks"),
+    *("retry", "retry_on_error", "retry_on_timeout"),
 }
 #: Arguments that tell servers, databases and users apart.
 _IDENTITY = {
-    "host",
-    "port",
-    "path",
-    "db",
-    "username",
-    "password",
-    "credential_provider",
-    "connection_pool",
-    "socket_timeout",
+    *("host", "port", "path", "db", "username", "password", "credential_provider", "connection_pool", "socket_timeout")
 }
 
 
@@ -51,7 +34,13 @@ class Source:
     Clients that would open the same connection share what ``name`` identifies.
     """
 
-    polls = False
+    polls = in_cluster = False
+    timeout_s = TIMEOUT_S
+    #: The servers that are known. That of the client's arguments has no address.
+    seeds: Sequence[Any] = (None,)
+    remap: Any = None
+    #: Returns the slot of a key.
+    key_slot: Callable[[bytes], int] = staticmethod(lambda key: 0)
 
     def __init__(self, connection_class: Any, kwargs: dict[str, Any]) -> None:
         kept = {
@@ -74,23 +63,22 @@ class Source:
 
     def connection(self, address: Any) -> Any:
         """Returns a connection of the client library that is not open yet."""
-        return self.connection_class(**self.kwargs)
+        place = {} if address is None else {"host": address[0], "port": address[1]}
+        return self.connection_class(**self.kwargs, **place)
 
     def servers(self, scheduler: Scheduler) -> Servers:
         """Returns the connections of a scheduler."""
-        return Servers(scheduler, Connection(scheduler, None, self.timeout_s, in_cluster=False, polls=False))
+        return Servers(scheduler, self)
 
 
-class ClientSource:
+class ClientSource(Source):
     """A client whose way to execute commands is not the library's: all commands go through it."""
 
     polls = True
-    is_shared = False
 
     def __init__(self, client: Any) -> None:
         self._client = weakref.ref(client)
-        self.name: Any = ("client", id(client))
-        self.title = type(client).__name__
+        self.is_shared, self.name, self.title = False, ("client", id(client)), type(client).__name__
 
     @property
     def client(self) -> Any:
@@ -100,35 +88,48 @@ class ClientSource:
             raise ConnectionError("the client is gone")
         return client
 
-    def servers(self, scheduler: Scheduler) -> Servers:
-        """Returns the connections of a scheduler."""
-        return Servers(scheduler, Connection(scheduler, None, TIMEOUT_S, in_cluster=False, polls=True))
-
 
 class Servers:
-    """The connection of a single server; `cluster.Cluster` has those of a cluster."""
+    """The connection to a server, or those to the servers of a cluster, as redirections and failures have shown it."""
 
-    def __init__(self, scheduler: Scheduler, connection: Connection) -> None:
-        self.scheduler, self.connection = scheduler, connection
+    def __init__(self, scheduler: Scheduler, source: Source) -> None:
+        self.scheduler, self.source = scheduler, source
+        self._connections: dict[Any, Connection] = {}
+        self._slots: dict[int, Any] = {}
+        self._known = [*source.seeds]
 
     def locate(self, key: bytes) -> Connection:
-        """Returns the connection to the server that has a key."""
-        return self.connection
+        """Returns the connection to the server that probably has a key."""
+        return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
 
     def at(self, address: Any) -> Connection:
-        """Returns the connection to the server at an address."""
-        return self.connection
+        """Returns the connection to the server that a redirection names."""
+        return self._at(self._own(address))
+
+    def _own(self, address: Any) -> Any:
+        host, port = address
+        # Without a host it is that of the server that was asked.
+        address = (host if host not in ("", "?") else self._known[0][0], port)
+        return self.source.remap(address) if self.source.remap else address
+
+    def _at(self, address: Any) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(self.scheduler, address)
+            if address not in self._known:
+                self._known.append(address)
+        return self._connections[address]
 
     def moved(self, key: bytes, address: Any) -> Connection:
         """Notes where a key is now. Returns the connection."""
+        self._slots[self.source.key_slot(key)] = self._own(address)
         return self.at(address)
 
     def forget(self, key: bytes) -> None:
-        """Notes that the server that has a key cannot be reached."""
-
-    def open_another(self, connection: Connection) -> Connection:
-        """Returns another connection to the same server."""
-        return Connection(self.scheduler, connection.address, connection.timeout_s, connection.in_cluster, polls=False)
+        """Asks another server for a key, which names the one that has it."""
+        address = self._slots.pop(self.source.key_slot(key), self._known[0])
+        if address in self._known:
+            self._known.remove(address)
+            self._known.append(address)
 
 
 def _named(value: Any) -> Any:
