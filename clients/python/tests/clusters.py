@@ -45,15 +45,12 @@ class Cluster:
         info = node.execute_command("CLUSTER INFO")
         return "\n".join(f"{k}:{v}" for k, v in info.items()) if isinstance(info, dict) else str(info)
 
-    def client(self) -> Any:
-        return getattr(import_module(f"{LIBRARY}.cluster"), f"{CLIENT}Cluster")(
-            host="127.0.0.1", port=self.servers[0].port
-        )
+    def client(self, module: str = "cluster") -> Any:
+        kind = getattr(import_module(f"{LIBRARY}.{module}"), f"{CLIENT}Cluster")
+        return kind(host="127.0.0.1", port=self.servers[0].port)
 
     def client_asyncio(self) -> Any:
-        return getattr(import_module(f"{LIBRARY}.asyncio.cluster"), f"{CLIENT}Cluster")(
-            "127.0.0.1", self.servers[0].port
-        )
+        return self.client("asyncio.cluster")
 
     def owner(self, key: str) -> int:
         return self.slot(key) * len(self.servers) // SLOTS
