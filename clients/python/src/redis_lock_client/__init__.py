@@ -20,8 +20,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from .arguments import Seconds
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
-from .lock import BaseLock, Seconds
+from .lock import BaseLock
 from .threads import engine_of
 
 __all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError", "__version__"]
@@ -59,7 +60,7 @@ class Lock(BaseLock):
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        engine, undo, steps = self._acquire(blocking, blocking_timeout, token)
+        engine, undo, steps = self._acquire(blocking, blocking_timeout, token, None, sleep)
         return bool(engine.run(undo, steps))
 
     def release(self) -> None:

@@ -107,13 +107,13 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     If it was not, for whatever reason, the server is asked to forget the token. ``sleep`` is the longest pause between
     two attempts where the server cannot notify.
     """
-    scheduler, is_held = flow.scheduler, False
-    deadline = math.inf if patience is None else scheduler.now() + patience
+    scheduler, is_held, began_at = flow.scheduler, False, flow.scheduler.now()
+    deadline = math.inf if patience is None else began_at + patience
     try:
-        if patience == 0:
+        if patience != 0 and (yield Turn(request.key, deadline - scheduler.now())):
+            is_held = yield from _Wait(flow, request, began_at, deadline, sleep).run()
+        else:  # Also when its turn did not come in time: an outage is an error.
             is_held = (yield from take(flow, request)) is not None
-        elif (yield Turn(request.key, deadline - scheduler.now())):
-            is_held = yield from _Wait(flow, request, deadline, sleep).run()
         return is_held
     finally:
         if not is_held and request.outcome_unknown:
@@ -143,8 +143,9 @@ def note_sent(flow: Flow, request: Request) -> bool:
 class _Wait:
     """The wait of the first flow in the local queue of a key."""
 
-    def __init__(self, flow: Flow, request: Request, deadline: float, sleep: float) -> None:
+    def __init__(self, flow: Flow, request: Request, began_at: float, deadline: float, sleep: float) -> None:
         self.flow, self.request, self.deadline, self.sleep = flow, request, deadline, sleep
+        self.began_at = began_at
         self.now = flow.scheduler.now
         self.pause = sleep / 8
         #: When the server replied last.
@@ -165,6 +166,9 @@ class _Wait:
 
     def _is_final(self, error: Exception) -> bool:
         # An error of a connection is final, too, if no server has replied at this address yet.
+        connection = self.flow.connection
+        if connection is not None and (connection.state == "open" or connection.lost_at > self.began_at):
+            self.heard_at = self.heard_at or self.now()  # The server was there when the wait began.
         is_refusal = error.code not in TRY_AGAIN if isinstance(error, ServerError) else self.heard_at is None
         if is_refusal or self.now() >= self.deadline:
             return True
@@ -195,7 +199,7 @@ class _Wait:
         return Pause(min(pause * random.uniform(0.5, 1), self.deadline - self.now()))
 
     def _may_notify(self, connection: Connection) -> bool:
-        return self.now() >= connection.scripts_until
+        return self.now() >= connection.scripts_until and b" " not in self.request.token
 
     def _log_position(self) -> Steps:
         request = self.request

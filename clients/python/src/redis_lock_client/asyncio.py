@@ -17,8 +17,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from .arguments import Seconds
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
-from .lock import BaseLock, Seconds
+from .lock import BaseLock
+from .request import Request
 from .taken import Taken
 from .tasks import engine_of
 
@@ -64,6 +66,13 @@ class Lock(BaseLock):
     def _inherited(self) -> list[Taken]:
         ended = [task for task in self._holds if isinstance(task, asyncio.Task) and task.done()]
         return self._holds[ended[-1]] if ended else []
+
+    def _note(self, engine: Any, holder: Any, request: Request) -> Taken:
+        for task in [task for task in self._holds if isinstance(task, asyncio.Task) and task.done()]:
+            if all(taken.hold.request.ends_at <= engine.now() for taken in self._holds[task]):
+                for taken in self._holds.pop(task):  # Expired, and no caller will release it.
+                    taken.detach()
+        return super()._note(engine, holder, request)
 
     def _on_loss(self) -> Callable[..., None]:
         return functools.partial(_tell, self._blocks)
@@ -144,15 +153,17 @@ class Lock(BaseLock):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Releases the lock. An exception of the block comes before that of the release."""
-        was_cancelled = False
-        block = _latest(self._blocks, asyncio.current_task())
+        was_cancelled, holder = False, self._holder()
+        if isinstance(error, GeneratorExit) and holder not in self._holds and len(self._holds) == 1:
+            holder = next(iter(self._holds))  # The loop closes an asynchronous generator in another task.
+        block = _latest(self._blocks, holder if isinstance(holder, asyncio.Task) else asyncio.current_task())
         if block is not None:
             self._blocks.remove(block)
             if block.is_cancelled:
                 others = block.task.uncancel() if hasattr(block.task, "uncancel") else 0
                 was_cancelled = isinstance(error, asyncio.CancelledError) and not others
         try:
-            await self.release()
+            await self._run(self._release, holder)
         except LockError as failure:
             if not was_cancelled:
                 self._leave(failure, error)

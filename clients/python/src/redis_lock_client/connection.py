@@ -58,6 +58,8 @@ class Connection:
         self.sent: deque[Sent] = deque()
         self._unsent: list[Sent] = []
         self._received_at = 0.0
+        #: When it was lost.
+        self.lost_at = -1.0
         self._is_checked = False
 
     # ---- commands ----------------------------------------------------------------------------------------------------
@@ -164,6 +166,8 @@ class Connection:
     def disconnected(self, error: BaseException) -> None:
         """It was lost, or could not be opened."""
         was_open, self.state = self.state == "open", "closed"
+        if was_open:
+            self.lost_at = self.scheduler.now()
         self.channel, self.tracks = None, False
         self.has_messages = False if self.polls else None
         sent, unsent = [*self.sent], self._unsent

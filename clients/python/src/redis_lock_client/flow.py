@@ -191,8 +191,9 @@ class Scheduler:
         queue.remove(flow)
         if not queue:
             del self._queues[key]
-        elif was_first:
-            self.resume(queue[0], True)
+        elif was_first and isinstance(queue[0].wanted, Turn):
+            # Not at once, because many may leave one after the other.
+            self.set_timer(self.now(), queue[0], queue[0].wait_number)
 
     # ---- timers ------------------------------------------------------------------------------------------------------
 
@@ -217,7 +218,8 @@ class Scheduler:
     def end_wait(self, flow: Flow) -> None:
         """Resumes a flow whose wait has taken too long."""
         late = NoReply("Timeout reading from the server") if isinstance(flow.wanted, Call) else None
-        self.resume(flow, None, late)
+        has_turn = isinstance(flow.wanted, Turn) and self._queues[flow.wanted.key][0] is flow
+        self.resume(flow, has_turn or None, late)
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,12 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
 
 def fence(flow: Flow, hold: Hold, counter: bytes) -> Steps:
     """Returns the next fencing token of a counter."""
-    return (yield from ask(flow, hold.request.key, ["LOCK.FENCE", hold.request.key, hold.request.token, counter]))
+    try:
+        return (yield from ask(flow, hold.request.key, ["LOCK.FENCE", hold.request.key, hold.request.token, counter]))
+    except ServerError as error:
+        if error.code != "WRONGTYPE":
+            raise
+        raise LockError(f"Cannot get a fencing token: {error}") from error
 
 
 def info(flow: Flow, key: bytes) -> Steps:

@@ -7,12 +7,12 @@ import os
 import secrets
 import weakref
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
 from . import acquisition, holding
+from .arguments import Seconds, check_label, check_limit, key_of, seconds, token_of
 from .errors import LIBRARIES, LockError
 from .flow import Flow, Steps
 from .holding import Hold, with_lock_errors
@@ -21,7 +21,6 @@ from .source import source_of
 from .taken import Local, Taken, drop, tell
 
 logger = logging.getLogger("redis_lock_client")
-Seconds = float | timedelta
 L = TypeVar("L", bound="BaseLock")
 
 
@@ -92,28 +91,25 @@ class BaseLock:
         Raises:
             ValueError: An argument is out of range, or two do not go together.
         """
-        lease = _seconds(timeout)
-        if lease is not None and lease and not 0.001 <= lease < 2**43:
-            raise ValueError("timeout must be at least a millisecond")
+        lease = seconds(timeout or None, "timeout", 0.001)
         if (session or renew) and not lease:
             raise ValueError("session and renew need a timeout")
-        if limit is not None and limit < 1:
-            raise ValueError("limit must be 1 or more")
         if reentrant and (shared or limit is not None):
             raise ValueError("a lock is either shared or re-entrant")
-        if label is not None and not (
-            0 < len(label) <= 64 and label.isascii() and label.isprintable() and " " not in label
-        ):
-            raise ValueError("label must be 1 to 64 printable ASCII characters without a space")
-        self.redis, self.name, self.timeout, self.sleep = redis, name, lease, sleep
-        self.blocking, self.blocking_timeout, self.thread_local = blocking, _seconds(blocking_timeout), thread_local
+        if on_lost is not None and not callable(on_lost):
+            raise TypeError("on_lost must be a function")
+        check_limit(limit)
+        check_label(label)
+        self._key = key_of(name)
+        self.redis, self.name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
+        self.blocking, self.thread_local = blocking, thread_local
+        self.blocking_timeout = seconds(blocking_timeout, "blocking_timeout")
         self.raise_on_release_error = raise_on_release_error
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
         self._check_client(redis)
         self._source = source_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
-        self._key = name if isinstance(name, bytes) else str(name).encode()
         self._lease_ms = int(lease * 1000) if lease else None
         #: What each thread or task holds by this object.
         self._holds: Any = self._registry()
@@ -195,8 +191,9 @@ class BaseLock:
         return taken
 
     def _request(self, token: str | bytes) -> Request:
-        token = token if isinstance(token, bytes) else token.encode()
-        return Request(self._key, token, self._lease_ms, self.reentrant, self.shared, self.limit, self.session)
+        return Request(
+            self._key, token_of(token), self._lease_ms, self.reentrant, self.shared, self.limit, self.session
+        )
 
     def _note(self, engine: Any, holder: Any, request: Request) -> Taken:
         """Notes that a lock is held."""
@@ -233,7 +230,12 @@ class BaseLock:
     # ---- for an engine to run: (engine, what undoes it, the flow) ----------------------------------------------------
 
     def _acquire(
-        self, blocking: bool | None, patience: Seconds | None, token: str | bytes | None, holder: Any = None
+        self,
+        blocking: bool | None,
+        patience: Seconds | None,
+        token: str | bytes | None,
+        holder: Any = None,
+        sleep: float | None = None,
     ) -> tuple[Any, ...]:
         holder, engine = holder or self._holder(), self._engine()
         if self.reentrant and self._holds.get(holder) and (taken := self._find(holder)) is not None:
@@ -242,16 +244,23 @@ class BaseLock:
         if not (self.blocking if blocking is None else blocking):
             limit: float | None = 0.0
         else:
-            limit = self.blocking_timeout if patience is None else _seconds(patience)
-        is_given = token is not None
+            limit = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout")
+        pause, is_given = self.sleep if sleep is None else seconds(sleep, "sleep", 0), token is not None
         if token is None:
             token = secrets.token_hex(16) if self.label is None else f"{self.label}:{secrets.token_hex(16)}"
         request = self._request(token)
-        steps = partial(self._acquiring, engine, holder, request, limit, is_given)
+        steps = partial(self._acquiring, engine, holder, request, limit, pause or 0.001, is_given)
         return engine, partial(self._give_back, engine, request), steps
 
     def _acquiring(
-        self, engine: Any, holder: Any, request: Request, patience: float | None, is_given: bool, flow: Flow
+        self,
+        engine: Any,
+        holder: Any,
+        request: Request,
+        patience: float | None,
+        sleep: float,
+        is_given: bool,
+        flow: Flow,
     ) -> Steps:
         if is_given:
             earlier = engine.tokens.get((request.key, request.token))
@@ -259,7 +268,7 @@ class BaseLock:
                 raise LockError("this process acquires or holds the lock with this token already", self.name)
             engine.tokens[request.key, request.token] = request
         began_at = engine.now()
-        if not (yield from acquisition.acquire(flow, request, patience, self.sleep)):
+        if not (yield from acquisition.acquire(flow, request, patience, sleep)):
             logger.debug(
                 "%r did not get lock %r in %.3f s", label_of(request.token), self.name, engine.now() - began_at
             )
@@ -308,10 +317,10 @@ class BaseLock:
 
     def _extend(self, additional: Seconds | None, add: bool, holder: Any = None) -> tuple[Any, ...]:
         taken = self._mine("Cannot extend an unlocked lock", holder)
-        seconds = _seconds(additional)
-        if seconds is None or not self.timeout:
+        if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
-        return self._engine(), _nothing, partial(self._as_holder, holding.extend, taken.hold, int(seconds * 1000), add)
+        lease_ms = int((seconds(additional, "additional_time", 0.001) or 0) * 1000)
+        return self._engine(), _nothing, partial(self._as_holder, holding.extend, taken.hold, lease_ms, add)
 
     def _fence(self, counter: str | bytes | None, holder: Any = None) -> tuple[Any, ...]:
         taken = self._mine("Cannot get a fencing token for an unlocked lock", holder)
@@ -326,7 +335,7 @@ class BaseLock:
         return (yield from with_lock_errors(self.name, steps(flow, *rest)))
 
     def _locked(self) -> tuple[Any, ...]:
-        return self._engine(), _nothing, partial(self._as_holder, holding.info, self._key)
+        return self._engine(), _nothing, lambda flow: holding.info(flow, self._key)
 
     def _owned(self, holder: Any = None) -> tuple[Any, ...] | None:
         taken = self._find(holder)
@@ -339,10 +348,6 @@ class BaseLock:
         if self.raise_on_release_error and error is None:
             raise failure
         logger.warning("lock %r was lost before it was released: %s", self.name, failure)
-
-
-def _seconds(time: Seconds | None) -> float | None:
-    return time.total_seconds() if isinstance(time, timedelta) else time
 
 
 def _nothing() -> None:

@@ -75,4 +75,6 @@ class Local:
             if taken.hold.watcher is not None:
                 taken.engine.post(taken.engine.scheduler.cancel, taken.hold.watcher)
         if token is not None:
-            lock._note(engine, holder, lock._request(token)).detach()
+            request = lock._request(token)
+            request.sent_at = engine.now()
+            lock._note(engine, holder, request).detach()

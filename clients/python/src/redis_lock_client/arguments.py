@@ -1,0 +1,55 @@
+"""Checks of arguments, before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from typing import Any
+
+Seconds = float | timedelta
+
+
+def key_of(name: Any) -> bytes:
+    """Returns the key of a lock. Raises TypeError for a name that is not text, bytes or a number."""
+    if isinstance(name, str):
+        return name.encode()
+    if isinstance(name, int | float) and not isinstance(name, bool):
+        return repr(name).encode()
+    if not isinstance(name, bytes):
+        raise TypeError(f"the name of a lock must be str or bytes, not {type(name).__name__}")
+    return name
+
+
+def token_of(token: Any) -> bytes:
+    """Returns the bytes of a token. Raises TypeError, or ValueError if it has not 1 to 1024 bytes."""
+    data = token.encode() if isinstance(token, str) else token
+    if not isinstance(data, bytes):
+        raise TypeError(f"a token must be str or bytes, not {type(token).__name__}")
+    if not 1 <= len(data) <= 1024:
+        raise ValueError("a token must have 1 to 1024 bytes")
+    return data
+
+
+def seconds(value: Any, what: str, least: float = -math.inf) -> float | None:
+    """Returns a time in seconds, None for None. Raises TypeError, or ValueError if it is less than ``least``."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(f"{what} must be a number of seconds or a timedelta")
+    if not least <= number:
+        raise ValueError(f"{what} must be at least {least} s" if least > -math.inf else f"{what} is not a number")
+    return number
+
+
+def check_limit(limit: Any) -> None:
+    """Raises ValueError unless it is None or a number from 1 on."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ValueError("limit must be an integer, 1 or more")
+
+
+def check_label(label: Any) -> None:
+    """Raises ValueError unless it is None or 1 to 64 printable characters."""
+    is_text = isinstance(label, str) and label.isascii() and label.isprintable() and " " not in label
+    if label is not None and not (is_text and 0 < len(label) <= 64):
+        raise ValueError("label must be 1 to 64 printable ASCII characters without a space")
