@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from conftest import (
+    OUTAGE,
     Server,
-    library,
     until,
     waiters,
 )
@@ -24,8 +24,6 @@ from redis_lock_client.asyncio import Lock
 
 #: Ten thousand in all, by how the tasks wait.
 CANCELLATIONS = {"by NOTIFY": 4_000, "without a lease": 3_000, "without the module": 3_000}
-#: What tells that the server cannot be reached.
-OUTAGE = (library.ConnectionError, library.TimeoutError)
 
 
 def ids_of(client: Any) -> set[str]:

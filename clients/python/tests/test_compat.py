@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import time
 from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import Threads, library, wait_until, waiters
+from conftest import DURABLE, OUTAGE, Threads, wait_until, waiters
 
 from redis_lock_client.compat import AlreadyAcquired, Lock, NotAcquired
-
-OUTAGE = (library.ConnectionError, library.TimeoutError)
 
 
 @pytest.mark.parametrize("id", [None, "me"])
 def test_release_in_outage_is_made_up_for(new_server: Any, id: str | None) -> None:
-    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
+    server = new_server(True, *DURABLE)
     lock = Lock(server.client(), "door", expire=60, id=id)
     lock.acquire()
     server.stop()
@@ -53,24 +48,6 @@ def test_waiting_thread_leaves_holder_alone(client: Any) -> None:
         lock.release()
         other.acquire()
     assert not client.exists("lock:door")
-
-
-def test_many_threads_hold_one_at_a_time(client: Any) -> None:
-    """With an object each; they have one entry in the server's queue, and are granted in order."""
-    order: list[int] = []
-
-    def work(number: int) -> None:
-        with Lock(client, "door", expire=60, auto_renewal=number % 2 == 0):
-            order.append(number)
-
-    with Threads(20) as pool, Lock(client, "door", expire=60):
-        started = []
-        for number in range(20):
-            started.append(pool.submit(work, number))
-            wait_until(lambda: waiters(client, "lock:door"))
-            time.sleep(0.02)
-        assert len(waiters(client, "lock:door")) == 1
-    assert [one.result(10) for one in started] and order == [*range(20)]
 
 
 def test_id_hands_lock_over(client: Any) -> None:
@@ -117,40 +94,6 @@ def test_lock_works_in_cluster(new_server: Any, module: bool, name: str) -> None
         cluster.move(f"lock:{name}")
         lock.extend()
     assert not cluster.client().exists(f"lock:{name}")
-
-
-class Interrupted(Exception):
-    """Raised by a signal handler at any moment."""
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_interruptions_leave_no_lock(client: Any) -> None:
-    chance, hits = random.Random(1), 0
-
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    lock = Lock(client, "door", expire=60)
-    try:
-        while hits < 300:
-            lock = Lock(client, "door", expire=60, auto_renewal=chance.random() < 0.3)
-            try:
-                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.003))
-                with lock:
-                    pass
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except Interrupted:
-                hits += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            # It may have been interrupted between the acquisition and the block.
-            try:
-                lock.release()
-            except NotAcquired:
-                pass
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    wait_until(lambda: not client.exists("lock:door"))
 
 
 def test_expire_of_less_than_a_second_is_refused(client: Any) -> None:

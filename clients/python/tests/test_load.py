@@ -16,6 +16,7 @@ from conftest import (
     SERVER,
     Server,
     Threads,
+    begin_wait,
     free_port,
     library,
     own_connections,
@@ -29,26 +30,15 @@ from conftest import (
 from redis_lock_client import Lock
 
 
-def ids(connections: list[dict[str, Any]]) -> set[str]:
-    return {one["id"] for one in connections}
-
-
-def threads_of(server: Server) -> list[threading.Thread]:
-    """Returns the threads that run, but not those of earlier tests that end when they have nothing to do."""
-    return [one for one in own_threads() if str(server.port) in one.name and one not in EARLIER]
-
-
-EARLIER: set[threading.Thread] = set()
-
-
-@pytest.fixture(autouse=True)
-def only_new_threads() -> None:
-    EARLIER.update(own_threads())
+@pytest.fixture
+def server(new_server: Any) -> Server:
+    """One without the threads and connections of earlier tests."""
+    server: Server = new_server()
+    return server
 
 
 def test_client_for_each_request_shares_a_connection(server: Server, client: Any) -> None:
     """500 requests for one lock, 150 at a time, each with a client of its own."""
-    before = ids(own_connections(client))
     inside, threads, connections, entries = set[int](), [0], [0], [0]
     ended = threading.Event()
 
@@ -62,8 +52,8 @@ def test_client_for_each_request_shares_a_connection(server: Server, client: Any
 
     def count() -> None:
         while not ended.wait(0.02):
-            threads.append(len(threads_of(server)))
-            connections.append(len(ids(own_connections(client)) - before))
+            threads.append(len([one for one in own_threads() if str(server.port) in one.name]))
+            connections.append(len(own_connections(client)))
             entries.append(len(waiters(client)))
 
     watcher = threading.Thread(target=count)
@@ -98,31 +88,22 @@ def test_many_threads_over_a_pool_of_two(server: Server) -> None:
     assert len(tokens) == 200 and tokens == sorted(tokens)
 
 
-def test_no_thread_for_each_lock(server: Server, client: Any) -> None:
-    before = ids(own_connections(client))
+def test_many_locks_have_one_thread_and_connection(server: Server, client: Any) -> None:
+    """Those that are waited for, and then held, renewed, and watched."""
+    names = [f"door:{number}" for number in range(100)]
+    client.mset(dict.fromkeys(names, "another holder"))
+    ways: list[dict[str, Any]] = [{"renew": True}, {"session": True}]
     locks = [
-        Lock(client, f"door:{number}", timeout=30, on_lost=print, **{("renew", "session")[number % 2]: True})
-        for number in range(100)
+        Lock(client, name, timeout=30, thread_local=False, on_lost=print, **ways[number % 2])
+        for number, name in enumerate(names)
     ]
-    for lock in locks:
-        assert lock.acquire(blocking=False)
-    assert len(threads_of(server)) <= 1
-    assert len(ids(own_connections(client)) - before) <= 1
-    for lock in locks:
-        lock.release()
-
-
-def test_waits_for_many_locks_have_one_connection(server: Server, client: Any) -> None:
-    before = ids(own_connections(client))
-    for number in range(100):
-        client.set(f"door:{number}", "another holder")
-    locks = [Lock(client, f"door:{number}", timeout=30, thread_local=False) for number in range(100)]
     with Threads(100) as pool:
         waits = [pool.submit(lock.acquire, blocking_timeout=60) for lock in locks]
-        wait_until(lambda: all(waiters(client, f"door:{number}") for number in range(100)), 30)
-        assert len(ids(own_connections(client)) - before) <= 1
-        client.delete(*(f"door:{number}" for number in range(100)))
-        assert all(one.result(20) for one in waits)
+        wait_until(lambda: all(waiters(client, name) for name in names), 30)
+        client.delete(*names)
+        assert all(one.result(60) for one in waits)
+    assert len([one for one in own_threads() if str(server.port) in one.name]) <= 1
+    assert len(own_connections(client)) == 1
     for lock in locks:
         lock.release()
 
@@ -225,9 +206,7 @@ def test_locks_over_tls(secured: tuple[Any, Any, Path]) -> None:
     client, plain, _ = secured
     holder, waiter = Lock(client, "door", timeout=30), Lock(client, "door", timeout=30, thread_local=False)
     holder.acquire()
-    with Threads() as pool:
-        taken = pool.submit(waiter.acquire)
-        wait_until(lambda: waiters(plain))
+    with begin_wait(waiter, plain) as taken:
         assert waiters(plain)[0][b"channel"] is not None, "it waits by NOTIFY"
         assert [one["laddr"].rpartition(":")[2] for one in own_connections(plain)] == [
             str(client.connection_pool.connection_kwargs["port"])

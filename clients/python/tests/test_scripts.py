@@ -8,7 +8,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from conftest import MODULE, Server, Threads, kill_connections, library, take_turns, wait_until, waiters
+from conftest import (
+    DURABLE,
+    MODULE,
+    Server,
+    Threads,
+    begin_wait,
+    kill_connections,
+    library,
+    take_turns,
+    wait_until,
+    waiters,
+)
 
 from redis_lock_client import Lock, ModuleNeededError, scripts
 from redis_lock_client.request import Request
@@ -43,21 +54,15 @@ NEEDED = [({"session": True}, "session"), ({"shared": True}, "LOCK.SHARE"), ({"l
 
 @pytest.mark.parametrize("options, feature", NEEDED, ids=str)
 @pytest.mark.parametrize("blocking", [True, False])
-def test_error_names_what_needs_the_module(plain: Server, options: Any, feature: str, blocking: bool) -> None:
-    lock = Lock(plain.client(), "door", timeout=30, **options)
+def test_error_names_what_needs_the_module(
+    plain: Server, engine: Any, options: Any, feature: str, blocking: bool
+) -> None:
+    lock = engine.lock(plain, "door", timeout=30, **options)
     with pytest.raises(ModuleNeededError, match=f"{feature} needs the server module redis-lock.*door") as raised:
         lock.acquire(blocking=blocking, blocking_timeout=1)
     assert raised.value.lock_name == "door"
-
-
-def test_fence_needs_the_module(plain: Server) -> None:
-    with Lock(plain.client(), "door", timeout=30) as lock, pytest.raises(ModuleNeededError, match=r"LOCK\.FENCE.*door"):
+    with engine.lock(plain, "door", timeout=30) as lock, pytest.raises(ModuleNeededError, match=r"LOCK\.FENCE.*door"):
         lock.fence()
-
-
-def test_threads_exclude_each_other_by_scripts(plain: Server) -> None:
-    locks = [Lock(plain.client(), "door", timeout=30, blocking_timeout=90) for _ in range(50)]
-    assert len(take_turns(lambda number: locks[number], 50)) == 50
 
 
 def test_fleet_with_the_librarys_lock(one_server: Server) -> None:
@@ -92,9 +97,7 @@ def test_module_appears_and_vanishes_during_waits(plain: Server) -> None:
     waiter.release()
 
     lock.acquire()
-    with Threads() as pool:
-        taken = pool.submit(waiter.acquire, blocking_timeout=30)
-        wait_until(lambda: waiters(client))
+    with begin_wait(waiter, client, blocking_timeout=30) as taken:
         wait_until(lambda: unloaded(client), 20)
         wait_until(lambda: waiter.native is False)
         lock.release()
@@ -104,7 +107,7 @@ def test_module_appears_and_vanishes_during_waits(plain: Server) -> None:
 
 
 def test_server_comes_back_without_the_module(new_server: Any) -> None:
-    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
+    server = new_server(True, *DURABLE)
     held = Lock(server.client(), "window", timeout=60, renew=True)
     again = Lock(server.client(), "cellar", timeout=60, reentrant=True)
     held.acquire()
@@ -129,7 +132,7 @@ def test_server_comes_back_without_the_module(new_server: Any) -> None:
 
 
 def test_share_is_released_when_the_module_vanished(new_server: Any) -> None:
-    server = new_server(True, "--appendonly", "yes", "--appendfsync", "always")
+    server = new_server(True, *DURABLE)
     one, other = (Lock(server.client(), "door", timeout=60, shared=True) for _ in range(2))
     one.acquire()
     other.acquire()

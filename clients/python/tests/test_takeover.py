@@ -29,6 +29,7 @@ from proxies import proxy
 
 from redis_lock_client import LockLost
 
+
 class Sentinel:
     """A master, a replica, and one sentinel that replaces the one by the other."""
 
