@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from conftest import CLIENT, LIBRARY, Server, wait_until
+from servers import CLIENT, LIBRARY, Server
+from waits import wait_until
 
 SLOTS = 16384
 OPTIONS = ("--cluster-enabled", "yes", "--cluster-node-timeout", "5000")

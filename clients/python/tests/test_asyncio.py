@@ -11,13 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import (
-    OUTAGE,
-    Server,
-    until,
-    waiters,
-)
 from proxies import proxy
+from servers import OUTAGE, Server, waiters
+from waits import until
 
 from redis_lock_client import LockLost, LockNotOwnedError
 from redis_lock_client.asyncio import Lock

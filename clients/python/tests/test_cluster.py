@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import OUTAGE, Threads, begin_wait, library, own_connections, wait_until, waiters
+from servers import OUTAGE, begin_wait, library, own_connections, waiters
+from waits import Threads, wait_until
 
 from redis_lock_client import LockLost
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from conftest import DURABLE, OUTAGE, Threads, wait_until, waiters
+from servers import DURABLE, OUTAGE, waiters
+from waits import Threads, wait_until
 
 from redis_lock_client.compat import AlreadyAcquired, Lock, NotAcquired
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, Server
+from servers import CLIENT, LIBRARY, Server
 
 import redis_lock_client
 

@@ -5,27 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import (
-    CLIENT,
+from servers import (
     SERVER,
     Server,
-    Threads,
     begin_wait,
     free_port,
     library,
     own_connections,
-    own_threads,
     program_text,
-    wait_until,
     waiters,
     watched,
 )
+from waits import Threads, own_threads, wait_until
 
 from redis_lock_client import Lock
 
@@ -38,17 +33,13 @@ def server(new_server: Any) -> Server:
 
 
 def test_client_for_each_request_shares_a_connection(server: Server, client: Any) -> None:
-    """500 requests for one lock, 150 at a time, each with a client of its own."""
-    inside, threads, connections, entries = set[int](), [0], [0], [0]
-    ended = threading.Event()
+    """500 requests for one lock, 150 at a time, each with a client of its own. Nothing remains of these."""
+    threads, connections, entries, ended, tokens = [0], [0], [0], threading.Event(), list[int]()
+    before = len(client.client_list())
 
-    def work(number: int) -> None:
-        own = server.client()
-        with Lock(own, "door", timeout=30, blocking_timeout=100):
-            assert not inside
-            inside.add(number)
-            inside.remove(number)
-        own.close()
+    def work(_: int) -> None:
+        with server.client(max_connections=2) as own, Lock(own, "door", timeout=30, blocking_timeout=100) as lock:
+            tokens.append(lock.fence())
 
     def count() -> None:
         while not ended.wait(0.02):
@@ -60,32 +51,15 @@ def test_client_for_each_request_shares_a_connection(server: Server, client: Any
     watcher.start()
     try:
         with Threads(150) as pool:
-            for one in [pool.submit(work, number) for number in range(500)]:
-                one.result(100)
+            list(pool.map(work, range(500)))
     finally:
         ended.set()
         watcher.join()
     # A thread that opens the connection, and one that ends, may be there for a moment.
     assert sorted(threads)[-3] <= 1 and max(threads) <= 3, threads
     assert max(connections) <= 1 and max(entries) <= 1
-    assert not client.exists("door")
-
-
-def test_many_threads_over_a_pool_of_two(server: Server) -> None:
-    own = server.client(max_connections=2)
-    inside, tokens = set[int](), list[int]()
-
-    def work(number: int) -> None:
-        with Lock(own, "door", timeout=30, blocking_timeout=100) as lock:
-            assert not inside
-            inside.add(number)
-            tokens.append(lock.fence())
-            inside.remove(number)
-
-    with Threads(200) as pool:
-        for one in [pool.submit(work, number) for number in range(200)]:
-            one.result(100)
-    assert len(tokens) == 200 and tokens == sorted(tokens)
+    assert len(tokens) == 500 and tokens == sorted(tokens)
+    wait_until(lambda: not client.exists("door") and len(client.client_list()) <= before + 2)
 
 
 def test_many_locks_have_one_thread_and_connection(server: Server, client: Any) -> None:
@@ -106,31 +80,6 @@ def test_many_locks_have_one_thread_and_connection(server: Server, client: Any) 
     assert len(own_connections(client)) == 1
     for lock in locks:
         lock.release()
-
-
-def test_clients_that_come_and_go_leave_nothing(server: Server, client: Any) -> None:
-    before, connections = threading.active_count(), len(client.client_list())
-    for _ in range(100):
-        with server.client() as own, Lock(own, "door", timeout=30):
-            pass
-    assert threading.active_count() - before < 5
-    wait_until(lambda: len(client.client_list()) <= connections + 2)
-
-
-def test_contended_lock_goes_around_fairly(server: Server) -> None:
-    """Threads that always want the lock have it in turn."""
-    counts, end = dict.fromkeys(range(8), 0), time.monotonic() + 3
-    lock = Lock(server.client(), "door", timeout=30)
-
-    def work(number: int) -> None:
-        while time.monotonic() < end:
-            with lock:
-                counts[number] += 1
-
-    with Threads(8) as pool:
-        for one in [pool.submit(work, number) for number in counts]:
-            one.result(30)
-    assert min(counts.values()) > max(counts.values()) / 2 > 5, counts
 
 
 GREENLETS = """
@@ -170,21 +119,16 @@ def test_greenlets_take_turns(server: Server, module: str, patch: str, early: bo
 # ---- TLS -------------------------------------------------------------------------------------------------------------
 
 
-@cache
-def has_tls() -> bool:
-    """Returns whether the server was built with TLS: it asks for a certificate then."""
-    started = subprocess.run([SERVER, "--port", "0", "--tls-port", "1"], capture_output=True, timeout=60, check=False)
-    return b"tls-cert-file" in started.stdout
-
-
 @pytest.fixture
-def secured(tmp_path: Path, new_server: Any) -> tuple[Any, Any, Path]:
-    """A client over TLS, one without, and the folder with the certificates."""
+def secured(tmp_path: Path, new_server: Any) -> tuple[Any, Any]:
+    """A client over TLS, and one without."""
     trustme = pytest.importorskip("trustme")
-    if not has_tls():
+    started = subprocess.run([SERVER, "--port", "0", "--tls-port", "1"], capture_output=True, timeout=60, check=False)
+    if b"tls-cert-file" not in started.stdout:
         pytest.skip("this server was built without TLS")
     authority, port = trustme.CA(), free_port()
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.pem")
     for name in ("server", "client"):
         issued = authority.issue_cert("127.0.0.1")
         issued.private_key_pem.write_to_path(tmp_path / f"{name}.key")
@@ -192,39 +136,37 @@ def secured(tmp_path: Path, new_server: Any) -> tuple[Any, Any, Path]:
     options = ["--tls-port", port, "--tls-ca-cert-file", tmp_path / "authority.pem", "--tls-auth-clients", "yes"]
     options += ["--tls-cert-file", tmp_path / "server.pem", "--tls-key-file", tmp_path / "server.key"]
     server = new_server(True, *map(str, options))
-    client = getattr(library, CLIENT).from_url(
-        f"{library.__name__}s://127.0.0.1:{port}",
-        ssl_ca_certs=str(tmp_path / "authority.pem"),
-        ssl_certfile=str(tmp_path / "client.pem"),
-        ssl_keyfile=str(tmp_path / "client.key"),
-        ssl_check_hostname=True,
-    )
-    return client, server.client(), tmp_path
+    files = {"ssl_ca_certs": "authority.pem", "ssl_certfile": "client.pem", "ssl_keyfile": "client.key"}
+    settings = {name: str(tmp_path / file) for name, file in files.items()}
+    return server.client(port=port, ssl=True, host="127.0.0.1", ssl_check_hostname=True, **settings), server.client()
 
 
-def test_locks_over_tls(secured: tuple[Any, Any, Path]) -> None:
-    client, plain, _ = secured
+def test_locks_over_tls(secured: tuple[Any, Any]) -> None:
+    client, plain = secured
+    settings = client.connection_pool.connection_kwargs
     holder, waiter = Lock(client, "door", timeout=30), Lock(client, "door", timeout=30, thread_local=False)
     holder.acquire()
     with begin_wait(waiter, plain) as taken:
         assert waiters(plain)[0][b"channel"] is not None, "it waits by NOTIFY"
-        assert [one["laddr"].rpartition(":")[2] for one in own_connections(plain)] == [
-            str(client.connection_pool.connection_kwargs["port"])
-        ]
+        assert [one["laddr"].rpartition(":")[2] for one in own_connections(plain)] == [str(settings["port"])]
         holder.release()
-        assert taken.result(5)
-    assert not waiter.lost.is_set()
-    watched(plain)
-    plain.delete("door")
-    assert waiter.lost.wait(5)
-    with Lock(client, "door", timeout=1, renew=True) as renewed, Lock(client, "window", timeout=30, session=True):
-        assert not renewed.lost.wait(1.5) and plain.exists("door", "window") == 2
+        assert taken.result(10)
+    waiter.release()
+    with (
+        waiter,
+        Lock(client, "window", timeout=2, renew=True) as renewed,
+        Lock(client, "gate", timeout=30, session=True),
+    ):
+        assert not renewed.lost.wait(2.5) and plain.exists("window", "gate") == 2
+        watched(plain)
+        plain.delete("window")
+        assert renewed.lost.wait(5)
+        renewed.raise_on_release_error = False
 
 
-def test_unknown_authority_is_an_error(secured: tuple[Any, Any, Path]) -> None:
-    client, _, folder = secured
-    trustme = pytest.importorskip("trustme")
-    trustme.CA().cert_pem.write_to_path(folder / "other.pem")
-    client.connection_pool.connection_kwargs["ssl_ca_certs"] = str(folder / "other.pem")
+def test_unknown_authority_is_an_error(secured: tuple[Any, Any]) -> None:
+    client, _ = secured
+    settings = client.connection_pool.connection_kwargs
+    settings["ssl_ca_certs"] = settings["ssl_ca_certs"].replace("authority", "other")
     with pytest.raises(library.ConnectionError, match="certificate"):
         Lock(client, "door", timeout=30, blocking_timeout=1).acquire()

@@ -11,24 +11,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from conftest import (
-    EACH_LOOP,
-    KINDS,
-    Pulse,
-    Server,
-    Threads,
-    assert_told_at_once,
-    begin_wait,
-    info,
-    library,
-    losses,
-    own_threads,
-    take_away,
-    take_turns,
-    wait_until,
-    waiters,
-    watched,
-)
+from engines import EACH_LOOP
+from losses import KINDS, Pulse, assert_told_at_once, losses, take_away
+from servers import Server, begin_wait, info, library, waiters, watched
+from waits import Threads, own_threads, take_turns, wait_until
 
 import redis_lock_client
 from redis_lock_client import Lock, LockError, LockLost, LockNotOwnedError, LockTimeout

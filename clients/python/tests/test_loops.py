@@ -15,8 +15,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from conftest import CLIENT, LIBRARY, Server, Threads, until, wait_until, waiters
+from servers import CLIENT, LIBRARY, Server, waiters
 from test_asyncio import ids_of
+from waits import Threads, until, wait_until
 
 import redis_lock_client
 from redis_lock_client.asyncio import Lock

@@ -8,8 +8,9 @@ import time
 from typing import Any
 
 import pytest
-from conftest import DURABLE, OUTAGE, Server, Threads, begin_wait, free_port, library, wait_until, waiters
 from proxies import proxy
+from servers import DURABLE, OUTAGE, Server, begin_wait, free_port, library, waiters
+from waits import Threads, wait_until
 
 from redis_lock_client import Lock, LockError, LockNotOwnedError
 

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import CLIENT, Server, library, library_asyncio, own_connections, take_turns
+from servers import CLIENT, Server, library, library_asyncio, own_connections
+from waits import take_turns
 
 from redis_lock_client import Lock, LockNotOwnedError, ModuleNeededError
 from redis_lock_client import asyncio as for_tasks

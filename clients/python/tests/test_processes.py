@@ -13,15 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import (
-    KINDS,
-    Server,
-    Threads,
-    run_program,
-    running_program,
-    wait_until,
-    waiters,
-)
+from losses import KINDS
+from servers import Server, run_program, running_program, waiters
+from waits import Threads, wait_until
 
 from redis_lock_client import Lock, LockError
 

@@ -6,7 +6,8 @@ import itertools
 from typing import Any
 
 import pytest
-from conftest import Server, Threads, begin_wait, info, library, wait_until, waiters, watched
+from servers import Server, begin_wait, info, library, waiters, watched
+from waits import Threads, wait_until
 
 from redis_lock_client import Lock, LockNotOwnedError
 

@@ -8,18 +8,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from conftest import (
-    DURABLE,
-    MODULE,
-    Server,
-    Threads,
-    begin_wait,
-    kill_connections,
-    library,
-    take_turns,
-    wait_until,
-    waiters,
-)
+from servers import DURABLE, MODULE, Server, begin_wait, kill_connections, library, waiters
+from waits import Threads, take_turns, wait_until
 
 from redis_lock_client import Lock, ModuleNeededError, scripts
 from redis_lock_client.request import Request

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import (
+from servers import (
     DURABLE,
     Server,
     begin_wait,
@@ -17,10 +17,10 @@ from conftest import (
     own_connections,
     run_program,
     running_program,
-    wait_until,
     waiters,
     watched,
 )
+from waits import wait_until
 
 from redis_lock_client import LockNotOwnedError
 

@@ -12,20 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import (
-    CLIENT,
-    OUTAGE,
-    SERVER,
-    Server,
-    Threads,
-    begin_wait,
-    free_port,
-    library,
-    library_asyncio,
-    wait_until,
-    waiters,
-)
 from proxies import proxy
+from servers import CLIENT, OUTAGE, SERVER, Server, begin_wait, free_port, library, library_asyncio, waiters
+from waits import Threads, wait_until
 
 from redis_lock_client import LockLost
 
