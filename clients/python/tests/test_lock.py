@@ -377,12 +377,14 @@ def test_given_token_is_used_once(client: Any, make: Any) -> None:
     with pytest.raises(LockError, match="this token already"):
         make("door", timeout=30).acquire(token="my token")
     assert lock.owned()
-    with begin_wait(waiter, client, token=b"with a space", blocking_timeout=30) as taken:
+    with begin_wait(waiter, client, token=b"another token", blocking_timeout=30) as taken:
         with pytest.raises(LockError, match="this token already"):
-            make("door", timeout=30).acquire(token="with a space", blocking=False)
+            make("door", timeout=30).acquire(token="another token", blocking=False)
         lock.release()
         assert taken.result(10)
-    assert client.get("door") == b"with a space"
+    assert client.get("door") == b"another token"
+    waiter.release()
+    assert waiter.acquire(token="with a space", blocking_timeout=5)  # Its waits poll.
     waiter.release()
 
 
@@ -509,13 +511,3 @@ def test_clients_of_every_kind(server: Server, engine: Any, options: dict[str, A
     plain.delete("door")
     with engine.lock(own, "door", timeout=30) as lock:
         assert lock.owned() and not lock.lost.is_set()
-
-
-def test_pool_of_the_caller_is_not_used(server: Server, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of its connections may be in use by callers that wait for this lock."""
-    own = engine.client(server)
-    monkeypatch.setattr(own.connection_pool, "get_connection", lambda *_, **__: pytest.fail("the pool was used"))
-    for options in ({"session": True}, {"reentrant": True}, {"limit": 2}, {"renew": True}):
-        with engine.lock(own, "door", timeout=30, **options) as lock:
-            assert not lock.lost.is_set() and lock.owned() and lock.locked() and lock.extend(40, replace_ttl=True)
-            assert not engine.lock(own, "door").acquire(blocking_timeout=0.1)

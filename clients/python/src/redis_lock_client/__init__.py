@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
-from .arguments import Seconds
+from .arguments import Seconds, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
 from .lock import BaseLock
 from .threads import engine_of
@@ -99,7 +99,8 @@ class Lock(BaseLock):
         return looked is not None and bool(looked[0].run(*looked[1:]))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorates a function, which is then called with the lock held."""
+        """Decorates a function, which is then called with the lock held. Raises TypeError for generators."""
+        check_function(function, is_async=False)
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -120,5 +121,5 @@ class Lock(BaseLock):
         """Releases the lock. An exception of the block comes before that of the release."""
         try:
             self.release()
-        except LockError as failure:
+        except Exception as failure:
             self._leave(failure, error)

@@ -150,6 +150,8 @@ class _Wait:
         self.pause = sleep / 8
         #: When the server replied last.
         self.heard_at: float | None = None
+        if self.now() > began_at and flow.scheduler.servers.locate(request.key).state == "open":
+            self.heard_at = self.now()  # It was the server that let the flow before it wait.
 
     def run(self) -> Steps:
         """Returns whether the lock was granted before the deadline. Raises the error of an outage."""
@@ -167,7 +169,7 @@ class _Wait:
     def _is_final(self, error: Exception) -> bool:
         # An error of a connection is final, too, if no server has replied at this address yet.
         connection = self.flow.connection
-        if connection is not None and (connection.state == "open" or connection.lost_at > self.began_at):
+        if connection is not None and connection.lost_at > self.began_at:
             self.heard_at = self.heard_at or self.now()  # The server was there when the wait began.
         is_refusal = error.code not in TRY_AGAIN if isinstance(error, ServerError) else self.heard_at is None
         if is_refusal or self.now() >= self.deadline:
@@ -181,6 +183,8 @@ class _Wait:
         has_time = self.now() < self.deadline
         if connection.channel is None or not has_time or not self._may_notify(connection):
             if (yield from take(self.flow, self.request)) is not None:
+                if self.request.times > 1:
+                    yield from self._remove_lease()
                 return True
             if not has_time:
                 return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from datetime import timedelta
 from typing import Any
@@ -53,3 +54,10 @@ def check_label(label: Any) -> None:
     is_text = isinstance(label, str) and label.isascii() and label.isprintable() and " " not in label
     if label is not None and not (is_text and 0 < len(label) <= 64):
         raise ValueError("label must be 1 to 64 printable ASCII characters without a space")
+
+
+def check_function(function: Any, is_async: bool) -> None:
+    """Raises TypeError for a function that would run after a decorator has released the lock."""
+    is_later = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if is_later or inspect.iscoroutinefunction(function) > is_async:
+        raise TypeError(f"{function!r} would run without the lock: use a block in it")

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .arguments import Seconds
+from .arguments import Seconds, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
 from .lock import BaseLock
 from .request import Request
@@ -129,7 +129,8 @@ class Lock(BaseLock):
         return bool((await engine.run(undo, steps))[b"state"] != b"free")
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-        """Decorates a coroutine function, which is then called with the lock held."""
+        """Decorates a coroutine function, which is then called with the lock held. Raises TypeError for generators."""
+        check_function(function, is_async=True)
 
         @functools.wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -164,7 +165,7 @@ class Lock(BaseLock):
                 was_cancelled = isinstance(error, asyncio.CancelledError) and not others
         try:
             await self._run(self._release, holder)
-        except LockError as failure:
+        except Exception as failure:
             if not was_cancelled:
                 self._leave(failure, error)
         if was_cancelled:

@@ -199,6 +199,9 @@ class Scheduler:
 
     def set_timer(self, when: float, target: Any, wait_number: int = 0) -> None:
         """Resumes a flow, or checks a connection, at a time."""
+        if len(self._timers) > 2 * len(self.flows) + 64:
+            self._timers = [timer for timer in self._timers if not _is_stale(*timer[2:])]
+            heapq.heapify(self._timers)
         heapq.heappush(self._timers, (when, next(self._numbers), target, wait_number))
         if self._timers[0][0] == when:
             self.engine.wake_at(when)

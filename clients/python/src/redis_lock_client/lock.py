@@ -343,11 +343,12 @@ class BaseLock:
             None if taken is None else (self._engine(), _nothing, partial(self._as_holder, holding.owned, taken.hold))
         )
 
-    def _leave(self, failure: LockError, error: BaseException | None) -> None:
+    def _leave(self, failure: Exception, error: BaseException | None) -> None:
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""
-        if self.raise_on_release_error and error is None:
+        if error is None and (self.raise_on_release_error or not isinstance(failure, LockError)):
             raise failure
-        logger.warning("lock %r was lost before it was released: %s", self.name, failure)
+        what = "was lost before it was released" if isinstance(failure, LockError) else "could not be released"
+        logger.warning("lock %r %s: %s", self.name, what, failure)
 
 
 def _nothing() -> None:

@@ -46,12 +46,12 @@ class Engine:
     """Moves the bytes of the connections of one source in one loop."""
 
     def __init__(self, source: Any) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.source, self.now = source, self._loop.time
+        self.loop = asyncio.get_running_loop()
+        self.source, self.now = source, self.loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_ending, self._callers = False, 0
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
         self._executor: asyncio.Task[Any] | None = None
         _all.add(self)
         self.scheduler = Scheduler(self, source)
@@ -60,7 +60,7 @@ class Engine:
 
     async def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
         """Returns the result of a flow. If the caller is cancelled, the flow is cancelled, or its result is undone."""
-        outcome: asyncio.Future[Any] = self._loop.create_future()
+        outcome: asyncio.Future[Any] = self.loop.create_future()
 
         def end(value: Any, error: Exception | None) -> None:
             if outcome.done():
@@ -87,18 +87,18 @@ class Engine:
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
         """Calls a function in the loop, from any thread."""
-        if not self._loop.is_closed():
+        if not self.loop.is_closed():
             with contextlib.suppress(RuntimeError):  # It is closed in this moment.
-                self._loop.call_soon_threadsafe(function, *args)
+                self.loop.call_soon_threadsafe(function, *args)
 
     def tell(self, callback: Callable[[], Any]) -> None:
         """Calls a function of the caller in a task of its own; it may be a coroutine function."""
         self._begin(_call(callback), "redis-lock-client on_lost")
 
     def _begin(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
-        task = asyncio.Task(coroutine, loop=self._loop, name=name)  # Never eager: its caller is in a flow.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = asyncio.Task(coroutine, loop=self.loop, name=name)  # Never eager: its caller is in a flow.
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
         return task
 
     # ---- for the scheduler -------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Engine:
             if self._timer.when() <= when:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._wake)
+        self._timer = self.loop.call_at(when, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
@@ -190,12 +190,18 @@ def engine_of(source: Any) -> Engine:
     if source.name not in engines:
         engines[source.name] = engine = Engine(source)
         if not source.is_shared and (anchor := source.anchor()) is not None:
-            weakref.finalize(anchor, engine.post, _close_idle, engines, source.name).atexit = False
+            weakref.finalize(anchor, _client_collected, weakref.ref(engine), source.name).atexit = False
     return engines[source.name]
 
 
-def _close_idle(engines: dict[Any, Engine], name: Any) -> None:
-    if name in engines and not engines[name].scheduler.flows:
+def _client_collected(reference: weakref.ref[Engine], name: Any) -> None:
+    if (engine := reference()) is not None:
+        engine.post(_close_idle, engine, name)
+
+
+def _close_idle(engine: Engine, name: Any) -> None:
+    engines = _loops[engine.loop][0]
+    if engines.get(name) is engine and not engine.scheduler.flows:
         engines.pop(name).close_all()
 
 
@@ -205,6 +211,10 @@ async def _close_at_end(engines: dict[Any, Engine]) -> AsyncGenerator[None, None
     finally:
         for engine in engines.values():
             engine.close_all()
+        tasks = [task for engine in engines.values() for task in engine.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 if hasattr(os, "register_at_fork"):

@@ -70,6 +70,10 @@ class Engine:
         """Calls a function in the engine's thread, and does not wait for it."""
         if self.process != os.getpid() or sys.is_finalizing():
             return  # In a forked child it is a copy, and the locks are the parent's.
+        with contextlib.suppress(RuntimeError):  # No thread can be started: a later call tries it again.
+            self._post(function, *args)
+
+    def _post(self, function: Callable[..., Any], *args: Any) -> None:
         self._inbox.put((function, args))
         with contextlib.suppress(OSError):  # It is full, so the thread wakes up.
             self._wake_out.send(b"!")
@@ -78,8 +82,7 @@ class Engine:
 
     def _begin_thread(self) -> None:
         name = f"redis-lock-client {self.source.title}"
-        with contextlib.suppress(RuntimeError):  # The interpreter shuts down.
-            threading.Thread(target=self._run, daemon=True, name=name).start()
+        threading.Thread(target=self._run, daemon=True, name=name).start()
 
     def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
         """Returns the result of a flow.
@@ -111,9 +114,12 @@ class Engine:
         try:
             if self.scheduler.flows or not self._drive(begin, outcome):
                 if not flow and not outcome:
-                    self.post(begin)
+                    self._post(begin)
                 done.acquire()
         except BaseException:  # Ctrl-C, or an exception that another thread raises here.
+            if self._runner.get(None) == threading.get_ident():  # A second one, while `_drive` cleaned up.
+                self._reset()
+                del self._runner[None]
             self.post(give_up)
             raise
         value, error = outcome[0]
@@ -179,7 +185,10 @@ class Engine:
                 if outcome is not None:
                     return
                 function, args = self._inbox.get()
-                function(*args)
+                try:
+                    function(*args)
+                except Exception:
+                    logger.exception("a call in the thread of locks has failed")
                 del function, args  # They may be what keeps a lock object alive.
             if self.source.polls:
                 execute(self.scheduler.servers.locate(b""))
@@ -232,7 +241,10 @@ class Engine:
         if connection.polls:
             return connection.opened()
         name = f"redis-lock-client connects to {self.source.title}"
-        threading.Thread(target=self._connect, args=(connection,), daemon=True, name=name).start()
+        try:
+            threading.Thread(target=self._connect, args=(connection,), daemon=True, name=name).start()
+        except RuntimeError as error:
+            self._inbox.put((connection.disconnected, (error,)))
 
     def _connect(self, connection: Connection) -> None:
         try:
