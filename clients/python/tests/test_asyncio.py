@@ -68,16 +68,6 @@ async def test_thousand_tasks_hold_one_at_a_time(aclient: Any, client: Any) -> N
     assert all(len(drawn) == 100 and drawn == sorted(drawn) for drawn in fences.values()) and len(fences) == 10
 
 
-@pytest.mark.parametrize("lease", [30, None])
-async def test_cancelled_waiter_leaves_queue(aclient: Any, client: Any, lease: float | None) -> None:
-    client.set("door", "another client")
-    task = await begin_wait(Lock(aclient, "door", timeout=lease), client)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await until(lambda: not waiters(client))
-
-
 @pytest.mark.parametrize(("how", "wanted"), CANCELLATIONS.items())
 async def test_cancellations_leave_no_lock(new_server: Any, how: str, wanted: int) -> None:
     """A task may be cancelled at any moment: before it asks, while it asks, and when it is granted the lock."""
@@ -169,22 +159,6 @@ async def test_caller_holds_what_other_task_awaits(aclient: Any, client: Any) ->
     await asyncio.shield(reentrant.release())
     await asyncio.shield(reentrant.release())
     assert not client.exists("door", "window")
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="has no TaskGroup")
-async def test_failing_task_group_leaves_nothing(aclient: Any, client: Any) -> None:
-    async def fail(lock: Lock) -> None:
-        async with lock:
-            await until(lambda: waiters(client))
-            raise LookupError
-
-    lock = Lock(aclient, "door", timeout=30)
-    with pytest.raises(BaseExceptionGroup, match="unhandled") as failure:  # noqa: F821
-        async with asyncio.TaskGroup() as group:
-            for _ in range(5):
-                group.create_task(fail(lock))
-    assert [type(one) for one in failure.value.exceptions] == [LookupError]
-    await until(lambda: not waiters(client) and not client.exists("door"))
 
 
 @pytest.mark.parametrize("blocking", [False, True])

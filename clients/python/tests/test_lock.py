@@ -377,12 +377,12 @@ def test_given_token_is_used_once(client: Any, make: Any) -> None:
     with pytest.raises(LockError, match="this token already"):
         make("door", timeout=30).acquire(token="my token")
     assert lock.owned()
-    with begin_wait(waiter, client, token=b"another token", blocking_timeout=30) as taken:
+    with begin_wait(waiter, client, token=b"another-token", blocking_timeout=30) as taken:
         with pytest.raises(LockError, match="this token already"):
-            make("door", timeout=30).acquire(token="another token", blocking=False)
+            make("door", timeout=30).acquire(token="another-token", blocking=False)
         lock.release()
         assert taken.result(10)
-    assert client.get("door") == b"another token"
+    assert client.get("door") == b"another-token"
     waiter.release()
     assert waiter.acquire(token="with a space", blocking_timeout=5)  # Its waits poll.
     waiter.release()

@@ -175,7 +175,10 @@ owner = Owner(); del owner
     "atexit": """
 import atexit
 lock.acquire()
-atexit.register(lock.release)
+def at_exit():
+    lock.release()
+    with lock: assert lock.locked()
+atexit.register(at_exit)
 """,
 }
 

@@ -15,7 +15,6 @@ from servers import (
     info,
     kill_connections,
     own_connections,
-    run_program,
     running_program,
     waiters,
     watched,
@@ -227,17 +226,4 @@ def test_session_is_handed_over_by_its_token(client: Any, make: Any) -> None:
     time.sleep(0.3)
     assert other.owned() and info(client)[b"session"]
     other.release()
-    assert not client.exists("door")
-
-
-def test_session_is_acquired_at_exit(server: Server, client: Any) -> None:
-    text = """
-import atexit
-def at_exit():
-    with Lock(client, "door", timeout=30, session=True) as lock:
-        print("held", lock.locked())
-atexit.register(at_exit)
-"""
-    done = run_program(text, server)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "held True\n", "")
     assert not client.exists("door")
