@@ -110,8 +110,9 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     scheduler, is_held, began_at = flow.scheduler, False, flow.scheduler.now()
     deadline = math.inf if patience is None else began_at + patience
     try:
+        is_next = scheduler.has_queue(request.key)
         if patience != 0 and (yield Turn(request.key, deadline - scheduler.now())):
-            is_held = yield from _Wait(flow, request, began_at, deadline, sleep).run()
+            is_held = yield from _Wait(flow, request, began_at, deadline, sleep, is_next).run()
         else:  # Also when its turn did not come in time: an outage is an error.
             is_held = (yield from take(flow, request)) is not None
         return is_held
@@ -143,14 +144,16 @@ def note_sent(flow: Flow, request: Request) -> bool:
 class _Wait:
     """The wait of the first flow in the local queue of a key."""
 
-    def __init__(self, flow: Flow, request: Request, began_at: float, deadline: float, sleep: float) -> None:
+    def __init__(
+        self, flow: Flow, request: Request, began_at: float, deadline: float, sleep: float, is_next: bool
+    ) -> None:
         self.flow, self.request, self.deadline, self.sleep = flow, request, deadline, sleep
         self.began_at = began_at
         self.now = flow.scheduler.now
         self.pause = sleep / 8
         #: When the server replied last.
         self.heard_at: float | None = None
-        if self.now() > began_at and flow.scheduler.servers.locate(request.key).state == "open":
+        if is_next and flow.scheduler.servers.locate(request.key).state == "open":
             self.heard_at = self.now()  # It was the server that let the flow before it wait.
 
     def run(self) -> Steps:

@@ -182,6 +182,10 @@ class Scheduler:
             self.set_timer(until, flow, flow.wait_number)
         return _PENDING
 
+    def has_queue(self, key: bytes) -> bool:
+        """Returns whether flows are in the local queue of a key."""
+        return key in self._queues
+
     def leave_queue(self, key: bytes, flow: Flow) -> None:
         """Removes a flow from the local queue of a key; the next one has its turn."""
         queue = self._queues.get(key)
