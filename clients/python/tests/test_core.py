@@ -106,7 +106,7 @@ class Process:
     def _acquire(self, flow: Flow, request: Request, renew: bool, watch: bool, patience: float | None) -> Steps:
         if not (yield from acquisition.acquire(flow, request, patience, 0.1)):
             return False
-        hold = Hold(request, renew, lambda: self._check_loss(request))
+        hold = Hold(request, renew, lambda _: self._check_loss(request))
         hold.set_lease(request.sent_at, request.lease_ms)
         assert self.believes(hold) or not self.is_calm
         self.holds.append(hold)

@@ -486,7 +486,7 @@ def test_debug_log_has_label_and_position(client: Any, make: Any, caplog: pytest
             assert waiters(client)[0][b"token"].startswith(b"second:")
             assert waiting.result(20) is False
     assert "'second' waits for lock b'door' at position 1; held by 'first'" in caplog.text
-    assert "'second' did not get lock 'door' in 1.5" in caplog.text
+    assert "'second' did not get lock 'door' after 1.5" in caplog.text
     assert "'first' got lock 'door' after" in caplog.text and "'first' released lock 'door'" in caplog.text
 
 

@@ -17,8 +17,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .arguments import Seconds, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
@@ -46,7 +45,9 @@ class Lock(BaseLock):
     _engine_of = staticmethod(engine_of)
     _caller = staticmethod(threading.current_thread)
     _client_module = ""
-    _has_loop = False
+
+    def _run(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
+        return self._engine().run(*prepare(self._holder(), *args))
 
     def acquire(
         self,
@@ -60,43 +61,34 @@ class Lock(BaseLock):
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        engine, undo, steps = self._acquire(blocking, blocking_timeout, token, None, sleep)
-        return bool(engine.run(undo, steps))
+        return bool(self._run(self._acquire, blocking, blocking_timeout, token, sleep))
 
     def release(self) -> None:
         """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
-        engine, undo, steps = self._release()
-        engine.run(undo, steps)
+        self._run(self._release)
 
     def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> bool:
         """Adds seconds to the lease, or sets it with ``replace_ttl``.
 
         Returns True. Raises LockNotOwnedError, LockError.
         """
-        engine, undo, steps = self._extend(additional_time, not replace_ttl)
-        engine.run(undo, steps)
-        return True
+        return bool(self._run(self._extend, additional_time, not replace_ttl))
 
     def reacquire(self) -> bool:
         """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
-        engine, undo, steps = self._extend(self.timeout, False)
-        engine.run(undo, steps)
-        return True
+        return bool(self._run(self._extend, self.timeout, False))
 
     def fence(self, counter: str | bytes | None = None) -> int:
         """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
-        engine, undo, steps = self._fence(counter)
-        return int(engine.run(undo, steps))
+        return int(self._run(self._fence, counter))
 
     def locked(self) -> bool:
         """Returns whether any client holds the lock."""
-        engine, undo, steps = self._locked()
-        return bool(engine.run(undo, steps)[b"state"] != b"free")
+        return bool(self._run(self._locked))
 
     def owned(self) -> bool:
         """Returns whether the caller holds the lock."""
-        looked = self._owned()
-        return looked is not None and bool(looked[0].run(*looked[1:]))
+        return bool(self._run(self._owned))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorates a function, which is then called with the lock held. Raises TypeError for generators."""
@@ -115,9 +107,7 @@ class Lock(BaseLock):
             return self
         raise LockTimeout("Unable to acquire lock within the time specified", self.name)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Releases the lock. An exception of the block comes before that of the release."""
         try:
             self.release()

@@ -8,7 +8,7 @@ import random
 
 from . import scripts
 from .connection import Connection, subscribe
-from .errors import UNREACHABLE, Disconnected, ModuleNeededError, ServerError
+from .errors import UNREACHABLE, Disconnected, LockError, ModuleNeededError, ServerError
 from .flow import Call, Flow, Message, Pause, Steps, Turn
 from .request import TRY_AGAIN, Request, label_of, pairs
 from .resp import Word
@@ -105,9 +105,14 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     """Returns whether the lock was acquired within ``patience`` seconds. 0 is one attempt, None waits without limit.
 
     If it was not, for whatever reason, the server is asked to forget the token. ``sleep`` is the longest pause between
-    two attempts where the server cannot notify.
+    two attempts where the server cannot notify. Raises LockError if the token is in use.
     """
     scheduler, is_held, began_at = flow.scheduler, False, flow.scheduler.now()
+    name = request.key, request.token
+    earlier = scheduler.tokens.get(name)
+    if earlier is not None and earlier.outcome_unknown and scheduler.now() < earlier.ends_at:
+        raise LockError("this process acquires or holds the lock with this token already", request.key.decode())
+    scheduler.tokens[name] = request
     deadline = math.inf if patience is None else began_at + patience
     try:
         is_next = scheduler.has_queue(request.key)

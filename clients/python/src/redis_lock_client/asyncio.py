@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from .arguments import Seconds, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
+from .holding import Hold
 from .lock import BaseLock
 from .request import Request
-from .taken import Taken
+from .taken import Taken, tell
 from .tasks import engine_of
 
 __all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError"]
@@ -51,7 +51,6 @@ class Lock(BaseLock):
     _engine_of = staticmethod(engine_of)
     _caller = staticmethod(_caller)
     _client_module = ".asyncio"
-    _has_loop = True
 
     def __init__(self, *args: Any, cancel_on_lost: bool = False, **kwargs: Any) -> None:
         """Describes a lock.
@@ -61,7 +60,6 @@ class Lock(BaseLock):
         super().__init__(*args, **kwargs)
         self.cancel_on_lost = cancel_on_lost
         self._is_watched |= cancel_on_lost
-        self._blocks: list[_Block] = []
 
     def _inherited(self) -> list[Taken]:
         ended = [task for task in self._holds if isinstance(task, asyncio.Task) and task.done()]
@@ -74,15 +72,17 @@ class Lock(BaseLock):
                     taken.detach()
         return super()._note(engine, holder, request)
 
-    def _on_loss(self) -> Callable[..., None]:
-        return functools.partial(_tell, self._blocks)
+    @staticmethod
+    def _report(engine: Any, lost: Any, on_lost: Callable[[], object] | None, hold: Hold) -> None:
+        tell(engine, lost, on_lost, hold)
+        if hold.block is not None:
+            hold.block.cancel("the lock was lost")
 
-    async def _run(self, prepare: Callable[..., tuple[Any, ...] | None], *args: Any) -> Any:
-        prepared = prepare(*args)
-        if prepared is None:
-            return False
-        engine, undo, steps = prepared
-        return await engine.run(undo, steps)
+    def _run(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Coroutine[Any, Any, Any]:
+        return self._wait(prepare, self._holder(), *args)
+
+    async def _wait(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
+        return await self._engine().run(*prepare(*args))
 
     # These are no coroutine functions, because their caller holds the lock, also if another task awaits them, as that
     # of asyncio.shield, or of asyncio.wait_for in Python 3.10 and 3.11.
@@ -98,35 +98,34 @@ class Lock(BaseLock):
         Arguments that are not given are those of the lock. ``token``, 1 to 1024 bytes, must not have been used before;
         by default it is random.
         """
-        return self._run(self._acquire, blocking, blocking_timeout, token, self._holder())
+        return self._run(self._acquire, blocking, blocking_timeout, token)
 
     def release(self) -> Coroutine[Any, Any, None]:
         """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
-        return self._run(self._release, self._holder())
+        return self._run(self._release)
 
     def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> Coroutine[Any, Any, bool]:
         """Adds seconds to the lease, or sets it with ``replace_ttl``.
 
         Returns True. Raises LockNotOwnedError, LockError.
         """
-        return self._run(self._extend, additional_time, not replace_ttl, self._holder())
+        return self._run(self._extend, additional_time, not replace_ttl)
 
     def reacquire(self) -> Coroutine[Any, Any, bool]:
         """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
-        return self._run(self._extend, self.timeout, False, self._holder())
+        return self._run(self._extend, self.timeout, False)
 
     def fence(self, counter: str | bytes | None = None) -> Coroutine[Any, Any, int]:
         """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
-        return self._run(self._fence, counter, self._holder())
+        return self._run(self._fence, counter)
 
     def owned(self) -> Coroutine[Any, Any, bool]:
         """Returns whether the caller holds the lock."""
-        return self._run(self._owned, self._holder())
+        return self._run(self._owned)
 
-    async def locked(self) -> bool:
+    def locked(self) -> Coroutine[Any, Any, bool]:
         """Returns whether any client holds the lock."""
-        engine, undo, steps = self._locked()
-        return bool((await engine.run(undo, steps))[b"state"] != b"free")
+        return self._run(self._locked)
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Decorates a coroutine function, which is then called with the lock held. Raises TypeError for generators."""
@@ -147,47 +146,27 @@ class Lock(BaseLock):
             if self.lost.is_set():
                 await self.release()
                 raise LockNotOwnedError("The lock is no longer owned", self.name)
-            self._blocks.append(_Block(asyncio.current_task(), self.lost))
+            self._held(self._holder())[-1].hold.block = asyncio.current_task()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Releases the lock. An exception of the block comes before that of the release."""
         was_cancelled, holder = False, self._holder()
         if isinstance(error, GeneratorExit) and holder not in self._holds and len(self._holds) == 1:
             holder = next(iter(self._holds))  # The loop closes an asynchronous generator in another task.
-        block = _latest(self._blocks, holder if isinstance(holder, asyncio.Task) else asyncio.current_task())
-        if block is not None:
-            self._blocks.remove(block)
-            if block.is_cancelled:
-                others = block.task.uncancel() if hasattr(block.task, "uncancel") else 0
-                was_cancelled = isinstance(error, asyncio.CancelledError) and not others
+        task: Any = holder if isinstance(holder, asyncio.Task) else asyncio.current_task()
+        for taken in self._held(holder)[::-1]:
+            hold = taken.hold
+            if self.cancel_on_lost and hold.block is task and (hold.is_lost or hold.count == 1):
+                if hold.is_lost:  # This has cancelled the block.
+                    others = hold.block.uncancel() if hasattr(hold.block, "uncancel") else 0
+                    was_cancelled = isinstance(error, asyncio.CancelledError) and not others
+                hold.block = None
+                break
         try:
-            await self._run(self._release, holder)
+            await self._wait(self._release, holder)
         except Exception as failure:
             if not was_cancelled:
                 self._leave(failure, error)
         if was_cancelled:
             raise LockNotOwnedError("The lock is no longer owned", self.name) from error
-
-
-class _Block:
-    """A block that is cancelled when its lock is lost."""
-
-    def __init__(self, task: Any, lost: asyncio.Event) -> None:
-        self.task, self.lost, self.is_cancelled = task, lost, False
-
-
-def _latest(blocks: list[_Block], task: Any) -> _Block | None:
-    return next((block for block in reversed(blocks) if block.task is task), None)
-
-
-def _tell(blocks: list[_Block], engine: Any, lost: asyncio.Event, on_lost: Callable[[], object] | None) -> None:
-    lost.set()
-    for block in blocks:
-        if block.lost is lost and block is _latest(blocks, block.task) and not block.is_cancelled:
-            block.is_cancelled = True
-            block.task.cancel("the lock was lost")
-    if on_lost is not None:
-        engine.tell(on_lost)

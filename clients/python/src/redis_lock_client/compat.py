@@ -16,7 +16,7 @@ from logging import getLogger
 from typing import Any
 
 from . import acquisition, holding
-from .errors import ServerError
+from .errors import LockError, ServerError
 from .flow import Flow, Steps
 from .holding import Hold
 from .request import NOT_HELD, Request, hash_tag
@@ -123,19 +123,18 @@ class Lock:
         id = _new_id() if self._is_used and not self._is_given else self._id
         self._is_used = True
         engine, request = self._engine(), self._request(id)
-        if not engine.run(partial(self._give_back, engine, request), partial(self._acquiring, request, patience)):
+        try:
+            is_held = engine.run(partial(self._give_back, engine, request), self._acquiring, request, patience)
+        except LockError as error:
+            raise AlreadyAcquired("This process acquires the lock with this id already.") from error
+        if not is_held:
             logger.warning("Failed to acquire Lock(%r).", self._name)
             return False
         logger.info("Acquired Lock(%r).", self._name)
         return True
 
-    def _acquiring(self, request: Request, patience: float | None, flow: Flow) -> Steps:
+    def _acquiring(self, flow: Flow, request: Request, patience: float | None) -> Steps:
         engine = self._engine()
-        if self._is_given:
-            earlier = engine.tokens.get((request.key, request.token))
-            if earlier is not None and earlier.outcome_unknown and engine.now() < earlier.ends_at:
-                raise AlreadyAcquired("This process acquires the lock with this id already.")
-            engine.tokens[request.key, request.token] = request
         if not (yield from acquisition.acquire(flow, request, patience, PAUSE_S)):
             return False
         self._id, self._process = request.token.decode(), os.getpid()
@@ -186,7 +185,7 @@ class Lock:
         if seconds is None:
             raise TypeError("To extend a lock 'expire' must be given to extend() or to the lock.")
         try:
-            self._engine().run(_nothing, partial(_swap, holding.extend, self._holds(), seconds * 1000, False))
+            self._engine().run(_nothing, holding.extend, self._holds(), seconds * 1000, False)
         except ServerError as error:
             if error.code in NOT_HELD:
                 raise NotAcquired(f"Lock {self._name} is not acquired or it already expired.") from error
@@ -201,7 +200,7 @@ class Lock:
         self._hold = None
         undo = partial(self._withdraw, engine, hold.request)
         try:
-            left = engine.run(undo, partial(_swap, holding.release, hold))
+            left = engine.run(undo, holding.release, hold)
         except ServerError as error:
             if error.code in NOT_HELD:
                 raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error
@@ -239,11 +238,6 @@ def _delete(client: Any, name: str, signal_expire: int) -> None:
 def _end_watch(engine: Engine, hold: Hold) -> None:
     if hold.watcher is not None:
         engine.scheduler.cancel(hold.watcher)
-
-
-def _swap(steps: Any, *args: Any) -> Steps:
-    *rest, flow = args
-    return (yield from steps(flow, *rest))
 
 
 def _nothing(*_: object) -> None:

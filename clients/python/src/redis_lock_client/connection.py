@@ -92,7 +92,8 @@ class Connection:
     def opened(self) -> None:
         """The engine has opened it."""
         if self.state != "opening":  # It was closed before.
-            return self.engine.close(self)
+            self.engine.close(self)
+            return
         self.state, self.number, self.opened_at = "open", self.number + 1, self.scheduler.now()
         self._parser = Parser()
         unsent, self._unsent = self._unsent, []

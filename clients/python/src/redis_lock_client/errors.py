@@ -7,6 +7,7 @@ that a program that catches the library's exceptions catches these, too.
 from __future__ import annotations
 
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 LIBRARIES = ("redis", "valkey")
@@ -26,20 +27,13 @@ def library_classes(name: str) -> tuple[type[Any], ...]:
 
 
 if TYPE_CHECKING:
-    from redis.exceptions import ConnectionError as _ConnectionError
-    from redis.exceptions import LockError as _LockError
-    from redis.exceptions import LockNotOwnedError as _LockNotOwnedError
-    from redis.exceptions import ResponseError as _ResponseError
-    from redis.exceptions import TimeoutError as _TimeoutError
+    from redis import exceptions as base
 else:
-    _ConnectionError = type("_ConnectionError", library_classes("ConnectionError"), {})
-    _LockError = type("_LockError", library_classes("LockError"), {})
-    _LockNotOwnedError = type("_LockNotOwnedError", library_classes("LockNotOwnedError"), {})
-    _ResponseError = type("_ResponseError", library_classes("ResponseError"), {})
-    _TimeoutError = type("_TimeoutError", library_classes("TimeoutError"), {})
+    _NAMES = ("ConnectionError", "LockError", "LockNotOwnedError", "ResponseError", "TimeoutError")
+    base = SimpleNamespace(**{name: type(name, library_classes(name), {}) for name in _NAMES})
 
 
-class LockError(_LockError):
+class LockError(base.LockError):
     """An operation on a lock is not possible.
 
     ``message`` says why, ``lock_name`` is the name of the lock, which the text of the error contains, too.
@@ -55,7 +49,7 @@ class LockTimeout(LockError):
     """A block was not entered, because the lock was not free within ``blocking_timeout``."""
 
 
-class LockNotOwnedError(_LockNotOwnedError, LockError):
+class LockNotOwnedError(base.LockNotOwnedError, LockError):
     """The lock is lost: its lease has expired, or another client has deleted or taken the key."""
 
 
@@ -66,7 +60,7 @@ class ModuleNeededError(LockError):
     """The server has not loaded the module redis-lock, which this feature needs."""
 
 
-class ServerError(_ResponseError):
+class ServerError(base.ResponseError):
     """The server has replied with an error. ``code`` is its first word, such as ``NOTHELD``."""
 
     def __init__(self, text: str) -> None:
@@ -82,7 +76,7 @@ class ServerError(_ResponseError):
         return host, int(port)
 
 
-class Disconnected(_ConnectionError):
+class Disconnected(base.ConnectionError):
     """The connection could not be opened, or was lost. ``sent`` says whether the server may have got the command."""
 
     def __init__(self, text: str, sent: bool) -> None:
@@ -90,7 +84,7 @@ class Disconnected(_ConnectionError):
         self.sent = sent
 
 
-class NoReply(_TimeoutError):
+class NoReply(base.TimeoutError):
     """The server has not replied in time."""
 
 

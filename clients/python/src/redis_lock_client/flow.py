@@ -11,9 +11,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import NoReply
 
@@ -60,25 +61,6 @@ class Pause(NamedTuple):
     timeout: float
 
 
-class Engine(Protocol):
-    """What moves the bytes of connections and tells the time."""
-
-    def now(self) -> float:
-        """Returns the time of a clock that is never set."""
-
-    def open(self, connection: Connection) -> None:
-        """Begins to open a connection, and calls its ``opened`` or ``disconnected`` later."""
-
-    def close(self, connection: Connection) -> None:
-        """Closes a connection."""
-
-    def send(self, connection: Connection, words: list[Any]) -> None:
-        """Sends a command on an open connection."""
-
-    def wake_at(self, when: float) -> None:
-        """Calls `Scheduler.tick` then, or earlier."""
-
-
 class Flow:
     """A generator that runs, and what it waits for."""
 
@@ -112,14 +94,21 @@ _PENDING = object()
 
 
 class Scheduler:
-    """The flows of one server or cluster, their timers, local queues and watched keys."""
+    """The flows of one server or cluster, their timers, local queues and watched keys.
 
-    def __init__(self, engine: Engine, source: Any) -> None:
+    The engine has ``now()``, the time of a clock that is never set; ``open(connection)``, which calls its ``opened`` or
+    ``disconnected`` later; ``close(connection)``; ``send(connection, words)``; and ``wake_at(time)``, which calls
+    `tick` then or earlier.
+    """
+
+    def __init__(self, engine: Any, source: Any) -> None:
         self.engine, self.source, self.now = engine, source, engine.now
         self.servers = source.servers(self)
         self.flows: set[Flow] = set()
         self._timers: list[tuple[float, int, Any, int]] = []
         self._numbers = itertools.count(1)
+        #: The latest request with each token.
+        self.tokens: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self._messages: dict[bytes, Flow] = {}
         self._queues: dict[bytes, deque[Flow]] = {}
         self._watchers: dict[bytes, set[Flow]] = {}

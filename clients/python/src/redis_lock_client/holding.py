@@ -17,7 +17,7 @@ from .request import NOT_HELD, TRY_AGAIN, Request, pairs
 class Hold:
     """A lock that one thread or task holds."""
 
-    def __init__(self, request: Request, renew: bool, on_loss: Callable[[], None]) -> None:
+    def __init__(self, request: Request, renew: bool, on_loss: Callable[[Hold], object]) -> None:
         self.request, self.renew = request, renew
         #: The number of holds of a re-entrant lock, else 1; 0 if it is released.
         self.count = 1
@@ -27,6 +27,8 @@ class Hold:
         self.is_lost = False
         #: The flow that renews and watches it.
         self.watcher: Flow | None = None
+        #: The task whose block is cancelled when it is lost.
+        self.block: Any = None
         self._on_loss = on_loss
 
     def set_lease(self, asked_at: float, left_ms: int | None) -> None:
@@ -37,7 +39,7 @@ class Hold:
         """Reports the loss, once."""
         if not self.is_lost and self.count:
             self.is_lost = True
-            self._on_loss()
+            self._on_loss(self)
 
 
 def release(flow: Flow, hold: Hold) -> Steps:
@@ -78,17 +80,16 @@ def _lower(flow: Flow, hold: Hold) -> Steps:
 
 def _release(flow: Flow, request: Request, number: int | None) -> Steps:
     words, script = request.release(number), scripts.release(request, number)
-    try:
-        return (yield from ask(flow, request.key, words, script, again=False))
-    except Disconnected as error:
-        if not error.sent:
-            raise
+    for is_first in (True, False):
         try:
-            return (yield from ask(flow, request.key, words, script))
-        except ServerError as second:
-            if second.code not in ("NOTHELD", "NOTOWNER"):
+            return (yield from ask(flow, request.key, words, script, again=False))
+        except Disconnected as error:
+            if not (is_first and error.sent):
                 raise
-            return 0  # The first one has released it.
+        except ServerError as error:
+            if is_first or error.code not in ("NOTHELD", "NOTOWNER"):
+                raise
+    return 0  # The first one has released it.
 
 
 def enter_again(flow: Flow, hold: Hold) -> Steps:
@@ -152,9 +153,14 @@ def lease_left(flow: Flow, request: Request) -> Steps:
     return left_ms if left_ms >= 0 else None
 
 
-def owned(flow: Flow, hold: Hold) -> Steps:
+def locked(flow: Flow, key: bytes) -> Steps:
+    """Returns whether any client holds the lock."""
+    return (yield from info(flow, key))[b"state"] != b"free"
+
+
+def owned(flow: Flow, hold: Hold | None) -> Steps:
     """Returns whether the lock is still held."""
-    return not hold.is_lost and (yield from lease_left(flow, hold.request)) is not None
+    return hold is not None and not hold.is_lost and (yield from lease_left(flow, hold.request)) is not None
 
 
 def watch(flow: Flow, hold: Hold) -> Steps:

@@ -24,13 +24,6 @@ logger = logging.getLogger("redis_lock_client")
 L = TypeVar("L", bound="BaseLock")
 
 
-class _Everybody:
-    """Stands for the holder of a lock object whose holds all threads share."""
-
-
-_EVERYBODY = _Everybody()
-
-
 class BaseLock:
     """The arguments of a lock, which are the same for threads and for tasks."""
 
@@ -38,8 +31,8 @@ class BaseLock:
     _registry: Callable[[], Any]
     _engine_of: Callable[[Any], Any]
     _caller: Callable[[], Any]
+    _report: Callable[..., None] = staticmethod(tell)
     _client_module: str
-    _has_loop: bool
 
     def __init__(
         self,
@@ -113,6 +106,7 @@ class BaseLock:
         self._lease_ms = int(lease * 1000) if lease else None
         #: What each thread or task holds by this object.
         self._holds: Any = self._registry()
+        self._process = os.getpid()
         self._events: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @classmethod
@@ -144,19 +138,18 @@ class BaseLock:
         The lock is watched from the first time on that this is read, or from the acquisition on with ``watch=True``.
         """
         self._is_watched = True
-        self._find()
-        holds = self._holds.get(self._holder()) or self._inherited()
+        holds = self._held(holder := self._holder())
         for taken in holds:
             if taken.engine.now() >= taken.hold.request.ends_at and not (self.renew or self.session):
                 taken.lost.set()
             taken.engine.post(self._watch, taken)
-        return holds[-1].lost if holds else self._event_of(self._holder())
+        return holds[-1].lost if holds else self._event_of(holder)
 
     # ---- what the caller holds ---------------------------------------------------------------------------------------
 
     def _check_client(self, redis: Any) -> None:
         is_async = "asyncio" in type(redis).__module__ or "aio" in type(redis).__module__.lower()
-        if is_async != self._has_loop and type(redis).__module__.partition(".")[0] in LIBRARIES:
+        if is_async != bool(self._client_module) and type(redis).__module__.partition(".")[0] in LIBRARIES:
             kind = "redis_lock_client.asyncio.Lock" if is_async else "redis_lock_client.Lock"
             raise TypeError(f"this client needs {kind}")
 
@@ -164,7 +157,8 @@ class BaseLock:
         return type(self)._engine_of(self._source)
 
     def _holder(self) -> Any:
-        return type(self)._caller() or _EVERYBODY if self.thread_local else _EVERYBODY
+        """Returns the thread or task that holds what this one acquires. A class stands for all of them."""
+        return type(self)._caller() or BaseLock if self.thread_local else BaseLock
 
     def _event_of(self, holder: Any) -> Any:
         event = self._events.get(holder)
@@ -172,23 +166,22 @@ class BaseLock:
             event = self._events[holder] = type(self)._event()
         return event
 
-    def _find(self, holder: Any = None) -> Taken | None:
-        """Returns the latest hold of the caller."""
-        holds = self._holds.get(holder or self._holder()) or self._inherited()
-        if holds and holds[-1].process != os.getpid():
+    def _held(self, holder: Any) -> list[Taken]:
+        """Returns the holds of a caller, the latest one last."""
+        if self._process != os.getpid():
             self._holds.clear()  # After a fork they are the parent's.
-            return None
-        return holds[-1] if holds else None
+            self._process = os.getpid()
+        return self._holds.get(holder) or self._inherited()
 
     def _inherited(self) -> list[Taken]:
         """Returns the holds of a task that has ended, as that of the set-up of a test has."""
         return []
 
-    def _mine(self, message: str, holder: Any) -> Taken:
-        taken = self._find(holder)
-        if taken is None:
+    def _mine(self, holder: Any, message: str) -> Taken:
+        holds = self._held(holder)
+        if not holds:
             raise LockError(message, self.name)
-        return taken
+        return holds[-1]
 
     def _request(self, token: str | bytes) -> Request:
         return Request(
@@ -200,7 +193,7 @@ class BaseLock:
         lost = self._event_of(holder)
         if lost.is_set():
             lost = self._events[holder] = type(self)._event()
-        hold = Hold(request, self.renew, partial(self._on_loss(), engine, lost, self.on_lost))
+        hold = Hold(request, self.renew, partial(type(self)._report, engine, lost, self.on_lost))
         hold.set_lease(request.sent_at, request.lease_ms)
         taken = Taken(engine, hold, lost)
         holds = self._holds.setdefault(holder, [])
@@ -213,9 +206,6 @@ class BaseLock:
         holds.append(taken)
         return taken
 
-    def _on_loss(self) -> Callable[..., None]:
-        return tell
-
     def _watch(self, taken: Taken) -> None:
         if taken.hold.watcher is None and taken.hold.count:
             taken.hold.watcher = taken.engine.scheduler.start(holding.watch, taken.hold)
@@ -227,83 +217,53 @@ class BaseLock:
                 if not holds:
                     del self._holds[holder]
 
-    # ---- for an engine to run: (engine, what undoes it, the flow) ----------------------------------------------------
+    # ---- what an engine runs: what undoes it, the flow, its arguments ------------------------------------------------
 
     def _acquire(
-        self,
-        blocking: bool | None,
-        patience: Seconds | None,
-        token: str | bytes | None,
-        holder: Any = None,
-        sleep: float | None = None,
+        self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
     ) -> tuple[Any, ...]:
-        holder, engine = holder or self._holder(), self._engine()
-        if self.reentrant and self._holds.get(holder) and (taken := self._find(holder)) is not None:
-            undo = partial(self._release_anyway, taken, taken.hold.count + 1)
-            return engine, undo, partial(self._enter_again, taken.hold)
+        holds = self._held(holder)
+        if self.reentrant and holds and holder in self._holds:
+            undo = partial(self._release_anyway, holds[-1], holds[-1].hold.count + 1)
+            return undo, self._as_holder, holding.enter_again, holds[-1].hold
+        patience = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout")
         if not (self.blocking if blocking is None else blocking):
-            limit: float | None = 0.0
-        else:
-            limit = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout")
-        pause, is_given = self.sleep if sleep is None else seconds(sleep, "sleep", 0), token is not None
+            patience = 0.0
+        pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
         if token is None:
             token = secrets.token_hex(16) if self.label is None else f"{self.label}:{secrets.token_hex(16)}"
         request = self._request(token)
-        steps = partial(self._acquiring, engine, holder, request, limit, pause or 0.001, is_given)
-        return engine, partial(self._give_back, engine, request), steps
+        return partial(self._give_back, request), self._acquiring, holder, request, patience, pause or 0.001
 
-    def _acquiring(
-        self,
-        engine: Any,
-        holder: Any,
-        request: Request,
-        patience: float | None,
-        sleep: float,
-        is_given: bool,
-        flow: Flow,
-    ) -> Steps:
-        if is_given:
-            earlier = engine.tokens.get((request.key, request.token))
-            if earlier is not None and earlier.outcome_unknown and engine.now() < earlier.ends_at:
-                raise LockError("this process acquires or holds the lock with this token already", self.name)
-            engine.tokens[request.key, request.token] = request
-        began_at = engine.now()
-        if not (yield from acquisition.acquire(flow, request, patience, sleep)):
-            logger.debug(
-                "%r did not get lock %r in %.3f s", label_of(request.token), self.name, engine.now() - began_at
-            )
-            return False
-        logger.debug("%r got lock %r after %.3f s", label_of(request.token), self.name, engine.now() - began_at)
-        # It is noted before the caller hears of it: should the caller be interrupted, the object knows.
-        taken = self._note(engine, holder, request)
-        if self._is_watched:
-            self._watch(taken)
-        return True
+    def _acquiring(self, flow: Flow, holder: Any, request: Request, patience: float | None, sleep: float) -> Steps:
+        engine, began_at = flow.scheduler.engine, flow.scheduler.now()
+        is_held = yield from acquisition.acquire(flow, request, patience, sleep)
+        result, took = "got" if is_held else "did not get", engine.now() - began_at
+        logger.debug("%r %s lock %r after %.3f s", label_of(request.token), result, self.name, took)
+        if is_held:
+            # It is noted before the caller hears of it: should the caller be interrupted, the object knows.
+            taken = self._note(engine, holder, request)
+            if self._is_watched:
+                self._watch(taken)
+        return is_held
 
-    def _give_back(self, engine: Any, request: Request) -> None:
+    def _give_back(self, request: Request) -> None:
         for taken in [taken for holds in [*self._holds.values()] for taken in holds]:
             if taken.hold.request is request:
-                self._remove(taken)
-                if taken.detach():
-                    drop(engine.scheduler, taken.hold)
-                return
+                return self._release_anyway(taken, 1)
         if request.outcome_unknown:
-            engine.scheduler.start(acquisition.withdraw, request)
+            self._engine().scheduler.start(acquisition.withdraw, request)
 
-    def _enter_again(self, hold: Hold, flow: Flow) -> Steps:
-        return (yield from with_lock_errors(self.name, holding.enter_again(flow, hold)))
+    def _release(self, holder: Any) -> tuple[Any, ...]:
+        taken = self._mine(holder, "Cannot release a lock that's not owned or is already unlocked.")
+        return partial(self._release_anyway, taken, taken.hold.count), self._releasing, taken
 
-    def _release(self, holder: Any = None) -> tuple[Any, ...]:
-        taken = self._mine("Cannot release a lock that's not owned or is already unlocked.", holder)
-        undo = partial(self._release_anyway, taken, taken.hold.count)
-        return self._engine(), undo, partial(self._releasing, taken)
-
-    def _releasing(self, taken: Taken, flow: Flow) -> Steps:
+    def _releasing(self, flow: Flow, taken: Taken) -> Steps:
         if taken.hold.count == 1:
             # Not before this runs: should the caller be interrupted, the object knows that it holds the lock.
             taken.detach()
             self._remove(taken)
-        yield from with_lock_errors(self.name, holding.release(flow, taken.hold))
+        yield from self._as_holder(flow, holding.release, taken.hold)
         logger.debug("%r released lock %r", label_of(taken.hold.request.token), self.name)
 
     def _release_anyway(self, taken: Taken, number: int) -> None:
@@ -315,33 +275,30 @@ class BaseLock:
             self._remove(taken)
             drop(taken.engine.scheduler, taken.hold)
 
-    def _extend(self, additional: Seconds | None, add: bool, holder: Any = None) -> tuple[Any, ...]:
-        taken = self._mine("Cannot extend an unlocked lock", holder)
+    def _extend(self, holder: Any, additional: Seconds | None, add: bool) -> tuple[Any, ...]:
+        taken = self._mine(holder, "Cannot extend an unlocked lock")
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         lease_ms = int((seconds(additional, "additional_time", 0.001) or 0) * 1000)
-        return self._engine(), _nothing, partial(self._as_holder, holding.extend, taken.hold, lease_ms, add)
+        return _nothing, self._as_holder, holding.extend, taken.hold, lease_ms, add
 
-    def _fence(self, counter: str | bytes | None, holder: Any = None) -> tuple[Any, ...]:
-        taken = self._mine("Cannot get a fencing token for an unlocked lock", holder)
+    def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
+        taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
         if counter is None:
             tag = hash_tag(self._key)
             counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
         key = counter if isinstance(counter, bytes) else counter.encode()
-        return self._engine(), _nothing, partial(self._as_holder, holding.fence, taken.hold, key)
+        return _nothing, self._as_holder, holding.fence, taken.hold, key
 
-    def _as_holder(self, steps: Callable[..., Steps], *args: Any) -> Steps:
-        *rest, flow = args
-        return (yield from with_lock_errors(self.name, steps(flow, *rest)))
+    def _locked(self, holder: Any) -> tuple[Any, ...]:
+        return _nothing, holding.locked, self._key
 
-    def _locked(self) -> tuple[Any, ...]:
-        return self._engine(), _nothing, lambda flow: holding.info(flow, self._key)
+    def _owned(self, holder: Any) -> tuple[Any, ...]:
+        holds = self._held(holder)
+        return _nothing, self._as_holder, holding.owned, holds[-1].hold if holds else None
 
-    def _owned(self, holder: Any = None) -> tuple[Any, ...] | None:
-        taken = self._find(holder)
-        return (
-            None if taken is None else (self._engine(), _nothing, partial(self._as_holder, holding.owned, taken.hold))
-        )
+    def _as_holder(self, flow: Flow, steps: Callable[..., Steps], *args: Any) -> Steps:
+        return (yield from with_lock_errors(self.name, steps(flow, *args)))
 
     def _leave(self, failure: Exception, error: BaseException | None) -> None:
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""

@@ -16,12 +16,11 @@ from .flow import Scheduler
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
 TIMEOUT_S = 5.0
-#: Arguments of a connection that say how the client uses it, and not how it is opened.
-_DROPPED = {
-    *("cache", "cache_config", "client_name", "health_check_interval", "legacy_responses", "max_connections"),
-    *("orig_host_address", "orig_socket_connect_timeout", "orig_socket_timeout", "response_callbacks"),
-    *("retry", "retry_on_error", "retry_on_timeout"),
-}
+#: How arguments of a connection begin that say how the client uses it, and not how it is opened.
+_DROPPED = (
+    *("cache", "client_name", "health_check_interval", "legacy_responses", "maint", "max_connections", "orig_"),
+    *("oss_cluster", "response_callbacks", "retry"),
+)
 #: Arguments that tell servers, databases and users apart.
 _IDENTITY = {
     *("host", "port", "path", "db", "username", "password", "credential_provider", "connection_pool", "socket_timeout")
@@ -43,11 +42,7 @@ class Source:
     key_slot: Callable[[bytes], int] = staticmethod(lambda key: 0)
 
     def __init__(self, connection_class: Any, kwargs: dict[str, Any]) -> None:
-        kept = {
-            name: kwargs[name]
-            for name in kwargs
-            if name not in _DROPPED and not name.startswith(("maint", "oss_cluster"))
-        }
+        kept = {name: value for name, value in kwargs.items() if not name.startswith(_DROPPED)}
         self.timeout_s = float(kept.get("socket_timeout") or TIMEOUT_S)
         kept["socket_timeout"] = self.timeout_s
         kept["socket_connect_timeout"] = kept.get("socket_connect_timeout") or self.timeout_s

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 import weakref
 from collections.abc import Callable
@@ -21,13 +20,13 @@ class Taken:
     """What a lock object knows of a lock that it holds. When it is collected, the lock is released, with a warning."""
 
     def __init__(self, engine: Any, hold: Hold, lost: Any) -> None:
-        self.engine, self.hold, self.lost, self.process = engine, hold, lost, os.getpid()
+        self.engine, self.hold, self.lost = engine, hold, lost
         self._finalizer = weakref.finalize(self, engine.post, _collected, engine, hold)
         self._finalizer.atexit = False
 
-    def detach(self) -> bool:
-        """Leaves the lock to the caller. Returns False if that was done before."""
-        return self._finalizer.detach() is not None
+    def detach(self) -> None:
+        """Leaves the lock to the caller."""
+        self._finalizer.detach()
 
 
 def _collected(engine: Any, hold: Hold) -> None:
@@ -48,7 +47,7 @@ def drop(scheduler: Scheduler, hold: Hold) -> None:
     scheduler.start(acquisition.withdraw, hold.request)
 
 
-def tell(engine: Any, lost: Any, on_lost: Callable[[], object] | None) -> None:
+def tell(engine: Any, lost: Any, on_lost: Callable[[], object] | None, hold: Hold) -> None:
     """Reports a loss: sets the event, and calls a function of the caller."""
     lost.set()
     if on_lost is not None:
@@ -64,8 +63,8 @@ class Local:
     @property
     def token(self) -> bytes | None:
         """The token, None if the caller holds nothing."""
-        taken = self._lock._find()
-        return None if taken is None else taken.hold.request.token
+        holds = self._lock._held(self._lock._holder())
+        return holds[-1].hold.request.token if holds else None
 
     @token.setter
     def token(self, token: str | bytes | None) -> None:

@@ -15,7 +15,6 @@ from .connection import Connection
 from .errors import Disconnected
 from .flow import Scheduler, Steps
 from .indirect import execute_async, plain
-from .request import Request
 from .resp import encode
 from .threads import _all
 
@@ -55,8 +54,6 @@ class Engine:
         self._executor: asyncio.Task[Any] | None = None
         _all.add(self)
         self.scheduler = Scheduler(self, source)
-        #: The requests by tokens that callers have given.
-        self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
 
     async def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
         """Returns the result of a flow. If the caller is cancelled, the flow is cancelled, or its result is undone."""

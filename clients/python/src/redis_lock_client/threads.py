@@ -24,7 +24,6 @@ from .connection import Connection
 from .errors import LockError
 from .flow import Flow, Scheduler, Steps
 from .indirect import execute, plain
-from .request import Request
 from .resp import encode
 
 logger = logging.getLogger("redis_lock_client")
@@ -48,8 +47,6 @@ class Engine:
 
     def __init__(self, source: Any) -> None:
         self.source = source
-        #: The requests by tokens that callers have given.
-        self.tokens: weakref.WeakValueDictionary[Any, Request] = weakref.WeakValueDictionary()
         self.scheduler = Scheduler(self, source)
         self._inbox: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
         self.process = os.getpid()
@@ -158,7 +155,8 @@ class Engine:
         for connection in [*self._links]:
             self.close(connection)
         self._wake_at = None
-        self.scheduler = Scheduler(self, self.source)
+        tokens, self.scheduler = self.scheduler.tokens, Scheduler(self, self.source)
+        self.scheduler.tokens = tokens
 
     @staticmethod
     def tell(callback: Callable[[], Any]) -> None:
