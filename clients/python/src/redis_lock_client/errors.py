@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 LIBRARIES = ("redis", "valkey")
 
 
-def library_classes(name: str) -> tuple[type[Any], ...]:
-    found: list[type[Any]] = []
+def library_classes(name: str, module: str = ".exceptions") -> tuple[Any, ...]:
+    """Returns what the libraries that are installed have by a name."""
+    found: list[Any] = []
     for library in LIBRARIES:
         try:
-            found.append(getattr(import_module(f"{library}.exceptions"), name))
+            found.append(getattr(import_module(library + module), name))
         except ModuleNotFoundError as error:
             if error.name != library:
                 raise

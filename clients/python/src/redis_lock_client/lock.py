@@ -8,12 +8,11 @@ import secrets
 import weakref
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import Any, TypeVar
 
 from . import acquisition, holding
 from .arguments import Seconds, check_label, check_limit, key_of, seconds, token_of
-from .errors import LIBRARIES, LockError
+from .errors import LIBRARIES, LockError, library_classes
 from .flow import Flow, Steps
 from .holding import Hold, with_lock_errors
 from .request import Request, hash_tag, label_of
@@ -112,13 +111,7 @@ class BaseLock:
     @classmethod
     def from_url(cls: type[L], url: str, name: str | bytes, **arguments: Any) -> L:
         """Returns a lock with a client of its own for a URL such as ``redis://localhost:6379/0``."""
-        for library in LIBRARIES:
-            try:
-                module = import_module(f"{library}{cls._client_module}")
-            except ModuleNotFoundError:
-                continue
-            return cls(module.from_url(url), name, **arguments)
-        raise ImportError("redis-lock-client needs a client library: install redis or valkey")
+        return cls(library_classes("from_url", cls._client_module)[0](url), name, **arguments)
 
     @property
     def native(self) -> bool | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from .connection import Connection
@@ -139,25 +140,19 @@ _shared: dict[Any, Any] = {}
 
 def source_of(client: Any) -> Any:
     """Returns the source of a client's connections."""
-    anchor = getattr(client, "connection_pool", None)
-    if hasattr(client, "nodes_manager") or not is_executed_by_library(client):
-        anchor = client
-    source = _sources.get(anchor)
+    by_library, in_cluster = is_executed_by_library(client), hasattr(client, "nodes_manager")
+    anchor = client.connection_pool if by_library and not in_cluster else client
+    source: Any = _sources.get(anchor)
     if source is None:
-        source = _new_source(client, anchor)
+        if not by_library:
+            source = ClientSource(client)
+        elif in_cluster:
+            source = import_module(".cluster", __package__).ClusterSource(client)
+        else:
+            source = Source(anchor.connection_class, anchor.connection_kwargs)
         source.anchor = weakref.ref(anchor)
         _sources[anchor] = source = _shared.setdefault(source.name, source) if source.is_shared else source
     return source
-
-
-def _new_source(client: Any, anchor: Any) -> Any:
-    if not is_executed_by_library(client):
-        return ClientSource(client)
-    if hasattr(client, "nodes_manager"):
-        from .cluster import ClusterSource
-
-        return ClusterSource(client)
-    return Source(anchor.connection_class, anchor.connection_kwargs)
 
 
 def is_executed_by_library(client: Any) -> bool:
