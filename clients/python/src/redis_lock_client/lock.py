@@ -188,7 +188,7 @@ class BaseLock:
             lost = self._events[holder] = type(self)._event()
         hold = Hold(request, self.renew, partial(type(self)._report, engine, lost, self.on_lost))
         hold.set_lease(request.sent_at, request.lease_ms)
-        taken = Taken(engine, hold, lost)
+        taken = Taken(engine, hold, lost, holder)
         holds = self._holds.setdefault(holder, [])
         if not self.shared:
             for earlier in holds:  # They are lost, or this one could not have been acquired.
@@ -204,11 +204,12 @@ class BaseLock:
             taken.hold.watcher = taken.engine.scheduler.start(holding.watch, taken.hold)
 
     def _remove(self, taken: Taken) -> None:
-        for holder, holds in [*self._holds.items()]:
-            if taken in holds:
-                holds.remove(taken)
-                if not holds:
-                    del self._holds[holder]
+        holder = taken.holder()
+        holds = self._holds.get(holder, [])
+        if taken in holds:
+            holds.remove(taken)
+            if not holds:
+                self._holds.pop(holder, None)
 
     # ---- what an engine runs: what undoes it, the flow, its arguments ------------------------------------------------
 
@@ -226,7 +227,7 @@ class BaseLock:
         if token is None:
             token = secrets.token_hex(16) if self.label is None else f"{self.label}:{secrets.token_hex(16)}"
         request = self._request(token)
-        return partial(self._give_back, request), self._acquiring, holder, request, patience, pause or 0.001
+        return partial(self._give_back, holder, request), self._acquiring, holder, request, patience, pause or 0.001
 
     def _acquiring(self, flow: Flow, holder: Any, request: Request, patience: float | None, sleep: float) -> Steps:
         engine, began_at = flow.scheduler.engine, flow.scheduler.now()
@@ -240,8 +241,8 @@ class BaseLock:
                 self._watch(taken)
         return is_held
 
-    def _give_back(self, request: Request) -> None:
-        for taken in [taken for holds in [*self._holds.values()] for taken in holds]:
+    def _give_back(self, holder: Any, request: Request) -> None:
+        for taken in [*self._holds.get(holder, [])]:
             if taken.hold.request is request:
                 return self._release_anyway(taken, 1)
         if request.outcome_unknown:

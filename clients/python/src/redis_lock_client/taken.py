@@ -19,7 +19,8 @@ logger = logging.getLogger("redis_lock_client")
 class Taken:
     """What a lock object knows of a lock that it holds. When it is collected, the lock is released, with a warning."""
 
-    def __init__(self, engine: Any, hold: Hold, lost: Any) -> None:
+    def __init__(self, engine: Any, hold: Hold, lost: Any, holder: Any) -> None:
+        self.holder = weakref.ref(holder)
         self.engine, self.hold, self.lost = engine, hold, lost
         self._finalizer = weakref.finalize(self, engine.post, _collected, engine, hold)
         self._finalizer.atexit = False

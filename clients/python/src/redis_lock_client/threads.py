@@ -177,7 +177,7 @@ class Engine:
 
     def _loop(self, outcome: list[Any] | None) -> None:
         """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
-        idle_at = time.monotonic() + IDLE_S
+        idle_at = self.now() + IDLE_S
         while not outcome:
             while not self._inbox.empty():
                 if outcome is not None:
@@ -192,14 +192,14 @@ class Engine:
                 execute(self.scheduler.servers.locate(b""))
             if outcome:
                 return
-            now = time.monotonic()
+            now = self.now()
             if self.scheduler.flows:
                 idle_at = now + IDLE_S
             elif now >= idle_at:
                 return  # The connections stay open for the next flow.
             until = idle_at if not self.scheduler.flows else now + 10.0
             self._select(max(min(until, self._wake_at or until) - now, 0))
-            if self._wake_at is not None and time.monotonic() >= self._wake_at:
+            if self._wake_at is not None and self.now() >= self._wake_at:
                 self._wake_at = None
                 self.scheduler.tick()
 
