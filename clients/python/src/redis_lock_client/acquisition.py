@@ -52,7 +52,11 @@ def ask(flow: Flow, key: bytes, words: list[Word], script: list[Word] | None = N
                         raise
             if script is None:
                 feature = "session" if "SESSION" in words else words[0]
-                why = "a client of its own kind cannot use" if connection.polls else "this server has not loaded"
+                why = (
+                    "a client of its own kind cannot use"
+                    if flow.scheduler.source.polls
+                    else "this server has not loaded"
+                )
                 text = f"{feature!s} needs the server module redis-lock, which {why}"
                 raise ModuleNeededError(text, key.decode(errors="replace"))
             return (yield from run_script(flow, key, script))

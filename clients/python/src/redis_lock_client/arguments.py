@@ -7,6 +7,8 @@ import math
 from datetime import timedelta
 from typing import Any
 
+from .errors import LIBRARIES
+
 Seconds = float | timedelta
 
 
@@ -61,3 +63,13 @@ def check_function(function: Any, is_async: bool) -> None:
     is_later = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     if is_later or inspect.iscoroutinefunction(function) > is_async:
         raise TypeError(f"{function!r} would run without the lock: use a block in it")
+
+
+def check_client(redis: Any, has_loop: bool) -> None:
+    """Raises TypeError for an object that is no client, or is one of the other kind of lock."""
+    if not hasattr(redis, "execute_command"):
+        raise TypeError(f"{redis!r} is no client")
+    module = type(redis).__module__
+    if ("asyncio" in module) != has_loop and module.partition(".")[0] in LIBRARIES:
+        kind = "redis_lock_client.Lock" if has_loop else "redis_lock_client.asyncio.Lock"
+        raise TypeError(f"this client needs {kind}")

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from . import acquisition, holding
-from .arguments import Seconds, check_label, check_limit, key_of, seconds, token_of
-from .errors import LIBRARIES, LockError, library_classes
+from .arguments import Seconds, check_client, check_label, check_limit, key_of, seconds, token_of
+from .errors import LockError, library_classes
 from .flow import Flow, Steps
 from .holding import Hold, with_lock_errors
 from .request import Request, hash_tag, label_of
@@ -99,7 +99,7 @@ class BaseLock:
         self.raise_on_release_error = raise_on_release_error
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
-        self._check_client(redis)
+        check_client(redis, self._has_loop)
         self._source = source_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
         self._lease_ms = int(lease * 1000) if lease else None
@@ -139,12 +139,6 @@ class BaseLock:
         return holds[-1].lost if holds else self._event_of(holder)
 
     # ---- what the caller holds ---------------------------------------------------------------------------------------
-
-    def _check_client(self, redis: Any) -> None:
-        is_async = "asyncio" in type(redis).__module__ or "aio" in type(redis).__module__.lower()
-        if is_async != bool(self._client_module) and type(redis).__module__.partition(".")[0] in LIBRARIES:
-            kind = "redis_lock_client.asyncio.Lock" if is_async else "redis_lock_client.Lock"
-            raise TypeError(f"this client needs {kind}")
 
     def _engine(self) -> Any:
         return type(self)._engine_of(self._source)
