@@ -99,7 +99,7 @@ class BaseLock:
         self.raise_on_release_error = raise_on_release_error
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
-        check_client(redis, self._has_loop)
+        check_client(redis, has_loop=bool(self._client_module))
         self._source = source_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
         self._lease_ms = int(lease * 1000) if lease else None
