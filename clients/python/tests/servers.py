@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A server of its own, with the module unless told otherwise."""
+    """A server of its own, with the module unless ``module`` is False."""
 
     def __init__(self, folder: Path, module: bool = True, *arguments: str) -> None:
         self.folder = folder
@@ -77,7 +77,7 @@ class Server:
         return getattr(library_asyncio, CLIENT)(**{"port": self.port, **kwargs})
 
     @contextlib.contextmanager
-    def standing_still(self) -> Iterator[None]:
+    def stalled(self) -> Iterator[None]:
         """Does nothing for a while, and then goes on."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from engines import EACH_LOOP
-from losses import KINDS, Pulse, assert_told_at_once, losses, take_away
+from losses import KINDS, Pulse, assert_reported_at_once, losses, take_away
 from servers import Server, begin_wait, info, library, waiters, watched
 from waits import Threads, own_threads, take_turns, wait_until
 
@@ -409,7 +409,7 @@ def test_loss_is_reported_within_50_ms(client: Any, make: Any, pulse: Pulse, kin
             lock.release()
         client.delete("door")
     assert not reported, "each is reported once"
-    assert_told_at_once(late)
+    assert_reported_at_once(late)
 
 
 @pytest.mark.parametrize("how", ["read", "watch", "unread"])

@@ -102,7 +102,7 @@ def test_loop_ends_while_server_stalls(new_server: Any) -> None:
         await lock.acquire()
         assert not lock.lost.is_set()
         await asyncio.sleep(0.3)
-        stack.enter_context(server.standing_still())
+        stack.enter_context(server.stalled())
         waits = asyncio.create_task(Lock(server.client_asyncio(), "window", timeout=60).acquire())
         await asyncio.sleep(0.3)
         assert not waits.done()

@@ -114,17 +114,17 @@ def test_stalled_server_keeps_nothing(new_server: Any, engine: Any, options: dic
     client, own = server.client(), engine.client(server, socket_timeout=0.5)
     lock = engine.lock(own, "door", timeout=60, **options)
     lock.locked()
-    with server.standing_still(), pytest.raises(library.TimeoutError):
+    with server.stalled(), pytest.raises(library.TimeoutError):
         lock.acquire(blocking=blocking, blocking_timeout=0.5)
     wait_until(lambda: not client.exists("door") and not waiters(client))
     other = engine.lock(server, "door", timeout=30)
     assert other.acquire(blocking_timeout=5)
-    with server.standing_still():
+    with server.stalled():
         time.sleep(0.5)
     assert other.owned()
     other.release()
     lock.acquire()
-    with server.standing_still(), pytest.raises(library.TimeoutError):
+    with server.stalled(), pytest.raises(library.TimeoutError):
         lock.release()
     wait_until(lambda: not client.exists("door"))
 
@@ -135,7 +135,7 @@ def test_many_ask_a_stalled_server(new_server: Any, engine: Any) -> None:
     own = engine.client(server, socket_timeout=1)
     engine.lock(own, "door", timeout=30).locked()
     began = time.monotonic()
-    with server.standing_still(), Threads(30) as pool:
+    with server.stalled(), Threads(30) as pool:
         asked = [pool.submit(engine.lock(own, f"door:{n}", timeout=60).acquire, blocking=False) for n in range(30)]
         assert all(isinstance(one.exception(30), library.TimeoutError) for one in asked)
         assert time.monotonic() - began < 10
@@ -148,7 +148,7 @@ def test_stalled_server_does_not_end_a_wait(new_server: Any, engine: Any) -> Non
     client.set("door", "another holder")
     lock = engine.lock(engine.client(server, socket_timeout=0.5), "door", timeout=30, thread_local=False)
     with begin_wait(lock, client, blocking_timeout=60) as taken:
-        with server.standing_still():
+        with server.stalled():
             time.sleep(2)
         client.delete("door")
         assert taken.result(20)
@@ -208,7 +208,7 @@ def test_failed_releases_of_holds_are_made_up(new_server: Any, engine: Any, fail
     lock = engine.lock(engine.client(server, socket_timeout=0.5), "door", timeout=60, reentrant=True)
     for _ in range(failures + 1):
         lock.acquire()
-    with server.standing_still():
+    with server.stalled():
         for _ in range(failures):
             with pytest.raises(library.TimeoutError):
                 lock.release()

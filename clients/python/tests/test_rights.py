@@ -106,7 +106,7 @@ def test_one_missing_right_is_no_error(server: Server, client: Any, kind: dict[s
     lock.release()
 
 
-def test_what_is_forbidden_is_an_error(server: Server, client: Any, new_server: Any) -> None:
+def test_forbidden_request_is_an_error(server: Server, client: Any, new_server: Any) -> None:
     """A key, scripts where there is no module, and a wrong password. Allowed keys are waited for as before."""
     own, plain = user(server, client, "~door", "&*", "+@all"), new_server(False)
     scripts = user(plain, plain.client(), "~*", "&*", "+@all", "-evalsha", "-eval")

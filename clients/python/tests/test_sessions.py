@@ -166,7 +166,7 @@ def test_server_stalls_for_less_than_the_lease(new_server: Any, engine: Any, how
     """That it does not reply in time is no reason to give the lock up."""
     server = new_server()
     lock = kept(engine, engine.client(server, socket_timeout=0.5), how, timeout=30)
-    with server.standing_still():
+    with server.stalled():
         assert not lock.lost.wait(2)
     assert not lock.lost.wait(1) and lock.owned()
     lock.release()
@@ -177,7 +177,7 @@ def test_server_stalls_for_more_than_the_lease(new_server: Any, engine: Any, how
     """The loss needs no reply. The server gives the lock back to a session, which would renew it for no holder."""
     server = new_server()
     lock = kept(engine, engine.client(server, socket_timeout=0.5), how, timeout=1)
-    with server.standing_still():
+    with server.stalled():
         assert lock.lost.wait(10)
         if how == "session":
             with pytest.raises(LockNotOwnedError):

@@ -74,7 +74,7 @@ def sentinel(new_server: Any, tmp_path: Path) -> Iterator[Sentinel]:
 
 
 def test_sentinel_replaces_master(sentinel: Sentinel, engine: Any) -> None:
-    """The wait and what is held go on at the new master, if the lock was copied to it; else the loss is reported."""
+    """Waits and holds go on at the new master, if the lock was copied to it; else the loss is reported."""
     old, new = (server.client() for server in sentinel.servers)
     module = library if engine.loop is None else library_asyncio
     client = module.sentinel.Sentinel([("127.0.0.1", sentinel.port)]).master_for("locks")
