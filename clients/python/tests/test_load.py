@@ -167,6 +167,6 @@ def test_locks_over_tls(secured: tuple[Any, Any]) -> None:
 def test_unknown_authority_is_an_error(secured: tuple[Any, Any]) -> None:
     client, _ = secured
     settings = client.connection_pool.connection_kwargs
-    settings["ssl_ca_certs"] = settings["ssl_ca_certs"].replace("authority", "other")
+    settings["ssl_ca_certs"] = settings["ssl_ca_certs"].replace("authority.pem", "other.pem")
     with pytest.raises(library.ConnectionError, match="certificate"):
         Lock(client, "door", timeout=30, blocking_timeout=1).acquire()
