@@ -48,7 +48,8 @@ class Engine:
         self.loop = asyncio.get_running_loop()
         self.source, self.now = source, self.loop.time
         self._links: dict[Connection, _Link] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._wakes_at = 0.0
         self._is_ending, self._callers = False, 0
         self.tasks: set[asyncio.Task[Any]] = set()
         self._executor: asyncio.Task[Any] | None = None
@@ -130,10 +131,10 @@ class Engine:
     def wake_at(self, when: float) -> None:
         """Calls the scheduler's `tick` then."""
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._wakes_at <= when:
                 return
             self._timer.cancel()
-        self._timer = self.loop.call_at(when, self._wake)
+        self._timer, self._wakes_at = self.loop.call_at(when, self._wake), when
 
     def _wake(self) -> None:
         self._timer = None
