@@ -208,7 +208,7 @@ def test_waiters_are_granted_in_order(client: Any, make: Any) -> None:
 def test_wait_ends_on_time_and_not_before(new_server: Any, engine: Any) -> None:
     """Whatever the time-outs of the client, and that of the server for idle clients; with and without the module."""
     servers = [new_server(True, "--timeout", "3"), new_server(False)]
-    kinds: list[dict[str, Any]] = [{}, {"socket_timeout": None}, {"socket_timeout": 0.5}, {"protocol": 3}]
+    kinds: list[dict[str, Any]] = [{}, {"socket_timeout": None}, {"socket_timeout": 2}, {"protocol": 3}]
 
     def wait(own: Any, lease: float | None, seconds: float) -> float:
         began = time.monotonic()
