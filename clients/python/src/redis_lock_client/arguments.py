@@ -10,6 +10,8 @@ from typing import Any
 from .errors import LIBRARIES
 
 Seconds = float | timedelta
+#: The shortest and the longest lease, in seconds.
+LEASES = 0.001, 1e12
 
 
 def key_of(name: Any) -> bytes:
@@ -33,15 +35,15 @@ def token_of(token: Any) -> bytes:
     return data
 
 
-def seconds(value: Any, what: str, least: float = -math.inf) -> float | None:
-    """Returns a time in seconds, None for None. Raises TypeError, or ValueError if it is less than ``least``."""
+def seconds(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float | None:
+    """Returns a time in seconds, None for None. Raises TypeError, or ValueError if it is out of range."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise TypeError(f"{what} must be a number of seconds or a timedelta")
-    if not least <= number:
-        raise ValueError(f"{what} must be at least {least} s" if least > -math.inf else f"{what} is not a number")
+    if not least <= number <= most:
+        raise ValueError(f"{what} must be {least} to {most} seconds")
     return number
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from . import acquisition, holding
-from .arguments import Seconds, check_client, check_label, check_limit, key_of, seconds, token_of
+from .arguments import LEASES, Seconds, check_client, check_label, check_limit, key_of, seconds, token_of
 from .errors import LockError, library_classes
 from .flow import Flow, Steps
 from .holding import Hold, with_lock_errors
@@ -83,7 +83,7 @@ class BaseLock:
         Raises:
             ValueError: An argument is out of range, or two do not go together.
         """
-        lease = seconds(timeout or None, "timeout", 0.001)
+        lease = seconds(timeout or None, "timeout", *LEASES)
         if (session or renew) and not lease:
             raise ValueError("session and renew need a timeout")
         if reentrant and (shared or limit is not None):
@@ -267,7 +267,7 @@ class BaseLock:
         taken = self._mine(holder, "Cannot extend an unlocked lock")
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
-        lease_ms = int((seconds(additional, "additional_time", 0.001) or 0) * 1000)
+        lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
         return _nothing, self._as_holder, holding.extend, taken.hold, lease_ms, add
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
@@ -275,7 +275,7 @@ class BaseLock:
         if counter is None:
             tag = hash_tag(self._key)
             counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
-        key = counter if isinstance(counter, bytes) else counter.encode()
+        key = key_of(counter)
         return _nothing, self._as_holder, holding.fence, taken.hold, key
 
     def _locked(self, holder: Any) -> tuple[Any, ...]:

@@ -112,7 +112,9 @@ class Engine:
             if self.scheduler.flows or not self._drive(begin, outcome):
                 if not flow and not outcome:
                     self._post(begin)
-                done.acquire()
+                while not done.acquire(timeout=1.0):
+                    if not self._runner:
+                        self._begin_thread()  # The thread could not begin before.
         except BaseException:  # Ctrl-C, or an exception that another thread raises here.
             if self._runner.get(None) == threading.get_ident():  # A second one, while `_drive` cleaned up.
                 self._reset()
