@@ -25,7 +25,7 @@ pub struct Session {
     pub ever: BTreeSet<ClientId>,
     /// The time of the next renewal.
     pub renew_at: Ms,
-    /// The time at which the last connection closed.
+    /// The time at which the last connection closed, or one that may have been the last.
     pub closed_at: Option<Ms>,
     /// Whether an iteration has ended since the session had no lock to release.
     pub was_dead: bool,
@@ -135,14 +135,20 @@ impl Session {
 
     /// Returns whether a lease that ends then may be that of the grace period.
     pub fn may_end_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
-        let is_unsure = self.is_uncertain() || self.may_be_later;
-        let end = self.lease_end_in_grace(limits, now);
+        let is_unsure = self.is_unsure();
+        let closed_at = self.closed_at.filter(|_| self.clients.is_empty() || is_unsure);
+        let end = closed_at.zip(self.grace).map(|(closed_at, grace)| limits.cut_end(closed_at + grace, now));
         end.zip(until).is_some_and(|(end, until)| until == end || is_unsure && until < end)
     }
 
     /// Returns the end of the lease that is set now for the grace period: it is no longer than a lease may be now.
     pub fn lease_end_in_grace(&self, limits: &Limits, now: Ms) -> Option<Ms> {
-        self.grace_end().map(|end| limits.lease_ms.map_or(end, |longest| end.min(now + longest)))
+        self.grace_end().map(|end| limits.cut_end(end, now))
+    }
+
+    /// Returns whether the session may have ended, or may be a later one to which its earlier connections do not belong.
+    fn is_unsure(&self) -> bool {
+        self.is_uncertain() || self.may_be_later
     }
 
     /// Returns whether the session may have ended.
@@ -178,7 +184,7 @@ impl Session {
     /// Removes a connection. Returns whether it was the last one.
     pub fn detach(&mut self, client: ClientId, now: Ms) -> bool {
         let is_last = self.clients.remove(&client) && self.clients.is_empty();
-        if is_last {
+        if is_last || self.is_unsure() {
             self.closed_at = Some(now);
         }
         is_last
