@@ -17,7 +17,8 @@ impl Checker {
         if refuses && was.until.is_some_and(|until| is.until > Some(until)) {
             return Err(format!("{was:?} becomes {is:?} after its session, and no lease is lengthened"));
         }
-        model.sessions.retain(|session| session.who != is.who);
+        // One with open connections may go on, if the connection that has closed did not belong to a session of its own.
+        model.sessions.retain(|session| session.who != is.who || !session.clients.is_empty());
         Ok(true)
     }
 

@@ -27,6 +27,11 @@ pub(super) struct Limits {
 }
 
 impl Limits {
+    /// Returns the end of a lease, no later than a lease that is set now may end.
+    pub fn cut_end(&self, end: Ms, now: Ms) -> Ms {
+        self.lease_ms.map_or(end, |longest| end.min(now + longest))
+    }
+
     pub fn new(grace_ms: Ms) -> Self {
         Self { waiters: usize::MAX, sessions: usize::MAX, block_ms: None, grace_ms, lease_ms: None, recovery_ms: 0 }
     }

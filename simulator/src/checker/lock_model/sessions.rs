@@ -27,6 +27,8 @@ pub struct Session {
     pub renew_at: Ms,
     /// The time at which the last connection closed.
     pub closed_at: Option<Ms>,
+    /// The time of the latest close, of a connection that was the last one if the others belong to an earlier session.
+    pub one_closed_at: Option<Ms>,
     /// Whether an iteration has ended since the session had no lock to release.
     pub was_dead: bool,
     pub trust: Trust,
@@ -76,6 +78,7 @@ impl LockModel {
                     ever,
                     renew_at,
                     closed_at: None,
+                    one_closed_at: None,
                     was_dead: false,
                     trust: Trust::Sure,
                     may_be_later: false,
@@ -135,14 +138,20 @@ impl Session {
 
     /// Returns whether a lease that ends then may be that of the grace period.
     pub fn may_end_at(&self, until: Option<Ms>, limits: &Limits, now: Ms) -> bool {
-        let is_unsure = self.is_uncertain() || self.may_be_later;
-        let end = self.lease_end_in_grace(limits, now);
+        let is_unsure = self.is_unsure();
+        let closed_at = if is_unsure { self.one_closed_at } else { self.closed_at.filter(|_| self.clients.is_empty()) };
+        let end = closed_at.zip(self.grace).map(|(closed_at, grace)| limits.cut_end(closed_at + grace, now));
         end.zip(until).is_some_and(|(end, until)| until == end || is_unsure && until < end)
     }
 
     /// Returns the end of the lease that is set now for the grace period: it is no longer than a lease may be now.
     pub fn lease_end_in_grace(&self, limits: &Limits, now: Ms) -> Option<Ms> {
-        self.grace_end().map(|end| limits.lease_ms.map_or(end, |longest| end.min(now + longest)))
+        self.grace_end().map(|end| limits.cut_end(end, now))
+    }
+
+    /// Returns whether the session may have ended, or may be a later one to which its earlier connections do not belong.
+    fn is_unsure(&self) -> bool {
+        self.is_uncertain() || self.may_be_later
     }
 
     /// Returns whether the session may have ended.
@@ -177,9 +186,13 @@ impl Session {
 
     /// Removes a connection. Returns whether it was the last one.
     pub fn detach(&mut self, client: ClientId, now: Ms) -> bool {
-        let is_last = self.clients.remove(&client) && self.clients.is_empty();
+        let is_one = self.clients.remove(&client);
+        let is_last = is_one && self.clients.is_empty();
         if is_last {
             self.closed_at = Some(now);
+        }
+        if is_one {
+            self.one_closed_at = Some(now);
         }
         is_last
     }
