@@ -250,13 +250,13 @@ def interleavings(names: tuple[str, ...]) -> Any:
     return st.lists(st.tuples(st.sampled_from(names), st.integers(0, 1 << 30)), min_size=15, max_size=50)
 
 
-@settings(max_examples=120, **REPEATED)
+@settings(max_examples=300, **REPEATED)
 @given(st.integers(0, 99), interleavings(ACTIONS))
 def test_calm_interleaving_keeps_every_promise(seed: int, actions: list[tuple[str, int]]) -> None:
     run(seed, actions)
 
 
-@settings(max_examples=400, **REPEATED)
+@settings(max_examples=1200, **REPEATED)
 @given(st.integers(0, 99), interleavings(ACTIONS + TROUBLES))
 def test_troubled_interleaving_keeps_every_promise(seed: int, actions: list[tuple[str, int]]) -> None:
     run(seed, actions)
