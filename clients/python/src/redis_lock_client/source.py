@@ -5,6 +5,7 @@ opened by the client library, as the caller's client opens its own, but never of
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -157,16 +158,21 @@ def source_of(client: Any) -> Any:
 
 def is_executed_by_library(client: Any) -> bool:
     """Returns whether the library's own code executes the commands of a client and sends them."""
-    if "execute_command" in vars(client) or not _is_of_library(type(client), "execute_command"):
+    if "execute_command" in vars(client) or not _is_library_function(type(client).execute_command):
         return False
     pool = getattr(client, "connection_pool", None)
     kind = getattr(pool, "connection_class", None)
     names = ("_connect", "send_command", "send_packed_command", "read_response")
-    return kind is None or all(_is_of_library(kind, name) for name in names if hasattr(kind, name))
+    return kind is None or all(_is_of_library(kind, name) for name in names)
 
 
 def _is_of_library(kind: type, name: str) -> bool:
     function = getattr(kind, name, None)
+    return function is None or _is_library_function(function)
+
+
+@functools.cache
+def _is_library_function(function: Any) -> bool:
     if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
         return False
     return str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES

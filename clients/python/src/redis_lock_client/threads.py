@@ -27,7 +27,7 @@ from .indirect import execute, plain
 from .resp import encode
 
 logger = logging.getLogger("redis_lock_client")
-#: The thread ends after this time without a flow, in seconds.
+#: After several flows at a time, the thread ends so many seconds after the last of them.
 IDLE_S = 0.1
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -60,6 +60,8 @@ class Engine:
         self._links: dict[Connection, _Link] = {}
         _all.add(self)
         self._wake_at: float | None = None
+        #: When a caller ran the scheduler last.
+        self._used_at = 0.0
 
     # ---- for callers -------------------------------------------------------------------------------------------------
 
@@ -138,13 +140,15 @@ class Engine:
             if self.scheduler.flows or not self._inbox.empty():
                 return False
             has_begun, is_whole = True, False
-            self._select(0)  # The server may have closed the connection.
+            if self.now() > self._used_at + IDLE_S:
+                self._select(0)  # The server may have closed the connection.
             begin()
             self._loop(outcome)
             is_whole = True
         finally:
             if not is_whole:
                 self._reset()
+            self._used_at = self.now()
             if self._runner.get(None) == caller:
                 del self._runner[None]
             # Otherwise the caller begins the thread after it has posted, so that no later caller precedes it.
@@ -179,7 +183,7 @@ class Engine:
 
     def _loop(self, outcome: list[Any] | None) -> None:
         """Runs until nothing was to do for a while, there is an outcome, or other callers need the scheduler."""
-        idle_at = self.now() + IDLE_S
+        idle_at = self.now()
         while not outcome:
             while not self._inbox.empty():
                 if outcome is not None:
@@ -195,9 +199,9 @@ class Engine:
             if outcome:
                 return
             now = self.now()
-            if self.scheduler.flows:
-                idle_at = now + IDLE_S
-            elif now >= idle_at:
+            if len(self.scheduler.flows) > 1:
+                idle_at = now + IDLE_S  # Several callers at a time would begin the thread again.
+            elif not self.scheduler.flows and now >= idle_at:
                 return  # The connections stay open for the next flow.
             until = idle_at if not self.scheduler.flows else now + 10.0
             self._select(max(min(until, self._wake_at or until) - now, 0))
