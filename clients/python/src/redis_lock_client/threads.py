@@ -260,6 +260,9 @@ class Engine:
             self.post(self._opened, connection, opened)
 
     def _opened(self, connection: Connection, opened: Any) -> None:
+        if connection.scheduler is not self.scheduler:
+            opened.disconnect()  # Its scheduler was interrupted, and its commands are withdrawn.
+            return
         link = self._links[connection] = _Link(opened)
         self._selector.register(link.socket, selectors.EVENT_READ, connection)
         connection.opened()
