@@ -65,7 +65,7 @@ impl Checker {
 impl LockModel {
     /// A lock that is taken from its holder has no grace period, or it has passed.
     pub fn check_no_grace(&self, who: &Who, now: Ms) -> Verdict {
-        let session = self.session_of(who).filter(|session| !session.is_uncertain() && !session.may_be_later);
+        let session = self.session_of(who).filter(|session| !session.is_unsure());
         match session.and_then(Session::grace_end).filter(|&end| end > now && !self.is_unnotified(who)) {
             Some(end) => Err(format!("the lock is taken from {who:?}, and its grace period ends at {end}")),
             None => Ok(()),

@@ -104,8 +104,7 @@ impl LockModel {
 
     /// Returns whether the module may revoke the lock of this holder if some connections may not belong to the session.
     pub fn may_be_forfeit(&self, who: &Who) -> bool {
-        let is_unsure = |session: &Session| session.is_uncertain() || session.may_be_later;
-        let has_closed = |session: &Session| is_unsure(session) && session.ever.len() > session.clients.len();
+        let has_closed = |session: &Session| session.is_unsure() && session.ever.len() > session.clients.len();
         self.is_forfeit(who) || self.session_of(who).is_some_and(has_closed) || self.unknown.contains(who)
     }
 

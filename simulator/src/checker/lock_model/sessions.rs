@@ -150,7 +150,7 @@ impl Session {
     }
 
     /// Returns whether the session may have ended, or may be a later one to which its earlier connections do not belong.
-    fn is_unsure(&self) -> bool {
+    pub fn is_unsure(&self) -> bool {
         self.is_uncertain() || self.may_be_later
     }
 
