@@ -236,8 +236,7 @@ def _delete(client: Any, name: str, signal_expire: int) -> None:
 
 
 def _end_watch(engine: Engine, hold: Hold) -> None:
-    if hold.watcher is not None:
-        engine.scheduler.cancel(hold.watcher)
+    holding.end_watch(engine.scheduler, hold)
 
 
 def _nothing(*_: object) -> None:

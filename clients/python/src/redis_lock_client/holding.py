@@ -10,7 +10,7 @@ from . import scripts
 from .acquisition import RETRY_S, ask, exchange, take, withdraw
 from .connection import track
 from .errors import UNREACHABLE, Disconnected, LockError, LockNotOwnedError, ModuleNeededError, ServerError
-from .flow import Call, Change, Flow, Pause, Steps
+from .flow import Call, Change, Flow, Pause, Scheduler, Steps
 from .request import NOT_HELD, TRY_AGAIN, Request, pairs
 
 
@@ -42,6 +42,12 @@ class Hold:
             self._on_loss(self)
 
 
+def end_watch(scheduler: Scheduler, hold: Hold) -> None:
+    """Ends the flow that renews and watches a lock."""
+    if hold.watcher is not None:
+        scheduler.cancel(hold.watcher)
+
+
 def release(flow: Flow, hold: Hold) -> Steps:
     """Releases the lock, or one hold of a re-entrant one.
 
@@ -49,8 +55,8 @@ def release(flow: Flow, hold: Hold) -> Steps:
     released later, and a hold of a re-entrant one with the next hold.
     """
     hold.count -= 1
-    if hold.count == 0 and hold.watcher is not None:
-        flow.scheduler.cancel(hold.watcher)
+    if hold.count == 0:
+        end_watch(flow.scheduler, hold)
     request, is_done = hold.request, False
     try:
         reply = yield from _lower(flow, hold)

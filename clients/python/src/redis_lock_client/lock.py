@@ -187,8 +187,7 @@ class BaseLock:
         if not self.shared:
             for earlier in holds:  # They are lost, or this one could not have been acquired.
                 earlier.detach()
-                if earlier.hold.watcher is not None:
-                    engine.scheduler.cancel(earlier.hold.watcher)
+                holding.end_watch(engine.scheduler, earlier.hold)
             holds.clear()
         holds.append(taken)
         return taken

@@ -118,8 +118,8 @@ class Servers:
 
     def moved(self, key: bytes, address: Any) -> Connection:
         """Notes where a key is now. Returns the connection."""
-        self._slots[self.source.key_slot(key)] = self._own(address)
-        return self.at(address)
+        own = self._slots[self.source.key_slot(key)] = self._own(address)
+        return self._at(own)
 
     def forget(self, key: bytes) -> None:
         """Asks another server for a key, which names the one that has it."""

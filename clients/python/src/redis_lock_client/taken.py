@@ -10,7 +10,7 @@ from typing import Any
 
 from . import acquisition
 from .flow import Scheduler
-from .holding import Hold
+from .holding import Hold, end_watch
 from .request import label_of
 
 logger = logging.getLogger("redis_lock_client")
@@ -43,8 +43,7 @@ def _collected(engine: Any, hold: Hold) -> None:
 
 def drop(scheduler: Scheduler, hold: Hold) -> None:
     """Releases a lock that no caller releases."""
-    if hold.watcher is not None:
-        scheduler.cancel(hold.watcher)
+    end_watch(scheduler, hold)
     scheduler.start(acquisition.withdraw, hold.request)
 
 
@@ -72,8 +71,7 @@ class Local:
         lock, engine, holder = self._lock, self._lock._engine(), self._lock._holder()
         for taken in lock._holds.pop(holder, []):
             taken.detach()
-            if taken.hold.watcher is not None:
-                taken.engine.post(taken.engine.scheduler.cancel, taken.hold.watcher)
+            taken.engine.post(end_watch, taken.engine.scheduler, taken.hold)
         if token is not None:
             request = lock._request(token)
             request.sent_at = engine.now()
