@@ -1,4 +1,4 @@
-"""The Python package of this repository beside redis-py's Lock: ratios of one process, in turns, and what it holds open.
+"""The Python package of this repository compared with redis-py's Lock: ratios of one process, in turns, and what it holds open.
 
     ratios.py PORT SECONDS
 

@@ -1,4 +1,4 @@
-//! The Python package of this repository beside redis-py's Lock, in one process: what `bench/peers/ratios.py` measures.
+//! The Python package of this repository compared with redis-py's Lock, in one process: what `bench/peers/ratios.py` measures.
 
 use std::collections::HashMap;
 use std::process::Command;

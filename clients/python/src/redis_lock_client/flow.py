@@ -185,7 +185,7 @@ class Scheduler:
         if not queue:
             del self._queues[key]
         elif was_first and isinstance(queue[0].wanted, Turn):
-            # Not at once, because many may leave one after the other.
+            # In the next tick, because many may leave one after the other.
             self.set_timer(self.now(), queue[0], queue[0].wait_number)
 
     # ---- timers ------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ class BaseLock:
             renew: This process renews the lease after each third of it. Needs ``timeout``.
             on_lost: Called once when the lock is lost, in a thread of its own. With asyncio it may be a coroutine
                 function.
-            watch: The lock is watched from the acquisition on, so that ``lost`` is set at once. Without it, it is
+            watch: The lock is watched from the acquisition on, so that ``lost`` is set immediately. Without it, it is
                 watched from the first time on that ``lost`` is read; ``session``, ``renew`` and ``on_lost`` watch it,
                 too.
             label: A name for the holder, 1 to 64 printable characters, that LOCK.INFO shows before the random token.

@@ -1,7 +1,4 @@
-"""Where connections come from:
-
-opened by the client library, as the caller's client opens its own, but never of its pool.
-"""
+"""Opens connections by the client library, as the caller's client opens its own, but never of its pool."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from .indirect import execute, plain
 from .resp import encode
 
 logger = logging.getLogger("redis_lock_client")
-#: After several flows at a time, the thread ends so many seconds after the last of them.
+#: After several flows at a time, the thread ends this time after the last of them, in seconds.
 IDLE_S = 0.1
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
