@@ -13,6 +13,8 @@ pub(super) struct Undecided {
     pub name: Name,
     pub held: Held,
     pub before: Lock,
+    /// Whether no later entry of the queue is granted the lock before the waiter.
+    pub is_first: bool,
 }
 
 impl Checker {
@@ -252,9 +254,10 @@ impl Checker {
             return false;
         }
         if is_lease_of_entry {
+            let (name, held, before, is_first) = (name.clone(), held.clone(), before.clone(), queue_entry.is_certain());
             // Of shares others may be granted before that is decided.
             queue_entry.vague |= is_share;
-            self.undecided.push(Undecided { name: name.clone(), held: held.clone(), before: before.clone() });
+            self.undecided.push(Undecided { name, held, before, is_first });
         }
         true
     }
@@ -263,7 +266,7 @@ impl Checker {
     /// that is let go, or given up for another form. A share's waiter is let go when all have been granted.
     pub(super) fn decide(&mut self, next: &LoggedEvent, now: Ms) -> Verdict {
         for undecided in std::mem::take(&mut self.undecided) {
-            let Undecided { name, held, before } = &undecided;
+            let Undecided { name, held, before, .. } = &undecided;
             let queue_entries =
                 self.model(name).queue.iter().filter(|queue_entry| queue_entry.who.name == held.who.name);
             let mut tags = queue_entries.flat_map(|queue_entry| &queue_entry.requests).map(|request| request.tag);
@@ -285,8 +288,21 @@ impl Checker {
         Ok(())
     }
 
+    /// Decides that shares went to waiters, because a later entry of the queue is granted one.
+    fn decide_before(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
+        let queue = &self.models.get(name).ok_or("a lock without a model")?.queue;
+        let is_earlier =
+            |other: &Who| queue.iter().take_while(|entry| entry.who != *who).any(|entry| entry.who == *other);
+        let is_theirs =
+            |undecided: &Undecided| undecided.name == *name && undecided.is_first && is_earlier(&undecided.held.who);
+        let (theirs, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.undecided).into_iter().partition(is_theirs);
+        self.undecided = others;
+        theirs.iter().try_for_each(|Undecided { held, before, .. }| self.handed_over(name, held, before, now))
+    }
+
     /// The lock, which was so before, goes to the first in line.
     pub(super) fn handed_over(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Verdict {
+        self.decide_before(name, &held.who, now)?;
         let (is_notified, limits) = (self.notified_before(name, held)?, self.limits);
         let model = self.models.get_mut(name).ok_or("a lock without a door")?;
         // The lease ended by itself, and a connection is open.

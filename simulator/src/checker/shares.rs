@@ -32,12 +32,17 @@ impl Checker {
                 return Ok(());
             }
         }
-        let regranted = self.regranted(name, before, after, now);
+        let changed = removed.first().or(joined.first()).copied().or(altered.first().map(|(_, is)| *is));
+        // A grant to a holder changes no other share.
+        let is_alone = |held: &Held| changed.is_none_or(|changed| changed.who == held.who);
+        let regranted = self.regranted(name, before, after, now).filter(|(held, _)| is_alone(held));
         if let Some((held, _)) = regranted.as_ref().filter(|(_, may_be_renewed)| !may_be_renewed) {
             return self.handed_over(name, held, before, now);
         }
         if let Some((held, _)) = regranted {
-            self.undecided.push(Undecided { name: name.clone(), held, before: before.clone() });
+            let mut queue = self.model(name).queue.iter();
+            let is_first = queue.any(|queue_entry| queue_entry.who == held.who && queue_entry.is_certain());
+            self.undecided.push(Undecided { name: name.clone(), held, before: before.clone(), is_first });
         }
         match (removed.first(), joined.first(), altered.first()) {
             (Some(held), ..) => {

@@ -194,6 +194,11 @@ impl QueueEntry {
         self.requests.iter().any(|request| !request.is_over(now))
     }
 
+    /// Returns whether the turn of the entry is certain, and a blocked client waits. No later entry is granted a share before it.
+    pub fn is_certain(&self) -> bool {
+        !self.vague && self.requests.iter().any(|request| request.channel.is_none() && !request.is_unblocked)
+    }
+
     /// Returns the copies that count: those that are not unblocked, or all if all are unblocked.
     fn copies(&self) -> impl Iterator<Item = &Waiting> {
         let all_unblocked = self.requests.iter().all(|request| request.is_unblocked);
