@@ -38,7 +38,7 @@ export SERVER
 endif
 
 .PHONY: help build run test test-matrix test-core test-simulated test-clients torture simulate hunt fuzz coverage mutants \
-	failover monitoring memcheck sanitize soak upgrade bench bench-core lint advisories fmt install uninstall clean
+	failover monitoring memcheck sanitize soak upgrade bench bench-core nightly lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -170,6 +170,9 @@ bench: ## measure beside what people lock with today, into docs/benchmarks
 bench-core: ## time the core alone: the waiting line, and what an uncontended request decides
 	@scripts/setup build
 	cargo bench --profile tool --locked --package bench --bench core -- $(ARGS)
+
+nightly: ## run what takes long: all servers, all known defects, memcheck and sanitizers, long load and faults
+	@.ci/run nightly
 
 lint: ## check format, clippy, documentation, scripts and what is used of others; warnings are errors
 	@scripts/setup lint

@@ -75,10 +75,10 @@ fn every_budget_is_that_of_ci() {
             Some((cells[0].trim_matches('`'), cells.last()?.strip_prefix("budget ")?.strip_suffix(" s")?))
         })
         .collect();
-    assert!(budgets.len() > 8, "{budgets:?}");
+    assert!(budgets.len() > 5, "{budgets:?}");
     for (command, budget) in budgets {
         let phase = format!("phase {budget} ");
-        let mut phases = script.lines().filter_map(|line| line.strip_prefix(&phase));
+        let mut phases = script.lines().filter_map(|line| line.trim_start().strip_prefix(&phase));
         let words = |line: &str| command.split(' ').all(|word| line.split(' ').any(|other| other == word));
         assert!(phases.any(words), "{command}: no phase of .ci/run with {budget} s");
     }
