@@ -1,7 +1,7 @@
 """Clusters for the tests."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
+from functools import partialmethod
 from importlib import import_module
 from typing import Any
 
@@ -16,78 +16,68 @@ class Cluster:
     """Masters with the same number of slots each."""
 
     def __init__(self, servers: list[Server]) -> None:
-        self.servers = servers
-        self.nodes = [server.client() for server in servers]
+        self.servers, self.nodes = servers, [server.client() for server in servers]
         for number, node in enumerate(self.nodes):
             first, end = (-(-SLOTS * n // len(servers)) for n in (number, number + 1))
             node.execute_command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
             node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for server in servers[1:]:
-            self.nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", server.port)
-        self._wait_until_all_know(len(servers))
+        self._meet(servers[1:])
 
-    def _wait_until_all_know(self, count: int) -> None:
-        for word in ("cluster_state:ok", f"cluster_known_nodes:{count}"):
-            wait_until(lambda word=word: all(word in self._info(node) for node in self.nodes), 30)
+    def _meet(self, servers: list[Server]) -> None:
+        for server in servers:
+            self.nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", server.port)
+        self._wait("INFO", "cluster_state:ok")
+        self._wait("INFO", f"cluster_known_nodes:{len(self.nodes)}")
+
+    def _wait(self, command: str, word: str) -> None:
+        """Waits until a word is in the replies of all nodes to a command."""
+        wait_until(lambda: all(word in str(node.execute_command("CLUSTER", command)) for node in self.nodes), 30)
 
     def add_replica(self, server: Server, key: str) -> None:
         """One more server, a replica of the master that has a key."""
         master = self.nodes[self.owner(key)]
         self.nodes.append(server.client())
-        self.nodes[0].execute_command("CLUSTER", "MEET", "127.0.0.1", server.port)
-        self._wait_until_all_know(len(self.nodes))
+        self._meet([server])
         self.nodes[-1].execute_command("CLUSTER", "REPLICATE", master.execute_command("CLUSTER", "MYID"))
         wait_until(lambda: master.info("replication").get("slave0", {}).get("state") == "online", 30)
-        # The others hear of it later, and would not vote for it before.
-        wait_until(lambda: all("slave" in str(node.execute_command("CLUSTER NODES")) for node in self.nodes), 30)
-
-    @staticmethod
-    def _info(node: Any) -> str:
-        info = node.execute_command("CLUSTER INFO")
-        return "\n".join(f"{k}:{v}" for k, v in info.items()) if isinstance(info, dict) else str(info)
+        self._wait("NODES", "slave")  # The others would not vote for it before.
 
     def client(self, module: str = "cluster") -> Any:
         kind = getattr(import_module(f"{LIBRARY}.{module}"), f"{CLIENT}Cluster")
         return kind(host="127.0.0.1", port=self.servers[0].port)
 
-    def client_asyncio(self) -> Any:
-        return self.client("asyncio.cluster")
+    client_asyncio = partialmethod(client, "asyncio.cluster")
 
     def owner(self, key: str) -> int:
-        return self.slot(key) * len(self.servers) // SLOTS
+        return self._slot(key) * len(self.servers) // SLOTS
 
-    def slot(self, key: str) -> int:
+    def _slot(self, key: str) -> int:
         return int(self.nodes[0].execute_command("CLUSTER", "KEYSLOT", key))
 
-    def begin_to_move(self, key: str) -> tuple[Any, Any]:
-        """Begins to move the slot of a key to the other node: missing keys are asked for at the target."""
-        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
-        slot = self.slot(key)
-        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.execute_command("CLUSTER", "MYID"))
-        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.execute_command("CLUSTER", "MYID"))
-        return source, target
+    def keys_in(self, node: Any, key: str) -> int:
+        """Returns how many keys of the slot of a key a node has."""
+        return int(node.execute_command("CLUSTER", "COUNTKEYSINSLOT", self._slot(key)))
+
+    def sides(self, key: str) -> tuple[Any, Any]:
+        """Returns the node of two that has a key at first, and the other one, to which its slot moves."""
+        return self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
+
+    def steps_of_move(self, key: str) -> Iterator[None]:
+        """Moves the slot of a key: first for missing keys, then its keys, then the slot."""
+        (source, target), slot = self.sides(key), self._slot(key)
+        ids = {node: node.execute_command("CLUSTER", "MYID") for node in (source, target)}
+        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
+        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+        yield
+        keys, port = (
+            source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100),
+            self.servers[1 - self.owner(key)].port,
+        )
+        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
+        yield
+        for node in (target, source):
+            node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+        yield
 
     def move(self, key: str) -> None:
-        """Moves the slot of a key, with its keys, to the other node."""
-        self.begin_to_move(key)
-        self.move_keys(key)
-        self.end_move(key)
-
-    def end_move(self, key: str) -> None:
-        """From now on the other node has the slot."""
-        source, target = self.nodes[self.owner(key)], self.nodes[1 - self.owner(key)]
-        for node in (target, source):
-            node.execute_command(
-                "CLUSTER", "SETSLOT", self.slot(key), "NODE", target.execute_command("CLUSTER", "MYID")
-            )
-
-    def move_keys(self, key: str) -> None:
-        """Moves the keys of the slot ahead of it."""
-        source, slot = self.nodes[self.owner(key)], self.slot(key)
-        port = self.servers[1 - self.owner(key)].port
-        keys = source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100)
-        source.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "KEYS", *keys)
-
-    def keys_ahead(self, key: str) -> int:
-        """How many keys of the slot are at the other node."""
-        return int(self.nodes[1 - self.owner(key)].execute_command("CLUSTER", "COUNTKEYSINSLOT", self.slot(key)))
+        list(self.steps_of_move(key))

@@ -1,8 +1,7 @@
 """One test for threads and for tasks: locks for tasks with the methods of those for threads."""
 
-from __future__ import annotations
-
 import asyncio
+import contextlib
 import inspect
 import threading
 from collections.abc import Callable, Iterator
@@ -11,18 +10,30 @@ from functools import partial
 from typing import Any
 
 import pytest
+from servers import begin_wait, library, library_asyncio
 
 from redis_lock_client import Lock
 from redis_lock_client import asyncio as for_tasks
+
+KINDS = {"plain": {}} | {kind: {kind: True} for kind in ("session", "shared", "reentrant", "renew")}
 
 
 class Loop:
     """An event loop in a thread. Each thread that calls it has a task there, which makes its calls."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop, self._local = loop, threading.local()
-        self._thread = threading.Thread(target=loop.run_forever, daemon=True)
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self._local, self._begun, self._end = threading.local(), Future[asyncio.AbstractEventLoop](), asyncio.Event()
+        self._thread = threading.Thread(target=lambda: run(self._main()), daemon=True)
         self._thread.start()
+        self.loop = self._begun.result(10)
+
+    async def _main(self) -> None:
+        self._begun.set_result(asyncio.get_running_loop())
+        await self._end.wait()
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self._end.set)
+        self._thread.join(60)
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not hasattr(self._local, "calls"):
@@ -41,21 +52,7 @@ class Loop:
                 done.set_result(await result if inspect.isawaitable(result) else result)
             except Exception as error:
                 done.set_exception(error)
-            del done, function, result
-
-    def close(self) -> None:
-        for end in (self._cancel_all, self.loop.shutdown_asyncgens):
-            asyncio.run_coroutine_threadsafe(end(), self.loop).result(10)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-    @staticmethod
-    async def _cancel_all() -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks or [asyncio.ensure_future(asyncio.sleep(0))])
+            done = function = result = None  # They may be what keeps a lock object alive.
 
 
 class Remote:
@@ -66,7 +63,7 @@ class Remote:
 
     def __getattr__(self, name: str) -> Any:
         value = self._loop.call(getattr, self._target, name)
-        if callable(value):
+        if inspect.ismethod(value):
             return partial(self._loop.call, value)
         return Remote(self._loop, value) if name in ("lost", "local") else value
 
@@ -75,12 +72,11 @@ class Remote:
 
     def wait(self, seconds: float) -> bool:
         """Waits for an event, as threading.Event does."""
-        try:
+        with contextlib.suppress(asyncio.TimeoutError):
             return bool(self._loop.call(lambda: asyncio.wait_for(self._target.wait(), seconds)))
-        except asyncio.TimeoutError:
-            return False
+        return False
 
-    def __enter__(self) -> Remote:
+    def __enter__(self) -> Any:
         self._loop.call(self._target.__aenter__)
         return self
 
@@ -93,18 +89,16 @@ class Engine:
 
     def __init__(self, loop: Loop | None) -> None:
         self.loop = loop
+        self.library, self._kind = (library, Lock) if loop is None else (library_asyncio, for_tasks.Lock)
 
     def client(self, server: Any, **options: Any) -> Any:
         return server.client(**options) if self.loop is None else server.client_asyncio(**options)
 
-    def lock(self, client: Any, name: str, **options: Any) -> Any:
+    def lock(self, client: Any, name: str, kind: Any = None, **options: Any) -> Any:
         """Returns a lock of a client, or of a new client of a server or cluster."""
         client = self.client(client) if hasattr(client, "client_asyncio") else client
-        return Lock(client, name, **options) if self.loop is None else self._in_loop(client, name, options)
-
-    def _in_loop(self, client: Any, name: str, options: dict[str, Any]) -> Remote:
-        assert self.loop is not None
-        return Remote(self.loop, self.loop.call(for_tasks.Lock, client, name, **options))
+        make = partial(kind or self._kind, client, name, **options)
+        return make() if self.loop is None else Remote(self.loop, self.loop.call(make))
 
 
 @pytest.fixture(params=["threads", "tasks"])
@@ -113,10 +107,8 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "threads":
         yield Engine(None)
         return
-    new_loop = asyncio.new_event_loop if request.param == "tasks" else pytest.importorskip("uvloop").new_event_loop
-    loop = Loop(new_loop())
-    yield Engine(loop)
-    loop.close()
+    with contextlib.closing(Loop((asyncio if request.param == "tasks" else pytest.importorskip("uvloop")).run)) as loop:
+        yield Engine(loop)
 
 
 @pytest.fixture
@@ -127,3 +119,13 @@ def make(engine: Engine, server: Any) -> Callable[..., Any]:
 
 #: For tests that run with uvloop, too.
 EACH_LOOP = pytest.mark.parametrize("engine", ["threads", "tasks", "uvloop"], indirect=True)
+
+
+@contextlib.contextmanager
+def granted(lock: Any, client: Any, **arguments: Any) -> Iterator[None]:
+    """Waits in the server's queue for a lock that another client holds during the block, and gets it at its end."""
+    client.set(lock.name, "another holder")
+    with begin_wait(lock, client, **arguments) as taken:
+        yield
+        client.delete(lock.name)
+        assert taken.result(20)

@@ -19,7 +19,7 @@ from redis_lock_client.source import Servers, Source
 LATENCY_S = 0.0005
 EPOCH_MS = 1_700_000_000_000
 FORMS = {b"LOCK.ACQUIRE": "mutex", b"LOCK.REENTER": "reentrant", b"LOCK.SHARE": "shared"}
-SCRIPTS = dict(zip(scripts.TEXTS, ("TAKE", "RELEASE", "EXTEND", "INFO", "KEEP"), strict=True))
+SCRIPTS = {getattr(scripts, name): name for name in ("TAKE", "RELEASE", "EXTEND", "INFO", "KEEP_FOR_EVER")}
 NO_REPLY_YET = object()
 
 
@@ -109,7 +109,7 @@ class Link:
         self.down.cut(down)
         if self.engine.links.get(self.connection) is self:
             del self.engine.links[self.connection]
-            self.connection.disconnected(ConnectionResetError("reset"))
+            self.connection.close(ConnectionResetError("reset"))
         self.engine.world.after(later, lambda: self.end(up))
 
     def end(self, up: int) -> None:
@@ -121,6 +121,8 @@ class Link:
 
 class Engine(Source):
     """The engine of one process, and how its connections are opened."""
+
+    is_driven = False
 
     def __init__(self, world: World, server: Server, polls: bool = False) -> None:
         self.world, self.server, self.polls = world, server, polls
@@ -134,12 +136,17 @@ class Engine(Source):
     def now(self) -> float:
         return self.world.now
 
+    def tell(self, function: Callable[[], Any]) -> None:
+        function()
+
     def open(self, connection: Connection) -> None:
         self.world.after(LATENCY_S, lambda: self._open(connection))
 
     def _open(self, connection: Connection) -> None:
+        if self.world.now < self.server.accepts_at:
+            return self.world.after(self.server.accepts_at - self.world.now, lambda: self._open(connection))
         if self.world.now < self.server.refuses_until:
-            return connection.disconnected(ConnectionRefusedError("refused"))
+            return connection.close(ConnectionRefusedError("refused"))
         assert connection not in self.links
         self.links[connection] = Link(self, connection)
         self.server.links.append(self.links[connection])
@@ -189,10 +196,10 @@ class Server:
 
     def __init__(self, world: World, version: int = 3, may_subscribe: bool = True) -> None:
         self.world, self.version, self.may_subscribe, self.has_module = world, version, may_subscribe, True
-        self.locks, self.links, self.known_scripts = dict[bytes, Lock](), list[Link](), set[str]()
+        self.locks, self.links = dict[bytes, Lock](), list[Link]()
         #: Tokens whose lock was deleted by another client.
         self.robbed = set[bytes]()
-        self.refuses_until = self.loads_until = 0.0
+        self.refuses_until = self.loads_until = self.accepts_at = 0.0
 
     # ---- what happens to it ------------------------------------------------------------------------------------------
 
@@ -208,7 +215,6 @@ class Server:
             link.cut()
             link.end(0)
         self.has_module = has_module
-        self.known_scripts.clear()
 
     def unsubscribe(self, link: Link) -> None:
         """Ends the waits on a connection, as when a slot moves."""
@@ -376,7 +382,7 @@ class Server:
         name = words[0]
         if name.startswith(b"LOCK.") and not self.has_module:
             return ServerError(f"ERR unknown command '{name.decode()}', with args beginning with: ")
-        if name.startswith((b"LOCK.", b"EVALSHA")) and self.world.now < self.loads_until:
+        if name.startswith((b"LOCK.", b"EVAL")) and self.world.now < self.loads_until:
             return ServerError("LOADING Redis is loading the dataset in memory")
         match words:
             case [b"CLIENT", b"TRACKING", b"ON"]:
@@ -391,8 +397,6 @@ class Server:
                     return ServerError("NOPERM No permissions to access a channel")
                 link.channels.add(channel)
                 return Push([b"ssubscribe", channel, 1])
-            case [b"SCRIPT", b"LOAD", text]:
-                self.known_scripts.add(next(digest for digest, one in scripts.TEXTS.items() if one == text.decode()))
             case [b"ZSCORE", key, token]:
                 self._info(link, key)
                 held = self._lock(key).held.get(token)
@@ -400,10 +404,8 @@ class Server:
             case [b"TIME"]:
                 micros = int(self.world.now * 1_000_000) + EPOCH_MS * 1000
                 return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
-            case [b"EVALSHA", digest, count, key, *rest]:
-                if digest.decode() not in self.known_scripts:
-                    return ServerError("NOSCRIPT No matching script. Please use EVAL.")
-                return self._run_script(link, SCRIPTS[digest.decode()], key, rest[int(count) - 1 :])
+            case [b"EVAL", text, b"1", key, *rest]:
+                return self._run_script(link, SCRIPTS[text.decode().removeprefix(scripts.BEGIN)], key, rest)
             case [b"LOCK.INFO", key]:
                 info = [*self._info(link, key), "waiters", len(self._lock(key).queue)]
                 return dict(zip(info[::2], info[1::2], strict=True))
@@ -431,7 +433,7 @@ class Server:
             return self._release(key, token, int(second) if second else None)
         if name == "EXTEND":
             return self._extend(key, token, int(first), second == b"1")
-        if name == "KEEP":
+        if name == "KEEP_FOR_EVER":
             lock = self._lock(key)
             return self._not_held(lock) if token not in lock.held else self._set_lease(key, token, math.inf) or 1
         options = {b"PX": int(first)} if first else {}
@@ -445,8 +447,6 @@ def to_bytes(value: Any, version: int) -> bytes:
     match value:
         case None:
             return b"_\r\n" if version == 3 else b"$-1\r\n"
-        case bool() if version == 3:
-            return b"#t\r\n" if value else b"#f\r\n"
         case int():
             return b":%d\r\n" % value
         case float():

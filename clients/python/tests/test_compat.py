@@ -1,38 +1,180 @@
-"""python-redis-lock's interface where its own suite has no test: outages, clusters, interruptions, several threads."""
+"""Clients that execute commands in their own way, which are never bypassed, and the interface of python-redis-lock."""
 
-from __future__ import annotations
-
+import contextlib
+import ctypes
+import signal
+import threading
+import time
+from functools import partial
 from typing import Any
 
 import pytest
 from clusters import OPTIONS, Cluster
-from servers import DURABLE, OUTAGE, waiters
-from waits import Threads, wait_until
+from engines import Engine
+from servers import DURABLE, OUTAGE, Server, free_port, library, own_connections, running_program, waiters
+from waits import Threads, take_turns, wait_until
 
+import redis_lock_client
+from redis_lock_client import LockNotOwnedError, ModuleNeededError
 from redis_lock_client.compat import AlreadyAcquired, Lock, NotAcquired
+
+COMMANDS = ["SET", "GET", "DEL", "EXISTS", "PTTL", "ZSCORE", "EVALSHA", "EVAL", "SCRIPT"]
+
+
+def prefixing(engine: Engine, server: Server, **options: Any) -> Any:
+    """Returns a client that adds a prefix to a key in the commands that its program uses."""
+    base: Any = type(engine.client(server))
+
+    class Prefixing(base):  # type: ignore[misc]
+        def execute_command(self, name: str, *words: Any, **options: Any) -> Any:
+            assert name.split()[0] in COMMANDS
+            words = tuple(b"tenant:door" if word in (b"door", "door") else word for word in words)
+            return super().execute_command(name, *words, **options)
+
+    retry = engine.library.retry.Retry(library.backoff.NoBackoff(), 0)
+    return Prefixing(**{"port": server.port, "retry": retry, **options})
+
+
+@pytest.fixture(params=["prefixing", "traced", "fakeredis"])
+def own(request: pytest.FixtureRequest, server: Server, engine: Engine) -> Any:
+    """A client of its own kind, a plain one, and the key that is the door for it."""
+    if request.param == "prefixing":
+        return prefixing(engine, server), server.client(), "tenant:door"
+    if request.param == "traced":
+        client = engine.client(server)
+        client.execute_command = partial(client.execute_command)
+        return client, server.client(), "door"
+    if library.__name__ != "redis":
+        pytest.skip("fakeredis is for redis-py")
+    fakeredis = pytest.importorskip("fakeredis")
+    kind, shared = fakeredis.FakeRedis if engine.loop is None else fakeredis.FakeAsyncRedis, fakeredis.FakeServer()
+    assert engine.lock(kind(server=fakeredis.FakeServer()), "door", timeout=30).acquire(), "it has no data in common"
+    return kind(server=shared), fakeredis.FakeRedis(server=shared), "door"
+
+
+def test_client_of_its_own_kind_is_not_bypassed(own: Any, client: Any, engine: Engine) -> None:
+    before, (own_client, plain, key) = len(own_connections(client)), own
+    make = partial(engine.lock, own_client, "door")
+    new = partial(make, engine.library.lock.Lock, timeout=30)  # An object of the library is not for several tasks.
+    lock, theirs = make(timeout=30, blocking_timeout=90), new()
+    with lock:
+        assert plain.keys() == [key.encode()] and plain.get(key) == lock.local.token
+        assert lock.owned() and lock.locked() and lock.native is False and lock.reacquire()
+        assert lock.extend(10) and 39_000 < plain.pttl(key) <= 40_000
+        assert not theirs.acquire(blocking=False)
+    assert not plain.keys() and theirs.acquire(blocking=False)
+    assert not lock.acquire(blocking=False) and not lock.acquire(blocking_timeout=0.2)
+    theirs.release()
+    take_turns(lambda number: new() if number % 5 == 0 else lock, 20)
+    again = make(timeout=30, reentrant=True)
+    with again, again:
+        assert plain.hgetall(key) == {again.local.token: b"2"}
+    with make(timeout=1, renew=True, raise_on_release_error=False) as renewed:
+        assert not renewed.lost.wait(2) and plain.exists(key)
+        plain.delete(key)
+        assert renewed.lost.wait(2)
+        with pytest.raises(LockNotOwnedError):
+            renewed.extend(1)
+    for options in ({"shared": True}, {"session": True}, {"limit": 1}):
+        with pytest.raises(ModuleNeededError):
+            make(timeout=30, **options).acquire()
+    assert len(own_connections(client)) == before, "the package opens no connection"
+
+
+def test_own_kind_of_client_without_server_is_an_error(new_server: Any, engine: Engine) -> None:
+    """Also when the server dies during a wait: it is not taken for a lock that was not free in time."""
+    server = new_server()
+    server.client().set("tenant:door", "another holder")
+    lock = engine.lock(prefixing(engine, server), "door", timeout=30)
+    with Threads() as pool:
+        waiting = pool.submit(lock.acquire, blocking_timeout=1.5)
+        wait_until(lambda: lock.native is False)
+        server.stop()
+        with pytest.raises(OUTAGE):
+            waiting.result(20)
+    for own in (prefixing(engine, server), prefixing(engine, server, port=free_port())):
+        for arguments in ({"blocking": False}, {"blocking_timeout": 0.5}):
+            with pytest.raises(OUTAGE):
+                engine.lock(own, "door", timeout=30).acquire(**arguments)
+
+
+EACH_KIND = pytest.mark.parametrize("kind, key", [(Lock, "lock:door"), (redis_lock_client.Lock, "door")])
 
 
 @pytest.mark.parametrize("id", [None, "me"])
 def test_release_in_outage_is_made_up_for(new_server: Any, id: str | None) -> None:
     server = new_server(True, *DURABLE)
-    lock = Lock(server.client(), "door", expire=60, id=id)
+    client = server.client()
+    lock = Lock(client, "door", expire=60, id=id)
     lock.acquire()
-    server.stop()
-    with pytest.raises(OUTAGE):
-        lock.release()
-    with pytest.raises(OUTAGE):
-        lock.acquire(blocking=False)
-    server.start()
-    wait_until(lambda: not server.client().exists("lock:door"))
+    with server.stopped():
+        with pytest.raises(OUTAGE):
+            lock.release()
+        with pytest.raises(OUTAGE):
+            lock.acquire(blocking=False)
+    wait_until(lambda: not client.exists("lock:door"))
 
     def is_acquired() -> bool:
-        try:
+        with contextlib.suppress(AlreadyAcquired):  # Its withdrawal is still under way.
             return lock.acquire(blocking=False)
-        except AlreadyAcquired:  # Its withdrawal is still under way.
-            return False
+        return False
 
     wait_until(is_acquired)
     lock.release()
+
+
+@EACH_KIND
+def test_ctrl_c_leaves_the_queue(server: Server, client: Any, kind: Any, key: str) -> None:
+    client.set(key, "another holder")
+    text = f"""
+from {kind.__module__} import Lock
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try: Lock(client, "door").acquire()
+except KeyboardInterrupt: print("interrupted"); time.sleep(60)
+"""
+    with running_program(text, server) as process:
+        wait_until(lambda: waiters(client, key))
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        wait_until(lambda: not waiters(client, key), 2)
+
+
+@pytest.mark.parametrize("count", [1, 20])
+@EACH_KIND
+def test_interrupted_waiters_leave_nothing(client: Any, kind: Any, key: str, count: int) -> None:
+    """By an exception that another thread raises in them."""
+    client.set(key, "another holder")
+    started, interrupted = list[int](), list[int]()
+
+    def wait(number: int) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            started.append(number)
+            kind(client, "door").acquire()
+            return
+        interrupted.append(number)
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: waiters(client, key) and len(started) == count)
+    for thread in threads:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+        )
+    for thread in threads:
+        thread.join(20)
+    assert sorted(interrupted) == list(range(count))
+    wait_until(lambda: not waiters(client, key))
+    client.delete(key)
+    with kind(client, "door"):
+        assert client.exists(key)
+    assert not client.exists(key)
+
+
+def test_twenty_threads_take_turns(one_server: Server) -> None:
+    client = one_server.client()
+    take_turns(lambda _: Lock(client, "door", expire=60), 20, 5)
+    assert not client.exists("lock:door")
 
 
 def test_waiting_thread_leaves_holder_alone(client: Any) -> None:
@@ -53,21 +195,22 @@ def test_waiting_thread_leaves_holder_alone(client: Any) -> None:
 
 def test_id_hands_lock_over(client: Any) -> None:
     """Another object with this id extends and releases the lock, also one that was granted to a waiter."""
-    with Threads() as pool:
-        before = Lock(client, "door", expire=60)
-        before.acquire()
-        taken = pool.submit(Lock(client, "door", expire=60, id="me").acquire)
+    before, mine, other = (Lock(client, "door", expire=60, id=id) for id in (None, "me", "me"))
+    with Threads() as pool, before:
+        taken = pool.submit(mine.acquire)
         wait_until(lambda: waiters(client, "lock:door"))
         with pytest.raises(AlreadyAcquired):
-            Lock(client, "door", expire=60, id="me").acquire(timeout=1)
+            other.acquire(timeout=1)
         with pytest.raises(NotAcquired):
-            Lock(client, "door", expire=60, id="me").extend()
-        before.release()
-        assert taken.result(10)
-    other = Lock(client, "door", id="me")
+            other.extend()
+    assert taken.result(10)
     other.extend(expire=100)
     assert client.ttl("lock:door") > 60 and other.get_owner_id() == "me"
     other.release()
+    assert mine.acquire()
+    time.sleep(1.3)  # Nothing of the release comes later.
+    assert mine.get_owner_id() == "me"
+    mine.release()
     with pytest.raises(NotAcquired):
         other.release()
 

@@ -1,83 +1,77 @@
-"""The lock, for threads and for tasks: its arguments, methods, errors and events."""
+"""The lock, for threads and for tasks: its arguments, methods, errors and tokens, and how it is waited for."""
 
-from __future__ import annotations
-
-import gc
 import logging
-import threading
 import time
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 from engines import EACH_LOOP
-from losses import KINDS, Pulse, assert_reported_at_once, losses, take_away
-from servers import Server, begin_wait, info, library, waiters, watched
+from servers import Server, begin_wait, info, library, own_connections, waiters, watched
 from waits import Threads, own_threads, take_turns, wait_until
 
 import redis_lock_client
 from redis_lock_client import Lock, LockError, LockLost, LockNotOwnedError, LockTimeout
 
-
-@EACH_LOOP
-def test_lock_is_acquired_and_released(one_server: Server, engine: Any) -> None:
-    client = one_server.client()
-    lock, other = (engine.lock(one_server, "door", timeout=30) for _ in range(2))
-    tokens = set[bytes]()
-    for _ in range(3):
-        assert lock.acquire()
-        tokens.add(lock.local.token)
-        assert client.get("door") == lock.local.token and 29_000 < client.pttl("door") <= 30_000
-        assert lock.native is one_server.module and lock.owned() and lock.locked()
-        assert not other.acquire(blocking=False)
-        assert lock.extend(10) and 39_000 < client.pttl("door") <= 40_000
-        assert lock.extend(5, replace_ttl=True) and 4_000 < client.pttl("door") <= 5_000
-        assert lock.reacquire() and 29_000 < client.pttl("door") <= 30_000
-        lock.release()
-        assert not client.exists("door") and not lock.owned() and not lock.locked() and lock.local.token is None
-    assert len(tokens) == 3
-    for method in (partial(lock.extend, 1), lock.reacquire, lock.release):
-        with pytest.raises(LockError):
-            method()
-    assert lock.acquire()
-    client.set("door", "another holder")
-    for method in (partial(lock.extend, 1), lock.reacquire, lock.release):
-        with pytest.raises(LockNotOwnedError):
-            method()
-    assert client.get("door") == b"another holder"
-
-
-def test_times_may_be_timedeltas(client: Any, make: Any) -> None:
-    with make("door", timeout=timedelta(seconds=30), blocking_timeout=timedelta(milliseconds=50)) as lock:
-        assert 29_000 < client.pttl("door") <= 30_000
-        assert lock.extend(timedelta(seconds=60), replace_ttl=True) and client.pttl("door") > 50_000
-        assert not make("door", timeout=30).acquire(blocking_timeout=timedelta(milliseconds=20))
-
-
+CLIENTS: list[dict[str, Any]] = [{}, {"decode_responses": True}, {"protocol": 3}, {"unix_socket_path": "s"}, {"db": 2}]
 WRONG: list[dict[str, Any]] = [
     *({"session": True}, {"renew": True}, {"limit": 0}, {"shared": True, "reentrant": True}, {"timeout": -1}),
     *({"timeout": 0.0001}, {"label": ""}, {"label": "a b"}, {"label": "x" * 65}),
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-def test_wrong_argument_is_a_value_error(client: Any, wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        Lock(client, "door", **wrong)
+@EACH_LOOP
+@pytest.mark.parametrize("options", CLIENTS, ids=str)
+def test_lock_is_acquired_and_released(
+    one_server: Server, engine: Any, options: dict[str, Any], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(one_server.folder)
+    client, own = one_server.client(db=options.get("db", 0)), engine.client(one_server, **options)
+    lock, other = engine.lock(own, "door", timeout=30), engine.lock(own, "door", timeout=timedelta(seconds=30))
+    methods = (lambda: lock.extend(1), lock.reacquire, lock.release)
+    tokens, fences = set[bytes](), [0]
+    for one, more, less in ((lock, 10, 5), (other, timedelta(seconds=10), timedelta(seconds=5)), (lock, 10, 5)):
+        assert one.acquire()
+        tokens.add(one.local.token)
+        assert client.get("door") == one.local.token and 29_000 < client.pttl("door") <= 30_000
+        assert one.native is one_server.module and one.owned() and one.locked()
+        assert one.extend(more) and 39_000 < client.pttl("door") <= 40_000
+        assert one.extend(less, replace_ttl=True) and 4_000 < client.pttl("door") <= 5_000
+        assert one.reacquire() and 29_000 < client.pttl("door") <= 30_000
+        if one_server.module:
+            fences.append(one.fence())
+            assert one.fence("{door}:own") and client.exists("{door}:own", "{door}:fence") == 2
+        assert not one.lost.is_set()
+        one.release()
+        assert not client.exists("door") and not one.owned() and not one.locked() and one.local.token is None
+    assert len(tokens) == 3 and fences == sorted(set(fences))
+    for method in methods:
+        with pytest.raises(LockError):
+            method()
+    assert lock.acquire()
+    client.set("door", "another holder")
+    for method in methods:
+        with pytest.raises(LockNotOwnedError):
+            method()
+    for arguments in ({"blocking": False}, {"blocking_timeout": 0}):
+        assert other.acquire(**arguments) is False
+        assert not (one_server.module and waiters(client))
+    assert not other.acquire(blocking_timeout=timedelta(milliseconds=50)) and client.get("door") == b"another holder"
 
 
-def test_client_of_other_kind_is_a_type_error(server: Server, client: Any) -> None:
+def test_wrong_arguments_are_errors(server: Server, client: Any) -> None:
+    for wrong in WRONG:
+        with pytest.raises(ValueError):
+            Lock(client, "door", **wrong)
     with pytest.raises(TypeError, match=r"redis_lock_client\.asyncio\.Lock"):
         Lock(server.client_asyncio(), "door")
     with pytest.raises(TypeError, match=r"redis_lock_client\.Lock"):
         redis_lock_client.asyncio.Lock(client, "door")
-
-
-def test_lock_from_url_uses_its_database(server: Server) -> None:
-    with Lock.from_url(f"{library.__name__}://localhost:{server.port}/3", "door", timeout=30):
-        assert server.client(db=3).exists("door")
-        assert not server.client().exists("door")
+    with Lock(client, "door", timeout=30) as lock:
+        for seconds in (0, -1, 2**60):  # With such a lease the server would delete the lock.
+            with pytest.raises(ValueError):
+                lock.extend(seconds, replace_ttl=True)
+        assert client.pttl("door") > 20_000
 
 
 def test_decorated_function_runs_with_the_lock(client: Any) -> None:
@@ -92,44 +86,34 @@ def test_decorated_function_runs_with_the_lock(client: Any) -> None:
         state("state")
 
 
-# ---- errors ----------------------------------------------------------------------------------------------------------
-
-
-def test_errors_are_those_of_the_library(client: Any, make: Any) -> None:
+def test_errors_are_those_of_the_library(client: Any, make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """And an exception of a block comes first."""
     with pytest.raises(library.exceptions.LockError, match="door") as raised:
         make("door").release()
     assert raised.value.lock_name == "door"
-    lock = make("door", timeout=30)
-    lock.acquire()
-    client.delete("door")
-    with pytest.raises(library.exceptions.LockNotOwnedError, match="door"):
-        lock.release()
+    with pytest.raises(library.exceptions.LockNotOwnedError, match="door"), make("door", timeout=30):
+        client.delete("door")
+    with make("door", timeout=30, raise_on_release_error=False):
+        client.delete("door")
+    assert "lost before it was released" in caplog.text
+    for error, is_lost in ((ZeroDivisionError, False), (ZeroDivisionError, True), (KeyboardInterrupt, False)):
+        with pytest.raises(error), make("door", timeout=30):
+            assert not is_lost or client.delete("door")
+            raise error
+        assert not client.exists("door")
+    client.set("door", "another holder")
+    with pytest.raises(LockTimeout, match="door"), make("door", timeout=30, blocking_timeout=0.1):
+        pass
+    assert not make("door", timeout=30, blocking=False).acquire()
+    wait_until(lambda: not waiters(client))
     assert LockLost is LockNotOwnedError and issubclass(LockTimeout, LockError)
     theirs, ours = library.exceptions.LockError("message", "door"), LockTimeout("message", "door")
     for name in ("error_type", "status_code"):
         assert getattr(ours, name, None) == getattr(theirs, name, None)
 
 
-def test_failing_block_raises_the_right_error(client: Any, make: Any, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(LockNotOwnedError), make("door", timeout=30):
-        client.delete("door")
-    with make("door", timeout=30, raise_on_release_error=False):
-        client.delete("door")
-    assert "lost before it was released" in caplog.text
-    with pytest.raises(ZeroDivisionError), make("door", timeout=30):
-        client.delete("door")
-        raise ZeroDivisionError
-    with pytest.raises(KeyboardInterrupt), make("door", timeout=30):
-        raise KeyboardInterrupt
-    assert not client.exists("door")
-    client.set("door", "another holder")
-    with pytest.raises(LockTimeout, match="door"), make("door", timeout=30, blocking_timeout=0.1):
-        pass
-    wait_until(lambda: not waiters(client))
-
-
-def test_other_data_is_no_lock(each_client: Any) -> None:
-    client = each_client
+def test_other_data_is_no_lock(one_server: Server) -> None:
+    client = one_server.client()
     client.rpush("door", "an item")
     for options in ({}, {"reentrant": True}):
         for blocking in (False, True):
@@ -138,71 +122,52 @@ def test_other_data_is_no_lock(each_client: Any) -> None:
     assert client.lrange("door", 0, -1) == [b"an item"]
 
 
-# ---- waiting ---------------------------------------------------------------------------------------------------------
-
-
 @EACH_LOOP
-def test_waiter_is_granted_on_release(client: Any, make: Any, pulse: Pulse) -> None:
-    holder, waiter = make("door", timeout=30), make("door", timeout=30, thread_local=False)
+@pytest.mark.parametrize("lease", [30, None])
+def test_waiter_is_granted_within_50_ms(client: Any, make: Any, lease: float | None) -> None:
+    holder, waiter = make("door", timeout=lease), make("door", timeout=lease, thread_local=False)
 
-    def wait() -> float:
-        waiter.acquire()
-        return time.monotonic()
-
-    late = []
-    for _ in range(5):
+    def hand_over() -> float:
+        """Returns how many seconds it takes."""
         holder.acquire()
         with Threads() as pool:
-            waiting = pool.submit(wait)
+            granted_at = pool.submit(lambda: waiter.acquire(blocking_timeout=1e18) and time.monotonic())
             wait_until(lambda: waiters(client))
             assert waiters(client)[0][b"channel"] is not None, "it waits by NOTIFY"
-            began = time.monotonic()
+            released_at = time.monotonic()
             holder.release()
-            late.append(waiting.result(20) - began - pulse.late_since(began))
+            took: float = granted_at.result(20) - released_at
+        assert (client.ttl("door") == -1) is (lease is None)
+        if lease is None:
+            with pytest.raises(LockError, match="timeout"):
+                waiter.extend(1)
         waiter.release()
-    assert min(late) < 0.05, late
+        return took
+
+    assert any(hand_over() < 0.05 for _ in range(10))
 
 
-def test_attempt_without_waiting_does_not_wait(client: Any, make: Any) -> None:
+def test_waiters_are_granted_in_order(server: Server, client: Any, engine: Any) -> None:
+    """A connection of the package has one queue entry: whose next caller stands behind the other connections."""
     client.set("door", "another holder")
-    for arguments in ({"blocking": False}, {"blocking_timeout": 0}):
-        assert make("door", timeout=30).acquire(**arguments) is False
-        assert not waiters(client)
-    assert not make("door", timeout=30, blocking=False).acquire()
+    started, order, before = list[Any](), list[Any](), len(own_connections(client))
 
-
-def test_lock_without_lease_waits_and_has_none(client: Any, make: Any) -> None:
-    holder, waiter = make("door"), make("door", thread_local=False)
-    holder.acquire()
-    with begin_wait(waiter, client, blocking_timeout=1e18) as taken:
-        holder.release()
-        assert taken.result(10)
-    assert client.ttl("door") == -1
-    with pytest.raises(LockError, match="timeout"):
-        waiter.extend(1)
-    waiter.release()
-
-
-def test_waiters_are_granted_in_order(client: Any, make: Any) -> None:
-    """The threads or tasks of a process have one queue entry."""
-    holder, order, started = make("door", timeout=1e9, renew=True), list[int](), list[int]()
-    holder.acquire()
-
-    def take(number: int) -> None:
-        lock = make("door", timeout=30)
-        started.append(number)
+    def take(connection: int, number: int) -> None:
+        # Clients with the same arguments have a connection in common.
+        lock = engine.lock(engine.client(server, socket_timeout=60 + connection), "door", timeout=30)
+        started.append(lock)
         with lock:
-            order.append(number)
+            order.append((number, connection))
+            wait_until(lambda: len(waiters(client)) == min(3, 30 - len(order)))
 
-    with Threads(20) as pool:
-        for number in range(20):
-            pool.submit(take, number)
-            wait_until(lambda number=number: len(started) == number + 1)
-            time.sleep(0.05)  # It sends its request.
-        wait_until(lambda: waiters(client))
-        assert len(waiters(client)) == 1
-        holder.release()
-    assert order == list(range(20))
+    with Threads(30) as pool:
+        for count in range(30):
+            pool.submit(take, *divmod(count, 10))
+            wait_until(lambda count=count: len(started) > count and len(waiters(client)) == count // 10 + 1)
+            time.sleep(0.02)  # It sends its request.
+        assert len(own_connections(client)) <= before + 3
+        client.delete("door")
+    assert order == [(number, connection) for number in range(10) for connection in range(3)]
 
 
 def test_wait_ends_on_time_and_not_before(new_server: Any, engine: Any) -> None:
@@ -210,116 +175,90 @@ def test_wait_ends_on_time_and_not_before(new_server: Any, engine: Any) -> None:
     servers = [new_server(True, "--timeout", "3"), new_server(False)]
     kinds: list[dict[str, Any]] = [{}, {"socket_timeout": None}, {"socket_timeout": 2}, {"protocol": 3}]
 
-    def wait(own: Any, lease: float | None, seconds: float) -> float:
+    def wait(own: Any, lease: float | None, seconds: float) -> None:
         began = time.monotonic()
         assert engine.lock(own, "door", timeout=lease).acquire(blocking_timeout=seconds) is False
-        return time.monotonic() - began
+        assert seconds - 0.1 < time.monotonic() - began < seconds + 2
 
-    pulse, began = Pulse(servers[0]), time.monotonic()
     for server in servers:
         server.client().set("door", "another holder")
     clients = [engine.client(server, **kind) for server in servers for kind in kinds]
     with Threads(32) as pool:
-        cases = [(own, lease, seconds) for own in clients for lease in (30, None) for seconds in (1, 17)]
-        took = [*pool.map(lambda case: wait(*case), cases)]
-    late = pulse.late_since(began)
-    pulse.stop()
-    for (*_, seconds), one in zip(cases, took, strict=True):
-        assert seconds - 0.1 < one < seconds + 1.5 + late, (seconds, one, late)
+        waits = [pool.submit(wait, own, lease, s) for own in clients for lease in (30, None) for s in (1, 17)]
+        for one in waits:
+            one.result(60)
     wait_until(lambda: not waiters(servers[0].client()))
-
-
-# ---- holding --------------------------------------------------------------------------------------------------------
-
-
-def test_fencing_tokens_rise(client: Any, make: Any) -> None:
-    drawn = []
-    for _ in range(3):
-        with make("door", timeout=30) as lock:
-            drawn.append(lock.fence())
-    assert drawn == sorted(set(drawn)) and client.exists("{door}:fence")
-    with make("door", timeout=30) as lock:
-        assert lock.fence("{door}:own") and client.exists("{door}:own")
-
-
-def test_readers_exclude_a_writer(make: Any) -> None:
-    one, other, writer = (make("door", timeout=30, shared=shared) for shared in (True, True, False))
-    with one, other:
-        assert one.owned() and other.owned()
-        assert not writer.acquire(blocking=False)
-    with writer:
-        assert not one.acquire(blocking=False)
 
 
 def test_reentrant_lock_counts_its_holds(one_server: Server, engine: Any) -> None:
     """Also when it was lost: then each release is an error, and inside of its block it is not acquired again."""
     client = one_server.client()
     lock, other = (engine.lock(one_server, "door", timeout=30, reentrant=True) for _ in range(2))
-    with lock:
+    for _ in range(2):
         with lock:
-            assert client.hgetall("door") == {lock.local.token: b"2"}
-            assert not other.acquire(blocking=False)
-        assert client.hgetall("door") == {lock.local.token: b"1"}
-    assert not client.exists("door")
-    with pytest.raises(LockError):
-        lock.release()
-    with pytest.raises(LockNotOwnedError), lock:
-        client.delete("door")
-        with lock:
-            pytest.fail("it was acquired inside of a block that had lost it")
-    for _ in range(3):
-        lock.acquire()
-    client.delete("door")
-    for _ in range(3):
-        with pytest.raises(LockNotOwnedError):
+            with lock:
+                assert client.hgetall("door") == {lock.local.token: b"2"}
+                assert not other.acquire(blocking=False)
+            assert client.hgetall("door") == {lock.local.token: b"1"}
+        assert not client.exists("door")
+        with pytest.raises(LockError):
             lock.release()
-    with lock, lock:
-        assert client.hgetall("door") == {lock.local.token: b"2"}
-    assert not client.exists("door")
+        with pytest.raises(LockNotOwnedError), lock:
+            client.delete("door")
+            with lock:
+                pytest.fail("it was acquired inside of a block that had lost it")
+        assert lock.acquire() and lock.acquire() and lock.acquire()
+        client.delete("door")
+        for _ in range(3):
+            with pytest.raises(LockNotOwnedError):
+                lock.release()
 
 
 def test_lock_object_is_shared_by_callers(one_server: Server, engine: Any) -> None:
-    """Each holds for itself."""
     lock = engine.lock(one_server, "door", timeout=30, blocking_timeout=90)
-    assert len(take_turns(lambda _: lock, 10, 5)) == 50 and not one_server.client().exists("door")
+    take_turns(lambda _: lock, 10, 5)
+    assert not one_server.client().exists("door")
 
 
-@pytest.mark.parametrize("options", [{"reentrant": True}, {}], ids=["re-entrant", "mutex"])
-def test_other_caller_does_not_release_or_enter(make: Any, options: dict[str, Any]) -> None:
-    lock = make("door", timeout=30, **options)
-    with lock, Threads() as pool:
-        assert pool.submit(lock.acquire, blocking=False).result() is False
-        assert pool.submit(lock.owned).result() is False
-        with pytest.raises(LockError):
-            pool.submit(lock.release).result()
-    anyones = make("door", timeout=30, thread_local=False, **options)
-    anyones.acquire()
-    with Threads() as pool:
-        assert pool.submit(anyones.owned).result()
-        pool.submit(anyones.release).result()
-    assert anyones.acquire(blocking=False)
-
-
-def test_semaphore_object_is_shared_by_callers(client: Any, make: Any) -> None:
-    """It has as many holds as it was granted, also in one thread."""
-    permits, inside, most = make("door", timeout=30, limit=3, blocking_timeout=60), set[int](), 0
-
-    def take(number: int) -> None:
-        nonlocal most
-        for _ in range(5):
-            with permits:
-                inside.add(number)
-                most = max(most, len(inside))
-                time.sleep(0.002)
-                inside.remove(number)
-
-    with Threads(10) as pool:
-        list(pool.map(take, range(10)))
-    assert 2 <= most <= 3 and not client.exists("door")
+def test_shares_exclude_a_writer_and_are_limited(client: Any, make: Any) -> None:
+    """A semaphore object that callers share has as many holds as it was granted, also in one thread."""
+    one, other, writer = (make("door", timeout=30, shared=shared) for shared in (True, True, False))
+    with one, other:
+        assert one.owned() and other.owned()
+        assert not writer.acquire(blocking=False)
+    with writer:
+        assert not one.acquire(blocking=False)
+    permits = make("door", timeout=30, limit=3, blocking_timeout=60)
+    assert max(take_turns(lambda _: permits, 10, 5, limit=3)) > 1 and not client.exists("door")
     with permits, permits, permits:
         assert client.zcard("door") == 3
         assert not permits.acquire(blocking=False)
     assert not client.exists("door")
+
+
+def test_threads_release_one_object_at_once(client: Any) -> None:
+    """Without `thread_local` any thread releases what another has acquired, and each release is one permit."""
+    lock = Lock(client, "door", timeout=30, limit=20, thread_local=False)
+    assert all(lock.acquire() for _ in range(20))
+    with Threads() as pool:
+        for released in [pool.submit(lock.release) for _ in range(20)]:
+            released.result(20)
+    assert not client.exists("door")
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_other_caller_does_not_release_or_enter(make: Any, reentrant: bool) -> None:
+    lock, of_all = (make("door", timeout=30, thread_local=own, reentrant=reentrant) for own in (True, False))
+    with Threads() as pool:
+        with lock:
+            assert pool.submit(lock.acquire, blocking=False).result() is False
+            assert pool.submit(lock.owned).result() is False
+            with pytest.raises(LockError):
+                pool.submit(lock.release).result()
+        of_all.acquire()
+        assert pool.submit(of_all.owned).result()
+        pool.submit(of_all.release).result()
+    assert of_all.acquire(blocking=False)
 
 
 def test_expired_holder_takes_nothing_from_the_next(client: Any, make: Any) -> None:
@@ -337,6 +276,15 @@ def test_expired_holder_takes_nothing_from_the_next(client: Any, make: Any) -> N
     assert not client.exists("door")
 
 
+def test_lock_that_is_lost_to_its_own_object_is_reported(client: Any, make: Any) -> None:
+    lock = make("door", timeout=30, thread_local=False)
+    lock.acquire()
+    lost = lock.lost
+    client.delete("door")
+    assert lock.acquire(blocking_timeout=5) and lost.is_set() and not lock.lost.is_set()
+    lock.release()
+
+
 def test_lost_lock_is_acquired_again_by_its_object(client: Any, make: Any) -> None:
     lock = make("door", timeout=30, watch=True)
     for _ in range(5):
@@ -348,19 +296,20 @@ def test_lost_lock_is_acquired_again_by_its_object(client: Any, make: Any) -> No
         lock.release()
 
 
-# ---- tokens ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("as_text", [False, True])
-def test_token_hands_a_lock_over(client: Any, make: Any, as_text: bool) -> None:
-    first, other = make("door", timeout=2, renew=True), make("door", timeout=30)
+@pytest.mark.parametrize("how", ["renew", "session"])
+def test_token_hands_a_lock_over(client: Any, make: Any, how: str) -> None:
+    """It outlasts the object that has acquired it, and a session lasts as long as the process."""
+    first, other = make("door", timeout=2, **{how: True}), make("door", timeout=30, **{how: True})
     first.acquire()
     token = first.local.token
-    other.local.token = token.decode() if as_text else token
+    other.local.token = token.decode() if how == "session" else token
     first.local.token = None
     with pytest.raises(LockError):
         first.release()
-    assert other.owned() and not first.owned()
+    assert not first.owned()
+    del first
+    time.sleep(0.3)
+    assert other.owned() and bool(info(client)[b"session"]) is (how == "session")
     assert other.reacquire() and client.pttl("door") > 28_000
     client.delete("door")
     with pytest.raises(LockNotOwnedError):
@@ -372,110 +321,19 @@ def test_token_hands_a_lock_over(client: Any, make: Any, as_text: bool) -> None:
 
 
 def test_given_token_is_used_once(client: Any, make: Any) -> None:
-    lock, waiter = make("door", timeout=30), make("door", timeout=30, thread_local=False)
+    lock, waiter, other = (make("door", timeout=30, thread_local=False) for _ in range(3))
     assert lock.acquire(token="my token") and client.get("door") == b"my token"
-    with pytest.raises(LockError, match="this token already"):
-        make("door", timeout=30).acquire(token="my token")
-    assert lock.owned()
     with begin_wait(waiter, client, token=b"another-token", blocking_timeout=30) as taken:
-        with pytest.raises(LockError, match="this token already"):
-            make("door", timeout=30).acquire(token="another-token", blocking=False)
+        for token in ("my token", "another-token"):
+            with pytest.raises(LockError, match="this token already"):
+                other.acquire(token=token, blocking=False)
+        assert lock.owned()
         lock.release()
         assert taken.result(10)
     assert client.get("door") == b"another-token"
     waiter.release()
     assert waiter.acquire(token="with a space", blocking_timeout=5)  # Its waits poll.
     waiter.release()
-
-
-# ---- loss ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_loss_is_reported_within_50_ms(client: Any, make: Any, pulse: Pulse, kind: str) -> None:
-    reported: list[float] = []
-    late: dict[tuple[int, str], float] = {}
-    lock = make("door", timeout=30, on_lost=lambda: reported.append(time.monotonic()), **KINDS[kind])
-    for turn, way in enumerate(losses(kind)):
-        assert lock.acquire(blocking=False)
-        watched(client)
-        known = take_away(client, way, lock.local.token)
-        assert lock.lost.wait(5)
-        wait_until(lambda: reported)
-        late[turn, way] = reported.pop() - known - pulse.late_since(known)
-        # By the local clock, which counts from before the request, a lease ends a moment earlier.
-        wait_until(lambda way=way: way != "a shorter lease" or not client.exists("door"))
-        with pytest.raises(LockNotOwnedError):
-            lock.release()
-        client.delete("door")
-    assert not reported, "each is reported once"
-    assert_reported_at_once(late)
-
-
-@pytest.mark.parametrize("how", ["read", "watch", "unread"])
-def test_end_of_lease_is_a_loss(client: Any, make: Any, how: str) -> None:
-    lock = make("door", timeout=0.5, watch=how == "watch")
-    lock.acquire()
-    if how == "read":
-        assert lock.lost.wait(10)
-    wait_until(lambda: not client.exists("door"))
-    if how == "unread":
-        assert lock.lost.is_set(), "also if it is read for the first time afterwards"
-    wait_until(lambda: lock.lost.is_set(), 5)
-
-
-def test_slow_callback_delays_no_other(client: Any) -> None:
-    ended, calls = threading.Event(), list[str]()
-
-    def slow() -> None:
-        calls.append("slow")
-        ended.wait(60)
-
-    first = Lock(client, "door", timeout=30, on_lost=slow)
-    second = Lock(client, "window", timeout=30, on_lost=lambda: calls.append("second"))
-    renewed = Lock(client, "gate", timeout=3, renew=True)
-    for lock in (first, second, renewed):
-        lock.acquire()
-    watched(client)
-    client.delete("door")
-    wait_until(lambda: calls == ["slow"])
-    client.delete("window")
-    wait_until(lambda: calls == ["slow", "second"])
-    assert not renewed.lost.wait(3.5) and renewed.owned()
-    ended.set()
-    renewed.release()
-
-
-@pytest.mark.parametrize("error", [SystemExit, ZeroDivisionError])
-def test_callback_that_raises_ends_nothing_else(client: Any, caplog: Any, error: type[BaseException]) -> None:
-    def fail() -> None:
-        raise error
-
-    lock = Lock(client, "window", timeout=0.2, on_lost=fail)
-    lock.acquire()
-    with Lock(client, "door", timeout=2, renew=True) as renewed:
-        assert lock.lost.wait(5)
-        assert not renewed.lost.wait(2.5) and renewed.owned()
-    assert "on_lost has failed" in caplog.text
-
-
-# ---- what remains ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("way", [*KINDS, "its thread has ended"])
-def test_held_lock_that_is_collected_is_released(client: Any, way: str) -> None:
-    lock = Lock(client, "door", timeout=30, **KINDS.get(way, {}))
-    with pytest.warns(ResourceWarning, match="door"):
-        if way in KINDS:
-            lock.acquire()
-            del lock
-        else:
-            thread = threading.Thread(target=lock.acquire)
-            thread.start()
-            thread.join()
-            del thread
-        gc.collect()
-        wait_until(lambda: not client.exists("door"))
 
 
 def test_debug_log_has_label_and_position(client: Any, make: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -490,24 +348,10 @@ def test_debug_log_has_label_and_position(client: Any, make: Any, caplog: pytest
     assert "'first' got lock 'door' after" in caplog.text and "'first' released lock 'door'" in caplog.text
 
 
-def test_thread_has_a_name_and_ends(server: Server) -> None:
-    """When it has nothing to do; the connection stays."""
-
+def test_thread_ends_when_it_has_nothing_to_do(server: Server) -> None:
     def is_running() -> bool:
         return any(str(server.port) in thread.name for thread in own_threads())
 
     with Lock(server.client(), "door", timeout=3600, renew=True):
         wait_until(is_running)
     wait_until(lambda: not is_running())
-
-
-@pytest.mark.parametrize("options", [{"decode_responses": True}, {"protocol": 3}, {"unix": True}, {"db": 2}], ids=str)
-def test_clients_of_every_kind(server: Server, engine: Any, options: dict[str, Any]) -> None:
-    if "unix" in options:
-        options = {"unix_socket_path": str(server.folder / "s")}
-    plain, own = server.client(**options), engine.client(server, **options)
-    plain.set("door", "another holder")
-    assert not engine.lock(own, "door", timeout=30, blocking_timeout=0.2).acquire()
-    plain.delete("door")
-    with engine.lock(own, "door", timeout=30) as lock:
-        assert lock.owned() and not lock.lost.is_set()

@@ -1,19 +1,14 @@
 """How a lock is acquired, so that the server keeps nothing when it is not: flows for threads and for tasks alike."""
 
-from __future__ import annotations
-
 import logging
 import math
 import random
 
 from . import scripts
 from .connection import Connection, subscribe
-from .errors import UNREACHABLE, Disconnected, LockError, ModuleNeededError, ServerError
+from .errors import UNREACHABLE, Disconnected, LockError, ModuleNeededError, ServerError, logger
 from .flow import Call, Flow, Message, Pause, Steps, Turn
-from .request import TRY_AGAIN, Request, label_of, pairs
-from .resp import Word
-
-logger = logging.getLogger("redis_lock_client")
+from .request import TRY_AGAIN, Request, Words, info, label_of, pairs
 
 #: The longest wait that the server is asked for: a process that is gone without notice keeps its queue entry for no
 #: longer.
@@ -36,65 +31,54 @@ WITHDRAW_S = 60.0
 MAX_REDIRECTIONS = 5
 
 
-def ask(flow: Flow, key: bytes, words: list[Word], script: list[Word] | None = None, again: bool = True) -> Steps:
-    """Returns the reply to a LOCK command, or without the module to a script.
+def ask(flow: Flow, key: bytes, words: Words, script: Words | None = None, again: bool = True) -> Steps:
+    """Returns the reply to a LOCK command, or without the module to the script in its place.
 
     ``again``: the command is sent again if its connection is lost. Raises ModuleNeededError without the module if there
     is no script.
     """
-    for is_last in (not again, True):
+    for attempt in (1, 2):
         try:
-            if flow.scheduler.now() >= flow.scheduler.servers.locate(key).scripts_until:
-                try:
-                    return (yield from exchange(flow, key, words))
-                except ServerError as error:
-                    if error.code != "UNKNOWN":
-                        raise
-            if script is None:
-                feature = "session" if "SESSION" in words else words[0]
-                why = (
-                    "a client of its own kind cannot use"
-                    if flow.scheduler.source.polls
-                    else "this server has not loaded"
-                )
-                text = f"{feature!s} needs the server module redis-lock, which {why}"
-                raise ModuleNeededError(text, key.decode(errors="replace"))
-            return (yield from run_script(flow, key, script))
+            return (yield from _command_or_script(flow, key, words, script))
         except Disconnected as error:
             flow.scheduler.servers.forget(key)
-            if is_last or not error.sent:
+            if attempt == 2 or not again or not error.sent:
                 raise
-    raise AssertionError
+        except ServerError as error:
+            if attempt == 1 or words[0] != "LOCK.RELEASE" or error.code not in ("NOTHELD", "NOTOWNER"):
+                raise
+            return 0  # The first one has released it.
 
 
-def run_script(flow: Flow, key: bytes, script: list[Word]) -> Steps:
-    """Returns the reply to a script, which the server is given if it does not know it yet."""
-    try:
-        return (yield from exchange(flow, key, script))
-    except ServerError as error:
-        if "NOSCRIPT" not in str(error):
-            raise
-    assert flow.connection is not None
-    yield Call(flow.connection, ["SCRIPT", "LOAD", scripts.TEXTS[str(script[1])]])
+def _command_or_script(flow: Flow, key: bytes, words: Words, script: Words | None) -> Steps:
+    if flow.scheduler.now() >= flow.scheduler.servers.locate(key).scripts_until:
+        try:
+            return (yield from exchange(flow, key, words))
+        except ServerError as error:
+            if error.code != "UNKNOWN":
+                raise
+    if script is None:
+        why = "the client is of its own kind" if flow.scheduler.source.polls else "the server has not loaded it"
+        feature = "session" if "SESSION" in words else words[0]
+        text = f"{feature!s} needs the server module redis-lock: {why}"
+        raise ModuleNeededError(text, key.decode(errors="replace"))
     return (yield from exchange(flow, key, script))
 
 
-def exchange(flow: Flow, key: bytes, words: list[Word]) -> Steps:
+def exchange(flow: Flow, key: bytes, words: Words) -> Steps:
     """Returns the reply to a command from the server that has the key, which redirections name."""
     servers, connection, asking = flow.scheduler.servers, flow.scheduler.servers.locate(key), False
     for redirections in range(MAX_REDIRECTIONS + 1):
         try:
             reply = yield Call(connection, words, asking)
-            if str(words[0]).startswith("LOCK."):
-                connection.native = True
+            connection.native = connection.native or str(words[0]).startswith("LOCK.")
             return reply
         except ServerError as error:
             _note_error(flow, connection, error)
             if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS or not connection.in_cluster:
                 raise
             asking = error.code == "ASK"
-            connection = servers.at(error.address) if asking else servers.moved(key, error.address)
-    raise AssertionError
+            connection = servers.redirected(key, error.address, asking)
 
 
 def _note_error(flow: Flow, connection: Connection, error: ServerError) -> None:
@@ -112,17 +96,15 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
     If it was not, for whatever reason, the server is asked to forget the token. ``sleep`` is the longest pause between
     two attempts where the server cannot notify. Raises LockError if the token is in use.
     """
-    scheduler, is_held, began_at = flow.scheduler, False, flow.scheduler.now()
-    name = request.key, request.token
-    earlier = scheduler.tokens.get(name)
-    if earlier is not None and earlier.outcome_unknown and scheduler.now() < earlier.ends_at:
+    scheduler, is_held, now, began_at = flow.scheduler, False, flow.scheduler.now, flow.scheduler.now()
+    earlier = scheduler.tokens.get((request.key, request.token))
+    if earlier is not None and earlier.outcome_unknown and now() < earlier.ends_at:
         raise LockError("this process acquires or holds the lock with this token already", request.key.decode())
-    scheduler.tokens[name] = request
+    scheduler.tokens[request.key, request.token] = request
     deadline = math.inf if patience is None else began_at + patience
     try:
-        is_next = scheduler.has_queue(request.key)
-        if patience != 0 and (yield Turn(request.key, deadline - scheduler.now())):
-            is_held = yield from _Wait(flow, request, began_at, deadline, sleep, is_next).run()
+        if patience != 0 and (yield Turn(request.key, deadline - now())):
+            is_held = yield from _wait(flow, request, began_at, deadline, sleep)
         else:  # Also when its turn did not come in time: an outage is an error.
             is_held = (yield from take(flow, request)) is not None
         return is_held
@@ -134,14 +116,13 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
 
 def take(flow: Flow, request: Request, hold: int = 1) -> Steps:
     """Asks for the lock without waiting. Returns the number of holds, or None."""
-    was_unknown = note_sent(flow, request)
-    script = None if request.session or request.shared else scripts.take(request, hold)
-    reply = yield from ask(flow, request.key, request.acquire(hold), script)
+    was_unknown = _note_sent(flow, request)
+    reply = yield from ask(flow, request.key, *request.take(hold))
     request.outcome_unknown = was_unknown or reply is not None
     return reply
 
 
-def note_sent(flow: Flow, request: Request) -> bool:
+def _note_sent(flow: Flow, request: Request) -> bool:
     """Notes that a request is about to be sent. Returns whether an earlier one has an unknown outcome."""
     before, request.outcome_unknown = request.outcome_unknown, True
     connection = flow.scheduler.servers.locate(request.key)
@@ -151,128 +132,99 @@ def note_sent(flow: Flow, request: Request) -> bool:
     return before
 
 
-class _Wait:
-    """The wait of the first flow in the local queue of a key."""
+def _wait(flow: Flow, request: Request, began_at: float, deadline: float, sleep: float) -> Steps:
+    """Waits as the first flow in the local queue. Returns whether the lock was granted before the deadline.
 
-    def __init__(
-        self, flow: Flow, request: Request, began_at: float, deadline: float, sleep: float, is_next: bool
-    ) -> None:
-        self.flow, self.request, self.deadline, self.sleep = flow, request, deadline, sleep
-        self.began_at = began_at
-        self.now = flow.scheduler.now
-        self.pause = sleep / 8
-        #: When the server replied last.
-        self.heard_at: float | None = None
-        if is_next and flow.scheduler.servers.locate(request.key).state == "open":
-            self.heard_at = self.now()  # It was the server that let the flow before it wait.
-
-    def run(self) -> Steps:
-        """Returns whether the lock was granted before the deadline. Raises the error of an outage."""
-        held = None
-        while held is None:
-            try:
-                held = yield from self._attempt()
-                self.heard_at = self.now()
-            except (*UNREACHABLE, ServerError) as error:
-                if self._is_final(error):
-                    raise
-                yield Pause(min(RETRY_S, max(self.deadline - self.now(), 0)))
-        return held
-
-    def _is_final(self, error: Exception) -> bool:
-        # An error of a connection is final, too, if no server has replied at this address yet.
-        connection = self.flow.connection
-        if connection is not None and connection.lost_at > self.began_at:
-            self.heard_at = self.heard_at or self.now()  # The server was there when the wait began.
-        is_refusal = error.code not in TRY_AGAIN if isinstance(error, ServerError) else self.heard_at is None
-        if is_refusal or self.now() >= self.deadline:
-            return True
-        self.heard_at = self.heard_at or self.now()
-        return self.deadline == math.inf and self.now() - self.heard_at > OUTAGE_S
-
-    def _attempt(self) -> Steps:
-        """Returns True if the lock was granted, False if the time is up, None to go on."""
-        connection = self.flow.scheduler.servers.locate(self.request.key)
-        has_time = self.now() < self.deadline
-        if connection.channel is None or not has_time or not self._may_notify(connection):
-            if (yield from take(self.flow, self.request)) is not None:
-                if self.request.times > 1:
-                    yield from self._remove_lease()
-                return True
-            if not has_time:
-                return False
-        if logger.isEnabledFor(logging.DEBUG) and self.request.times <= 1:
-            yield from self._log_position()
-        connection = self.flow.scheduler.servers.locate(self.request.key)
-        if self._may_notify(connection):
-            channel = yield from subscribe(self.flow, connection, self.request.key)
-            if channel is not None:
-                return (yield from self._by_message(channel))
-        yield self._back_off()
-        return None
-
-    def _back_off(self) -> Pause:
-        pause, self.pause = self.pause, min(self.pause * 2, self.sleep)
-        return Pause(min(pause * random.uniform(0.5, 1), self.deadline - self.now()))
-
-    def _may_notify(self, connection: Connection) -> bool:
-        return self.now() >= connection.scripts_until and b" " not in self.request.token
-
-    def _log_position(self) -> Steps:
-        request = self.request
-        reply = pairs((yield from ask(self.flow, request.key, ["LOCK.INFO", request.key], scripts.info(request.key))))
-        position = f"at position {int(str(reply[b'waiters'])) + 1}" if b"waiters" in reply else "by polling"
-        label, holder = label_of(request.token), label_of(reply[b"owner"])
-        logger.debug("%r waits for lock %r %s; held by %r", label, request.key, position, holder)
-
-    def _by_message(self, channel: bytes) -> Steps:
-        """Waits in the queue of the server for the message that ends the wait."""
-        request = self.request
-        remaining = min(self.deadline - self.now(), BLOCK_S)
-        note_sent(self.flow, request)
-        words = request.acquire(1, max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
+    Raises the error of an outage.
+    """
+    now, pause = flow.scheduler.now, sleep / 8
+    heard_at = max(began_at, flow.scheduler.heard_at)
+    while True:
         try:
-            reply = yield from exchange(self.flow, request.key, words)
-        except ServerError as error:
-            self._refused(error)
-            if self.flow.connection is not self.flow.scheduler.servers.locate(request.key):
-                yield self._back_off()  # The key has left its slot's server, and no messages come from there.
-            return None
-        if reply != 1:
-            self.heard_at = self.now()
-            event = yield Message(request.tag, min(SILENCE_S, remaining + LATE_S))
-            if event == "timeout" and self.now() >= self.deadline - LATE_S:
-                request.outcome_unknown = request.times > 1
-                return False
-            if event != "granted":
-                return None
-            return (yield from self._confirm())
-        yield from self._remove_lease()
-        return True
+            outcome = yield from _attempt(flow, request, deadline)
+            heard_at = now()
+            if outcome == "again":
+                continue
+            if outcome != "poll":
+                return outcome
+            rest, pause = pause * random.uniform(0.5, 1), min(pause * 2, sleep)
+        except (*UNREACHABLE, ServerError) as error:
+            # It is final, too, if no server was there since ``acquire`` began, or for too long.
+            is_refusal = isinstance(error, ServerError) and error.code not in TRY_AGAIN
+            is_long = deadline == math.inf and now() - heard_at > OUTAGE_S
+            if is_refusal or is_long or now() >= deadline or flow.scheduler.heard_at < began_at:
+                raise
+            rest = RETRY_S
+        yield Pause(min(rest, deadline - now()))
 
-    def _confirm(self) -> Steps:
-        """Returns True after a grant, None if it was an earlier one. The lease counts from the latest request."""
-        request = self.request
-        is_fresh = self.now() - request.sent_at <= FRESH * (request.lease_ms or WAIT_LEASE_MS) / 1000
-        if (request.times > 1 or not is_fresh) and (yield from take(self.flow, request)) is None:
-            return None
-        yield from self._remove_lease()
-        return True
 
-    def _refused(self, error: ServerError) -> None:
-        connection = self.flow.connection
-        assert connection is not None
+def _attempt(flow: Flow, request: Request, deadline: float) -> Steps:
+    """Returns True if the lock was granted, False if the time is up, else "again" or, after a pause, "poll"."""
+    connection = flow.scheduler.servers.locate(request.key)
+    has_time = flow.scheduler.now() < deadline
+    if connection.channel is None or not has_time or not _may_notify(flow, connection, request):
+        if (yield from take(flow, request)) is not None:
+            if request.times > 1:
+                yield from _remove_lease(flow, request)
+            return True
+        if not has_time:
+            return False
+    if logger.isEnabledFor(logging.DEBUG) and request.times <= 1:
+        yield from _log_position(flow, request)
+    connection = flow.scheduler.servers.locate(request.key)
+    if _may_notify(flow, connection, request):
+        channel = yield from subscribe(flow, connection, request.key)
+        if channel is not None:
+            return (yield from _by_message(flow, request, deadline, channel))
+    return "poll"
+
+
+def _may_notify(flow: Flow, connection: Connection, request: Request) -> bool:
+    return flow.scheduler.now() >= connection.scripts_until and b" " not in request.token
+
+
+def _log_position(flow: Flow, request: Request) -> Steps:
+    reply = pairs((yield from ask(flow, request.key, *info(request.key))))
+    position = f"at position {int(str(reply[b'waiters'])) + 1}" if b"waiters" in reply else "by polling"
+    label, holder = label_of(request.token), label_of(reply[b"owner"])
+    logger.debug("%r waits for lock %r %s; held by %r", label, request.key, position, holder)
+
+
+def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -> Steps:
+    """Waits in the queue of the server for the message that ends the wait. Returns what `_attempt` does."""
+    now = flow.scheduler.now
+    remaining = min(deadline - now(), BLOCK_S)
+    _note_sent(flow, request)
+    words = request.acquire(1, max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
+    try:
+        reply = yield from exchange(flow, request.key, words)
+    except ServerError as error:
+        assert flow.connection is not None
+        request.outcome_unknown = request.times > 1
         # In a cluster it may be a channel of a slot that has moved.
-        if error.code == "NOSUBSCRIBER" or (error.code in ("ERR", "NOPERM") and connection.in_cluster):
-            connection.channel = None
+        if error.code == "NOSUBSCRIBER" or (error.code in ("ERR", "NOPERM") and flow.connection.in_cluster):
+            flow.connection.channel = None
         elif error.code != "UNKNOWN":
-            raise error
-        self.request.outcome_unknown = self.request.times > 1
+            raise
+        return "poll"
+    if reply != 1:
+        event = yield Message(request.tag, min(SILENCE_S, remaining + LATE_S))
+        if event == "timeout" and now() >= deadline - LATE_S:
+            request.outcome_unknown = request.times > 1
+            return False
+        if event != "granted":
+            return "again"
+        # The lease counts from the latest request, and the message may be that of an earlier one.
+        is_fresh = now() - request.sent_at <= FRESH * (request.lease_ms or WAIT_LEASE_MS) / 1000
+        if (request.times > 1 or not is_fresh) and (yield from take(flow, request)) is None:
+            return "again"
+    yield from _remove_lease(flow, request)
+    return True
 
-    def _remove_lease(self) -> Steps:
-        request = self.request
-        if request.lease_ms is None:
-            yield from run_script(self.flow, request.key, scripts.keep_for_ever(request))
+
+def _remove_lease(flow: Flow, request: Request) -> Steps:
+    if request.lease_ms is None:
+        yield from exchange(flow, request.key, request.script(scripts.KEEP_FOR_EVER))
 
 
 def withdraw(flow: Flow, request: Request) -> Steps:
@@ -285,13 +237,13 @@ def withdraw(flow: Flow, request: Request) -> Steps:
     is_done = False
     while not is_done:
         try:
-            while (yield from ask(flow, request.key, request.release(), scripts.release(request, None))):
+            while (yield from ask(flow, request.key, *request.release())):
                 pass  # There are more holds.
             is_done = True
         except (*UNREACHABLE, ServerError) as error:
             is_done = isinstance(error, ServerError) and error.code not in TRY_AGAIN
         # A request on an earlier connection may reach the server after this.
-        number = flow.connection.number if flow.connection is not None else 0
+        number = flow.number
         is_done, request.sent_on = (is_done and request.sent_on == number) or now() >= until, number
         if not is_done:
             yield Pause(1.0)

@@ -1,9 +1,8 @@
 """Checks of arguments, before anything is sent."""
 
-from __future__ import annotations
-
 import inspect
 import math
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -16,23 +15,22 @@ LEASES = 0.001, 1e12
 
 def key_of(name: Any) -> bytes:
     """Returns the key of a lock. Raises TypeError for a name that is not text, bytes or a number."""
-    if isinstance(name, str):
-        return name.encode()
-    if isinstance(name, int | float) and not isinstance(name, bool):
-        return repr(name).encode()
-    if not isinstance(name, bytes):
-        raise TypeError(f"the name of a lock must be str or bytes, not {type(name).__name__}")
-    return name
+    is_number = isinstance(name, int | float) and not isinstance(name, bool)
+    return bytes_of(repr(name) if is_number else name, "the name of a lock")
 
 
 def token_of(token: Any) -> bytes:
     """Returns the bytes of a token. Raises TypeError, or ValueError if it has not 1 to 1024 bytes."""
-    data = token.encode() if isinstance(token, str) else token
-    if not isinstance(data, bytes):
-        raise TypeError(f"a token must be str or bytes, not {type(token).__name__}")
-    if not 1 <= len(data) <= 1024:
-        raise ValueError("a token must have 1 to 1024 bytes")
+    data = bytes_of(token, "a token")
+    check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
     return data
+
+
+def bytes_of(value: Any, what: str) -> bytes:
+    """Returns text or bytes as bytes. Raises TypeError."""
+    if not isinstance(value, str | bytes):
+        raise TypeError(f"{what} must be str or bytes, not {type(value).__name__}")
+    return value.encode() if isinstance(value, str) else value
 
 
 def seconds(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float | None:
@@ -42,22 +40,22 @@ def seconds(value: Any, what: str, least: float = -math.inf, most: float = math.
         return None
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise TypeError(f"{what} must be a number of seconds or a timedelta")
-    if not least <= number <= most:
-        raise ValueError(f"{what} must be {least} to {most} seconds")
+    check(least <= number <= most, f"{what} must be {least} to {most} seconds")
     return number
 
 
-def check_limit(limit: Any) -> None:
-    """Raises ValueError unless it is None or a number from 1 on."""
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ValueError("limit must be an integer, 1 or more")
+def check(is_valid: object, text: str) -> None:
+    """Raises ValueError if an argument is not valid."""
+    if not is_valid:
+        raise ValueError(text)
 
 
-def check_label(label: Any) -> None:
-    """Raises ValueError unless it is None or 1 to 64 printable characters."""
-    is_text = isinstance(label, str) and label.isascii() and label.isprintable() and " " not in label
-    if label is not None and not (is_text and 0 < len(label) <= 64):
-        raise ValueError("label must be 1 to 64 printable ASCII characters without a space")
+def check_holders(limit: Any, label: Any) -> None:
+    """Raises ValueError for a limit that is no number from 1 on, or a label of other than printable characters."""
+    is_number = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
+    check(limit is None or is_number, "limit must be an integer, 1 or more")
+    is_label = isinstance(label, str) and re.fullmatch("[!-~]{1,64}", label)
+    check(label is None or is_label, "label must be 1 to 64 printable ASCII characters without a space")
 
 
 def check_function(function: Any, is_async: bool) -> None:
@@ -73,5 +71,4 @@ def check_client(redis: Any, has_loop: bool) -> None:
         raise TypeError(f"{redis!r} is no client")
     module = type(redis).__module__
     if ("asyncio" in module) != has_loop and module.partition(".")[0] in LIBRARIES:
-        kind = "redis_lock_client.Lock" if has_loop else "redis_lock_client.asyncio.Lock"
-        raise TypeError(f"this client needs {kind}")
+        raise TypeError(f"this client needs redis_lock_client.{'Lock' if has_loop else 'asyncio.Lock'}")

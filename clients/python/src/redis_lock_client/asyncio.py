@@ -18,10 +18,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from .arguments import Seconds, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
-from .holding import Hold
+from .holding import Taken
 from .lock import BaseLock
-from .request import Request
-from .taken import Taken, tell
 from .tasks import engine_of
 
 __all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError"]
@@ -62,21 +60,16 @@ class Lock(BaseLock):
         self._is_watched |= cancel_on_lost
 
     def _inherited(self) -> list[Taken]:
-        ended = [task for task in self._holds if isinstance(task, asyncio.Task) and task.done()]
-        return self._holds[ended[-1]] if ended else []
-
-    def _note(self, engine: Any, holder: Any, request: Request) -> Taken:
-        for task in [task for task in self._holds if isinstance(task, asyncio.Task) and task.done()]:
-            if all(taken.hold.request.ends_at <= engine.now() for taken in self._holds[task]):
-                for taken in self._holds.pop(task):  # Expired, and no caller will release it.
+        holds: list[Taken] = []
+        expired: list[Taken] = []
+        for task in [task for task in [*self._holds] if isinstance(task, asyncio.Task) and task.done()]:
+            if all(taken.hold.is_expired() for taken in self._holds[task]):
+                expired = self._holds.pop(task)
+                for taken in expired:  # No caller will release it.
                     taken.detach()
-        return super()._note(engine, holder, request)
-
-    @staticmethod
-    def _report(engine: Any, lost: Any, on_lost: Callable[[], object] | None, hold: Hold) -> None:
-        tell(engine, lost, on_lost, hold)
-        if hold.block is not None:
-            hold.block.cancel("the lock was lost")
+            else:
+                holds = self._holds[task]
+        return holds or expired
 
     def _run(self, prepare: Callable[..., tuple[Any, ...]], *args: Any) -> Coroutine[Any, Any, Any]:
         return self._wait(prepare, self._holder(), *args)
@@ -146,7 +139,9 @@ class Lock(BaseLock):
             if self.lost.is_set():
                 await self.release()
                 raise LockNotOwnedError("The lock is no longer owned", self.name)
-            self._held(self._holder())[-1].hold.block = asyncio.current_task()
+            for taken in self._held(self._holder())[-1:]:
+                task: Any = asyncio.current_task()
+                taken.hold.block, taken.hold.cancels = task, task.cancelling() if hasattr(task, "cancelling") else 0
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -155,14 +150,12 @@ class Lock(BaseLock):
         if isinstance(error, GeneratorExit) and holder not in self._holds and len(self._holds) == 1:
             holder = next(iter(self._holds))  # The loop closes an asynchronous generator in another task.
         task: Any = holder if isinstance(holder, asyncio.Task) else asyncio.current_task()
-        for taken in self._held(holder)[::-1]:
-            hold = taken.hold
-            if self.cancel_on_lost and hold.block is task and (hold.is_lost or hold.count == 1):
-                if hold.is_lost:  # This has cancelled the block.
-                    others = hold.block.uncancel() if hasattr(hold.block, "uncancel") else 0
-                    was_cancelled = isinstance(error, asyncio.CancelledError) and not others
+        for hold in [taken.hold for taken in self._held(holder)[-1:]]:
+            if hold.block is task and hold.is_lost:  # This has cancelled the block.
+                others = task.uncancel() > hold.cancels if hasattr(task, "uncancel") else False
+                was_cancelled = isinstance(error, asyncio.CancelledError) and not others
+            if hold.is_lost or hold.count == 1:
                 hold.block = None
-                break
         try:
             await self._wait(self._release, holder)
         except Exception as failure:

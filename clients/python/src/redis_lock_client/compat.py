@@ -11,21 +11,35 @@ from __future__ import annotations
 import os
 import weakref
 from base64 import b64encode
+from dataclasses import dataclass, field
 from functools import partial
 from logging import getLogger
 from typing import Any
 
-from . import acquisition, holding
+from . import acquisition, holding, scripts
 from .errors import LockError, ServerError
-from .flow import Flow, Steps
+from .flow import Flow, Steps, nothing
 from .holding import Hold
-from .request import NOT_HELD, Request, hash_tag
+from .request import NOT_HELD, Words, hash_tag
 from .source import source_of
-from .threads import Engine, engine_of
+from .threads import engine_of
 
 logger = getLogger(__name__)
 #: The longest pause in seconds between two attempts without the module.
 PAUSE_S = 0.1
+#: A release without the module, after which one of python-redis-lock's waiters goes on.
+_RELEASE = f"""
+local function release()
+    {scripts.BEGIN}
+    {scripts.RELEASE}
+end
+local left = release()
+if left == 0 then
+    redis.call('lpush', KEYS[2], 1)
+    redis.call('pexpire', KEYS[2], ARGV[4])
+end
+return left
+"""
 
 
 class AlreadyAcquired(RuntimeError):
@@ -54,6 +68,19 @@ class TimeoutTooLarge(RuntimeError):
 
 class NotExpirable(RuntimeError):
     """The lock has no expiry time that could be extended."""
+
+
+@dataclass(eq=False)
+class _Hold(Hold):
+    """A hold with the list of python-redis-lock's waiters and its lifetime in milliseconds."""
+
+    signal: Words = field(default_factory=list)
+
+    def release(self, hold: int | None = None) -> tuple[Words, Words]:
+        words, script = super().release(hold)
+        if not self.signal:
+            return words, script
+        return words, ["EVAL", _RELEASE, 2, self.key, self.signal[0], self.token, "", hold or "", self.signal[1]]
 
 
 class Lock:
@@ -96,6 +123,7 @@ class Lock:
         self._renews = auto_renewal
         self._hold: Hold | None = None
         self._process = os.getpid()
+        self._end_renewal: Any = None
         self.blocking = blocking
 
     @property
@@ -122,9 +150,9 @@ class Lock:
             raise TimeoutNotUsable("Timeout cannot be used if blocking=False")
         id = _new_id() if self._is_used and not self._is_given else self._id
         self._is_used = True
-        engine, request = self._engine(), self._request(id)
+        hold = self._new_hold(id)
         try:
-            is_held = engine.run(partial(self._give_back, engine, request), self._acquiring, request, patience)
+            is_held = hold.engine.run(partial(self._give_back, hold), self._acquiring, hold, patience)
         except LockError as error:
             raise AlreadyAcquired("This process acquires the lock with this id already.") from error
         if not is_held:
@@ -133,24 +161,26 @@ class Lock:
         logger.info("Acquired Lock(%r).", self._name)
         return True
 
-    def _acquiring(self, flow: Flow, request: Request, patience: float | None) -> Steps:
-        engine = self._engine()
-        if not (yield from acquisition.acquire(flow, request, patience, PAUSE_S)):
+    def _acquiring(self, flow: Flow, hold: Hold, patience: float | None) -> Steps:
+        if not (yield from acquisition.acquire(flow, hold, patience, PAUSE_S)):
             return False
-        self._id, self._process = request.token.decode(), os.getpid()
-        self._hold = hold = Hold(request, self._renews, _nothing)
-        hold.set_lease(request.sent_at, request.lease_ms)
+        hold.acquired()
+        hold.outcome_unknown = False  # Whether the id still holds the lock, the server is asked.
+        self._id, self._process, self._hold = hold.token.decode(), os.getpid(), hold
         if self._renews:
-            hold.watcher = flow.scheduler.start(holding.watch, hold)
-            weakref.finalize(self, engine.post, _end_watch, engine, hold).atexit = False
+            hold.begin_watch()
+            if self._end_renewal is not None:
+                self._end_renewal.detach()
+            self._end_renewal = weakref.finalize(self, hold.engine.post, hold.end_watch)
+            self._end_renewal.atexit = False
         return True
 
-    def _give_back(self, engine: Engine, request: Request) -> None:
-        if self._hold is not None and self._hold.request is request:
-            _end_watch(engine, self._hold)
+    def _give_back(self, hold: Hold) -> None:
+        if self._hold is hold:
             self._hold = None
-        if request.outcome_unknown:
-            engine.scheduler.start(acquisition.withdraw, request)
+            hold.drop()
+        elif hold.outcome_unknown:
+            hold.engine.scheduler.start(acquisition.withdraw, hold)
 
     def _patience(self, timeout: float | str | None) -> float | None:
         seconds = int(timeout) if timeout else 0
@@ -160,24 +190,19 @@ class Lock:
             raise TimeoutTooLarge(f"Timeout ({seconds}) cannot be greater than expire ({self._expire})")
         return seconds or None
 
-    def _withdraw(self, engine: Engine, request: Request) -> None:
-        engine.scheduler.start(acquisition.withdraw, request)
-
-    def _engine(self) -> Engine:
-        return engine_of(source_of(self._client))
-
-    def _request(self, id: str) -> Request:
+    def _new_hold(self, id: str) -> Hold:
         lease_ms = self._expire * 1000 if self._expire else None
         key, list_key = self._name.encode(), ("lock-signal:" + self._name.removeprefix("lock:")).encode()
         # In a cluster python-redis-lock works only where both are in one slot.
         has_list = not hasattr(self._client, "nodes_manager") or hash_tag(key) == hash_tag(list_key)
-        signal = (list_key, self._signal_expire) if has_list else None
-        return Request(key, id.encode(), lease_ms, signal=signal)
+        hold = _Hold(key, id.encode(), lease_ms, signal=[list_key, self._signal_expire] if has_list else [])
+        hold.engine, hold.renew = engine_of(source_of(self._client)), self._renews
+        return hold
 
-    def _holds(self) -> Hold:
+    def _held(self) -> Hold:
         """Returns what this object holds, or a hold of its id."""
         hold = self._hold if self._process == os.getpid() else None  # After a fork it is the parent's.
-        return hold or Hold(self._request(self._id), False, _nothing)
+        return hold or self._new_hold(self._id)
 
     def extend(self, expire: float | str | None = None) -> None:
         """Sets the expiry time, by default to that of the lock, in whole seconds."""
@@ -185,7 +210,8 @@ class Lock:
         if seconds is None:
             raise TypeError("To extend a lock 'expire' must be given to extend() or to the lock.")
         try:
-            self._engine().run(_nothing, holding.extend, self._holds(), seconds * 1000, False)
+            hold = self._held()
+            hold.engine.run(nothing, holding.extend, hold, seconds * 1000, False)
         except ServerError as error:
             if error.code in NOT_HELD:
                 raise NotAcquired(f"Lock {self._name} is not acquired or it already expired.") from error
@@ -196,11 +222,10 @@ class Lock:
     def release(self) -> None:
         """Releases the lock, whichever object with this id has acquired it."""
         logger.debug("Releasing Lock(%r).", self._name)
-        engine, hold = self._engine(), self._holds()
+        hold = self._held()
         self._hold = None
-        undo = partial(self._withdraw, engine, hold.request)
         try:
-            left = engine.run(undo, holding.release, hold)
+            left = hold.engine.run(hold.drop, holding.release, hold)
         except ServerError as error:
             if error.code in NOT_HELD:
                 raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from error
@@ -233,14 +258,6 @@ def _delete(client: Any, name: str, signal_expire: int) -> None:
     signal = "lock-signal:" + name.removeprefix("lock:")
     with client.pipeline() as transaction:
         transaction.delete(signal).lpush(signal, 1).pexpire(signal, signal_expire).delete(name).execute()
-
-
-def _end_watch(engine: Engine, hold: Hold) -> None:
-    holding.end_watch(engine.scheduler, hold)
-
-
-def _nothing(*_: object) -> None:
-    pass
 
 
 def _whole_seconds(expire: float | str | None) -> int | None:

@@ -4,8 +4,7 @@ All flows share it. The server executes commands in the order in which they were
 moment: the reply to its command is dropped, and a RELEASE that is sent afterwards is executed afterwards.
 """
 
-from __future__ import annotations
-
+import math
 import secrets
 from collections import deque
 from typing import Any
@@ -24,10 +23,10 @@ SILENCE_S = 20.0
 class Sent:
     """A command that was sent or is to be sent. The flow is None if the reply is dropped."""
 
-    __slots__ = ("deadline", "flow", "words")
+    __slots__ = ("flow", "words")
 
-    def __init__(self, flow: Flow | None, words: list[Word], deadline: float) -> None:
-        self.flow, self.words, self.deadline = flow, words, deadline
+    def __init__(self, flow: Flow | None, words: list[Word]) -> None:
+        self.flow, self.words = flow, words
 
     def drop(self) -> None:
         self.flow = None
@@ -48,46 +47,36 @@ class Connection:
         self.channel: bytes | None = None
         self.tracks = False
         #: Whether messages can come between replies, None if that is unknown yet.
-        self.has_messages: bool | None = False if self.polls else None
+        self.has_messages: bool | None = None
         #: Scripts are used until this time, because the server has replied that it has no module.
-        self.scripts_until = float("inf") if self.polls else 0.0
+        self.scripts_until = math.inf if self.polls else 0.0
         #: Whether the server has the module, by its latest reply.
         self.native: bool | None = False if self.polls else None
         self._parser = Parser()
-        #: The commands whose replies are due.
+        #: The commands whose replies are due, or that are sent when it is open.
         self.sent: deque[Sent] = deque()
-        self._unsent: list[Sent] = []
         self._received_at = 0.0
-        #: When it was lost.
-        self.lost_at = -1.0
-        self._is_checked = False
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
     def send(self, flow: Flow | None, words: list[Word], asking: bool = False) -> None:
         """Sends a command, the reply to which resumes the flow. ``asking``: behind ASKING."""
-        now = self.scheduler.now()
         if asking:
-            self._queue(Sent(None, ["ASKING"], now + self.timeout_s))
-        sent = Sent(flow, words, now + self.timeout_s)
+            self._queue(Sent(None, ["ASKING"]))
+        sent = Sent(flow, words)
         if flow is not None:
             flow.stop_waiting = sent.drop
         self._queue(sent)
 
     def _queue(self, sent: Sent) -> None:
-        if self.state != "open":
-            self._unsent.append(sent)
-            if self.state == "closed":
-                self.state = "opening"
-                self.engine.open(self)
-            return
         if not self.sent:
             self._received_at = self.scheduler.now()
         self.sent.append(sent)
-        if not self._is_checked:
-            self._is_checked = True
-            self.scheduler.set_timer(sent.deadline, self)
-        self.engine.send(self, sent.words)
+        if self.state == "open":
+            self.engine.send(self, sent.words)
+        elif self.state == "closed":
+            self.state = "opening"
+            self.engine.open(self)
 
     def opened(self) -> None:
         """The engine has opened it."""
@@ -96,30 +85,23 @@ class Connection:
             return
         self.state, self.number, self.opened_at = "open", self.number + 1, self.scheduler.now()
         self._parser = Parser()
-        unsent, self._unsent = self._unsent, []
+        unsent, self.sent = self.sent, deque()
         if not self.polls:
             self.send(None, ["CLIENT", "SETNAME", NAME])
         for sent in unsent:
             if sent.flow is not None or sent.words == ["ASKING"]:
                 self._queue(sent)
 
-    def check(self, now: float) -> None:
-        """Ends the waits for replies that are late, and closes the connection if the server is silent for too long."""
-        self._is_checked = False
-        for sent in [sent for sent in self.sent if sent.flow is not None and sent.deadline <= now]:
-            if sent.flow is not None:  # It may have been cancelled by those before it.
-                self.scheduler.end_wait(sent.flow)
-        if self.sent and now - self._received_at > SILENCE_S:
+    def close_if_silent(self) -> None:
+        """Closes the connection if replies are due and nothing was received for too long."""
+        if self.state == "open" and self.sent and self.scheduler.now() - self._received_at > SILENCE_S:
             self.close(NoReply("the server has not replied for too long"))
-        if self.sent and not self._is_checked:
-            self._is_checked = True
-            self.scheduler.set_timer(max(self.sent[0].deadline, now + self.timeout_s / 4), self)
 
     # ---- what the engine reports -------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
         """Bytes have come from the server."""
-        self._received_at = self.scheduler.now()
+        self._received_at = self.scheduler.heard_at = self.scheduler.now()
         parser = self._parser
         try:
             for reply in parser.feed(data):
@@ -137,13 +119,9 @@ class Connection:
         if not self.sent:
             raise ValueError("a reply without a command")
         flow = self.sent.popleft().flow
-        if flow is None:
-            return
-        flow.stop_waiting = lambda: None
-        if isinstance(reply, ServerError):
-            self.scheduler.resume(flow, None, reply)
-        else:
-            self.scheduler.resume(flow, reply)
+        if flow is not None:
+            error = reply if isinstance(reply, ServerError) else None
+            self.scheduler.resume(flow, None if error else reply, error)
 
     def _hear(self, message: list[Any]) -> None:
         match message:
@@ -160,26 +138,16 @@ class Connection:
                     self.scheduler.key_changed(key)
 
     def close(self, error: BaseException) -> None:
-        """Closes it. A later command opens it again."""
+        """Closes it, because of an error, or was lost or could not be opened. A later command opens it again."""
         self.engine.close(self)
-        self.disconnected(error)
-
-    def disconnected(self, error: BaseException) -> None:
-        """It was lost, or could not be opened."""
         was_open, self.state = self.state == "open", "closed"
-        if was_open:
-            self.lost_at = self.scheduler.now()
-        self.channel, self.tracks = None, False
-        self.has_messages = False if self.polls else None
-        sent, unsent = [*self.sent], self._unsent
-        self.sent.clear()
-        self._unsent = []
-        for one in sent:
-            if one.flow is not None:
-                self.scheduler.resume(one.flow, None, self._error(error, was_open))
-        for one in unsent:
-            if one.flow is not None:
-                self.scheduler.resume(one.flow, None, self._error(error, False))
+        if was_open and not self.polls:
+            self.scheduler.heard_at = self.scheduler.now()
+        self.channel, self.tracks, self.has_messages = None, False, None
+        lost, self.sent = self.sent, deque()
+        for sent in lost:
+            if sent.flow is not None:
+                self.scheduler.resume(sent.flow, None, self._error(error, was_open))
         self.scheduler.connection_lost(self)
 
     @staticmethod
@@ -193,7 +161,7 @@ class Connection:
 
 def hears(flow: Flow, connection: Connection) -> Steps:
     """Returns whether messages can come between replies, which needs version 3 of the protocol."""
-    if connection.has_messages is None:
+    if connection.has_messages is None and not connection.polls:
         try:
             yield Call(connection, ["HELLO", 3])
             connection.has_messages = True

@@ -4,13 +4,13 @@ Each is a subclass of the exception of redis-py and valkey-py with the same mean
 that a program that catches the library's exceptions catches these, too.
 """
 
-from __future__ import annotations
-
+import logging
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 LIBRARIES = ("redis", "valkey")
+logger = logging.getLogger("redis_lock_client")
 
 
 def library_classes(name: str, module: str = ".exceptions") -> tuple[Any, ...]:
@@ -91,3 +91,5 @@ class NoReply(base.TimeoutError):
 
 #: The server cannot be reached.
 UNREACHABLE = (Disconnected, NoReply)
+#: What a request can raise unless it is interrupted.
+EXPECTED = (LockError, ServerError, *UNREACHABLE)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import NoReply
+from .errors import EXPECTED, NoReply
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -30,6 +30,11 @@ class Call(NamedTuple):
     connection: Connection
     words: list[Any]
     asking: bool = False
+
+    @property
+    def timeout(self) -> float:
+        """The time-out of a reply."""
+        return float(self.connection.timeout_s)
 
 
 class Message(NamedTuple):
@@ -78,14 +83,19 @@ class Flow:
         #: The key that it watches has changed since it was read.
         self.changed = False
         #: Removes it from where it waits.
-        self.stop_waiting: Callable[[], object] = _nothing
+        self.stop_waiting: Callable[[], object] = nothing
         #: Grows with each wait, so that an earlier timer does not end a later wait.
         self.wait_number = 0
-        #: Returns the time at which its wait ends, whatever it waits for.
-        self.deadline: Callable[[], float] = lambda: math.inf
+        #: The time at which each wait ends, whatever it waits for.
+        self.limit = math.inf
+
+    @property
+    def number(self) -> int:
+        """The number of the connection of its latest command."""
+        return self.connection.number if self.connection is not None else 0
 
 
-def _nothing(*_: object) -> None:
+def nothing(*_: object) -> None:
     pass
 
 
@@ -97,23 +107,26 @@ class Scheduler:
     """The flows of one server or cluster, their timers, local queues and watched keys.
 
     The engine has ``now()``, the time of a clock that is never set; ``open(connection)``, which calls its ``opened`` or
-    ``disconnected`` later; ``close(connection)``; ``send(connection, words)``; and ``wake_at(time)``, which calls
-    `tick` then or earlier.
+    ``close`` later; ``close(connection)``; ``send(connection, words)``; and ``wake_at(time)``, which calls
+    `tick` then or earlier. If ``is_driven``, exceptions of signal handlers can come from everywhere.
     """
 
     def __init__(self, engine: Any, source: Any) -> None:
         self.engine, self.source, self.now = engine, source, engine.now
         self.servers = source.servers(self)
         self.flows: set[Flow] = set()
-        self._timers: list[tuple[float, int, Any, int]] = []
+        #: When a server replied last, or its connection was lost.
+        self.heard_at = -math.inf
+        self._timers: list[tuple[float, int, Flow, int]] = []
         self._numbers = itertools.count(1)
         #: The latest request with each token.
         self.tokens: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self._messages: dict[bytes, Flow] = {}
         self._queues: dict[bytes, deque[Flow]] = {}
-        self._watchers: dict[bytes, set[Flow]] = {}
+        #: The flows that watch a key.
+        self.watchers: dict[bytes, set[Flow]] = {}
 
-    def start(self, start: Callable[..., Steps], *args: Any, done: Callable[..., None] = _nothing) -> Flow:
+    def start(self, start: Callable[..., Steps], *args: Any, done: Callable[..., None] = nothing) -> Flow:
         """Starts a flow. ``done`` is called with its result and its exception, one of which is None."""
         flow = Flow(self, start, args, done)
         self.flows.add(flow)
@@ -131,13 +144,15 @@ class Scheduler:
         """Ends the wait of a flow with a result or an exception."""
         while True:
             flow.stop_waiting()
-            flow.stop_waiting, flow.wanted = _nothing, None
+            flow.stop_waiting, flow.wanted = nothing, None
             flow.wait_number += 1
             try:
                 wanted = flow.steps.throw(error) if error is not None else flow.steps.send(value)
             except StopIteration as stop:
                 return self._end(flow, stop.value, None)
             except Exception as failure:
+                if self.engine.is_driven and not isinstance(failure, EXPECTED):
+                    raise  # A signal handler has raised it, in the midst of anything.
                 return self._end(flow, None, failure)
             value, error = self._wait(flow, wanted), None
             if value is _PENDING:
@@ -164,16 +179,10 @@ class Scheduler:
                 queue.append(flow)
                 if queue[0] is flow:
                     return True
-        until = flow.deadline()
-        if not isinstance(wanted, Call):
-            until = min(until, self.now() + max(wanted.timeout, 0))
+        until = min(flow.limit, self.now() + max(wanted.timeout, 0))
         if until < math.inf:
-            self.set_timer(until, flow, flow.wait_number)
+            self._set_timer(until, flow)
         return _PENDING
-
-    def has_queue(self, key: bytes) -> bool:
-        """Returns whether flows are in the local queue of a key."""
-        return key in self._queues
 
     def leave_queue(self, key: bytes, flow: Flow) -> None:
         """Removes a flow from the local queue of a key; the next one has its turn."""
@@ -186,36 +195,37 @@ class Scheduler:
             del self._queues[key]
         elif was_first and isinstance(queue[0].wanted, Turn):
             # In the next tick, because many may leave one after the other.
-            self.set_timer(self.now(), queue[0], queue[0].wait_number)
+            self._set_timer(self.now(), queue[0])
 
     # ---- timers ------------------------------------------------------------------------------------------------------
 
-    def set_timer(self, when: float, target: Any, wait_number: int = 0) -> None:
-        """Resumes a flow, or checks a connection, at a time."""
+    def _set_timer(self, when: float, flow: Flow) -> None:
+        """Ends the present wait of a flow at a time."""
         if len(self._timers) > 2 * len(self.flows) + 64:
-            self._timers = [timer for timer in self._timers if not _is_stale(*timer[2:])]
+            self._timers = [timer for timer in self._timers if not _is_stale(timer)]
             heapq.heapify(self._timers)
-        heapq.heappush(self._timers, (when, next(self._numbers), target, wait_number))
+        heapq.heappush(self._timers, (when, next(self._numbers), flow, flow.wait_number))
         if self._timers[0][0] == when:
             self.engine.wake_at(when)
 
     def tick(self) -> None:
         """Resumes the flows whose time has come."""
         now = self.now()
-        while self._timers and (self._timers[0][0] <= now or _is_stale(*self._timers[0][2:])):
-            _, _, target, wait_number = heapq.heappop(self._timers)
-            if not isinstance(target, Flow):
-                target.check(now)
-            elif not _is_stale(target, wait_number):
-                self.end_wait(target)
+        while self._timers and (self._timers[0][0] <= now or _is_stale(self._timers[0])):
+            timer = heapq.heappop(self._timers)
+            if not _is_stale(timer):
+                self._end_wait(timer[2])
         if self._timers:
             self.engine.wake_at(self._timers[0][0])
 
-    def end_wait(self, flow: Flow) -> None:
-        """Resumes a flow whose wait has taken too long."""
-        late = NoReply("Timeout reading from the server") if isinstance(flow.wanted, Call) else None
-        has_turn = isinstance(flow.wanted, Turn) and self._queues[flow.wanted.key][0] is flow
-        self.resume(flow, has_turn or None, late)
+    def _end_wait(self, flow: Flow) -> None:
+        if isinstance(flow.wanted, Call):
+            connection = flow.wanted.connection
+            self.resume(flow, None, NoReply("Timeout reading from the server"))
+            connection.close_if_silent()
+        else:
+            has_turn = isinstance(flow.wanted, Turn) and self._queues[flow.wanted.key][0] is flow
+            self.resume(flow, has_turn or None)
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
@@ -226,30 +236,31 @@ class Scheduler:
 
     def watch(self, key: bytes, flow: Flow) -> None:
         """Resumes a flow that waits for a `Change` when the key changes."""
-        self._watchers.setdefault(key, set()).add(flow)
+        self.watchers.setdefault(key, set()).add(flow)
 
     def unwatch(self, key: bytes, flow: Flow) -> None:
         """Ends `watch`."""
-        watchers = self._watchers[key]
+        watchers = self.watchers[key]
         watchers.discard(flow)
         if not watchers:
-            del self._watchers[key]
+            del self.watchers[key]
 
     def key_changed(self, key: bytes | None) -> None:
         """Resumes the flows that watch a key, or all of them."""
-        for one in [*self._watchers] if key is None else [key]:
-            for flow in [*self._watchers.get(one, ())]:
+        for one in [*self.watchers] if key is None else [key]:
+            for flow in [*self.watchers.get(one, ())]:
                 flow.changed = True
                 if isinstance(flow.wanted, Change):
                     self.resume(flow, "changed")
 
     def connection_lost(self, connection: Connection) -> None:
         """Resumes the flows that wait for messages on a connection, or watch keys on it."""
-        watchers = [flow for flows in self._watchers.values() for flow in flows]
+        watchers = [flow for flows in self.watchers.values() for flow in flows]
         for flow in [*self._messages.values(), *watchers]:
             if flow.connection is connection and isinstance(flow.wanted, Message | Change):
                 self.resume(flow, "lost")
 
 
-def _is_stale(target: Any, wait_number: int) -> bool:
-    return isinstance(target, Flow) and (target.ended or target.wait_number != wait_number)
+def _is_stale(timer: tuple[float, int, Flow, int]) -> bool:
+    _, _, flow, wait_number = timer
+    return flow.ended or flow.wait_number != wait_number

@@ -1,13 +1,13 @@
 """Commands of a client that executes them in its own way: fakeredis, or a client with key prefixes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .connection import Connection, Sent
-from .errors import ServerError, library_classes
+from .errors import Disconnected, ServerError, library_classes
 
 _REPLIES = library_classes("ResponseError")
+#: What the libraries raise.
+_ERRORS = tuple(one.__base__ for one in library_classes("ConnectionError"))
 #: The codes that libraries leave out of the text of these errors.
 _CODES = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY"}
 
@@ -15,36 +15,37 @@ _CODES = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY"}
 def execute(connection: Connection) -> None:
     """Executes the commands that are to be sent, by the client, in the caller's thread."""
     while connection.sent:
-        sent, result = connection.sent[0], None
+        sent = connection.sent[0]
         try:
             result = connection.scheduler.source.client.execute_command(*sent.words)
         except Exception as error:
+            if connection.engine.is_driven and not isinstance(error, _ERRORS):
+                raise  # A signal handler may have raised it.
             result = error
-        answer(connection, sent, result)
+        _answer(connection, sent, plain(result))
 
 
 async def execute_async(connection: Connection) -> None:
     """Executes the commands that are to be sent, by the client, one after another."""
     while connection.sent:
-        sent, result = connection.sent[0], None
+        sent = connection.sent[0]
         try:
             result = await connection.scheduler.source.client.execute_command(*sent.words)
-        except BaseException as error:
+        except Exception as error:
             result = error
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            answer(connection, sent, result)
+        except BaseException:
+            _answer(connection, sent, Disconnected("the task was cancelled", sent=True))
+            raise
+        _answer(connection, sent, plain(result))
 
 
-def answer(connection: Connection, sent: Sent, result: Any) -> None:
-    """Reports what a client has returned or raised, unless the connection was closed before."""
+def _answer(connection: Connection, sent: Sent, reply: Any) -> None:
     if not connection.sent or connection.sent[0] is not sent:
-        return
-    reply = plain(result)
-    if isinstance(reply, BaseException) and not isinstance(reply, ServerError):
+        return  # The connection was closed before.
+    if isinstance(reply, Exception) and not isinstance(reply, ServerError):
         connection.close(reply)
     else:
+        connection.scheduler.heard_at = connection.scheduler.now()
         connection.reply(reply)
 
 

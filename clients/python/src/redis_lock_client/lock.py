@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import weakref
@@ -11,15 +10,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from . import acquisition, holding
-from .arguments import LEASES, Seconds, check_client, check_label, check_limit, key_of, seconds, token_of
-from .errors import LockError, library_classes
-from .flow import Flow, Steps
-from .holding import Hold, with_lock_errors
-from .request import Request, hash_tag, label_of
+from .arguments import LEASES, Seconds, check, check_client, check_holders, key_of, seconds, token_of
+from .errors import LockError, library_classes, logger
+from .flow import Flow, Steps, nothing
+from .holding import Hold, Taken, with_lock_errors
+from .request import hash_tag, label_of
 from .source import source_of
-from .taken import Local, Taken, drop, tell
 
-logger = logging.getLogger("redis_lock_client")
 L = TypeVar("L", bound="BaseLock")
 
 
@@ -30,7 +27,6 @@ class BaseLock:
     _registry: Callable[[], Any]
     _engine_of: Callable[[Any], Any]
     _caller: Callable[[], Any]
-    _report: Callable[..., None] = staticmethod(tell)
     _client_module: str
 
     def __init__(
@@ -84,14 +80,11 @@ class BaseLock:
             ValueError: An argument is out of range, or two do not go together.
         """
         lease = seconds(timeout or None, "timeout", *LEASES)
-        if (session or renew) and not lease:
-            raise ValueError("session and renew need a timeout")
-        if reentrant and (shared or limit is not None):
-            raise ValueError("a lock is either shared or re-entrant")
-        if on_lost is not None and not callable(on_lost):
-            raise TypeError("on_lost must be a function")
-        check_limit(limit)
-        check_label(label)
+        check(lease or not (session or renew), "session and renew need a timeout")
+        check(not (reentrant and (shared or limit is not None)), "a lock is either shared or re-entrant")
+        check(on_lost is None or callable(on_lost), "on_lost must be a function")
+        check_holders(limit, label)
+        check_client(redis, has_loop=bool(self._client_module))
         self._key = key_of(name)
         self.redis, self.name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
         self.blocking, self.thread_local = blocking, thread_local
@@ -99,7 +92,6 @@ class BaseLock:
         self.raise_on_release_error = raise_on_release_error
         self.session, self.shared, self.limit = session, shared or limit is not None, limit
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
-        check_client(redis, has_loop=bool(self._client_module))
         self._source = source_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
         self._lease_ms = int(lease * 1000) if lease else None
@@ -120,9 +112,26 @@ class BaseLock:
         return native
 
     @property
-    def local(self) -> Local:
-        """The token of the caller's hold: ``lock.local.token``, as redis-py has it."""
-        return Local(self)
+    def local(self: L) -> L:
+        """The lock itself, so that ``lock.local.token`` is its `token`, as with redis-py."""
+        return self
+
+    @property
+    def token(self) -> bytes | None:
+        """The token by which the caller holds the lock, None if it does not. Setting it hands a lock over."""
+        holds = self._held(self._holder())
+        return holds[-1].hold.token if holds else None
+
+    @token.setter
+    def token(self, token: str | bytes | None) -> None:
+        engine, holder = self._engine(), self._holder()
+        for taken in self._holds.pop(holder, []):
+            taken.detach()
+            engine.post(taken.hold.end_watch)
+        if token is not None:
+            hold = self._hold(engine, token)
+            hold.sent_at = engine.now()
+            self._note(holder, hold).detach()
 
     @property
     def lost(self) -> Any:
@@ -132,11 +141,11 @@ class BaseLock:
         """
         self._is_watched = True
         holds = self._held(holder := self._holder())
-        for taken in holds:
-            if taken.engine.now() >= taken.hold.request.ends_at and not (self.renew or self.session):
-                taken.lost.set()
-            taken.engine.post(self._watch, taken)
-        return holds[-1].lost if holds else self._event_of(holder)
+        for hold in [taken.hold for taken in holds]:
+            if hold.is_expired() and not (self.renew or self.session):
+                hold.lost.set()
+            hold.engine.post(hold.begin_watch)
+        return holds[-1].hold.lost if holds else self._event_of(holder)
 
     # ---- what the caller holds ---------------------------------------------------------------------------------------
 
@@ -147,9 +156,9 @@ class BaseLock:
         """Returns the thread or task that holds what this one acquires. A class stands for all of them."""
         return type(self)._caller() or BaseLock if self.thread_local else BaseLock
 
-    def _event_of(self, holder: Any) -> Any:
+    def _event_of(self, holder: Any, acquires: bool = False) -> Any:
         event = self._events.get(holder)
-        if event is None:
+        if event is None or (acquires and event.is_set()):
             event = self._events[holder] = type(self)._event()
         return event
 
@@ -170,33 +179,29 @@ class BaseLock:
             raise LockError(message, self.name)
         return holds[-1]
 
-    def _request(self, token: str | bytes) -> Request:
-        return Request(
-            self._key, token_of(token), self._lease_ms, self.reentrant, self.shared, self.limit, self.session
-        )
+    def _hold(self, engine: Any, token: str | bytes) -> Hold:
+        kind = self.reentrant, self.shared, self.limit, self.session
+        hold = Hold(self._key, token_of(token), self._lease_ms, *kind)
+        hold.engine, hold.renew, hold.on_lost = engine, self.renew, self.on_lost
+        return hold
 
-    def _note(self, engine: Any, holder: Any, request: Request) -> Taken:
+    def _note(self, holder: Any, hold: Hold) -> Taken:
         """Notes that a lock is held."""
-        lost = self._event_of(holder)
-        if lost.is_set():
-            lost = self._events[holder] = type(self)._event()
-        hold = Hold(request, self.renew, partial(type(self)._report, engine, lost, self.on_lost))
-        hold.set_lease(request.sent_at, request.lease_ms)
-        taken = Taken(engine, hold, lost, holder)
         holds = self._holds.setdefault(holder, [])
         if not self.shared:
             for earlier in holds:  # They are lost, or this one could not have been acquired.
                 earlier.detach()
-                holding.end_watch(engine.scheduler, earlier.hold)
+                earlier.hold.lose()
+                earlier.hold.end_watch()
             holds.clear()
+        hold.lost = self._event_of(holder, acquires=True)
+        hold.acquired()
+        taken = Taken(hold, holder)
         holds.append(taken)
         return taken
 
-    def _watch(self, taken: Taken) -> None:
-        if taken.hold.watcher is None and taken.hold.count:
-            taken.hold.watcher = taken.engine.scheduler.start(holding.watch, taken.hold)
-
-    def _remove(self, taken: Taken) -> None:
+    def _forget(self, taken: Taken) -> None:
+        taken.detach()
         holder = taken.holder()
         holds = self._holds.get(holder, [])
         if taken in holds:
@@ -209,65 +214,76 @@ class BaseLock:
     def _acquire(
         self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
     ) -> tuple[Any, ...]:
-        holds = self._held(holder)
-        if self.reentrant and holds and holder in self._holds:
-            undo = partial(self._release_anyway, holds[-1], holds[-1].hold.count + 1)
-            return undo, self._as_holder, holding.enter_again, holds[-1].hold
+        self._held(holder)  # Forgets those of before a fork, or of tasks that have ended.
         patience = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout")
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
         pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
         if token is None:
             token = secrets.token_hex(16) if self.label is None else f"{self.label}:{secrets.token_hex(16)}"
-        request = self._request(token)
-        return partial(self._give_back, holder, request), self._acquiring, holder, request, patience, pause or 0.001
+        hold, again = self._hold(self._engine(), token), list[Any]()
+        undo = partial(self._give_back, holder, hold, again)
+        return undo, self._acquiring, holder, hold, again, patience, pause or 0.001
 
-    def _acquiring(self, flow: Flow, holder: Any, request: Request, patience: float | None, sleep: float) -> Steps:
-        engine, began_at = flow.scheduler.engine, flow.scheduler.now()
-        is_held = yield from acquisition.acquire(flow, request, patience, sleep)
-        result, took = "got" if is_held else "did not get", engine.now() - began_at
-        logger.debug("%r %s lock %r after %.3f s", label_of(request.token), result, self.name, took)
+    def _acquiring(
+        self, flow: Flow, holder: Any, hold: Hold, again: list[Any], patience: float | None, sleep: float
+    ) -> Steps:
+        began_at = flow.scheduler.now()
+        if self.reentrant and (holds := self._holds.get(holder)):
+            again += [holds[-1], holds[-1].hold.count + 1]
+            return (yield from self._as_holder(flow, holding.enter_again, holds[-1].hold))
+        is_held = yield from acquisition.acquire(flow, hold, patience, sleep)
+        result, took = "got" if is_held else "did not get", flow.scheduler.now() - began_at
+        logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
         if is_held:
             # It is noted before the caller hears of it: should the caller be interrupted, the object knows.
-            taken = self._note(engine, holder, request)
+            self._note(holder, hold)
             if self._is_watched:
-                self._watch(taken)
+                hold.begin_watch()
         return is_held
 
-    def _give_back(self, holder: Any, request: Request) -> None:
-        for taken in [*self._holds.get(holder, [])]:
-            if taken.hold.request is request:
-                return self._release_anyway(taken, 1)
-        if request.outcome_unknown:
-            self._engine().scheduler.start(acquisition.withdraw, request)
+    def _give_back(self, holder: Any, hold: Hold, again: list[Any]) -> None:
+        for taken in self._holds.get(holder, []):
+            if taken.hold is hold:
+                again += [taken, 1]
+        if again:
+            self._release_anyway(*again)
+        elif hold.outcome_unknown:
+            hold.engine.scheduler.start(acquisition.withdraw, hold)
 
     def _release(self, holder: Any) -> tuple[Any, ...]:
-        taken = self._mine(holder, "Cannot release a lock that's not owned or is already unlocked.")
-        return partial(self._release_anyway, taken, taken.hold.count), self._releasing, taken
+        chosen: list[Any] = []
+        return partial(self._undo_release, holder, chosen), self._releasing, holder, chosen
 
-    def _releasing(self, flow: Flow, taken: Taken) -> Steps:
+    def _releasing(self, flow: Flow, holder: Any, chosen: list[Any]) -> Steps:
+        taken = self._mine(holder, "Cannot release a lock that's not owned or is already unlocked.")
+        chosen += [taken, taken.hold.count]
         if taken.hold.count == 1:
             # Not before this runs: should the caller be interrupted, the object knows that it holds the lock.
-            taken.detach()
-            self._remove(taken)
+            self._forget(taken)
         yield from self._as_holder(flow, holding.release, taken.hold)
-        logger.debug("%r released lock %r", label_of(taken.hold.request.token), self.name)
+        logger.debug("%r released lock %r", label_of(taken.hold.token), self.name)
+
+    def _undo_release(self, holder: Any, chosen: list[Any]) -> None:
+        if not chosen and (holds := self._held(holder)):  # The flow has not begun.
+            chosen += [holds[-1], holds[-1].hold.count]
+        if chosen:
+            self._release_anyway(*chosen)
 
     def _release_anyway(self, taken: Taken, number: int) -> None:
         """Releases the hold with this number, because the caller was interrupted while it took or released it."""
         if number > 1:
             taken.hold.count = number - 1  # The next release releases it, too.
         else:
-            taken.detach()
-            self._remove(taken)
-            drop(taken.engine.scheduler, taken.hold)
+            self._forget(taken)
+            taken.hold.drop()
 
     def _extend(self, holder: Any, additional: Seconds | None, add: bool) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot extend an unlocked lock")
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
-        return _nothing, self._as_holder, holding.extend, taken.hold, lease_ms, add
+        return nothing, self._as_holder, holding.extend, taken.hold, lease_ms, add
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
@@ -275,14 +291,14 @@ class BaseLock:
             tag = hash_tag(self._key)
             counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
         key = key_of(counter)
-        return _nothing, self._as_holder, holding.fence, taken.hold, key
+        return nothing, self._as_holder, holding.fence, taken.hold, key
 
     def _locked(self, holder: Any) -> tuple[Any, ...]:
-        return _nothing, holding.locked, self._key
+        return nothing, holding.locked, self._key
 
     def _owned(self, holder: Any) -> tuple[Any, ...]:
         holds = self._held(holder)
-        return _nothing, self._as_holder, holding.owned, holds[-1].hold if holds else None
+        return nothing, self._as_holder, holding.owned, holds[-1].hold if holds else None
 
     def _as_holder(self, flow: Flow, steps: Callable[..., Steps], *args: Any) -> Steps:
         return (yield from with_lock_errors(self.name, steps(flow, *args)))
@@ -293,7 +309,3 @@ class BaseLock:
             raise failure
         what = "was lost before it was released" if isinstance(failure, LockError) else "could not be released"
         logger.warning("lock %r %s: %s", self.name, what, failure)
-
-
-def _nothing() -> None:
-    pass

@@ -1,11 +1,12 @@
-"""A request for a lock, and the commands that send it. No I/O."""
-
-from __future__ import annotations
+"""A request for a lock, and the commands that send it, each with the script in its place. No I/O."""
 
 import math
 from dataclasses import dataclass
 
+from . import scripts
 from .resp import Word
+
+Words = list[Word]
 
 #: The server cannot decide at the moment; the same command may be sent again.
 TRY_AGAIN = {
@@ -31,8 +32,6 @@ class Request:
     shared: bool = False
     limit: int | None = None
     session: bool = False
-    #: The list of python-redis-lock's waiters that a release writes to, and its lifetime in milliseconds.
-    signal: tuple[bytes, int] | None = None
     #: The number of the connection on which it was sent first, 0 if it was not sent.
     sent_on: int = 0
     #: The time before it was sent last, by the local clock. The lease counts from there.
@@ -56,28 +55,41 @@ class Request:
 
     def acquire(
         self, hold: int = 1, wait_ms: int | None = None, channel: bytes | None = None, lease_ms: int | None = None
-    ) -> list[Word]:
+    ) -> Words:
         """Returns the command that asks for the lock, with BLOCK and NOTIFY if these are given."""
         name = "LOCK.REENTER" if self.reentrant else "LOCK.SHARE" if self.shared else "LOCK.ACQUIRE"
-        words: list[Word] = [name, self.key, self.token]
+        words: Words = [name, self.key, self.token]
         number = hold if self.reentrant else None
         values = (self.lease_ms or lease_ms, number, self.limit, wait_ms, channel)
         for option, value in zip(("PX", "HOLD", "LIMIT", "BLOCK", "NOTIFY"), values, strict=True):
             if value is not None:
                 words += [option, value]
-        if self.session:
-            words += ["SESSION", "GRACE", self.grace_ms]
-        return words
+        return [*words, "SESSION", "GRACE", self.grace_ms] if self.session else words
 
-    def release(self, hold: int | None = None) -> list[Word]:
+    def take(self, hold: int = 1) -> tuple[Words, Words | None]:
+        """Returns the command that asks for the lock without waiting."""
+        script = self.script(scripts.TAKE, self.lease_ms or "", hold if self.reentrant else "")
+        return self.acquire(hold), None if self.session or self.shared else script
+
+    def release(self, hold: int | None = None) -> tuple[Words, Words]:
         """Returns the command that releases the lock, or the hold with this number."""
-        words: list[Word] = ["LOCK.RELEASE", self.key, self.token]
-        return words if hold is None else [*words, "HOLD", hold]
+        number: Words = [] if hold is None else ["HOLD", hold]
+        return ["LOCK.RELEASE", self.key, self.token, *number], self.script(scripts.RELEASE, "", hold or "")
 
-    def extend(self, lease_ms: int, add: bool = False) -> list[Word]:
+    def extend(self, lease_ms: int, add: bool = False) -> tuple[Words, Words | None]:
         """Returns the command that sets the lease, or adds to it."""
-        words: list[Word] = ["LOCK.EXTEND", self.key, self.token, "PX", lease_ms]
-        return [*words, "ADD"] if add else words
+        words: Words = ["LOCK.EXTEND", self.key, self.token, "PX", lease_ms]
+        script = None if self.shared else self.script(scripts.EXTEND, lease_ms, int(add))
+        return [*words, "ADD"] if add else words, script
+
+    def script(self, text: str, *arguments: Word) -> Words:
+        """Returns the command that runs a script."""
+        return ["EVAL", scripts.BEGIN + text, 1, self.key, self.token, *arguments]
+
+
+def info(key: bytes) -> tuple[Words, Words]:
+    """Returns the command that reads the state of a lock."""
+    return ["LOCK.INFO", key], ["EVAL", scripts.BEGIN + scripts.INFO, 1, key]
 
 
 def hash_tag(key: bytes) -> bytes | None:

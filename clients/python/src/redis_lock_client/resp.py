@@ -1,7 +1,5 @@
 """The Redis protocol: commands to bytes, bytes to replies, in its versions 2 and 3. No I/O."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,9 +30,7 @@ _LINES: dict[str, Callable[[bytes], Any]] = {
     "+": bytes,
     "-": lambda line: ServerError(line.decode(errors="replace")),
     ":": int,
-    "(": int,
     ",": float,
-    "#": lambda line: line == b"t",
     "_": lambda _: None,
 }
 
@@ -65,17 +61,16 @@ class Parser:
         kind, line, position = chr(self._buffer[position]), bytes(self._buffer[position + 1 : end]), end + 2
         if kind in _LINES:
             return _LINES[kind](line), position
-        if kind not in "$=!*~>%":
+        if kind not in "$*>%":
             raise ValueError(f"not a reply: {kind + line.decode(errors='replace')!r}")
         size = int(line)
         if size < 0:
             return None, position
-        if kind in "$=!":
+        if kind == "$":
             end = position + size
             if len(self._buffer) < end + 2:
                 raise _Incomplete
-            data = bytes(self._buffer[position:end])
-            return ServerError(data.decode(errors="replace")) if kind == "!" else data, end + 2
+            return bytes(self._buffer[position:end]), end + 2
         items: list[Any] = Push() if kind == ">" else []
         for _ in range(2 * size if kind == "%" else size):
             item, position = self._read(position)

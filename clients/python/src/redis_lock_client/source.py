@@ -1,4 +1,4 @@
-"""Opens connections by the client library, as the caller's client opens its own, but never of its pool."""
+"""How connections are opened: by the client library, as the caller's client opens its own, but never of its pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from .connection import Connection
-from .errors import LIBRARIES
+from .errors import LIBRARIES, Disconnected
 from .flow import Scheduler
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
@@ -76,11 +76,35 @@ class ClientSource(Source):
 
     @property
     def client(self) -> Any:
-        """The client. Raises ConnectionError when it is gone."""
+        """The client. Raises Disconnected when it is gone."""
         client = self._client()
         if client is None:
-            raise ConnectionError("the client is gone")
+            raise Disconnected("the client is gone", sent=False)
         return client
+
+
+class ClusterSource(Source):
+    """How connections to the servers of a cluster are opened."""
+
+    in_cluster = True
+
+    def __init__(self, client: Any) -> None:
+        manager = client.nodes_manager
+        nodes = [*{**manager.nodes_cache, **manager.startup_nodes}.values()]
+        # A node of asyncio's cluster opens connections itself, one of the other cluster has a client that does.
+        opens: Any = nodes[0]
+        if not hasattr(opens, "connection_class"):
+            client_of = getattr(client, "get_redis_connection", None) or client.get_valkey_connection
+            opens = client_of(opens).connection_pool
+        own = ("host", "port", "redis_connect_func", "valkey_connect_func")
+        kwargs = {name: value for name, value in opens.connection_kwargs.items() if name not in own}
+        super().__init__(opens.connection_class, kwargs)
+        self.seeds = [(node.host, int(node.port)) for node in nodes]
+        self.remap = getattr(manager, "address_remap", None)
+        self.is_shared = self.is_shared and self.remap is None
+        self.key_slot = import_module(f"{type(nodes[0]).__module__.partition('.')[0]}.crc").key_slot
+        self.name = (*self.name, "cluster", *(sorted(self.seeds) if self.is_shared else [id(client)]))
+        self.title = f"cluster of {self.seeds[0][0]}:{self.seeds[0][1]}"
 
 
 class Servers:
@@ -96,16 +120,6 @@ class Servers:
         """Returns the connection to the server that probably has a key."""
         return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
 
-    def at(self, address: Any) -> Connection:
-        """Returns the connection to the server that a redirection names."""
-        return self._at(self._own(address))
-
-    def _own(self, address: Any) -> Any:
-        host, port = address
-        # Without a host it is that of the server that was asked.
-        address = (host if host not in ("", "?") else self._known[0][0], port)
-        return self.source.remap(address) if self.source.remap else address
-
     def _at(self, address: Any) -> Connection:
         if address not in self._connections:
             self._connections[address] = Connection(self.scheduler, address)
@@ -113,10 +127,16 @@ class Servers:
                 self._known.append(address)
         return self._connections[address]
 
-    def moved(self, key: bytes, address: Any) -> Connection:
-        """Notes where a key is now. Returns the connection."""
-        own = self._slots[self.source.key_slot(key)] = self._own(address)
-        return self._at(own)
+    def redirected(self, key: bytes, address: Any, asking: bool) -> Connection:
+        """Returns the connection to the server that a redirection names. MOVED says where the key is from now on."""
+        host, port = address
+        # Without a host it is that of the server that was asked.
+        address = (host if host not in ("", "?") else self._known[0][0], port)
+        if self.source.remap:
+            address = self.source.remap(address)
+        if not asking:
+            self._slots[self.source.key_slot(key)] = address
+        return self._at(address)
 
     def forget(self, key: bytes) -> None:
         """Asks another server for a key, which names the one that has it."""
@@ -145,27 +165,19 @@ def source_of(client: Any) -> Any:
         if not by_library:
             source = ClientSource(client)
         elif in_cluster:
-            source = import_module(".cluster", __package__).ClusterSource(client)
+            source = ClusterSource(client)
         else:
             source = Source(anchor.connection_class, anchor.connection_kwargs)
-        source.anchor = weakref.ref(anchor)
         _sources[anchor] = source = _shared.setdefault(source.name, source) if source.is_shared else source
     return source
 
 
 def is_executed_by_library(client: Any) -> bool:
     """Returns whether the library's own code executes the commands of a client and sends them."""
-    if "execute_command" in vars(client) or not _is_library_function(type(client).execute_command):
-        return False
-    pool = getattr(client, "connection_pool", None)
-    kind = getattr(pool, "connection_class", None)
+    kind = getattr(getattr(client, "connection_pool", None), "connection_class", None)
     names = ("_connect", "send_command", "send_packed_command", "read_response")
-    return kind is None or all(_is_of_library(kind, name) for name in names)
-
-
-def _is_of_library(kind: type, name: str) -> bool:
-    function = getattr(kind, name, None)
-    return function is None or _is_library_function(function)
+    functions = [type(client).execute_command, *(getattr(kind, name) for name in names if hasattr(kind, name))]
+    return "execute_command" not in vars(client) and all(map(_is_library_function, functions))
 
 
 @functools.cache

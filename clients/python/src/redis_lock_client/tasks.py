@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import logging
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from .connection import Connection
-from .errors import Disconnected
+from .errors import Disconnected, logger
 from .flow import Scheduler, Steps
 from .indirect import execute_async, plain
 from .resp import encode
 from .threads import _all
 
-logger = logging.getLogger("redis_lock_client")
+#: How often a connection that is not shared is looked at, in seconds.
+IDLE_S = 1.0
+#: How long the end of a loop waits for releases that are under way, in seconds.
+END_S = 2.0
 
 
 class _Link(asyncio.Protocol):
@@ -36,9 +38,7 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.engine._links.get(self.connection) is self:
-            del self.engine._links[self.connection]
-            self.opened._reader = self.opened._writer = None
-            self.connection.disconnected(exc or Disconnected("", sent=True))
+            self.connection.close(exc or Disconnected("", sent=True))
 
 
 class Engine:
@@ -49,10 +49,13 @@ class Engine:
         self.source, self.now = source, self.loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.Handle | None = None
+        self._idle_timer: asyncio.Handle | None = None
         self._wakes_at = 0.0
-        self._is_ending, self._callers = False, 0
+        self._is_ending, self.callers = False, 0
         self.tasks: set[asyncio.Task[Any]] = set()
+        #: The task in which a client of its own kind executes commands.
         self._executor: asyncio.Task[Any] | None = None
+        self.is_driven = False
         _all.add(self)
         self.scheduler = Scheduler(self, source)
 
@@ -61,26 +64,23 @@ class Engine:
         outcome: asyncio.Future[Any] = self.loop.create_future()
 
         def end(value: Any, error: Exception | None) -> None:
-            if outcome.done():
-                return
-            if error is not None:
+            if error is not None and not outcome.done():
                 outcome.set_exception(error)
-            else:
+            elif not outcome.done():
                 outcome.set_result(value)
 
         flow = self.scheduler.start(start, *args, done=end)
-        self._callers += 1
+        self.callers += 1
         try:
             return await outcome
         except BaseException as error:
             if not outcome.done() or outcome.cancelled() or outcome.exception() is not error:
-                if not flow.ended:
-                    self.scheduler.cancel(flow)
+                self.scheduler.cancel(flow)
                 undo()
             raise
         finally:
-            self._callers -= 1
-            if self._is_ending and not self._callers and not self.scheduler._watchers:
+            self.callers -= 1
+            if self._is_ending and not self.callers and not self.scheduler.watchers:
                 self.close_all()  # An asynchronous generator has cleaned up.
 
     def post(self, function: Callable[..., Any], *args: Any) -> None:
@@ -103,30 +103,41 @@ class Engine:
 
     def open(self, connection: Connection) -> None:
         """Opens a connection in a task."""
+        if not self.source.is_shared and self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(IDLE_S, self._close_when_idle)
         if connection.polls:
             connection.opened()
         else:
-            self._begin(self._open(connection), f"redis-lock-client connects to {self.source.title}")
+            task = self._begin(self._open(connection), f"redis-lock-client connects to {self.source.title}")
+            task.add_done_callback(lambda task: self._opened(connection, task))
 
     async def _open(self, connection: Connection) -> None:
-        try:
-            opened = self.source.connection(connection.address)
-            await opened.connect()
-            self._links[connection] = _Link(self, connection, opened)
-        except BaseException as error:
-            failure = error if isinstance(error, Exception) else Disconnected("the task was cancelled", sent=False)
-            connection.disconnected(plain(failure))
-            if not isinstance(error, Exception):
-                raise
+        opened = self.source.connection(connection.address)
+        await opened.connect()
+        if connection.state != "opening":  # It was closed before, or a later attempt was faster.
+            await opened.disconnect()
         else:
+            self._links[connection] = _Link(self, connection, opened)
             connection.opened()
+
+    def _opened(self, connection: Connection, task: asyncio.Task[None]) -> None:
+        """Reports why a connection could not be opened. A program may have cancelled all tasks."""
+        error = Disconnected("the task was cancelled", sent=False) if task.cancelled() else task.exception()
+        if error is not None and connection.state == "opening":
+            connection.close(plain(error))
 
     def send(self, connection: Connection, words: list[Any]) -> None:
         """Sends a command."""
         if not connection.polls:
             self._links[connection].transport.write(encode(words))
-        elif self._executor is None or self._executor.done():
+        elif self._executor is None:
             self._executor = self._begin(execute_async(connection), "redis-lock-client commands")
+            self._executor.add_done_callback(lambda _: self._executed(connection))
+
+    def _executed(self, connection: Connection) -> None:
+        self._executor = None
+        if connection.sent:  # A program has cancelled all tasks.
+            self.send(connection, [])
 
     def wake_at(self, when: float) -> None:
         """Calls the scheduler's `tick` then."""
@@ -146,6 +157,21 @@ class Engine:
         if link is not None:
             link.transport.abort()
             link.opened._reader = link.opened._writer = None  # Else the library warns that they are open.
+
+    def _close_when_idle(self) -> None:
+        """Closes the connections of a client that shares them with no other, which may be gone."""
+        if self.scheduler.flows:
+            self._idle_timer = self.loop.call_later(IDLE_S, self._close_when_idle)
+        else:
+            self._idle_timer = None
+            if _loops[self.loop][0].get(self.source) is self:
+                del _loops[self.loop][0][self.source]
+            for connection in [*self._links]:
+                connection.close(Disconnected("the connection was idle", sent=True))
+
+    def is_busy(self) -> bool:
+        """Returns whether anything but watching locks is under way."""
+        return bool(self.callers or self.scheduler.flows.difference(*self.scheduler.watchers.values()))
 
     def close_all(self) -> None:
         """Ends all flows and closes all connections: the loop ends."""
@@ -180,36 +206,29 @@ def engine_of(source: Any) -> Engine:
             if (other := reference()) is not None and other.is_closed():
                 _loops.pop(other, None)  # Its engines would keep it alive.
         engines: dict[Any, Engine] = {}
-        ending = _close_at_end(engines)
+        ending = _close_at_end(loop)
         with contextlib.suppress(StopIteration):
             ending.__anext__().send(None)  # The loop closes the generator after its tasks have ended.
         _loops[loop] = engines, ending
     engines = _loops[loop][0]
-    if source.name not in engines:
-        engines[source.name] = engine = Engine(source)
-        if not source.is_shared and (anchor := source.anchor()) is not None:
-            weakref.finalize(anchor, _client_collected, weakref.ref(engine), source.name).atexit = False
-    return engines[source.name]
+    if source not in engines:
+        engines[source] = Engine(source)
+    return engines[source]
 
 
-def _client_collected(reference: weakref.ref[Engine], name: Any) -> None:
-    if (engine := reference()) is not None:
-        engine.post(_close_idle, engine, name)
-
-
-def _close_idle(engine: Engine, name: Any) -> None:
-    engines = _loops[engine.loop][0]
-    if engines.get(name) is engine and not engine.scheduler.flows:
-        engines.pop(name).close_all()
-
-
-async def _close_at_end(engines: dict[Any, Engine]) -> AsyncGenerator[None, None]:
+async def _close_at_end(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        for engine in engines.values():
+        engines = [engine for engine in _all if getattr(engine, "loop", None) is loop]
+        # Other asynchronous generators end at the same time, and release their locks.
+        await asyncio.sleep(0)
+        until = loop.time() + END_S
+        while any(engine.is_busy() for engine in engines) and loop.time() < until:
+            await asyncio.sleep(0.01)
+        for engine in engines:
             engine.close_all()
-        tasks = [task for engine in engines.values() for task in engine.tasks]
+        tasks = [task for engine in engines for task in engine.tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,10 +4,8 @@ While nothing else is under way, the caller itself does what the thread would do
 threads.
 """
 
-from __future__ import annotations
-
 import contextlib
-import logging
+import math
 import os
 import queue
 import selectors
@@ -18,15 +16,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .connection import Connection
-from .errors import LockError
+from .errors import LockError, logger
 from .flow import Flow, Scheduler, Steps
 from .indirect import execute, plain
 from .resp import encode
 
-logger = logging.getLogger("redis_lock_client")
 #: After several flows at a time, the thread ends this time after the last of them, in seconds.
 IDLE_S = 0.1
 _WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -48,7 +46,7 @@ class Engine:
     def __init__(self, source: Any) -> None:
         self.source = source
         self.scheduler = Scheduler(self, source)
-        self._inbox: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self.process = os.getpid()
         #: The thread that runs the scheduler. An interruption leaves no doubt about that, unlike with a lock.
         self._runner: dict[None, int] = {}
@@ -59,7 +57,9 @@ class Engine:
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._links: dict[Connection, _Link] = {}
         _all.add(self)
-        self._wake_at: float | None = None
+        self._wake_at = math.inf
+        #: Whether a caller runs the scheduler.
+        self.is_driven = False
         #: When a caller ran the scheduler last.
         self._used_at = 0.0
 
@@ -69,19 +69,25 @@ class Engine:
         """Calls a function in the engine's thread, and does not wait for it."""
         if self.process != os.getpid() or sys.is_finalizing():
             return  # In a forked child it is a copy, and the locks are the parent's.
-        with contextlib.suppress(RuntimeError):  # No thread can be started: a later call tries it again.
-            self._post(function, *args)
-
-    def _post(self, function: Callable[..., Any], *args: Any) -> None:
-        self._inbox.put((function, args))
-        with contextlib.suppress(OSError):  # It is full, so the thread wakes up.
+        self._inbox.put(partial(function, *args))
+        with contextlib.suppress(BlockingIOError):  # It is full, so the thread wakes up.
             self._wake_out.send(b"!")
         if not self._runner:
-            self._begin_thread()
+            with contextlib.suppress(LockError):  # A later call tries it again.
+                self._begin_thread()
 
     def _begin_thread(self) -> None:
-        name = f"redis-lock-client {self.source.title}"
-        threading.Thread(target=self._run, daemon=True, name=name).start()
+        self._start(f"redis-lock-client {self.source.title}", self._run)
+
+    @staticmethod
+    def _start(name: str, target: Callable[..., object], *args: Any) -> None:
+        try:
+            threading.Thread(target=target, args=args, daemon=True, name=name).start()
+        except RuntimeError as error:
+            if error.__context__ is not None:
+                raise error.__context__ from None  # Ctrl-C while it started.
+            # There are too many, or the interpreter shuts down.
+            raise LockError(f"no thread can be started: {error}") from error
 
     def run(self, undo: Callable[[], None], start: Callable[..., Steps], *args: Any) -> Any:
         """Returns the result of a flow.
@@ -94,9 +100,9 @@ class Engine:
             self.post(undo)
             raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
         outcome: list[Any] = []
+        flow: list[Flow] = []
         done = threading.Lock()
         done.acquire()
-        flow: list[Flow] = []
 
         def begin() -> None:
             flow.append(self.scheduler.start(start, *args, done=end))
@@ -111,9 +117,9 @@ class Engine:
             undo()
 
         try:
-            if self.scheduler.flows or not self._drive(begin, outcome):
+            if not self._drive(begin, outcome):
                 if not flow and not outcome:
-                    self._post(begin)
+                    self.post(begin)
                 while not done.acquire(timeout=1.0):
                     if not self._runner:
                         self._begin_thread()  # The thread could not begin before.
@@ -135,17 +141,16 @@ class Engine:
         """
         caller, has_begun, is_whole = threading.get_ident(), False, True
         try:
-            if self._runner.setdefault(None, caller) != caller:
+            if self._runner.setdefault(None, caller) != caller or self.scheduler.flows or not self._inbox.empty():
                 return False
-            if self.scheduler.flows or not self._inbox.empty():
-                return False
-            has_begun, is_whole = True, False
+            has_begun, is_whole, self.is_driven = True, False, True
             if self.now() > self._used_at + IDLE_S:
                 self._select(0)  # The server may have closed the connection.
             begin()
             self._loop(outcome)
             is_whole = True
         finally:
+            self.is_driven = False
             if not is_whole:
                 self._reset()
             self._used_at = self.now()
@@ -153,21 +158,22 @@ class Engine:
                 del self._runner[None]
             # Otherwise the caller begins the thread after it has posted, so that no later caller precedes it.
             if has_begun and (self.scheduler.flows or not self._inbox.empty()):
-                self._begin_thread()
+                with contextlib.suppress(LockError):
+                    self._begin_thread()
         return bool(outcome)
 
     def _reset(self) -> None:
         """Begins again after an interruption in the midst of anything. The caller's flow was the only one."""
         for connection in [*self._links]:
             self.close(connection)
-        self._wake_at = None
+        self._wake_at = math.inf
         tokens, self.scheduler = self.scheduler.tokens, Scheduler(self, self.source)
         self.scheduler.tokens = tokens
 
     @staticmethod
     def tell(callback: Callable[[], Any]) -> None:
         """Calls a function of the caller in a thread of its own."""
-        threading.Thread(target=_call, args=(callback,), daemon=True, name="redis-lock-client on_lost").start()
+        Engine._start("redis-lock-client on_lost", _call, callback)
 
     # ---- the thread --------------------------------------------------------------------------------------------------
 
@@ -188,12 +194,10 @@ class Engine:
             while not self._inbox.empty():
                 if outcome is not None:
                     return
-                function, args = self._inbox.get()
                 try:
-                    function(*args)
+                    self._inbox.get()()
                 except Exception:
                     logger.exception("a call in the thread of locks has failed")
-                del function, args  # They may be what keeps a lock object alive.
             if self.source.polls:
                 execute(self.scheduler.servers.locate(b""))
             if outcome:
@@ -204,9 +208,9 @@ class Engine:
             elif not self.scheduler.flows and now >= idle_at:
                 return  # The connections stay open for the next flow.
             until = idle_at if not self.scheduler.flows else now + 10.0
-            self._select(max(min(until, self._wake_at or until) - now, 0))
-            if self._wake_at is not None and self.now() >= self._wake_at:
-                self._wake_at = None
+            self._select(max(min(until, self._wake_at) - now, 0))
+            if self.now() >= self._wake_at:
+                self._wake_at = math.inf
                 self.scheduler.tick()
 
     def _select(self, timeout: float) -> None:
@@ -222,21 +226,22 @@ class Engine:
         link = self._links.get(connection)
         if link is None:
             return
-        try:
-            if events & selectors.EVENT_WRITE:
-                self._flush(connection, link)
-            while self._links.get(connection) is link:
+        if events & selectors.EVENT_WRITE:
+            self._flush(connection, link)
+        while self._links.get(connection) is link:
+            try:
                 data = link.socket.recv(65536)
-                if not data:
-                    raise ConnectionError("Connection closed by server.")
-                connection.received(data)
-                if len(data) < 65536 and not isinstance(link.socket, ssl.SSLSocket):
-                    return
-        except _WAIT:
-            pass
-        except OSError as error:
-            self.close(connection)
-            connection.disconnected(error)
+            except _WAIT:
+                return
+            except OSError as error:
+                if error.errno is None:
+                    raise  # A signal handler has raised it.
+                return connection.close(error)
+            if not data:
+                return connection.close(ConnectionError("Connection closed by server."))
+            connection.received(data)
+            if len(data) < 65536 and not isinstance(link.socket, ssl.SSLSocket):
+                return
 
     # ---- for the scheduler -------------------------------------------------------------------------------------------
 
@@ -244,24 +249,24 @@ class Engine:
         """Opens a connection in a thread of its own, since it may take long."""
         if connection.polls:
             return connection.opened()
-        name = f"redis-lock-client connects to {self.source.title}"
         try:
-            threading.Thread(target=self._connect, args=(connection,), daemon=True, name=name).start()
-        except RuntimeError as error:
-            self._inbox.put((connection.disconnected, (error,)))
+            self._start(f"redis-lock-client connects to {self.source.title}", self._connect, connection)
+        except LockError as error:
+            self._inbox.put(partial(connection.close, error))
 
     def _connect(self, connection: Connection) -> None:
         try:
             opened = self.source.connection(connection.address)
             opened.connect()
         except Exception as error:
-            self.post(connection.disconnected, plain(error))
+            self.post(connection.close, plain(error))
         else:
             self.post(self._opened, connection, opened)
 
     def _opened(self, connection: Connection, opened: Any) -> None:
-        if connection.scheduler is not self.scheduler:
-            opened.disconnect()  # Its scheduler was interrupted, and its commands are withdrawn.
+        # Its scheduler was interrupted, and its commands are withdrawn; or a later attempt was faster.
+        if connection.scheduler is not self.scheduler or connection.state == "open":
+            opened.disconnect()
             return
         link = self._links[connection] = _Link(opened)
         self._selector.register(link.socket, selectors.EVENT_READ, connection)
@@ -273,15 +278,15 @@ class Engine:
         if link is None:
             return  # The client executes it, or the scheduler of this connection was interrupted.
         link.unsent += encode(words)
-        try:
-            self._flush(connection, link)
-        except OSError:
-            pass  # The same error comes when it is read.
+        self._flush(connection, link)
 
     def _flush(self, connection: Connection, link: _Link) -> None:
-        with contextlib.suppress(*_WAIT):
+        try:
             while link.unsent:
                 del link.unsent[: link.socket.send(link.unsent)]
+        except OSError as error:  # It is full. Another error comes when it is read.
+            if error.errno is None:
+                raise
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
         had_events = self._selector.get_key(link.socket).events
         if events != had_events:
@@ -289,17 +294,17 @@ class Engine:
 
     def wake_at(self, when: float) -> None:
         """Calls the scheduler's `tick` then."""
-        if self._wake_at is None or when < self._wake_at:
-            self._wake_at = when
+        self._wake_at = min(self._wake_at, when)
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
-        link = self._links.pop(connection, None)
+        link = self._links.get(connection)
         if link is not None:
             with contextlib.suppress(Exception):
                 self._selector.unregister(link.socket)
             with contextlib.suppress(Exception):
                 link.opened.disconnect()
+            del self._links[connection]  # Not before, so that an interruption here is made up for.
 
 
 def _call(callback: Callable[[], Any]) -> None:
