@@ -82,12 +82,8 @@ impl Checker {
 
     /// What comes of a command at its end. If it has left the lock as it is, grants may have been held back.
     pub(super) fn outcome_in(&self, running: &Running, lock: &Lock, now: Ms) -> Outcome {
-        let leaves_lock = |due: &Outcome| matches!(due, Outcome::Done { after, .. } if after == lock);
-        // If an external write has cut the lease, EXTEND with ADD can set the end that the share already has.
-        let found = self.outcome(&running.request, &lock.expiring(running.expiry), now);
         match self.outcome(&running.request, lock, now) {
             due if running.reply.is_some() => due,
-            due if leaves_lock(&found) && !leaves_lock(&due) => found,
             due if self.suspension.may_be() && due.takes(lock) => due.behind_others(),
             Outcome::Done { sets_lease: true, .. } if self.suspension.may_refuse_leases() => {
                 Outcome::Refused("TRYAGAIN")

@@ -5,7 +5,7 @@ use redis_lock::server::{Entry, LoggedEvent};
 use super::lock_model::{Grant, QueueEntry, Session, Trust};
 use super::messages::tells_of_withdrawal;
 use super::spec::{Held, Lock, Ms, Outcome, Who};
-use super::{Checker, LAST_TOKEN, Name, Running, Verdict, is_counter, number};
+use super::{Checker, LAST_TOKEN, Name, Verdict, is_counter, number};
 use crate::request::{Form, Request, Verb, token_of};
 
 /// A lock that was so before, and went to a session or to a waiter by the same name.
@@ -39,14 +39,11 @@ impl Checker {
         if before.may_be_shared() && after.may_be_shared() {
             return self.shares_changed(name, &before, &after, now);
         }
-        if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
-            self.settle_grace(name, &after);
+        if self.is_own(name, &before, &after, now) {
             return Ok(());
         }
-        // What leaves a lock as it was is no request's, but for EXTEND.
-        let extends = |running: &Running| matches!(running.request.verb, Verb::Extend { .. });
-        let may_be_own = before != after || self.running.as_ref().is_some_and(extends);
-        if may_be_own && self.is_own(name, &before, &after, now) {
+        if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
+            self.settle_grace(name, &after);
             return Ok(());
         }
         let holder = after.holders().pop();
@@ -117,6 +114,9 @@ impl Checker {
             return false;
         };
         let (client, request) = (running.client, running.request.clone());
+        if before == after && !matches!(request.verb, Verb::Extend { .. }) {
+            return false; // Only EXTEND writes a lock that it leaves unchanged.
+        }
         let identity = token_of(request.identity);
         let silent = self.must_not_publish() || self.suspension.may_be();
         let Outcome::Done { after: due, reply, .. } = self.outcome(&request, before, now) else { return false };

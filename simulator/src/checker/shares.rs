@@ -23,7 +23,7 @@ impl Checker {
         // The lease that the command has found may have been cut short, by an expiry that the module has put right since.
         let found = self.running.as_ref().map(|running| before.expiring(running.expiry));
         let mut is_own = |before: &Lock| self.is_own(name, before, after, now);
-        if before != after && (is_own(before) || found.is_some_and(|found| is_own(&found))) {
+        if is_own(before) || found.is_some_and(|found| is_own(&found)) {
             return Ok(());
         }
         if let Some((was, is)) = altered.first() {
