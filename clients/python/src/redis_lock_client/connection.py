@@ -12,7 +12,7 @@ from typing import Any
 from .errors import Disconnected, NoReply, ServerError
 from .flow import Call, Flow, Scheduler, Steps
 from .request import hash_tag
-from .resp import Parser, Push, Word
+from .resp import BadReply, Parser, Push, Word
 
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
@@ -111,13 +111,13 @@ class Connection:
                     self._hear(reply)
                 else:
                     self.reply(reply)
-        except ValueError as error:
+        except BadReply as error:
             self.close(Disconnected(str(error), sent=True))
 
     def reply(self, reply: Any) -> None:
         """Resumes the flow whose command comes next."""
         if not self.sent:
-            raise ValueError("a reply without a command")
+            raise BadReply("a reply without a command")
         flow = self.sent.popleft().flow
         if flow is not None:
             error = reply if isinstance(reply, ServerError) else None

@@ -1,6 +1,7 @@
 """The Redis protocol: commands to bytes, bytes to replies, in its versions 2 and 3. No I/O."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from .errors import ServerError
@@ -12,8 +13,19 @@ class Push(list[Any]):
     """A message that is not the reply to a command."""
 
 
+class BadReply(ValueError):
+    """What was received is not a reply."""
+
+
 class _Incomplete(Exception):
     pass
+
+
+def _number(kind: Callable[[bytes], Any], line: bytes) -> Any:
+    try:
+        return kind(line)
+    except ValueError as error:
+        raise BadReply(str(error)) from error
 
 
 def encode(words: Sequence[Word]) -> bytes:
@@ -29,8 +41,8 @@ def encode(words: Sequence[Word]) -> bytes:
 _LINES: dict[str, Callable[[bytes], Any]] = {
     "+": bytes,
     "-": lambda line: ServerError(line.decode(errors="replace")),
-    ":": int,
-    ",": float,
+    ":": partial(_number, int),
+    ",": partial(_number, float),
     "_": lambda _: None,
 }
 
@@ -42,7 +54,7 @@ class Parser:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """Yields the replies that are complete. Raises ValueError for bytes that are no reply."""
+        """Yields the replies that are complete. Raises BadReply for other bytes."""
         self._buffer += data
         position = 0
         try:
@@ -62,8 +74,8 @@ class Parser:
         if kind in _LINES:
             return _LINES[kind](line), position
         if kind not in "$*>%":
-            raise ValueError(f"not a reply: {kind + line.decode(errors='replace')!r}")
-        size = int(line)
+            raise BadReply(f"not a reply: {kind + line.decode(errors='replace')!r}")
+        size = _number(int, line)
         if size < 0:
             return None, position
         if kind == "$":

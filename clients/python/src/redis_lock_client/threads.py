@@ -56,6 +56,8 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._links: dict[Connection, _Link] = {}
+        #: The library's connections that are being opened.
+        self._opening: set[Any] = set()
         _all.add(self)
         self._wake_at = math.inf
         #: Whether a caller runs the scheduler.
@@ -255,13 +257,17 @@ class Engine:
             self._inbox.put(partial(connection.close, error))
 
     def _connect(self, connection: Connection) -> None:
+        opened = None
         try:
             opened = self.source.connection(connection.address)
+            self._opening.add(opened)
             opened.connect()
         except Exception as error:
             self.post(connection.close, plain(error))
         else:
             self.post(self._opened, connection, opened)
+        finally:
+            self._opening.discard(opened)
 
     def _opened(self, connection: Connection, opened: Any) -> None:
         # Its scheduler was interrupted, and its commands are withdrawn; or a later attempt was faster.
@@ -329,9 +335,10 @@ def _after_fork() -> None:
     empty = os.open(os.devnull, os.O_RDWR)
     for engine in [*_all]:
         vars(engine.source).pop("engine", None)
-        for link in engine._links.values():
-            if link.socket is not None and link.socket.fileno() >= 0:
-                os.dup2(empty, link.socket.fileno())
+        opening = [opened._sock for opened in getattr(engine, "_opening", ())]
+        for one in [*(link.socket for link in engine._links.values()), *opening]:
+            if one is not None and one.fileno() >= 0:
+                os.dup2(empty, one.fileno())
     os.close(empty)
     _all.clear()
 
