@@ -85,9 +85,9 @@ class Engine:
     def _start(name: str, target: Callable[..., object], *args: Any) -> None:
         try:
             threading.Thread(target=target, args=args, daemon=True, name=name).start()
-        except RuntimeError as error:
+        except (RuntimeError, KeyError) as error:
             if error.__context__ is not None:
-                raise error.__context__ from None  # Ctrl-C while it started.
+                raise error.__context__ from None  # Python makes this of an interruption.
             # There are too many, or the interpreter shuts down.
             raise LockError(f"no thread can be started: {error}") from error
 
