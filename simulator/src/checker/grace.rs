@@ -37,11 +37,12 @@ impl Checker {
         is_given_back
     }
 
-    /// A lease that ends with the grace period already needs no change.
-    pub(super) fn settle_grace(&mut self, name: &Name, lock: &Lock) {
+    /// A lease that already ends with the grace period, cut to the longest lease, needs no change.
+    pub(super) fn settle_grace(&mut self, name: &Name, lock: &Lock, now: Ms) {
+        let limits = self.limits;
         let is_settled = |session: &Session| {
             let held = lock.held_by(&session.who);
-            held.is_some_and(|held| held.until.is_some() && session.grace_end() == held.until)
+            held.is_some_and(|held| held.until.is_some() && session.lease_end_in_grace(&limits, now) == held.until)
         };
         self.model(name).sessions.retain(|session| !is_settled(session));
     }

@@ -43,7 +43,7 @@ impl Checker {
             return Ok(());
         }
         if before == after && !after.holder().is_some_and(|held| self.is_regranted(name, held, now)) {
-            self.settle_grace(name, &after);
+            self.settle_grace(name, &after, now);
             return Ok(());
         }
         let holder = after.holders().pop();

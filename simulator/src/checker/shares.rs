@@ -56,7 +56,7 @@ impl Checker {
                 self.renewed(name, &was, is, now)
             }
             (None, None, None) => {
-                self.settle_grace(name, after);
+                self.settle_grace(name, after, now);
                 Ok(())
             }
         }
