@@ -35,6 +35,7 @@ local function release()
 end
 local left = release()
 if left == 0 then
+    redis.call('del', KEYS[2])
     redis.call('lpush', KEYS[2], 1)
     redis.call('pexpire', KEYS[2], ARGV[4])
 end
