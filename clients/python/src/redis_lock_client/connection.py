@@ -138,7 +138,7 @@ class Connection:
                     self.scheduler.key_changed(key)
 
     def close(self, error: BaseException) -> None:
-        """Closes it, because of an error, or was lost or could not be opened. A later command opens it again."""
+        """Closes it, or notes that it was lost or could not be opened. A later command opens it again."""
         self.engine.close(self)
         was_open, self.state = self.state == "open", "closed"
         if was_open and not self.polls:

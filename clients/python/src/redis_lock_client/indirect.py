@@ -9,7 +9,7 @@ _REPLIES = library_classes("ResponseError")
 #: What the libraries raise.
 _ERRORS = tuple(one.__base__ for one in library_classes("ConnectionError"))
 #: The codes that libraries leave out of the text of these errors.
-_CODES = {"NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY"}
+_CODES = {"ReadOnlyError": "READONLY"}
 
 
 def execute(connection: Connection) -> None:
