@@ -405,7 +405,7 @@ class Server:
                 micros = int(self.world.now * 1_000_000) + EPOCH_MS * 1000
                 return [b"%d" % (micros // 1_000_000), b"%d" % (micros % 1_000_000)]
             case [b"EVAL", text, b"1", key, *rest]:
-                return self._run_script(link, SCRIPTS[text.decode().removeprefix(scripts.BEGIN)], key, rest)
+                return self._run_script(link, SCRIPTS[text.decode()], key, rest)
             case [b"LOCK.INFO", key]:
                 info = [*self._info(link, key), "waiters", len(self._lock(key).queue)]
                 return dict(zip(info[::2], info[1::2], strict=True))

@@ -30,7 +30,6 @@ PAUSE_S = 0.1
 #: A release without the module, after which one of python-redis-lock's waiters goes on.
 _RELEASE = f"""
 local function release()
-    {scripts.BEGIN}
     {scripts.RELEASE}
 end
 local left = release()

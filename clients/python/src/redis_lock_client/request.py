@@ -84,12 +84,12 @@ class Request:
 
     def script(self, text: str, *arguments: Word) -> Words:
         """Returns the command that runs a script."""
-        return ["EVAL", scripts.BEGIN + text, 1, self.key, self.token, *arguments]
+        return ["EVAL", text, 1, self.key, self.token, *arguments]
 
 
 def info(key: bytes) -> tuple[Words, Words]:
     """Returns the command that reads the state of a lock."""
-    return ["LOCK.INFO", key], ["EVAL", scripts.BEGIN + scripts.INFO, 1, key]
+    return ["LOCK.INFO", key], ["EVAL", scripts.INFO, 1, key]
 
 
 def hash_tag(key: bytes) -> bytes | None:

@@ -7,9 +7,9 @@ and without the module exclude each other.
 ARGV: the token, the lease in milliseconds, the number of a hold or 1 for ADD.
 """
 
-#: How each script begins: it reads the state of the lock; one with shares has no holder here. The lease is checked
-#: before anything is written: PEXPIRE deletes a key if the time is not positive, and earlier writes of the script stay.
-BEGIN = """
+# How each script begins: it reads the state of the lock; one with shares has no holder here. The lease is checked
+# before anything is written: PEXPIRE deletes a key if the time is not positive, and earlier writes of the script stay.
+_BEGIN = """
 local key, caller, lease = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if lease and not (lease > 0 and lease < 2 ^ 53) then return redis.error_reply('ERR invalid expire time') end
 local kind, holder, holds = redis.call('type', key)['ok'], false, 0
@@ -82,3 +82,5 @@ elseif holder ~= caller then return not_held end
 redis.call('persist', key)
 return 1
 """
+
+TAKE, RELEASE, EXTEND, INFO, KEEP_FOR_EVER = (_BEGIN + text for text in (TAKE, RELEASE, EXTEND, INFO, KEEP_FOR_EVER))
