@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import math
@@ -10,11 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from redis_lock_client import scripts
-from redis_lock_client.connection import Connection
+from redis_lock_client.connection import Connection, Incomplete, Push, encode, read
 from redis_lock_client.errors import ServerError
 from redis_lock_client.flow import Scheduler
-from redis_lock_client.resp import Parser, Push, encode
-from redis_lock_client.source import Servers, Source
+from redis_lock_client.source import Source
 
 LATENCY_S = 0.0005
 EPOCH_MS = 1_700_000_000_000
@@ -77,20 +77,22 @@ class Link:
     def __init__(self, engine: Engine, connection: Connection) -> None:
         self.engine, self.connection, self.server = engine, connection, engine.server
         self.up, self.down = Pipe(engine.world, self._execute), Pipe(engine.world, self._receive)
-        self.commands, self.replies, self.waiting = Parser(), Parser(), deque[list[bytes]]()
+        self.commands, self.waiting = b"", deque[list[bytes]]()
         self.is_open, self.is_blocked, self.tracks, self.version = True, False, False, 2
         self.channels, self.tracked = set[bytes](), set[bytes]()
 
     def _receive(self, data: bytes) -> None:
         if self.engine.links.get(self.connection) is self:
-            if not self.connection.polls:
-                return self.connection.received(data)
-            for reply in self.replies.feed(data):
-                self.connection.reply(reply)
+            self.connection.received(data)
 
     def _execute(self, data: bytes) -> None:
         if self.is_open:
-            self.waiting.extend(self.commands.feed(data))
+            self.commands += data
+            with contextlib.suppress(Incomplete):
+                while self.commands:
+                    command, size = read(self.commands)
+                    self.waiting.append(command)
+                    self.commands = self.commands[size:]
             self.go_on()
 
     def go_on(self) -> None:
@@ -124,14 +126,11 @@ class Engine(Source):
 
     is_driven = False
 
-    def __init__(self, world: World, server: Server, polls: bool = False) -> None:
-        self.world, self.server, self.polls = world, server, polls
+    def __init__(self, world: World, server: Server) -> None:
+        self.world, self.server = world, server
         self.links: dict[Connection, Link] = {}
         self._wake_at = math.inf
         self.scheduler = Scheduler(self, self)
-
-    def servers(self, scheduler: Scheduler) -> Servers:
-        return Servers(scheduler, self)
 
     def now(self) -> float:
         return self.world.now
@@ -173,8 +172,8 @@ class Engine(Source):
 class Held:
     """What the server knows of a holder."""
 
-    def __init__(self, holds: int, lease: float) -> None:
-        self.holds, self.lease, self.ends, self.grace, self.session = holds, lease, 0.0, 0.0, set[Link]()
+    def __init__(self, lease: float) -> None:
+        self.lease, self.ends, self.grace, self.session = lease, 0.0, 0.0, set[Link]()
 
 
 class Waiter:
@@ -292,7 +291,7 @@ class Server:
         lock.form, options = waiter.form, waiter.options
         lease, held = options.get(b"PX", math.inf) / 1000, lock.held.get(waiter.token)
         if held is None:
-            held = lock.held[waiter.token] = Held(1, lease)
+            held = lock.held[waiter.token] = Held(lease)
             self.robbed.discard(waiter.token)
         if (lease < math.inf and held.ends < self.world.now + lease) or not held.ends:
             self._set_lease(key, waiter.token, lease)
@@ -311,17 +310,11 @@ class Server:
         return ServerError("NOTOWNER Somebody else holds it" if lock.held else "NOTHELD Nobody holds it")
 
     def _acquire(self, link: Link, form: str, key: bytes, token: bytes, options: dict[bytes, Any]) -> Any:
-        lock, waiter, hold = self._lock(key), Waiter(form, token, link, options), options.get(b"HOLD", 1)
-        held = lock.held.get(token)
-        if held is not None:
+        lock, waiter = self._lock(key), Waiter(form, token, link, options)
+        if token in lock.held:
             assert lock.form == form
-            if form == "reentrant" and hold not in (held.holds, held.holds + 1):
-                return ServerError("HOLDMISMATCH")
-            held.holds = hold
             self._hold(key, lock, waiter)
-            return hold
-        if hold > 1:
-            return self._not_held(lock)
+            return 1
         others = [one for one in lock.queue if one.token != token]
         if self._can_have(lock, form, options) and not others:
             self.locks[key], lock.queue = lock, []
@@ -338,7 +331,7 @@ class Server:
         link.is_blocked = channel is None
         return NO_REPLY_YET if channel is None else "WAITING"
 
-    def _release(self, key: bytes, token: bytes, hold: int | None) -> Any:
+    def _release(self, key: bytes, token: bytes) -> Any:
         lock = self._lock(key)
         held, waits = lock.held.get(token), [one for one in lock.queue if one.token == token]
         for waiter in waits:
@@ -347,14 +340,10 @@ class Server:
         if held is None:
             self._review(key)
             return None if waits else self._not_held(lock)
-        if hold is not None and hold != held.holds:
-            return held.holds if hold == held.holds + 1 else ServerError("HOLDMISMATCH")
-        held.holds -= 1
-        if held.holds == 0:
-            del lock.held[token]
+        del lock.held[token]
         self._changed(key)
         self._review(key)
-        return held.holds
+        return 0
 
     def _extend(self, key: bytes, token: bytes, lease_ms: int, add: bool) -> Any:
         lock = self._lock(key)
@@ -421,7 +410,7 @@ class Server:
         if name in FORMS:
             return self._acquire(link, FORMS[name], key, token, options)
         if name == b"LOCK.RELEASE":
-            return self._release(key, token, options.get(b"HOLD"))
+            return self._release(key, token)
         assert name == b"LOCK.EXTEND", name
         return self._extend(key, token, options[b"PX"], b"ADD" in options)
 
@@ -430,16 +419,14 @@ class Server:
             return self._info(link, key)
         token, first, second = (*rest, b"", b"")[:3]
         if name == "RELEASE":
-            return self._release(key, token, int(second) if second else None)
+            return self._release(key, token)
         if name == "EXTEND":
             return self._extend(key, token, int(first), second == b"1")
         if name == "KEEP_FOR_EVER":
             lock = self._lock(key)
             return self._not_held(lock) if token not in lock.held else self._set_lease(key, token, math.inf) or 1
-        options = {b"PX": int(first)} if first else {}
-        return self._acquire(
-            link, "reentrant" if second else "mutex", key, token, options | ({b"HOLD": int(second)} if second else {})
-        )
+        form = "reentrant" if second == b"hash" else "mutex"
+        return self._acquire(link, form, key, token, {b"PX": int(first)} if first else {})
 
 
 def to_bytes(value: Any, version: int) -> bytes:

@@ -14,9 +14,8 @@ from simulated import Engine, Server, World
 from redis_lock_client import acquisition, holding
 from redis_lock_client.errors import UNREACHABLE, LockNotOwnedError, ModuleNeededError, ServerError
 from redis_lock_client.flow import Flow, Steps
-from redis_lock_client.holding import Hold, with_lock_errors
+from redis_lock_client.holding import Hold, for_holder
 from redis_lock_client.request import TRY_AGAIN
-from redis_lock_client.resp import Parser, Push
 
 KEYS = (b"door", b"window")
 KINDS: tuple[dict[str, Any], ...] = (
@@ -64,7 +63,7 @@ class Operation:
             assert is_known or self.hold.token in process.engine.server.robbed, f"{self.name}: {error}"
         elif error is not None:
             assert isinstance(error, (*UNREACHABLE, ServerError, ModuleNeededError)), repr(error)
-            assert not is_calm or process.engine.polls, repr(error)
+            assert not is_calm, repr(error)
             assert type(error) is not ServerError or error.code in TRY_AGAIN, error
         if self.name == "acquire" and self.patience is not None:
             assert took <= self.patience + (0.3 if is_calm else 40)
@@ -74,8 +73,8 @@ class Operation:
 class Process:
     """The users of one scheduler."""
 
-    def __init__(self, server: Server, is_calm: bool = True, polls: bool = False) -> None:
-        self.engine, self.is_calm = Engine(server.world, server, polls), is_calm
+    def __init__(self, server: Server, is_calm: bool = True) -> None:
+        self.engine, self.is_calm = Engine(server.world, server), is_calm
         self.scheduler = self.engine.scheduler
         self.holds: list[Hold] = []
         self.operations: list[Operation] = []
@@ -86,9 +85,7 @@ class Process:
     def start(self, name: str, steps: Any, *args: Any, hold: Hold | None = None, patience: float | None = None) -> None:
         operation = Operation(self, name, hold, patience)
         self.operations.append(operation)
-        operation.flow = self.scheduler.start(
-            lambda flow: with_lock_errors("name", steps(flow, *args)), done=operation.done
-        )
+        operation.flow = self.scheduler.start(for_holder, "name", steps, *args, done=operation.done)
 
     def acquire(
         self,
@@ -159,7 +156,7 @@ class Simulation:
         self.server = Server(self.world, choices.choice((3, 3, 2)), choices.random() < 0.8)
         self.world.check = self.check
         is_calm = not any(name in TROUBLES for name, _ in actions)
-        self.processes = [Process(self.server, is_calm, polls) for polls in (False, False, choices.random() < 0.2)]
+        self.processes = [Process(self.server, is_calm) for _ in range(3)]
 
     def check(self) -> None:
         """No two believe that they hold a lock that excludes the other."""
@@ -189,7 +186,7 @@ class Simulation:
             is_added = choices.random() < 0.3
             process.start("extend", holding.extend, hold, choices.choice((800, 5000)), is_added, hold=hold)
         elif name == "enter" and hold is not None and hold.reentrant:
-            process.start("enter", holding.enter_again, hold, hold=hold)
+            process.start("enter", holding.enter_again, hold, hold.count + 1, hold=hold)
         elif name == "owned" and hold is not None:
             process.start("owned", holding.owned, hold, hold=hold)
         elif name == "cancel" and process.operations:
@@ -220,8 +217,7 @@ class Simulation:
         self.world.run(30.0)
         for process in self.processes:
             for hold in process.holds:
-                has_news = self.server.version == 3 and not process.engine.polls
-                is_watched = hold.watcher is not None and (has_news or hold.renew or hold.session)
+                is_watched = hold.watcher is not None and (self.server.version == 3 or hold.renew or hold.session)
                 assert hold.is_lost or not is_watched or hold.token not in self.server.robbed, "no report"
         for _ in range(200):
             for process in self.processes:
@@ -296,25 +292,3 @@ def test_bytes_that_are_no_reply_close_the_connection() -> None:
     process.release_all()
     process.engine.world.run(10.0)
     assert not process.engine.server.locks and not process.left_behind()
-
-
-REPLY = (
-    b"+OK\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n_\r\n,1.5\r\n,inf\r\n*2\r\n$0\r\n\r\n*0\r\n%1\r\n+a\r\n*1\r\n:1\r\n"
-    b">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n-MOVED 3 ::1:7000\r\n"
-)
-VALUES = [b"OK", -7, b"a\r\n", None, None, None, 1.5, float("inf"), [b"", []], {b"a": [1]}, [b"invalidate", [b"k"]]]
-
-
-@pytest.mark.parametrize("size", range(1, len(REPLY) + 1))
-def test_replies_are_read_whichever_way_they_are_split(size: int) -> None:
-    parser = Parser()
-    pieces = [REPLY[start : start + size] for start in range(0, len(REPLY), size)]
-    *values, moved = [value for piece in pieces for value in parser.feed(piece)]
-    assert values == VALUES and [type(value) for value in values] == [*map(type, VALUES[:-1]), Push]
-    assert moved.code == "MOVED" and moved.address == ("::1", 7000)
-
-
-@pytest.mark.parametrize("wrong", (b"?\r\n", b":x\r\n", b"*x\r\n"))
-def test_bytes_that_are_no_reply_are_an_error(wrong: bytes) -> None:
-    with pytest.raises(ValueError):
-        [*Parser().feed(wrong)]

@@ -69,8 +69,10 @@ with Lock(client, "door", timeout=1, session=True) as session, Lock(client, "win
 """
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["patched late", "patched first"])
-@pytest.mark.parametrize("module, patch", [("gevent.monkey", "patch_all"), ("eventlet", "monkey_patch")])
+@pytest.mark.parametrize(
+    "module, patch, early",
+    [("gevent.monkey", "patch_all", False), ("gevent.monkey", "patch_all", True), ("eventlet", "monkey_patch", True)],
+)
 def test_greenlets_take_turns(server: Server, module: str, patch: str, early: bool) -> None:
     pytest.importorskip(module)
     patching = f"import {module}; {module}.{patch}()"

@@ -166,7 +166,7 @@ def test_loop_ended_in_any_way_reports_nothing(server: Server, client: Any, end:
 
 
 def test_lock_object_serves_two_loops(server: Server, client: Any) -> None:
-    lock = Lock(server.client_asyncio(), "door", timeout=30)
+    lock = Lock(server.client_asyncio(), "door", timeout=30, thread_local=False)
 
     async def take() -> None:
         await lock.acquire()

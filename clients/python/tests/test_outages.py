@@ -1,18 +1,15 @@
 """Servers that cannot be reached: an error, never False. Requests in progress are finished, or undone later."""
 
-import asyncio
 import socket
 import time
 from typing import Any
 
 import pytest
 from engines import granted
-from proxies import Proxy
 from servers import DURABLE, OUTAGE, Server, free_port, library, waiters
-from waits import Threads, until, wait_until
+from waits import Threads, wait_until
 
 from redis_lock_client import LockError, LockNotOwnedError
-from redis_lock_client import asyncio as for_tasks
 
 server = pytest.fixture(lambda new_server: new_server(True, *DURABLE))
 
@@ -86,62 +83,10 @@ def test_stalled_server_keeps_nothing(server: Server, client: Any, engine: Any, 
     wait_until(lambda: not client.exists("door") and not waiters(client))
     with engine.lock(server, "door", timeout=30, blocking_timeout=5) as other:
         assert other.owned()
-    for failures in (1, 2, 3) if options == {"reentrant": True} else ():
-        for _ in range(failures + 1):
-            lock.acquire()
-        with server.stalled():
-            for _ in range(failures):
-                with pytest.raises(library.TimeoutError):
-                    lock.release()
-        lock.acquire()
-        assert client.hgetall("door") == {lock.local.token: b"2"}
-        lock.release()
-        lock.release()
-        assert not client.exists("door")
     lock.acquire()
     with server.stalled(), pytest.raises(library.TimeoutError):
         lock.release()
     wait_until(lambda: not client.exists("door"))
-
-
-def test_many_ask_a_stalled_server(server: Server, client: Any, engine: Any) -> None:
-    """None waits for the time-outs of the others; and a wait goes on."""
-    own = engine.client(server, socket_timeout=1)
-    waiter = engine.lock(own, "door", timeout=30, thread_local=False)
-    with granted(waiter, client, blocking_timeout=60):
-        began = time.monotonic()
-        with server.stalled(), Threads(30) as pool:
-            asked = [pool.submit(engine.lock(own, f"door:{n}", timeout=60).acquire, blocking=False) for n in range(30)]
-            assert all(isinstance(one.exception(30), library.TimeoutError) for one in asked)
-            assert time.monotonic() - began < 10
-            time.sleep(1)
-        wait_until(lambda: not client.keys("door:*"))
-    waiter.release()
-
-
-async def test_withdrawal_outlasts_the_cancelled_task(server: Server, client: Any) -> None:
-    """It is cancelled while it cannot reach the server: in the queue, and before its request is executed."""
-    client.set("door", "another holder")
-    with Proxy(server.port) as way:
-        lock = for_tasks.Lock(server.client_asyncio(port=way.port), "door", timeout=60)
-        queued = asyncio.create_task(lock.acquire())
-        await until(lambda: waiters(client))
-        with server.stalled():
-            queued.cancel()
-            await asyncio.sleep(0.5)
-        await until(lambda: not waiters(client))
-        way.late = b"LOCK.ACQUIRE"
-        late = asyncio.create_task(lock.acquire())
-        await until(lambda: not way.late)
-        way.server = free_port()
-        way.close_connections()
-        late.cancel()
-        client.delete("door")
-        way.deliver.set()
-        await asyncio.sleep(1.5)
-        assert queued.cancelled() and late.cancelled() and client.exists("door")
-        way.server = server.port
-        await until(lambda: not client.exists("door"))
 
 
 def test_connection_is_opened_again(server: Server, client: Any, engine: Any) -> None:

@@ -11,13 +11,10 @@
 `Lock` is also the ``lock_class`` for ``client.lock(...)``. ``redis_lock_client.asyncio`` has the lock for asyncio.
 """
 
-from __future__ import annotations
-
-import functools
+import contextlib
 import threading
-import weakref
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Self, TypeVar
 
 from .arguments import Seconds, check_function
 from .errors import LockError, LockLost, LockNotOwnedError, LockTimeout, ModuleNeededError
@@ -27,11 +24,10 @@ from .threads import engine_of
 __all__ = ["Lock", "LockError", "LockLost", "LockNotOwnedError", "LockTimeout", "ModuleNeededError", "__version__"]
 __version__ = "0.1.0"
 
-P = ParamSpec("P")
-R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Lock(BaseLock):
+class Lock(BaseLock[None, bool, int], contextlib.ContextDecorator):
     """A lock for threads. Its arguments are described at ``__init__``.
 
     One object can be shared by threads: each holds for itself. It is used as a block, ``with lock:``, by ``acquire``
@@ -41,7 +37,6 @@ class Lock(BaseLock):
     """
 
     _event = threading.Event
-    _registry = weakref.WeakKeyDictionary
     _engine_of = staticmethod(engine_of)
     _caller = staticmethod(threading.current_thread)
     _client_module = ""
@@ -63,45 +58,12 @@ class Lock(BaseLock):
         """
         return bool(self._run(self._acquire, blocking, blocking_timeout, token, sleep))
 
-    def release(self) -> None:
-        """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
-        self._run(self._release)
-
-    def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> bool:
-        """Adds seconds to the lease, or sets it with ``replace_ttl``.
-
-        Returns True. Raises LockNotOwnedError, LockError.
-        """
-        return bool(self._run(self._extend, additional_time, not replace_ttl))
-
-    def reacquire(self) -> bool:
-        """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
-        return bool(self._run(self._extend, self.timeout, False))
-
-    def fence(self, counter: str | bytes | None = None) -> int:
-        """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
-        return int(self._run(self._fence, counter))
-
-    def locked(self) -> bool:
-        """Returns whether any client holds the lock."""
-        return bool(self._run(self._locked))
-
-    def owned(self) -> bool:
-        """Returns whether the caller holds the lock."""
-        return bool(self._run(self._owned))
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, function: F) -> F:
         """Decorates a function, which is then called with the lock held. Raises TypeError for generators."""
         check_function(function, is_async=False)
+        return super().__call__(function)
 
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return locked
-
-    def __enter__(self) -> Lock:
+    def __enter__(self) -> Self:
         """Acquires the lock. Raises LockTimeout if it was not free in time."""
         if self.acquire():
             return self

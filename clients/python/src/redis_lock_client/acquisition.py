@@ -58,9 +58,8 @@ def _command_or_script(flow: Flow, key: bytes, words: Words, script: Words | Non
             if error.code != "UNKNOWN":
                 raise
     if script is None:
-        why = "the client is of its own kind" if flow.scheduler.source.polls else "the server has not loaded it"
         feature = "session" if "SESSION" in words else words[0]
-        text = f"{feature!s} needs the server module redis-lock: {why}"
+        text = f"{feature!s} needs the module redis-lock, which the server has not loaded"
         raise ModuleNeededError(text, key.decode(errors="replace"))
     return (yield from exchange(flow, key, script))
 
@@ -70,22 +69,20 @@ def exchange(flow: Flow, key: bytes, words: Words) -> Steps:
     servers, connection, asking = flow.scheduler.servers, flow.scheduler.servers.locate(key), False
     for redirections in range(MAX_REDIRECTIONS + 1):
         try:
-            reply = yield Call(connection, words, asking)
-            connection.native = connection.native or str(words[0]).startswith("LOCK.")
-            return reply
+            return (yield Call(connection, words, asking))
         except ServerError as error:
             _note_error(flow, connection, error)
-            if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS or not connection.in_cluster:
+            if error.code not in ("MOVED", "ASK") or redirections == MAX_REDIRECTIONS or not servers.source.in_cluster:
                 raise
             asking = error.code == "ASK"
-            connection = servers.redirected(key, error.address, asking)
+            connection = servers.redirected(key, error, asking)
 
 
 def _note_error(flow: Flow, connection: Connection, error: ServerError) -> None:
     """Notes what an error says of a server."""
     now = flow.scheduler.now()
     if error.code == "UNKNOWN":
-        connection.native, connection.scripts_until = False, max(connection.scripts_until, now + SCRIPTS_S)
+        connection.scripts_until = now + SCRIPTS_S
     if error.code == "READONLY" and now - connection.opened_at > 1:  # The address may lead elsewhere.
         connection.close(Disconnected("the server is a replica now", sent=False))
 
@@ -106,7 +103,7 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
         if patience != 0 and (yield Turn(request.key, deadline - now())):
             is_held = yield from _wait(flow, request, began_at, deadline, sleep)
         else:  # Also when its turn did not come in time: an outage is an error.
-            is_held = (yield from take(flow, request)) is not None
+            is_held = yield from take(flow, request)
         return is_held
     finally:
         if not is_held and request.outcome_unknown:
@@ -114,12 +111,12 @@ def acquire(flow: Flow, request: Request, patience: float | None, sleep: float) 
         scheduler.leave_queue(request.key, flow)
 
 
-def take(flow: Flow, request: Request, hold: int = 1) -> Steps:
-    """Asks for the lock without waiting. Returns the number of holds, or None."""
+def take(flow: Flow, request: Request) -> Steps:
+    """Asks for the lock without waiting. Returns whether it is held."""
     was_unknown = _note_sent(flow, request)
-    reply = yield from ask(flow, request.key, *request.take(hold))
-    request.outcome_unknown = was_unknown or reply is not None
-    return reply
+    is_held = (yield from ask(flow, request.key, *request.take())) is not None
+    request.outcome_unknown = was_unknown or is_held
+    return is_held
 
 
 def _note_sent(flow: Flow, request: Request) -> bool:
@@ -163,7 +160,7 @@ def _attempt(flow: Flow, request: Request, deadline: float) -> Steps:
     connection = flow.scheduler.servers.locate(request.key)
     has_time = flow.scheduler.now() < deadline
     if connection.channel is None or not has_time or not _may_notify(flow, connection, request):
-        if (yield from take(flow, request)) is not None:
+        if (yield from take(flow, request)):
             if request.times > 1:
                 yield from _remove_lease(flow, request)
             return True
@@ -195,20 +192,19 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
     now = flow.scheduler.now
     remaining = min(deadline - now(), BLOCK_S)
     _note_sent(flow, request)
-    words = request.acquire(1, max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
+    words = request.acquire(max(int(remaining * 1000), 1), channel, WAIT_LEASE_MS)
     try:
         reply = yield from exchange(flow, request.key, words)
     except ServerError as error:
-        assert flow.connection is not None
         request.outcome_unknown = request.times > 1
         # In a cluster it may be a channel of a slot that has moved.
-        if error.code == "NOSUBSCRIBER" or (error.code in ("ERR", "NOPERM") and flow.connection.in_cluster):
+        if error.code == "NOSUBSCRIBER" or (error.code in ("ERR", "NOPERM") and flow.scheduler.source.in_cluster):
             flow.connection.channel = None
         elif error.code != "UNKNOWN":
             raise
         return "poll"
     if reply != 1:
-        event = yield Message(request.tag, min(SILENCE_S, remaining + LATE_S))
+        event = yield Message(request.token + b" " + request.key, min(SILENCE_S, remaining + LATE_S))
         if event == "timeout" and now() >= deadline - LATE_S:
             request.outcome_unknown = request.times > 1
             return False
@@ -216,7 +212,7 @@ def _by_message(flow: Flow, request: Request, deadline: float, channel: bytes) -
             return "again"
         # The lease counts from the latest request, and the message may be that of an earlier one.
         is_fresh = now() - request.sent_at <= FRESH * (request.lease_ms or WAIT_LEASE_MS) / 1000
-        if (request.times > 1 or not is_fresh) and (yield from take(flow, request)) is None:
+        if (request.times > 1 or not is_fresh) and not (yield from take(flow, request)):
             return "again"
     yield from _remove_lease(flow, request)
     return True
@@ -237,11 +233,10 @@ def withdraw(flow: Flow, request: Request) -> Steps:
     is_done = False
     while not is_done:
         try:
-            while (yield from ask(flow, request.key, *request.release())):
-                pass  # There are more holds.
+            yield from ask(flow, request.key, *request.release())
             is_done = True
-        except (*UNREACHABLE, ServerError) as error:
-            is_done = isinstance(error, ServerError) and error.code not in TRY_AGAIN
+        except (*UNREACHABLE, ServerError, ModuleNeededError) as error:
+            is_done = getattr(error, "code", "TRYAGAIN") not in TRY_AGAIN
         # A request on an earlier connection may reach the server after this.
         number = flow.number
         is_done, request.sent_on = (is_done and request.sent_on == number) or now() >= until, number

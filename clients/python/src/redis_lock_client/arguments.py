@@ -13,19 +13,6 @@ Seconds = float | timedelta
 LEASES = 0.001, 1e12
 
 
-def key_of(name: Any) -> bytes:
-    """Returns the key of a lock. Raises TypeError for a name that is not text, bytes or a number."""
-    is_number = isinstance(name, int | float) and not isinstance(name, bool)
-    return bytes_of(repr(name) if is_number else name, "the name of a lock")
-
-
-def token_of(token: Any) -> bytes:
-    """Returns the bytes of a token. Raises TypeError, or ValueError if it has not 1 to 1024 bytes."""
-    data = bytes_of(token, "a token")
-    check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
-    return data
-
-
 def bytes_of(value: Any, what: str) -> bytes:
     """Returns text or bytes as bytes. Raises TypeError."""
     if not isinstance(value, str | bytes):

@@ -36,7 +36,7 @@ local left = release()
 if left == 0 then
     redis.call('del', KEYS[2])
     redis.call('lpush', KEYS[2], 1)
-    redis.call('pexpire', KEYS[2], ARGV[4])
+    redis.call('pexpire', KEYS[2], ARGV[3])
 end
 return left
 """
@@ -76,11 +76,11 @@ class _Hold(Hold):
 
     signal: Words = field(default_factory=list)
 
-    def release(self, hold: int | None = None) -> tuple[Words, Words]:
-        words, script = super().release(hold)
+    def release(self) -> tuple[Words, Words | None]:
+        words, script = super().release()
         if not self.signal:
             return words, script
-        return words, ["EVAL", _RELEASE, 2, self.key, self.signal[0], self.token, "", hold or "", self.signal[1]]
+        return words, ["EVAL", _RELEASE, 2, self.key, self.signal[0], self.token, "", self.signal[1]]
 
 
 class Lock:

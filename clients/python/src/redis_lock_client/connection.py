@@ -1,18 +1,19 @@
 """One connection to a server: commands and their replies in one order, and messages between them. No I/O.
 
+Bytes are those of the Redis protocol, in its versions 2 and 3.
+
 All flows share it. The server executes commands in the order in which they were sent, so a flow can be cancelled at any
 moment: the reply to its command is dropped, and a RELEASE that is sent afterwards is executed afterwards.
 """
 
-import math
 import secrets
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from .errors import Disconnected, NoReply, ServerError
-from .flow import Call, Flow, Scheduler, Steps
-from .request import hash_tag
-from .resp import BadReply, Parser, Push, Word
+from .errors import Disconnected, NoReply, ServerError, library_classes
+from .flow import Call, Flow, Scheduler, Steps, waits
+from .request import Words, hash_tag
 
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
@@ -20,16 +21,58 @@ NAME = "redis-lock-client"
 SILENCE_S = 20.0
 
 
-class Sent:
-    """A command that was sent or is to be sent. The flow is None if the reply is dropped."""
+class Push(list[Any]):
+    """A message that is not the reply to a command."""
 
-    __slots__ = ("flow", "words")
 
-    def __init__(self, flow: Flow | None, words: list[Word]) -> None:
-        self.flow, self.words = flow, words
+class Incomplete(Exception):
+    """The rest of a reply has not come yet."""
 
-    def drop(self) -> None:
-        self.flow = None
+
+#: How replies of one line are read, by their first byte.
+_LINES: dict[bytes, Callable[[bytes], Any]] = {
+    b"+": bytes,
+    b"-": lambda line: ServerError(line.decode(errors="replace")),
+    b":": int,
+    b",": float,
+    b"_": lambda _: None,
+}
+
+
+def encode(words: Words) -> bytes:
+    """Returns the bytes of a command."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        data = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+def read(data: bytes, start: int = 0) -> tuple[Any, int]:
+    """Returns the reply that begins at ``start``, and where it ends. An error of the server is a ServerError.
+
+    Raises Incomplete, and ValueError if the bytes are not a reply.
+    """
+    end = data.find(b"\r\n", start)
+    if end < 0:
+        raise Incomplete
+    kind, line, start = data[start : start + 1], data[start + 1 : end], end + 2
+    if kind in _LINES:
+        return _LINES[kind](line), start
+    if kind not in (b"$", b"*", b">", b"%"):
+        raise ValueError(f"not a reply: {kind + line!r}")
+    size = int(line)
+    if size < 0:
+        return None, start
+    if kind == b"$":
+        if len(data) < start + size + 2:
+            raise Incomplete
+        return data[start : start + size], start + size + 2
+    items: list[Any] = Push() if kind == b">" else []
+    for _ in range(2 * size if kind == b"%" else size):
+        item, start = read(data, start)
+        items.append(item)
+    return dict(zip(items[::2], items[1::2], strict=True)) if kind == b"%" else items, start
 
 
 class Connection:
@@ -37,8 +80,6 @@ class Connection:
 
     def __init__(self, scheduler: Scheduler, address: Any = None) -> None:
         self.scheduler, self.engine, self.address = scheduler, scheduler.engine, address
-        self.timeout_s, self.in_cluster = scheduler.source.timeout_s, scheduler.source.in_cluster
-        self.polls: bool = scheduler.source.polls
         self.state = "closed"  # or "opening", "open"
         #: Grows each time that it is opened. It begins with the time, as an interrupted engine has used other numbers.
         self.number = int(scheduler.now() * 1000)
@@ -49,48 +90,36 @@ class Connection:
         #: Whether messages can come between replies, None if that is unknown yet.
         self.has_messages: bool | None = None
         #: Scripts are used until this time, because the server has replied that it has no module.
-        self.scripts_until = math.inf if self.polls else 0.0
-        #: Whether the server has the module, by its latest reply.
-        self.native: bool | None = False if self.polls else None
-        self._parser = Parser()
-        #: The commands whose replies are due, or that are sent when it is open.
-        self.sent: deque[Sent] = deque()
+        self.scripts_until = 0.0
+        self._unread = b""
+        #: The commands whose replies are due, or that are sent when it is open, with the waits for their replies.
+        self.sent: deque[tuple[Any, int, Words]] = deque()
         self._received_at = 0.0
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 
-    def send(self, flow: Flow | None, words: list[Word], asking: bool = False) -> None:
+    def send(self, flow: Flow | None, words: Words, asking: bool = False) -> None:
         """Sends a command, the reply to which resumes the flow. ``asking``: behind ASKING."""
         if asking:
-            self._queue(Sent(None, ["ASKING"]))
-        sent = Sent(flow, words)
-        if flow is not None:
-            flow.stop_waiting = sent.drop
-        self._queue(sent)
-
-    def _queue(self, sent: Sent) -> None:
+            self.send(None, ["ASKING"])
         if not self.sent:
             self._received_at = self.scheduler.now()
-        self.sent.append(sent)
+        self.sent.append((flow, flow.wait_number if flow else 0, words))
         if self.state == "open":
-            self.engine.send(self, sent.words)
+            self.engine.send(self, words)
         elif self.state == "closed":
             self.state = "opening"
             self.engine.open(self)
 
     def opened(self) -> None:
         """The engine has opened it."""
-        if self.state != "opening":  # It was closed before.
-            self.engine.close(self)
-            return
         self.state, self.number, self.opened_at = "open", self.number + 1, self.scheduler.now()
-        self._parser = Parser()
+        self._unread = b""
         unsent, self.sent = self.sent, deque()
-        if not self.polls:
-            self.send(None, ["CLIENT", "SETNAME", NAME])
-        for sent in unsent:
-            if sent.flow is not None or sent.words == ["ASKING"]:
-                self._queue(sent)
+        self.send(None, ["CLIENT", "SETNAME", NAME])
+        for flow, wait_number, words in unsent:
+            if waits(flow, wait_number) or words == ["ASKING"]:
+                self.send(flow, words)
 
     def close_if_silent(self) -> None:
         """Closes the connection if replies are due and nothing was received for too long."""
@@ -102,24 +131,27 @@ class Connection:
     def received(self, data: bytes) -> None:
         """Bytes have come from the server."""
         self._received_at = self.scheduler.heard_at = self.scheduler.now()
-        parser = self._parser
-        try:
-            for reply in parser.feed(data):
-                if self.state != "open" or self._parser is not parser:
-                    return  # The reply before this has closed the connection.
-                if isinstance(reply, Push):
-                    self._hear(reply)
-                else:
-                    self.reply(reply)
-        except BadReply as error:
-            self.close(Disconnected(str(error), sent=True))
+        self._unread, number = self._unread + data, self.number
+        # A reply may close the connection, and those after it are not for the next one.
+        while self._unread and self.state == "open" and self.number == number:
+            try:
+                reply, size = read(self._unread)
+            except Incomplete:
+                return
+            except ValueError as error:
+                return self.close(Disconnected(str(error), sent=True))
+            self._unread = self._unread[size:]
+            if isinstance(reply, Push):
+                self._hear(reply)
+            else:
+                self.reply(reply)
 
     def reply(self, reply: Any) -> None:
         """Resumes the flow whose command comes next."""
         if not self.sent:
-            raise BadReply("a reply without a command")
-        flow = self.sent.popleft().flow
-        if flow is not None:
+            return self.close(Disconnected("a reply without a command", sent=True))
+        flow, wait_number, _ = self.sent.popleft()
+        if waits(flow, wait_number):
             error = reply if isinstance(reply, ServerError) else None
             self.scheduler.resume(flow, None if error else reply, error)
 
@@ -141,27 +173,30 @@ class Connection:
         """Closes it, or notes that it was lost or could not be opened. A later command opens it again."""
         self.engine.close(self)
         was_open, self.state = self.state == "open", "closed"
-        if was_open and not self.polls:
+        if was_open:
             self.scheduler.heard_at = self.scheduler.now()
         self.channel, self.tracks, self.has_messages = None, False, None
         lost, self.sent = self.sent, deque()
-        for sent in lost:
-            if sent.flow is not None:
-                self.scheduler.resume(sent.flow, None, self._error(error, was_open))
+        for flow, wait_number, _ in lost:
+            if waits(flow, wait_number):
+                self.scheduler.resume(flow, None, _as_lost(error, was_open))
         self.scheduler.connection_lost(self)
 
-    @staticmethod
-    def _error(error: BaseException, sent: bool) -> Exception:
-        if isinstance(error, NoReply | ServerError):
-            return error
-        failure = Disconnected(str(error) or "Connection closed by server.", sent)
-        failure.__cause__ = error
-        return failure
+
+def _as_lost(error: BaseException, sent: bool) -> Exception:
+    """Returns the error of a command whose connection was lost, or could not be opened."""
+    if isinstance(error, NoReply):
+        return error
+    if isinstance(error, library_classes("ResponseError")):
+        return ServerError(str(error))
+    failure = Disconnected(str(error) or "Connection closed by server.", sent)
+    failure.__cause__ = error
+    return failure
 
 
 def hears(flow: Flow, connection: Connection) -> Steps:
     """Returns whether messages can come between replies, which needs version 3 of the protocol."""
-    if connection.has_messages is None and not connection.polls:
+    if connection.has_messages is None:
         try:
             yield Call(connection, ["HELLO", 3])
             connection.has_messages = True
@@ -173,7 +208,7 @@ def hears(flow: Flow, connection: Connection) -> Steps:
 def subscribe(flow: Flow, connection: Connection, key: bytes) -> Steps:
     """Returns the channel of the connection for messages about a key, None if there can be none."""
     if connection.channel is None and (yield from hears(flow, connection)):
-        tag = hash_tag(key) if connection.in_cluster else b"redis-lock"
+        tag = hash_tag(key) if flow.scheduler.source.in_cluster else b"redis-lock"
         if tag is None:
             return None
         channel = b"{%b}:%b" % (tag, secrets.token_hex(16).encode())

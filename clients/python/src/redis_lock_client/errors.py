@@ -6,6 +6,7 @@ that a program that catches the library's exceptions catches these, too.
 
 import logging
 from importlib import import_module
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,7 @@ logger = logging.getLogger("redis_lock_client")
 
 def library_classes(name: str, module: str = ".exceptions") -> tuple[Any, ...]:
     """Returns what the libraries that are installed have by a name."""
-    found: list[Any] = []
-    for library in LIBRARIES:
-        try:
-            found.append(getattr(import_module(library + module), name))
-        except ModuleNotFoundError as error:
-            if error.name != library:
-                raise
+    found = [getattr(import_module(library + module), name) for library in LIBRARIES if find_spec(library)]
     if not found:
         raise ImportError("redis-lock-client needs a client library: install redis or valkey")
     return tuple(found)
@@ -66,15 +61,8 @@ class ServerError(base.ResponseError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.code = text.partition(" ")[0]
-        if text.lower().removeprefix("err ").startswith("unknown command"):
-            self.code = "UNKNOWN"
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The host and port that a redirection names."""
-        host, _, port = str(self).split(" ")[2].rpartition(":")
-        return host, int(port)
+        is_unknown = text.lower().removeprefix("err ").startswith("unknown command")
+        self.code = "UNKNOWN" if is_unknown else text.partition(" ")[0]
 
 
 class Disconnected(base.ConnectionError):

@@ -31,11 +31,6 @@ class Call(NamedTuple):
     words: list[Any]
     asking: bool = False
 
-    @property
-    def timeout(self) -> float:
-        """The time-out of a reply."""
-        return float(self.connection.timeout_s)
-
 
 class Message(NamedTuple):
     """Waits for the message that ends a wait at the server; the result is its event, or None after ``timeout`` seconds.
@@ -79,11 +74,9 @@ class Flow:
         #: What it waits for; None while it runs.
         self.wanted: Any = None
         #: The connection of its latest command.
-        self.connection: Connection | None = None
+        self.connection: Any = None
         #: The key that it watches has changed since it was read.
         self.changed = False
-        #: Removes it from where it waits.
-        self.stop_waiting: Callable[[], object] = nothing
         #: Grows with each wait, so that an earlier timer does not end a later wait.
         self.wait_number = 0
         #: The time at which each wait ends, whatever it waits for.
@@ -113,7 +106,7 @@ class Scheduler:
 
     def __init__(self, engine: Any, source: Any) -> None:
         self.engine, self.source, self.now = engine, source, engine.now
-        self.servers = source.servers(self)
+        self.servers = source.servers(self, source)
         self.flows: set[Flow] = set()
         #: When a server replied last, or its connection was lost.
         self.heard_at = -math.inf
@@ -136,16 +129,14 @@ class Scheduler:
     def cancel(self, flow: Flow) -> None:
         """Ends a flow where it waits."""
         if not flow.ended:
-            flow.stop_waiting()
+            self._stop_waiting(flow)
             flow.steps.close()
             self._end(flow, None, None)
 
     def resume(self, flow: Flow, value: Any = None, error: BaseException | None = None) -> None:
         """Ends the wait of a flow with a result or an exception."""
         while True:
-            flow.stop_waiting()
-            flow.stop_waiting, flow.wanted = nothing, None
-            flow.wait_number += 1
+            self._stop_waiting(flow)
             try:
                 wanted = flow.steps.throw(error) if error is not None else flow.steps.send(value)
             except StopIteration as stop:
@@ -158,8 +149,14 @@ class Scheduler:
             if value is _PENDING:
                 return None
 
+    def _stop_waiting(self, flow: Flow) -> None:
+        if isinstance(flow.wanted, Message):
+            self._messages.pop(flow.wanted.tag, None)
+        flow.wanted = None
+        flow.wait_number += 1
+
     def _end(self, flow: Flow, value: Any, error: Exception | None) -> None:
-        flow.ended, flow.wanted = True, None
+        flow.ended = True
         self.flows.discard(flow)
         flow.done(value, error)
 
@@ -171,7 +168,6 @@ class Scheduler:
                 connection.send(flow, words, asking)
             case Message(tag, _):
                 self._messages[tag] = flow
-                flow.stop_waiting = lambda: self._messages.pop(tag, None)
             case Change() if flow.changed:
                 return "changed"
             case Turn(key, _):
@@ -179,7 +175,8 @@ class Scheduler:
                 queue.append(flow)
                 if queue[0] is flow:
                     return True
-        until = min(flow.limit, self.now() + max(wanted.timeout, 0))
+        timeout = self.source.timeout_s if isinstance(wanted, Call) else wanted.timeout
+        until = min(flow.limit, self.now() + max(timeout, 0))
         if until < math.inf:
             self._set_timer(until, flow)
         return _PENDING
@@ -202,7 +199,7 @@ class Scheduler:
     def _set_timer(self, when: float, flow: Flow) -> None:
         """Ends the present wait of a flow at a time."""
         if len(self._timers) > 2 * len(self.flows) + 64:
-            self._timers = [timer for timer in self._timers if not _is_stale(timer)]
+            self._timers = [timer for timer in self._timers if waits(*timer[2:])]
             heapq.heapify(self._timers)
         heapq.heappush(self._timers, (when, next(self._numbers), flow, flow.wait_number))
         if self._timers[0][0] == when:
@@ -211,10 +208,10 @@ class Scheduler:
     def tick(self) -> None:
         """Resumes the flows whose time has come."""
         now = self.now()
-        while self._timers and (self._timers[0][0] <= now or _is_stale(self._timers[0])):
-            timer = heapq.heappop(self._timers)
-            if not _is_stale(timer):
-                self._end_wait(timer[2])
+        while self._timers and (self._timers[0][0] <= now or not waits(*self._timers[0][2:])):
+            _, _, flow, wait_number = heapq.heappop(self._timers)
+            if waits(flow, wait_number):
+                self._end_wait(flow)
         if self._timers:
             self.engine.wake_at(self._timers[0][0])
 
@@ -261,6 +258,6 @@ class Scheduler:
                 self.resume(flow, "lost")
 
 
-def _is_stale(timer: tuple[float, int, Flow, int]) -> bool:
-    _, _, flow, wait_number = timer
-    return flow.ended or flow.wait_number != wait_number
+def waits(flow: Flow | None, wait_number: int) -> bool:
+    """Returns whether a flow is still in the wait with this number."""
+    return flow is not None and not flow.ended and flow.wait_number == wait_number

@@ -1,4 +1,7 @@
-"""What locks for threads and for tasks have in common: arguments, and the holds of each caller."""
+"""What locks for threads and for tasks have in common: arguments, methods, and the holds of each caller."""
+
+# What a flow returns, its engine does not know.
+# mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
 
@@ -7,27 +10,36 @@ import secrets
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from . import acquisition, holding
-from .arguments import LEASES, Seconds, check, check_client, check_holders, key_of, seconds, token_of
+from .arguments import LEASES, Seconds, bytes_of, check, check_client, check_holders, seconds
 from .errors import LockError, library_classes, logger
 from .flow import Flow, Steps, nothing
-from .holding import Hold, Taken, with_lock_errors
+from .holding import Hold, Taken, for_holder
 from .request import hash_tag, label_of
-from .source import source_of
+from .source import is_executed_by_library, library_lock, source_of
 
-L = TypeVar("L", bound="BaseLock")
+#: What methods return: None, a bool or an int, or with asyncio a coroutine that returns it.
+Nothing = TypeVar("Nothing")
+Bool = TypeVar("Bool")
+Int = TypeVar("Int")
 
 
-class BaseLock:
+class BaseLock(Generic[Nothing, Bool, Int]):
     """The arguments of a lock, which are the same for threads and for tasks."""
 
     _event: Callable[[], Any]
-    _registry: Callable[[], Any]
     _engine_of: Callable[[Any], Any]
     _caller: Callable[[], Any]
     _client_module: str
+    _run: Callable[..., Any]
+
+    def __new__(cls, redis: Any, *args: Any, **kwargs: Any) -> Any:
+        """Returns the library's own lock for a client whose commands others than the library execute."""
+        if not hasattr(redis, "execute_command") or is_executed_by_library(redis):
+            return super().__new__(cls)
+        return library_lock(redis, *args, **kwargs)
 
     def __init__(
         self,
@@ -85,7 +97,7 @@ class BaseLock:
         check(on_lost is None or callable(on_lost), "on_lost must be a function")
         check_holders(limit, label)
         check_client(redis, has_loop=bool(self._client_module))
-        self._key = key_of(name)
+        self._key = bytes_of(name, "the name of a lock")
         self.redis, self.name, self.timeout, self.sleep = redis, name, lease, seconds(sleep, "sleep", 0)
         self.blocking, self.thread_local = blocking, thread_local
         self.blocking_timeout = seconds(blocking_timeout, "blocking_timeout")
@@ -96,23 +108,16 @@ class BaseLock:
         self._is_watched = watch or session or renew or on_lost is not None
         self._lease_ms = int(lease * 1000) if lease else None
         #: What each thread or task holds by this object.
-        self._holds: Any = self._registry()
+        self._holds: weakref.WeakKeyDictionary[Any, list[Taken]] = weakref.WeakKeyDictionary()
         self._process = os.getpid()
-        self._events: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @classmethod
-    def from_url(cls: type[L], url: str, name: str | bytes, **arguments: Any) -> L:
+    def from_url(cls, url: str, name: str | bytes, **arguments: Any) -> Self:
         """Returns a lock with a client of its own for a URL such as ``redis://localhost:6379/0``."""
         return cls(library_classes("from_url", cls._client_module)[0](url), name, **arguments)
 
     @property
-    def native(self) -> bool | None:
-        """Whether the server has the module redis-lock, by its latest reply; None if it was not asked yet."""
-        native: bool | None = self._engine().scheduler.servers.locate(self._key).native
-        return native
-
-    @property
-    def local(self: L) -> L:
+    def local(self) -> Self:
         """The lock itself, so that ``lock.local.token`` is its `token`, as with redis-py."""
         return self
 
@@ -140,12 +145,39 @@ class BaseLock:
         The lock is watched from the first time on that this is read, or from the acquisition on with ``watch=True``.
         """
         self._is_watched = True
-        holds = self._held(holder := self._holder())
+        holds = self._held(self._holder())
         for hold in [taken.hold for taken in holds]:
             if hold.is_expired() and not (self.renew or self.session):
                 hold.lost.set()
             hold.engine.post(hold.begin_watch)
-        return holds[-1].hold.lost if holds else self._event_of(holder)
+        return holds[-1].hold.lost if holds else type(self)._event()
+
+    def release(self) -> Nothing:
+        """Releases the lock. Raises LockNotOwnedError if it is lost, LockError if the caller does not hold it."""
+        return self._run(self._release)
+
+    def extend(self, additional_time: Seconds, replace_ttl: bool = False) -> Bool:
+        """Adds seconds to the lease, or sets it with ``replace_ttl``.
+
+        Returns True. Raises LockNotOwnedError, LockError.
+        """
+        return self._run(self._extend, additional_time, not replace_ttl)
+
+    def reacquire(self) -> Bool:
+        """Sets the lease to ``timeout`` again. Returns True. Raises LockNotOwnedError, LockError."""
+        return self._run(self._extend, self.timeout, False)
+
+    def fence(self, counter: str | bytes | None = None) -> Int:
+        """Returns a fencing token, greater than each one before. ``counter`` is its key. Raises ModuleNeededError."""
+        return self._run(self._fence, counter)
+
+    def locked(self) -> Bool:
+        """Returns whether any client holds the lock."""
+        return self._run(self._locked)
+
+    def owned(self) -> Bool:
+        """Returns whether the caller holds the lock."""
+        return self._run(self._owned)
 
     # ---- what the caller holds ---------------------------------------------------------------------------------------
 
@@ -156,22 +188,13 @@ class BaseLock:
         """Returns the thread or task that holds what this one acquires. A class stands for all of them."""
         return type(self)._caller() or BaseLock if self.thread_local else BaseLock
 
-    def _event_of(self, holder: Any, acquires: bool = False) -> Any:
-        event = self._events.get(holder)
-        if event is None or (acquires and event.is_set()):
-            event = self._events[holder] = type(self)._event()
-        return event
-
     def _held(self, holder: Any) -> list[Taken]:
         """Returns the holds of a caller, the latest one last."""
         if self._process != os.getpid():
             self._holds.clear()  # After a fork they are the parent's.
             self._process = os.getpid()
-        return self._holds.get(holder) or self._inherited()
-
-    def _inherited(self) -> list[Taken]:
-        """Returns the holds of a task that has ended, as that of the set-up of a test has."""
-        return []
+        holds: list[Taken] = self._holds.get(holder, [])
+        return holds
 
     def _mine(self, holder: Any, message: str) -> Taken:
         holds = self._held(holder)
@@ -180,9 +203,10 @@ class BaseLock:
         return holds[-1]
 
     def _hold(self, engine: Any, token: str | bytes) -> Hold:
-        kind = self.reentrant, self.shared, self.limit, self.session
-        hold = Hold(self._key, token_of(token), self._lease_ms, *kind)
-        hold.engine, hold.renew, hold.on_lost = engine, self.renew, self.on_lost
+        kind, data = (self.reentrant, self.shared, self.limit, self.session), bytes_of(token, "a token")
+        check(1 <= len(data) <= 1024, "a token must have 1 to 1024 bytes")
+        hold = Hold(self._key, data, self._lease_ms, *kind)
+        hold.engine, hold.renew, hold.on_lost, hold.lost = engine, self.renew, self.on_lost, type(self)._event()
         return hold
 
     def _note(self, holder: Any, hold: Hold) -> Taken:
@@ -194,7 +218,6 @@ class BaseLock:
                 earlier.hold.lose()
                 earlier.hold.end_watch()
             holds.clear()
-        hold.lost = self._event_of(holder, acquires=True)
         hold.acquired()
         taken = Taken(hold, holder)
         holds.append(taken)
@@ -202,36 +225,29 @@ class BaseLock:
 
     def _forget(self, taken: Taken) -> None:
         taken.detach()
-        holder = taken.holder()
-        holds = self._holds.get(holder, [])
-        if taken in holds:
-            holds.remove(taken)
-            if not holds:
-                self._holds.pop(holder, None)
+        if (holder := taken.holder()) is not None:  # Else its thread or task is gone, and with it the entry.
+            self._holds[holder] = [one for one in self._holds.get(holder, []) if one is not taken]
 
     # ---- what an engine runs: what undoes it, the flow, its arguments ------------------------------------------------
 
     def _acquire(
         self, holder: Any, blocking: bool | None, patience: Seconds | None, token: Any, sleep: float | None = None
     ) -> tuple[Any, ...]:
-        self._held(holder)  # Forgets those of before a fork, or of tasks that have ended.
         patience = self.blocking_timeout if patience is None else seconds(patience, "blocking_timeout")
         if not (self.blocking if blocking is None else blocking):
             patience = 0.0
         pause = self.sleep if sleep is None else seconds(sleep, "sleep", 0)
         if token is None:
             token = secrets.token_hex(16) if self.label is None else f"{self.label}:{secrets.token_hex(16)}"
-        hold, again = self._hold(self._engine(), token), list[Any]()
-        undo = partial(self._give_back, holder, hold, again)
-        return undo, self._acquiring, holder, hold, again, patience, pause or 0.001
+        hold, holds = self._hold(self._engine(), token), self._held(holder)
+        if self.reentrant and holds:
+            number = holds[-1].hold.count + 1
+            again = for_holder, self.name, holding.enter_again, holds[-1].hold, number
+            return partial(self._lower, holds[-1], number), *again
+        return partial(self._give_back, holder, hold), self._acquiring, holder, hold, patience, pause or 0.001
 
-    def _acquiring(
-        self, flow: Flow, holder: Any, hold: Hold, again: list[Any], patience: float | None, sleep: float
-    ) -> Steps:
+    def _acquiring(self, flow: Flow, holder: Any, hold: Hold, patience: float | None, sleep: float) -> Steps:
         began_at = flow.scheduler.now()
-        if self.reentrant and (holds := self._holds.get(holder)):
-            again += [holds[-1], holds[-1].hold.count + 1]
-            return (yield from self._as_holder(flow, holding.enter_again, holds[-1].hold))
         is_held = yield from acquisition.acquire(flow, hold, patience, sleep)
         result, took = "got" if is_held else "did not get", flow.scheduler.now() - began_at
         logger.debug("%r %s lock %r after %.3f s", label_of(hold.token), result, self.name, took)
@@ -242,14 +258,11 @@ class BaseLock:
                 hold.begin_watch()
         return is_held
 
-    def _give_back(self, holder: Any, hold: Hold, again: list[Any]) -> None:
-        for taken in self._holds.get(holder, []):
-            if taken.hold is hold:
-                again += [taken, 1]
-        if again:
-            self._release_anyway(*again)
-        elif hold.outcome_unknown:
-            hold.engine.scheduler.start(acquisition.withdraw, hold)
+    def _give_back(self, holder: Any, hold: Hold) -> None:
+        for taken in [taken for taken in self._holds.get(holder, []) if taken.hold is hold]:
+            self._forget(taken)
+        if hold.outcome_unknown:
+            hold.drop()
 
     def _release(self, holder: Any) -> tuple[Any, ...]:
         chosen: list[Any] = []
@@ -261,20 +274,19 @@ class BaseLock:
         if taken.hold.count == 1:
             # Not before this runs: should the caller be interrupted, the object knows that it holds the lock.
             self._forget(taken)
-        yield from self._as_holder(flow, holding.release, taken.hold)
+        yield from for_holder(flow, self.name, holding.release, taken.hold)
         logger.debug("%r released lock %r", label_of(taken.hold.token), self.name)
 
     def _undo_release(self, holder: Any, chosen: list[Any]) -> None:
         if not chosen and (holds := self._held(holder)):  # The flow has not begun.
             chosen += [holds[-1], holds[-1].hold.count]
         if chosen:
-            self._release_anyway(*chosen)
+            self._lower(*chosen)
 
-    def _release_anyway(self, taken: Taken, number: int) -> None:
-        """Releases the hold with this number, because the caller was interrupted while it took or released it."""
-        if number > 1:
-            taken.hold.count = number - 1  # The next release releases it, too.
-        else:
+    def _lower(self, taken: Taken, number: int) -> None:
+        """Undoes the acquisition with this number, because the caller was interrupted while it took or released it."""
+        taken.hold.count = number - 1
+        if number == 1:
             self._forget(taken)
             taken.hold.drop()
 
@@ -283,25 +295,21 @@ class BaseLock:
         if additional is None or not self.timeout:
             raise LockError("Cannot extend a lock with no timeout", self.name)
         lease_ms = int((seconds(additional, "additional_time", *LEASES) or 0) * 1000)
-        return nothing, self._as_holder, holding.extend, taken.hold, lease_ms, add
+        return nothing, for_holder, self.name, holding.extend, taken.hold, lease_ms, add
 
     def _fence(self, holder: Any, counter: str | bytes | None) -> tuple[Any, ...]:
         taken = self._mine(holder, "Cannot get a fencing token for an unlocked lock")
         if counter is None:
             tag = hash_tag(self._key)
             counter = self._key + b":fence" if tag != self._key else b"{" + self._key + b"}:fence"
-        key = key_of(counter)
-        return nothing, self._as_holder, holding.fence, taken.hold, key
+        return nothing, for_holder, self.name, holding.fence, taken.hold, bytes_of(counter, "a counter")
 
     def _locked(self, holder: Any) -> tuple[Any, ...]:
         return nothing, holding.locked, self._key
 
     def _owned(self, holder: Any) -> tuple[Any, ...]:
         holds = self._held(holder)
-        return nothing, self._as_holder, holding.owned, holds[-1].hold if holds else None
-
-    def _as_holder(self, flow: Flow, steps: Callable[..., Steps], *args: Any) -> Steps:
-        return (yield from with_lock_errors(self.name, steps(flow, *args)))
+        return nothing, for_holder, self.name, holding.owned, holds[-1].hold if holds else None
 
     def _leave(self, failure: Exception, error: BaseException | None) -> None:
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""

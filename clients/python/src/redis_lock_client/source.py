@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from .arguments import seconds
 from .connection import Connection
-from .errors import LIBRARIES, Disconnected
+from .errors import LIBRARIES, LockError
 from .flow import Scheduler
 
 #: The time-out in seconds for clients without one: a server that is unreachable must be noticed.
@@ -26,17 +27,59 @@ _IDENTITY = {
 }
 
 
+#: The methods of a client and of its connections by which commands are executed.
+_EXECUTE = ("execute_command", "_connect", "send_command", "send_packed_command", "read_response")
+
+
+class Servers:
+    """The connection to a server, or those to the servers of a cluster, as redirections and failures have shown it."""
+
+    def __init__(self, scheduler: Scheduler, source: Source) -> None:
+        self.scheduler, self.source = scheduler, source
+        self._connections: dict[Any, Connection] = {}
+        self._slots: dict[int, Any] = {}
+        self._known = [*source.seeds]
+
+    def locate(self, key: bytes) -> Connection:
+        """Returns the connection to the server that probably has a key."""
+        return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
+
+    def _at(self, address: Any) -> Connection:
+        if address not in self._connections:
+            self._connections[address] = Connection(self.scheduler, address)
+            if address not in self._known:
+                self._known.append(address)
+        return self._connections[address]
+
+    def redirected(self, key: bytes, error: Exception, asking: bool) -> Connection:
+        """Returns the connection to the server that a redirection names. MOVED says where the key is from now on."""
+        host, _, port = str(error).split(" ")[2].rpartition(":")
+        # Without a host it is that of the server that was asked.
+        address = (host if host not in ("", "?") else self._known[0][0], int(port))
+        if not asking:
+            self._slots[self.source.key_slot(key)] = address
+        return self._at(address)
+
+    def forget(self, key: bytes) -> None:
+        """Asks another server for a key, which names the one that has it."""
+        address = self._slots.pop(self.source.key_slot(key), self._known[0])
+        if address in self._known:
+            self._known.remove(address)
+            self._known.append(address)
+
+
 class Source:
     """How connections to a server are opened.
 
     Clients that would open the same connection share what ``name`` identifies.
     """
 
-    polls = in_cluster = False
+    in_cluster, servers = False, Servers
     timeout_s = TIMEOUT_S
     #: The servers that are known. That of the client's arguments has no address.
     seeds: Sequence[Any] = (None,)
-    remap: Any = None
+    #: Refers to the only client that uses it, None if others share it.
+    owner = None
     #: Returns the slot of a key.
     key_slot: Callable[[bytes], int] = staticmethod(lambda key: 0)
 
@@ -60,28 +103,6 @@ class Source:
         place = {} if address is None else {"host": address[0], "port": address[1]}
         return self.connection_class(**self.kwargs, **place)
 
-    def servers(self, scheduler: Scheduler) -> Servers:
-        """Returns the connections of a scheduler."""
-        return Servers(scheduler, self)
-
-
-class ClientSource(Source):
-    """A client whose way to execute commands is not the library's: all commands go through it."""
-
-    polls = True
-
-    def __init__(self, client: Any) -> None:
-        self._client = weakref.ref(client)
-        self.is_shared, self.name, self.title = False, ("client", id(client)), type(client).__name__
-
-    @property
-    def client(self) -> Any:
-        """The client. Raises Disconnected when it is gone."""
-        client = self._client()
-        if client is None:
-            raise Disconnected("the client is gone", sent=False)
-        return client
-
 
 class ClusterSource(Source):
     """How connections to the servers of a cluster are opened."""
@@ -100,50 +121,9 @@ class ClusterSource(Source):
         kwargs = {name: value for name, value in opens.connection_kwargs.items() if name not in own}
         super().__init__(opens.connection_class, kwargs)
         self.seeds = [(node.host, int(node.port)) for node in nodes]
-        self.remap = getattr(manager, "address_remap", None)
-        self.is_shared = self.is_shared and self.remap is None
         self.key_slot = import_module(f"{type(nodes[0]).__module__.partition('.')[0]}.crc").key_slot
         self.name = (*self.name, "cluster", *(sorted(self.seeds) if self.is_shared else [id(client)]))
         self.title = f"cluster of {self.seeds[0][0]}:{self.seeds[0][1]}"
-
-
-class Servers:
-    """The connection to a server, or those to the servers of a cluster, as redirections and failures have shown it."""
-
-    def __init__(self, scheduler: Scheduler, source: Source) -> None:
-        self.scheduler, self.source = scheduler, source
-        self._connections: dict[Any, Connection] = {}
-        self._slots: dict[int, Any] = {}
-        self._known = [*source.seeds]
-
-    def locate(self, key: bytes) -> Connection:
-        """Returns the connection to the server that probably has a key."""
-        return self._at(self._slots.get(self.source.key_slot(key), self._known[0]))
-
-    def _at(self, address: Any) -> Connection:
-        if address not in self._connections:
-            self._connections[address] = Connection(self.scheduler, address)
-            if address not in self._known:
-                self._known.append(address)
-        return self._connections[address]
-
-    def redirected(self, key: bytes, address: Any, asking: bool) -> Connection:
-        """Returns the connection to the server that a redirection names. MOVED says where the key is from now on."""
-        host, port = address
-        # Without a host it is that of the server that was asked.
-        address = (host if host not in ("", "?") else self._known[0][0], port)
-        if self.source.remap:
-            address = self.source.remap(address)
-        if not asking:
-            self._slots[self.source.key_slot(key)] = address
-        return self._at(address)
-
-    def forget(self, key: bytes) -> None:
-        """Asks another server for a key, which names the one that has it."""
-        address = self._slots.pop(self.source.key_slot(key), self._known[0])
-        if address in self._known:
-            self._known.remove(address)
-            self._known.append(address)
 
 
 def _named(value: Any) -> Any:
@@ -157,31 +137,42 @@ _shared: dict[Any, Any] = {}
 
 
 def source_of(client: Any) -> Any:
-    """Returns the source of a client's connections."""
-    by_library, in_cluster = is_executed_by_library(client), hasattr(client, "nodes_manager")
-    anchor = client.connection_pool if by_library and not in_cluster else client
+    """Returns the source of a client's connections. Raises LockError if its library does not execute its commands."""
+    if not is_executed_by_library(client):
+        raise LockError("this needs a client whose commands redis-py or valkey-py executes")
+    in_cluster = hasattr(client, "nodes_manager")
+    anchor = client if in_cluster else client.connection_pool
     source: Any = _sources.get(anchor)
     if source is None:
-        if not by_library:
-            source = ClientSource(client)
-        elif in_cluster:
-            source = ClusterSource(client)
+        source = ClusterSource(client) if in_cluster else Source(anchor.connection_class, anchor.connection_kwargs)
+        if source.is_shared:
+            source = _shared.setdefault(source.name, source)
         else:
-            source = Source(anchor.connection_class, anchor.connection_kwargs)
-        _sources[anchor] = source = _shared.setdefault(source.name, source) if source.is_shared else source
+            source.owner = weakref.ref(anchor)
+        _sources[anchor] = source
     return source
 
 
 def is_executed_by_library(client: Any) -> bool:
     """Returns whether the library's own code executes the commands of a client and sends them."""
-    kind = getattr(getattr(client, "connection_pool", None), "connection_class", None)
-    names = ("_connect", "send_command", "send_packed_command", "read_response")
-    functions = [type(client).execute_command, *(getattr(kind, name) for name in names if hasattr(kind, name))]
+    kinds = type(client), getattr(getattr(client, "connection_pool", None), "connection_class", None)
+    functions = [getattr(kind, name) for kind in kinds for name in _EXECUTE if hasattr(kind, name)]
     return "execute_command" not in vars(client) and all(map(_is_library_function, functions))
 
 
 @functools.cache
 def _is_library_function(function: Any) -> bool:
-    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
-        return False
-    return str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES
+    is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
+    return is_plain and str(function.__globals__.get("__name__", "")).partition(".")[0] in LIBRARIES
+
+
+def library_lock(client: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+    """Returns the lock that the library has for a client. Raises LockError for arguments that it does not know."""
+    names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local", "raise_on_release_error")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    unknown = [argument for argument, value in given.items() if value and argument not in (*names, "label")]
+    if unknown:
+        raise LockError(f"{unknown[0]} needs a client whose commands redis-py or valkey-py executes", name)
+    for argument in ("timeout", "blocking_timeout"):
+        given[argument] = seconds(given.get(argument), argument)
+    return client.lock(name, **{argument: given[argument] for argument in names if argument in given})

@@ -10,15 +10,11 @@ import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from .connection import Connection
+from .connection import Connection, encode
 from .errors import Disconnected, logger
 from .flow import Scheduler, Steps
-from .indirect import execute_async, plain
-from .resp import encode
 from .threads import _all
 
-#: How often a connection that is not shared is looked at, in seconds.
-IDLE_S = 1.0
 #: How long the end of a loop waits for releases that are under way, in seconds.
 END_S = 2.0
 
@@ -49,12 +45,8 @@ class Engine:
         self.source, self.now = source, self.loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.Handle | None = None
-        self._idle_timer: asyncio.Handle | None = None
-        self._wakes_at = 0.0
         self._is_ending, self.callers = False, 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        #: The task in which a client of its own kind executes commands.
-        self._executor: asyncio.Task[Any] | None = None
         self.is_driven = False
         _all.add(self)
         self.scheduler = Scheduler(self, source)
@@ -64,10 +56,8 @@ class Engine:
         outcome: asyncio.Future[Any] = self.loop.create_future()
 
         def end(value: Any, error: Exception | None) -> None:
-            if error is not None and not outcome.done():
-                outcome.set_exception(error)
-            elif not outcome.done():
-                outcome.set_result(value)
+            if not outcome.done():
+                outcome.set_result(value) if error is None else outcome.set_exception(error)
 
         flow = self.scheduler.start(start, *args, done=end)
         self.callers += 1
@@ -103,13 +93,8 @@ class Engine:
 
     def open(self, connection: Connection) -> None:
         """Opens a connection in a task."""
-        if not self.source.is_shared and self._idle_timer is None:
-            self._idle_timer = self.loop.call_later(IDLE_S, self._close_when_idle)
-        if connection.polls:
-            connection.opened()
-        else:
-            task = self._begin(self._open(connection), f"redis-lock-client connects to {self.source.title}")
-            task.add_done_callback(lambda task: self._opened(connection, task))
+        task = self._begin(self._open(connection), f"redis-lock-client connects to {self.source.title}")
+        task.add_done_callback(lambda task: self._opened(connection, task))
 
     async def _open(self, connection: Connection) -> None:
         opened = self.source.connection(connection.address)
@@ -124,32 +109,17 @@ class Engine:
         """Reports why a connection could not be opened. A program may have cancelled all tasks."""
         error = Disconnected("the task was cancelled", sent=False) if task.cancelled() else task.exception()
         if error is not None and connection.state == "opening":
-            connection.close(plain(error))
+            connection.close(error)
 
     def send(self, connection: Connection, words: list[Any]) -> None:
         """Sends a command."""
-        if not connection.polls:
-            self._links[connection].transport.write(encode(words))
-        elif self._executor is None:
-            self._executor = self._begin(execute_async(connection), "redis-lock-client commands")
-            self._executor.add_done_callback(lambda _: self._executed(connection))
-
-    def _executed(self, connection: Connection) -> None:
-        self._executor = None
-        if connection.sent:  # A program has cancelled all tasks.
-            self.send(connection, [])
+        self._links[connection].transport.write(encode(words))
 
     def wake_at(self, when: float) -> None:
         """Calls the scheduler's `tick` then."""
         if self._timer is not None:
-            if self._wakes_at <= when:
-                return
             self._timer.cancel()
-        self._timer, self._wakes_at = self.loop.call_at(when, self._wake), when
-
-    def _wake(self) -> None:
-        self._timer = None
-        self.scheduler.tick()
+        self._timer = self.loop.call_at(when, self.scheduler.tick)
 
     def close(self, connection: Connection) -> None:
         """Closes a connection."""
@@ -158,23 +128,12 @@ class Engine:
             link.transport.abort()
             link.opened._reader = link.opened._writer = None  # Else the library warns that they are open.
 
-    def _close_when_idle(self) -> None:
-        """Closes the connections of a client that shares them with no other, which may be gone."""
-        if self.scheduler.flows:
-            self._idle_timer = self.loop.call_later(IDLE_S, self._close_when_idle)
-        else:
-            self._idle_timer = None
-            if _loops[self.loop][0].get(self.source) is self:
-                del _loops[self.loop][0][self.source]
-            for connection in [*self._links]:
-                connection.close(Disconnected("the connection was idle", sent=True))
-
     def is_busy(self) -> bool:
         """Returns whether anything but watching locks is under way."""
         return bool(self.callers or self.scheduler.flows.difference(*self.scheduler.watchers.values()))
 
     def close_all(self) -> None:
-        """Ends all flows and closes all connections: the loop ends."""
+        """Ends all flows and closes all connections: the loop ends, or the only client that uses them is gone."""
         self._is_ending = True
         for _ in range(2):  # Those that end may start others, which withdraw.
             for flow in [*self.scheduler.flows]:
@@ -212,7 +171,9 @@ def engine_of(source: Any) -> Engine:
         _loops[loop] = engines, ending
     engines = _loops[loop][0]
     if source not in engines:
-        engines[source] = Engine(source)
+        engines[source] = engine = Engine(source)
+        if source.owner is not None:
+            weakref.finalize(source.owner(), engine.post, lambda: engines.pop(source).close_all())
     return engines[source]
 
 

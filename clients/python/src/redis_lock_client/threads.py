@@ -19,11 +19,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .connection import Connection
+from .connection import Connection, encode
 from .errors import LockError, logger
 from .flow import Flow, Scheduler, Steps
-from .indirect import execute, plain
-from .resp import encode
 
 #: After several flows at a time, the thread ends this time after the last of them, in seconds.
 IDLE_S = 0.1
@@ -81,8 +79,7 @@ class Engine:
     def _begin_thread(self) -> None:
         self._start(f"redis-lock-client {self.source.title}", self._run)
 
-    @staticmethod
-    def _start(name: str, target: Callable[..., object], *args: Any) -> None:
+    def _start(self, name: str, target: Callable[..., object], *args: Any) -> None:
         try:
             threading.Thread(target=target, args=args, daemon=True, name=name).start()
         except (RuntimeError, KeyError) as error:
@@ -103,15 +100,14 @@ class Engine:
             raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
         outcome: list[Any] = []
         flow: list[Flow] = []
-        done = threading.Lock()
-        done.acquire()
+        done = threading.Event()
 
         def begin() -> None:
             flow.append(self.scheduler.start(start, *args, done=end))
 
         def end(value: Any, error: Exception | None) -> None:
             outcome.append((value, error))
-            done.release()
+            done.set()
 
         def give_up() -> None:
             if flow:
@@ -122,7 +118,7 @@ class Engine:
             if not self._drive(begin, outcome):
                 if not flow and not outcome:
                     self.post(begin)
-                while not done.acquire(timeout=1.0):
+                while not done.wait(1.0):
                     if not self._runner:
                         self._begin_thread()  # The thread could not begin before.
         except BaseException:  # Ctrl-C, or an exception that another thread raises here.
@@ -172,10 +168,9 @@ class Engine:
         tokens, self.scheduler = self.scheduler.tokens, Scheduler(self, self.source)
         self.scheduler.tokens = tokens
 
-    @staticmethod
-    def tell(callback: Callable[[], Any]) -> None:
+    def tell(self, callback: Callable[[], Any]) -> None:
         """Calls a function of the caller in a thread of its own."""
-        Engine._start("redis-lock-client on_lost", _call, callback)
+        self._start("redis-lock-client on_lost", _call, callback)
 
     # ---- the thread --------------------------------------------------------------------------------------------------
 
@@ -200,8 +195,6 @@ class Engine:
                     self._inbox.get()()
                 except Exception:
                     logger.exception("a call in the thread of locks has failed")
-            if self.source.polls:
-                execute(self.scheduler.servers.locate(b""))
             if outcome:
                 return
             now = self.now()
@@ -219,8 +212,7 @@ class Engine:
         for key, events in self._selector.select(timeout):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
-                    while self._wake_in.recv(4096):
-                        pass
+                    self._wake_in.recv(65536)
             else:
                 self._move(key.data, events)
 
@@ -242,15 +234,11 @@ class Engine:
             if not data:
                 return connection.close(ConnectionError("Connection closed by server."))
             connection.received(data)
-            if len(data) < 65536 and not isinstance(link.socket, ssl.SSLSocket):
-                return
 
     # ---- for the scheduler -------------------------------------------------------------------------------------------
 
     def open(self, connection: Connection) -> None:
         """Opens a connection in a thread of its own, since it may take long."""
-        if connection.polls:
-            return connection.opened()
         try:
             self._start(f"redis-lock-client connects to {self.source.title}", self._connect, connection)
         except LockError as error:
@@ -263,15 +251,15 @@ class Engine:
             self._opening.add(opened)
             opened.connect()
         except Exception as error:
-            self.post(connection.close, plain(error))
+            self.post(connection.close, error)
         else:
             self.post(self._opened, connection, opened)
         finally:
             self._opening.discard(opened)
 
     def _opened(self, connection: Connection, opened: Any) -> None:
-        # Its scheduler was interrupted, and its commands are withdrawn; or a later attempt was faster.
-        if connection.scheduler is not self.scheduler or connection.state == "open":
+        # Its scheduler was interrupted, or it was closed before, or a later attempt was faster.
+        if connection.scheduler is not self.scheduler or connection.state != "opening":
             opened.disconnect()
             return
         link = self._links[connection] = _Link(opened)
@@ -282,7 +270,7 @@ class Engine:
         """Sends a command."""
         link = self._links.get(connection)
         if link is None:
-            return  # The client executes it, or the scheduler of this connection was interrupted.
+            return  # The scheduler of this connection was interrupted.
         link.unsent += encode(words)
         self._flush(connection, link)
 
