@@ -1,5 +1,5 @@
-//! Those who wait for a lock by the means of another library: one of python-redis-lock's and one of Redisson's for each lock, who
-//! are always there. They are woken when the module leaves the lock free, in that step, and not otherwise.
+//! Waiters of other lock libraries. Each lock has a permanent waiter of python-redis-lock and one of Redisson. The
+//! module wakes them in the step in which it leaves the lock free, and at no other time.
 
 use redis_lock::server::{Entry, LoggedEvent, Value, Writer, slot_of};
 
@@ -9,16 +9,16 @@ use crate::checker::spec::Ms;
 /// How long a signal is kept.
 const SIGNAL_MS: Ms = 1000;
 
-/// What the module does for those who wait by other means.
+/// What the module does for the waiters of other libraries.
 #[derive(Default)]
 pub(super) struct Compat {
-    /// The setting.
+    /// Whether `lock.wake-foreign` is set.
     pub is_on: bool,
     /// The lock that the module has just left free.
     freed: Option<FreedLock>,
 }
 
-/// A lock that was left free, and what was done for others since.
+/// A lock that was left free, and what the module has done for other libraries since.
 struct FreedLock {
     name: Name,
     form: Form,
@@ -26,7 +26,7 @@ struct FreedLock {
     signal: Option<Option<Entry>>,
     /// The commands by which a message was published.
     published: Vec<&'static str>,
-    /// A part of that may be refused: the slot is on its way.
+    /// Whether the server may refuse a part of that, because the slot is leaving the node.
     may_fail: bool,
 }
 
@@ -44,7 +44,7 @@ impl Compat {
 }
 
 impl Checker {
-    /// The module has changed a key, which held this before.
+    /// The module has changed a key, which had the value `previous`.
     pub(super) fn note_freed(&mut self, name: &Name, previous: Option<&Entry>) {
         let form = match previous.map(|entry| &entry.value) {
             Some(Value::String(_)) => Form::Mutex,
@@ -58,7 +58,7 @@ impl Checker {
         }
     }
 
-    /// Follows what is done for others. Anything else ends it.
+    /// Follows what the module does for other libraries. Any other event ends that.
     pub(super) fn check_compat(&mut self, note: &LoggedEvent, now: Ms) -> Verdict {
         match note {
             LoggedEvent::Wrote { db, key, entry, writer: Writer::Command } if key.starts_with(b"lock-signal:") => {
@@ -98,13 +98,14 @@ impl Checker {
         Ok(())
     }
 
-    /// Others are woken although the module has not left the lock free: the lease has ended, and those in line have left.
+    /// Waiters of other libraries are woken, and the module has not left the lock free. This is correct if the lease
+    /// has ended and the waiters of the module have withdrawn.
     fn check_ended(&mut self, name: &Name) -> Verdict {
         let may_have_ended = self.in_timer && self.compat.is_on && self.model(name).entry.is_none();
         if may_have_ended { Ok(()) } else { Err(disturbed(&name.1)) }
     }
 
-    /// Whoever waits for a lock that was left free was woken.
+    /// Checks that the waiters of other libraries were woken for a lock that was left free.
     fn check_freed(&mut self, now: Ms) -> Verdict {
         let Some(freed) = self.compat.freed.take().filter(|freed| !freed.may_fail) else { return Ok(()) };
         let signal = Entry { value: Value::Other(1), expiry: Some(now + SIGNAL_MS) };

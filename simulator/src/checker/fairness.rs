@@ -6,8 +6,8 @@ use super::lock_model::LockModel;
 use super::spec::Ms;
 use super::{Conditions, Verdict};
 
-/// The number of iterations in which a lock may be granted, or a request answered, and is not. In each of them one of the other
-/// locks may have a batch of grants.
+/// The greatest number of iterations in which a lock could be granted, or a request is due a reply, and is not. In each
+/// of them one of the other locks may have a batch of grants.
 const MAX_ITERATIONS: u32 = 8;
 
 /// For how many iterations of the event loop work on a lock has been due.

@@ -1,4 +1,4 @@
-//! The grace periods of sessions: how long a lock is held when the last connection has closed.
+//! The grace periods of sessions: how long a lock is held after the last connection has closed.
 
 use super::lock_model::{LockModel, Session};
 use super::spec::{Held, Lock, Ms, Who};
@@ -6,7 +6,8 @@ use super::{Checker, Name, Verdict};
 use crate::request::Form;
 
 impl Checker {
-    /// Whether the lease is set to the grace period of a session whose last connection has closed. Then the session has ended.
+    /// Returns whether the module has set the lease to the grace period of a session whose last connection has closed.
+    /// If so, the session has ended.
     pub(super) fn begins_grace(&mut self, name: &Name, was: &Held, is: &Held, now: Ms) -> Result<bool, String> {
         let (refuses, limits) = (self.suspension.refuses_leases(), self.limits);
         let model = self.model(name);
@@ -17,12 +18,13 @@ impl Checker {
         if refuses && was.until.is_some_and(|until| is.until > Some(until)) {
             return Err(format!("{was:?} becomes {is:?} after its session, and no lease is lengthened"));
         }
-        // One with open connections may go on, if the connection that has closed did not belong to a session of its own.
+        // A session with open connections may continue, if the closed connection did not belong to it.
         model.sessions.retain(|session| session.who != is.who || !session.clients.is_empty());
         Ok(true)
     }
 
-    /// Whether a lock whose lease has ended is given back for the rest of the grace period. Then the session has ended.
+    /// Returns whether an expired lock goes back to its session for the rest of the grace period. If so, the session
+    /// has ended.
     pub(super) fn is_given_back_for_grace(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
         let limits = self.limits;
         let model = self.model(name);
@@ -47,7 +49,8 @@ impl Checker {
         self.model(name).sessions.retain(|session| !is_settled(session));
     }
 
-    /// While no lease is lengthened, one that ends before the grace period stays as it is, and the session has ended.
+    /// While no lease is lengthened, a lease that ends before the grace period does not change, and the session has
+    /// ended.
     pub(super) fn settle_short_graces(&mut self, now: Ms) {
         if !self.suspension.may_be() && !self.suspension.refuses_leases() {
             return;
@@ -64,7 +67,7 @@ impl Checker {
 }
 
 impl LockModel {
-    /// A lock that is taken from its holder has no grace period, or it has passed.
+    /// Checks that a lock that is revoked has no grace period, or that the period has expired.
     pub fn check_no_grace(&self, who: &Who, now: Ms) -> Verdict {
         let session = self.session_of(who).filter(|session| !session.is_unsure());
         match session.and_then(Session::grace_end).filter(|&end| end > now && !self.is_unnotified(who)) {

@@ -1,4 +1,4 @@
-//! The settings, and what they limit.
+//! The settings and their limits.
 
 use redis_lock::server::ClientId;
 
@@ -18,7 +18,7 @@ pub(super) struct Limits {
     pub sessions: usize,
     /// The longest wait, if there is one.
     pub block_ms: Option<Ms>,
-    /// How long a place is kept.
+    /// How long a queue entry is kept after its last waiter has left.
     pub grace_ms: Ms,
     /// The longest lease, if there is one.
     pub lease_ms: Option<Ms>,
@@ -48,33 +48,33 @@ impl Limits {
         }
     }
 
-    /// A lease, cut to the longest one.
+    /// Returns a lease, cut to the longest one.
     pub fn cut(&self, lease: i64) -> i64 {
         self.lease_ms.map_or(lease, |longest| lease.min(longest))
     }
 
-    /// The lease that a place gets. None is the longest.
+    /// Returns the lease for a queue entry. An entry without a lease gets the longest one.
     pub fn lease_for(&self, queue_entry: &QueueEntry) -> Option<i64> {
         queue_entry.lease().map(|lease| self.cut(lease)).or(self.lease_ms)
     }
 
-    /// The terms of a session that is granted now.
+    /// Returns the terms of a session that is granted now.
     pub fn cut_terms(&self, Terms { lease, grace }: Terms) -> Terms {
         Terms { lease: self.cut(lease), grace: grace.map(|grace| self.cut(grace)) }
     }
 
-    /// Whether a session may have been given this lease now.
+    /// Returns whether a session may have got this lease now.
     pub fn may_renew(&self, session: &Session, held: &Held, now: Ms) -> bool {
         let leases = self.cut(session.lowest)..=self.cut(session.lease);
         held.until.is_some_and(|until| leases.contains(&(until - now)))
     }
 
-    /// Until when a place is kept that somebody leaves now, if it is.
+    /// Returns the end of the grace period of a queue entry whose last waiter leaves now. `None`: the entry is removed.
     pub fn kept_until(&self, now: Ms) -> Option<Ms> {
         Some(now + self.grace_ms).filter(|_| self.grace_ms > 0)
     }
 
-    /// When a wait ends that begins now. `block` is 0 for one without end.
+    /// Returns the deadline of a wait that begins now. `block` is 0 for a wait without an end.
     pub fn deadline(&self, block: Ms, now: Ms) -> Option<Ms> {
         let asked = Some(block).filter(|&ms| ms > 0);
         asked.into_iter().chain(self.block_ms).min().map(|ms| now + ms)
@@ -82,12 +82,13 @@ impl Limits {
 }
 
 impl Checker {
-    /// The most pairs of a session and a connection that the module may count: it may not know yet of some that have ended.
+    /// Returns the most pairs of a session and a connection that the module may count. It may not have noticed the end
+    /// of some.
     pub(super) fn most_pairs(&self) -> usize {
         self.pairs(|session| session.ever.len(), true)
     }
 
-    /// The fewest that it must count.
+    /// Returns the fewest pairs that the module must count.
     fn fewest_pairs(&self) -> usize {
         self.pairs(|session| if session.is_open() { session.clients.len() } else { 0 }, false)
     }
@@ -100,13 +101,13 @@ impl Checker {
         self.models.values().map(|model| model.sessions.iter().map(&of_session).sum::<usize>() + waiting(model)).sum()
     }
 
-    /// Whether a connection is in the session already that it asks for, and how sure that is.
+    /// Returns whether a connection already belongs to the session that it asks for, and how certain that is.
     pub(super) fn has_session(&self, name: &Name, client: ClientId, request: &Request) -> Option<Trust> {
         let Verb::Take(take) = request.verb else { return None };
         let who = Who { form: take.form, name: token_of(request.identity) };
         let session = self.models.get(name).and_then(|model| model.session_of(&who));
         let session = session.filter(|session| session.clients.contains(&client));
-        // A request that waits for the same session is a pair of it already.
+        // A request that waits for the same session is already counted as a pair of it.
         let model = self.models.get(name);
         let queue_entries =
             model.into_iter().flat_map(|model| &model.queue).filter(|queue_entry| queue_entry.who == who);
@@ -115,23 +116,24 @@ impl Checker {
             queue_entries.flat_map(|queue_entry| &queue_entry.requests).filter(|request| request.session.is_some());
         let waits = waits.filter_map(|request| match request.channel.is_some() && request.channel == channel {
             _ if request.client == client => Some(Trust::Sure),
-            // If it waits, it takes that one's place.
+            // If the new request waits, it replaces that one.
             true => Some(Trust::Unread),
             false => None,
         });
         session.map(|session| session.trust).into_iter().chain(waits).max()
     }
 
-    /// Whether a request may be refused, and whether it must be, because more wait for the lock than it allows.
+    /// Returns whether a request may be refused, and whether it must be refused, because the queue is longer than it
+    /// allows.
     pub(super) fn is_line_too_long(&self, running: &Running) -> (bool, bool) {
         let Verb::Take(Take { max_waiters: Some(most), .. }) = running.request.verb else { return (false, false) };
         let Some(model) = self.models.get(&running.name) else { return (false, false) };
         let (may_be, must_be) = model.is_too_long_for(&running.who(), most);
-        // The server may say only at last that it does not block this client.
+        // The module may check last whether the client can be blocked.
         (may_be, must_be && running.may_wait())
     }
 
-    /// Where there are as many places as there may be, any that is away may go.
+    /// If there are as many queue entries as allowed, the module may remove any detached one.
     pub(super) fn free_capacity(&mut self) {
         let queue_entries: usize = self.models.values().map(|model| model.queue.len()).sum();
         if queue_entries >= self.limits.waiters {
@@ -139,12 +141,12 @@ impl Checker {
         }
     }
 
-    /// How many requests wait.
+    /// Returns the number of requests that wait.
     pub(super) fn waiting_count(&self) -> usize {
         self.models.values().map(LockModel::waiting).sum()
     }
 
-    /// One more pair was counted, or should have been refused.
+    /// Checks that a new pair is within the limit.
     pub(super) fn check_pairs(&self, running: &Running) -> Verdict {
         let pairs = self.fewest_pairs();
         if running.had_session.is_none() && running.asks_for_session() && pairs > self.limits.sessions {
@@ -153,10 +155,11 @@ impl Checker {
         Ok(())
     }
 
-    /// What INFO counts, at the end of a round.
+    /// Checks the numbers in INFO at the end of an event-loop iteration.
     ///
     /// # Errors
-    /// A number that is not right.
+    ///
+    /// A wrong number.
     pub fn check_counts(&self, suspension: &GrantSuspension, shown: impl Fn(&str) -> usize) -> Verdict {
         let recovery_ms = shown("recovery_ms") as Ms;
         if !suspension.may_show(recovery_ms) {
@@ -182,7 +185,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether one more pair may be refused.
+    /// Returns whether the module may refuse a new pair.
     pub(super) fn may_refuse_session(&self, running: &Running) -> bool {
         let is_repeat = running.had_session == Some(Trust::Sure);
         !is_repeat && running.asks_for_session() && running.pairs_before >= self.limits.sessions

@@ -1,4 +1,4 @@
-//! What LOCK.QUEUES must list.
+//! The required reply of LOCK.QUEUES.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,17 +10,17 @@ use super::shown::map;
 use super::spec::Ms;
 use crate::request::Verb;
 
-/// The locks that are waited for in one database, of which so many are to be listed.
+/// The locks with waiters in one database, of which up to `count` must be listed.
 pub(super) struct Listed {
     locks: Vec<Queue>,
     count: usize,
 }
 
-/// A lock that is waited for.
+/// A lock with waiters.
 struct Queue {
     key: Vec<u8>,
     waiters: i64,
-    /// `None`: the order of its line is not sure.
+    /// The longest wait. `None`: the order of the queue is uncertain.
     longest: Option<Ms>,
 }
 
@@ -32,8 +32,8 @@ impl Listed {
         Self { locks, count }
     }
 
-    /// Whether this is a list of them, the longest lines first. In which order those come that are as long is left to the
-    /// tests of the core.
+    /// Returns whether the reply lists the locks, the longest queues first. The tests of the core check the order of
+    /// queues of the same length.
     pub fn is(&self, reply: &Reply) -> bool {
         let Reply::Array(items) = reply else { return false };
         let listed: Vec<_> =
@@ -49,7 +49,7 @@ impl Listed {
 }
 
 impl Queue {
-    /// `None`: nobody waits.
+    /// Returns `None` if there is no waiter.
     fn of(key: &[u8], model: &LockModel, now: Ms) -> Option<Self> {
         let waits = |request: &&Waiting| !request.is_unblocked;
         let first =

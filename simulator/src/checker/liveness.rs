@@ -1,4 +1,4 @@
-//! What must not be late.
+//! Checks that the module is not late.
 
 use std::collections::HashSet;
 
@@ -8,17 +8,17 @@ use super::lock_model::{Grant, LockModel, Session, Trust};
 use super::spec::{Held, Lock, Ms};
 use super::{Checker, Conditions, Name, Verdict};
 
-/// How late what is due may be, in milliseconds.
+/// The greatest delay of work that is due, in milliseconds.
 const LATE_MS: Ms = 2;
 
-/// How late it may be when something was in the way just before: what is put off is tried again after 20 to 80 ms.
+/// The greatest delay after an obstacle. The module tries postponed work again after 20 to 80 ms.
 const AFTER_OBSTACLE_MS: Ms = 115;
 
-/// In what time those who wait for a message are told that the server cannot go on with it.
+/// The time in which a waiter with NOTIFY is notified that the server cannot continue its wait.
 const MAX_ABORT_MS: Ms = 600;
 
 impl Checker {
-    /// A loop round is over: nothing may be overdue.
+    /// An event-loop iteration has ended. Checks that nothing is overdue.
     pub(super) fn check_time(&mut self, conditions: &Conditions) -> Verdict {
         self.unblocked.clear();
         self.check_answers()?;
@@ -57,24 +57,24 @@ impl Checker {
 }
 
 impl Conditions {
-    /// Whether the loop has turned, and the clock run evenly, for a while.
+    /// Returns whether the event loop has run, and the clock has run evenly, for some time.
     pub(super) fn is_steady(&self) -> bool {
         self.now > self.turning_since + AFTER_OBSTACLE_MS
     }
 
-    /// Whether nothing has been in the module's way for a while.
+    /// Returns whether the module has had no obstacle for some time.
     pub(super) fn is_settled(&self) -> bool {
         self.writable_since.is_some_and(|since| self.now > since + AFTER_OBSTACLE_MS)
     }
 
-    /// What was due before this time has been done.
+    /// Returns the time before which all due work is done.
     fn all_done_before(&self) -> Ms {
         if self.is_steady() { self.now - LATE_MS } else { Ms::MIN }
     }
 }
 
 impl LockModel {
-    /// The module has read the lease that somebody else has set, if nothing was in its way.
+    /// The module has read the lease that another client has set, if it had no obstacle.
     fn read_sessions(&mut self, conditions: &Conditions) {
         let lock = self.lock(conditions.now);
         let Some(since) = conditions.writable_since else { return };
@@ -86,7 +86,7 @@ impl LockModel {
 }
 
 impl Checker {
-    /// Who was let go is answered in that round of the loop, or the next.
+    /// Checks that an unblocked client gets its reply in the same event-loop iteration, or in the next one.
     fn check_answers(&mut self) -> Verdict {
         let granted = self.models.values().flat_map(|model| &model.grants).flat_map(|grant| &grant.open);
         let granted = granted.map(|request| request.tag).filter(|tag| self.asked.contains_key(tag));
@@ -98,11 +98,11 @@ impl Checker {
         }
     }
 
-    /// A slot that leaves ends its sessions, as soon as the module looks at them.
+    /// A slot that leaves ends its sessions, as soon as the module reviews them.
     fn end_sessions_elsewhere(&mut self, conditions: &Conditions) {
         let Some(since) = conditions.writable_since else { return };
         let gone = |name: &Name| self.gone_slots.contains(&slot_of(&name.1));
-        // It is renewed every third of its lease, and tried again every twelfth.
+        // The module renews a session every third of its lease, and tries again every twelfth.
         let is_unseen = |session: &Session| conditions.now <= since + 100 + session.lease / 2;
         self.models.iter_mut().filter(|(name, _)| gone(name)).for_each(|(_, model)| model.sessions.retain(is_unseen));
     }
@@ -112,12 +112,12 @@ fn shown((db, key): &Name) -> String {
     format!("{} of database {db}", key.escape_ascii())
 }
 
-/// Whether what was due at `due` is late, though nothing has been in its way since then.
+/// Returns whether work that was due at `due` is late, although the module has had no obstacle since `since`.
 fn is_late(due: Ms, since: Ms, now: Ms) -> bool {
     now > (due + LATE_MS).max(since + AFTER_OBSTACLE_MS)
 }
 
-/// The same for the renewal of a session: what is put off is tried again every twelfth of its lease.
+/// The same for the renewal of a session. The module tries it again every twelfth of the lease.
 fn is_renewal_late(session: &Session, due: Ms, since: Ms, now: Ms) -> bool {
     now > (due + LATE_MS).max(since + AFTER_OBSTACLE_MS.max(session.lease / 12 + 5))
 }
@@ -145,7 +145,8 @@ fn check_lock(model: &LockModel, conditions: &Conditions, since: Ms) -> Verdict 
     lock.holders().iter().try_for_each(|held| check_holder(model, held, now, since))
 }
 
-/// Who is to have the lock has it, from the moment when grants are not held back any more.
+/// Checks that a lock with capacity is granted, or goes back to its session. The delay counts from the end of the
+/// suspension of grants.
 fn check_grants(model: &LockModel, lock: &Lock, granting_since: Ms, since: Ms, now: Ms) -> Verdict {
     if let Some(free_since) = model.free_since(now).map(|free_since| free_since.max(granting_since)) {
         if model.first(now).is_some() && is_late(free_since, since, now) {
@@ -163,7 +164,7 @@ fn check_grants(model: &LockModel, lock: &Lock, granting_since: Ms, since: Ms, n
     if matches!(lock, Lock::Shared(_)) { check_expired(model, lock, now, since.max(granting_since)) } else { Ok(()) }
 }
 
-/// A share whose lease has ended although a connection is open is given back.
+/// Checks that a session with an open connection gets its share back after the lease has ended.
 fn check_expired(model: &LockModel, lock: &Lock, now: Ms, since: Ms) -> Verdict {
     let is_lost = |session: &&Session| session.is_open() && !lock.is_held_by(&session.who);
     let is_late = |session: &&Session| is_renewal_late(session, session.renew_at.max(model.changed_at), since, now);
@@ -190,12 +191,12 @@ fn check_holder(model: &LockModel, held: &Held, now: Ms, since: Ms) -> Verdict {
     Ok(())
 }
 
-/// An open session has its lease renewed after a third of it.
+/// Checks that the lease of an open session is renewed after a third of it.
 fn check_renewal(model: &LockModel, held: &Held, now: Ms, since: Ms) -> Verdict {
     let open = model.session_of(&held.who).filter(|session| session.is_open());
     let (Some(session), Some(until)) = (open, held.until) else { return Ok(()) };
     let due = session.renew_at.max(model.changed_at);
-    // A lease that is longer than one that was cut is not cut short.
+    // The module does not shorten a lease that is longer than the limit.
     if until < now + session.lowest / 2 && is_renewal_late(session, due, since, now) {
         return Err(format!("a session of {} ms ends at {until}, and was to be renewed at {due}", session.lease));
     }

@@ -12,7 +12,7 @@ pub use grants::Grant;
 pub use queue::{QueueEntry, Waiting};
 pub use sessions::{Session, Trust};
 
-/// A lock, as it should be.
+/// The model of one lock.
 #[derive(Clone, Default)]
 pub struct LockModel {
     /// The value of the key after the last complete change.
@@ -31,15 +31,15 @@ pub struct LockModel {
     pub is_being_shared: bool,
     /// Whether a request has left the queue since then. The grant to the next one may come an iteration later.
     pub lags: bool,
-    /// Whether a foreign write has changed the shares, and the module has not reviewed them yet.
+    /// Whether an external write has changed the shares, and the module has not reviewed them yet.
     pub is_touched: bool,
     /// Whether the module has set all leases, under the current limit.
     pub is_counted: bool,
     /// The grants without a reply to every copy, the latest last.
     pub grants: Vec<Grant>,
     pub last_turn: u64,
-    /// The holders of overwritten shares whose grant no client knows of. The module revokes such a share if a foreign write
-    /// brings it back.
+    /// The holders of overwritten shares whose grant no client knows of. The module revokes such a share if an external
+    /// write brings it back.
     pub unknown: Vec<Who>,
     /// The delays of the work that is due.
     pub delays: Delays,

@@ -1,4 +1,4 @@
-//! What those are told who wait for a message: once, in time, and of their turn before the lock is theirs.
+//! Waiters with NOTIFY: each gets one message, in time, and the message of a grant comes before the lock is granted.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use crate::request::{Verb, token_of};
 #[derive(Default)]
 pub(super) struct Listeners(HashMap<Vec<u8>, BTreeSet<ClientId>>);
 
-/// A message that tells of a grant, and the lock that is to follow.
+/// A grant that a message has announced. The write to the key must follow.
 pub(super) struct Announced {
     name: Name,
     token: Vec<u8>,
@@ -21,16 +21,16 @@ pub(super) struct Announced {
     lease_end: Ms,
 }
 
-/// A request that RELEASE has taken out of the line.
+/// A waiter that RELEASE has withdrawn.
 pub(super) struct Withdrawn {
     name: Name,
     token: Vec<u8>,
     channel: Vec<u8>,
-    /// A round of the loop has ended since.
+    /// Whether an event-loop iteration has ended since.
     is_old: bool,
 }
 
-/// A message, as it is published.
+/// The parts of a published message.
 struct Message<'m> {
     event: &'m [u8],
     lease_end: Ms,
@@ -39,7 +39,7 @@ struct Message<'m> {
 }
 
 impl Listeners {
-    /// A client is told something, which may be about its subscriptions.
+    /// A client has received a reply or a push, which may be about its subscriptions.
     pub fn record(&mut self, client: ClientId, received: &Reply) {
         let (Reply::Array(parts) | Reply::Push(parts)) = received else { return };
         let [Reply::Bytes(kind), Reply::Bytes(channel), _] = parts.as_slice() else { return };
@@ -51,7 +51,7 @@ impl Listeners {
         }
     }
 
-    /// A connection is closed.
+    /// A connection has closed.
     pub fn remove(&mut self, client: ClientId) {
         self.0.values_mut().for_each(|subscribers| _ = subscribers.remove(&client));
     }
@@ -60,7 +60,7 @@ impl Listeners {
         self.0.clear();
     }
 
-    /// Whether anybody listens.
+    /// Returns whether a channel has subscribers.
     pub fn are_there(&self, channel: &[u8]) -> bool {
         self.0.get(channel).is_some_and(|subscribers| !subscribers.is_empty())
     }
@@ -72,7 +72,7 @@ impl Announced {
     }
 }
 
-/// Whether a message tells a name that it has given up its place for a lock.
+/// Returns whether a message says that this token has withdrawn from the queue of a lock.
 pub(super) fn tells_of_withdrawal(message: &[u8], lock: &Name, token: &[u8]) -> bool {
     let is_it = |it: &Message<'_>| it.event == b"withdrawn" && it.name == *lock && it.token == token;
     Message::parse(message).is_some_and(|message| is_it(&message))
@@ -114,8 +114,8 @@ impl Checker {
             |is: &dyn Fn(&Waiting) -> bool| requests.clone().find(|(_, request)| is(request)).map(|(_, it)| it.tag);
         let (tag, kept_until) = match event {
             b"granted" => {
-                // Who releases the lock does not wait for it any more.
-                // Nor does a holder from whom it is taken, because nobody can know, hold up others of his name.
+                // The owner that releases the lock does not wait for it any more. The module may revoke a grant that no
+                // client knows of. Its holder does not delay other waiters of the same name.
                 let forfeited = match model.lock(now).holder() {
                     Some(held) if model.is_forfeit(&held.who) => Some(model.without(&held.who, kept_until)),
                     _ => None,
@@ -143,7 +143,7 @@ impl Checker {
             }
             b"lost" => {
                 let is_lost = |request: &Waiting| request.may_be_aborted || is_moving;
-                // Of two forms by one name, the other one's time may be up.
+                // If two forms wait by one name, the wait of the other form may have timed out.
                 let in_time = find(&|request| is_lost(request) && !request.is_over(now));
                 (in_time.or_else(|| find(&is_lost)), kept_until)
             }
@@ -160,7 +160,8 @@ impl Checker {
         format!("the message {event} about {key} of database {db}, and it is not so")
     }
 
-    /// A lock goes to somebody, of whom some are told by message. Returns whether there are such.
+    /// A lock is granted to a claim. Checks that each of its waiters with NOTIFY got one message about that, with the
+    /// right lease. Returns whether there was a message.
     pub(super) fn notified_before(&mut self, name: &Name, held: &Held) -> Result<bool, String> {
         let announced = std::mem::take(&mut self.announced);
         let (of_lock, others): (Vec<_>, Vec<_>) = announced.into_iter().partition(|it| it.is_of(name, &held.who));
@@ -183,12 +184,12 @@ impl Checker {
         Ok(!of_lock.is_empty())
     }
 
-    /// Whether a message has told of this grant, which is being made.
+    /// Returns whether a message has announced the grant that is being made.
     pub(super) fn is_announced(&self, name: &Name, who: &Who) -> bool {
         self.announced.iter().any(|it| it.is_of(name, who))
     }
 
-    /// Who was told of a grant has got it.
+    /// Checks that each announced grant was made.
     pub(super) fn check_announced(&self) -> Verdict {
         match self.announced.first() {
             Some(it) => Err(format!("{} is told of a grant that is not made", it.token.escape_ascii())),
@@ -196,15 +197,15 @@ impl Checker {
         }
     }
 
-    /// A request waits for a message from now on, in the place of the same request with the same channel.
+    /// A request waits for a message from now on. It replaces the same request with the same channel.
     pub(super) fn wait_for_message(&mut self, name: &Name, who: Who, mut request: Waiting, now: Ms) {
         self.free_capacity();
         let model = self.model(name);
         let previous = model.same_request(&who, &request.channel).cloned();
-        // A repeat without SESSION does not take the session away.
+        // A repeat without SESSION does not remove the session.
         let wished = previous.as_ref().filter(|previous| previous.client == request.client);
         request.session = request.session.or(wished.and_then(|previous| previous.session));
-        // Nor does it shorten the lease of that session.
+        // It does not shorten the lease of that session either.
         request.lease = request.lease.max(request.session.map(|terms| terms.lease));
         let tag = request.tag;
         model.join(who.clone(), request, now);
@@ -217,7 +218,7 @@ impl Checker {
         self.slow_log.begin(tag, name.clone(), who, now);
     }
 
-    /// Whether a request would take the place of one that waits.
+    /// Returns whether a request would replace a waiter.
     pub(super) fn replaces(&self, running: &Running) -> bool {
         let Verb::Take(take) = running.request.verb else { return false };
         let channel = take.notify.map(crate::request::channel_of);
@@ -225,7 +226,7 @@ impl Checker {
         channel.is_some() && model.is_some_and(|model| model.same_request(&running.who(), &channel).is_some())
     }
 
-    /// The requests that wait for a message leave with the connection that asked.
+    /// A connection has closed, so its waiters with NOTIFY withdraw.
     pub(super) fn asker_closed(&mut self, client: ClientId, now: Ms) {
         let kept_until = self.limits.kept_until(now);
         for model in self.models.values_mut() {
@@ -238,13 +239,14 @@ impl Checker {
         }
     }
 
-    /// A place was given up, and the message about that is due.
+    /// A waiter has withdrawn, and the message about that is due.
     pub(super) fn expect_message(&mut self, name: &Name, token: &[u8], request: Waiting) {
         let channel = request.channel.unwrap_or_default();
         self.withdrawn.push(Withdrawn { name: name.clone(), token: token.to_vec(), channel, is_old: false });
     }
 
-    /// Who gave up its place is told in the same round, or in the next where no message can be published.
+    /// Checks that a withdrawn waiter was notified in the same iteration, or in the next one where the server could not
+    /// publish.
     pub(super) fn check_withdrawn(&mut self) -> Verdict {
         let may_be_late = self.kind == ServerKind::Redis70;
         if let Some(it) = self.withdrawn.iter().find(|it| it.is_old || !may_be_late) {
@@ -254,7 +256,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether a message might land in the middle of a reply now, so that nobody can be told.
+    /// Returns whether a message could become a part of a reply now, so that the module must not publish.
     pub(super) fn must_not_publish(&self) -> bool {
         self.running.as_ref().is_some_and(|running| self.must_not_publish_in(running))
     }
@@ -266,7 +268,7 @@ impl Checker {
 }
 
 impl LockModel {
-    /// Those who wait for a message.
+    /// Returns the waiters with NOTIFY.
     pub fn pubsub_waiters(&mut self) -> impl Iterator<Item = &mut Waiting> {
         self.queue
             .iter_mut()
@@ -274,12 +276,12 @@ impl LockModel {
             .filter(|request| request.channel.is_some())
     }
 
-    /// Whether anybody waits for a message.
+    /// Returns whether there is a waiter with NOTIFY.
     pub fn has_pubsub_waiters(&self) -> bool {
         self.queue.iter().flat_map(|queue_entry| &queue_entry.requests).any(|request| request.channel.is_some())
     }
 
-    /// The request with this claim that waits for a message on the same channel.
+    /// Returns the waiter with this claim and the same channel.
     fn same_request(&self, who: &Who, channel: &Option<Vec<u8>>) -> Option<&Waiting> {
         let queue_entry = self.queue.iter().find(|queue_entry| queue_entry.who == *who)?;
         queue_entry.requests.iter().find(|request| request.channel == *channel)
@@ -287,7 +289,7 @@ impl LockModel {
 }
 
 impl Waiting {
-    /// The server cannot go on with it, and says so.
+    /// Records that the server cannot continue the wait, and must publish that.
     pub fn abort(&mut self, now: Ms) {
         self.may_be_aborted = true;
         self.aborted_since.get_or_insert(now);

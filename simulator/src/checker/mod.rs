@@ -1,7 +1,7 @@
-//! Checks what a node does against the contract, note by note.
+//! Checks what a node does against the contract, event by event.
 //!
-//! The checker has a model of its own for each lock: a naive one, that searches lists from the front. It follows the journal
-//! of the node and says what is wrong the moment that it is seen.
+//! The checker has its own model of each lock: a naive one, which searches lists from the front. It follows the log of
+//! the node, and reports the first violation.
 
 mod compat;
 mod fairness;
@@ -38,105 +38,105 @@ use settle::Undecided;
 use slow_log::SlowLog;
 use spec::Ms;
 
-/// What stands in the module's way, as far as the contract cares.
+/// The conditions that limit what the module may do, as far as the contract depends on them.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// Now, by the node's clock.
+    /// The current time of the node's clock.
     pub now: Ms,
-    /// Since when the node may write of its own accord, and its clock runs evenly; `None`: it may not.
+    /// The time since which the node may write by itself and its clock runs evenly. `None`: it may not write.
     pub writable_since: Option<Ms>,
-    /// Since when its loop turns, and its clock runs evenly.
+    /// The time since which the event loop runs, and the clock runs evenly.
     pub turning_since: Ms,
-    /// For how long grants are held back.
+    /// How long grants are suspended.
     pub suspension: GrantSuspension,
-    /// Since when they are not; `None`: they may be.
+    /// The time since which grants are not suspended. `None`: they may be suspended.
     pub granting_since: Option<Ms>,
-    /// Now, by a clock that is never set.
+    /// The current time of a clock that is never set.
     pub steady: Ms,
 }
 
-/// The last fencing token: the numbers stay below 2^53.
+/// The last fencing token. The numbers stay below 2^53.
 const LAST_TOKEN: i64 = (1 << 53) - 1;
 
-/// What is wrong.
+/// The result of a check. The error describes the violation.
 pub type Verdict = Result<(), String>;
 
-/// The name of a lock.
+/// The database and the key of a lock.
 type Name = (i32, Rc<[u8]>);
 
-/// What follows one node, as long as it is a master.
+/// Follows one node, while it is a master.
 pub struct Checker {
     kind: ServerKind,
     models: BTreeMap<Name, LockModel>,
-    /// LOCK commands that were sent and not answered yet.
+    /// The LOCK commands that were sent and have no reply yet.
     asked: HashMap<Tag, Request>,
-    /// The connections that sent them.
+    /// The connections that sent the commands.
     senders: HashMap<Tag, ClientId>,
-    /// Those that came in a script.
+    /// The commands that came in a script.
     scripts: HashSet<Tag>,
-    /// Those that were answered.
+    /// The commands that have a reply.
     answered: HashSet<Tag>,
-    /// The reply that must come next, of those that have run.
+    /// The required replies of the commands that have run.
     replies: HashMap<Tag, Expected>,
-    /// Requests that wait, with their lock.
+    /// The waiters of blocked clients, with their locks.
     waiting: HashMap<Tag, Name>,
-    /// Those that RELEASE, or CLIENT UNBLOCK, has taken out of the line: nil is due.
+    /// The requests whose waits RELEASE or CLIENT UNBLOCK has ended. Their reply is nil.
     released: HashSet<Tag>,
-    /// Those that were to be answered at the end of the last round, and were not.
+    /// The requests whose replies were due at the end of the last iteration, and did not come.
     overdue: HashSet<Tag>,
     unblocked: HashSet<ClientId>,
     running: Option<Running>,
-    /// Those who listen on each channel.
+    /// The subscribers of each channel.
     listeners: Listeners,
-    /// Grants that were told by message, and are not made yet.
+    /// The grants that a message has announced, and that are not made yet.
     announced: Vec<Announced>,
-    /// Those that RELEASE has taken out of the line, and that no message has told so yet.
+    /// The waiters that RELEASE has withdrawn, and that no message has notified yet.
     withdrawn: Vec<Withdrawn>,
-    /// Locks that go to their session or to a waiter by the same name.
+    /// The locks that went to a session or to a waiter of the same name.
     undecided: Vec<Undecided>,
     in_timer: bool,
     compat: Compat,
     limits: Limits,
     slow_log: SlowLog,
     suspension: GrantSuspension,
-    /// Those whom the servers that are gone had granted a lock.
+    /// The holders to which failed servers had granted a lock.
     ledger: Ledger,
     now: Ms,
-    /// What a clock that is never set shows beyond the node's.
+    /// The time of the clock that is never set, minus the time of the node's clock.
     wall_offset: Ms,
-    /// Slots that are not this node's, or not for sure.
+    /// The slots that the node does not own, or may not own.
     lost_slots: Vec<u8>,
-    /// Those of them that are another node's.
+    /// The slots among them that another node owns.
     gone_slots: Vec<u8>,
     pub grants: u64,
     pub trace: bool,
-    /// Fewer waiters of a lock are granted it in one step than may wait for it.
+    /// Whether one step may grant a lock to fewer waiters than could get it.
     pub has_short_batches: bool,
 }
 
-/// A LOCK command that runs.
+/// A LOCK command that is running.
 struct Running {
     tag: Tag,
     client: ClientId,
     name: Name,
     denies_blocking: bool,
     request: Request,
-    /// The reply, once the command has done to the lock what it had to.
+    /// The reply, after the command has changed the lock.
     reply: Option<i64>,
-    /// The reply may also say that the lock was lost.
+    /// Whether the reply may also say that the lock is not held any more.
     or_lost: bool,
-    /// It is a RELEASE, and has let somebody go who waited.
+    /// Whether the command is a RELEASE that has withdrawn a waiter.
     withdrew: bool,
-    /// The most pairs of a session and a connection that there may have been before.
+    /// The most pairs of a session and a connection that may have existed before the command.
     pairs_before: usize,
-    /// Its connection had the session already that it asks for.
+    /// Whether its connection already belongs to the requested session, and how certain that is.
     had_session: Option<Trust>,
-    /// When the key was to expire before it began.
+    /// The expiry of the key before the command.
     expiry: Option<Ms>,
 }
 
 impl Checker {
-    /// Follows a node from now on, with the keys that it has.
+    /// Returns a checker that follows a node from now on, with the keys of the node.
     pub fn new(kind: ServerKind, keyspace: &Keyspace, grace_ms: Ms) -> Self {
         let mut checker = Self {
             kind,
@@ -173,7 +173,7 @@ impl Checker {
         checker
     }
 
-    /// Another process is the master, with these keys: nobody waits, and no connection is open.
+    /// Another process is the master, with these keys. It has no waiters and no connections.
     pub fn start_over(&mut self, keyspace: &Keyspace) {
         let entry = |(db, key, entry): (i32, &Rc<[u8]>, &Entry)| {
             ((db, Rc::clone(key)), LockModel { entry: Some(entry.clone()), ..LockModel::default() })
@@ -198,7 +198,7 @@ impl Checker {
         self.in_timer = false;
     }
 
-    /// A setting is set.
+    /// A setting has changed.
     pub fn configure(&mut self, knob: Knob, value: u32) {
         self.follow_conditions(knob, value.into());
         if knob == Knob::WakeForeign {
@@ -207,9 +207,9 @@ impl Checker {
         self.limits.set(knob, value);
     }
 
-    /// A request is on its way.
+    /// A client has sent a request.
     pub fn asks(&mut self, tag: Tag, client: ClientId, mut request: Request, in_script: bool) {
-        // No connection stands behind a script.
+        // A script has no connection.
         let needs_connection = |take: &Take| take.session || take.notify.is_some();
         let is_one = |take: &Take| take.is_one(&token_of(request.identity)) && !(in_script && needs_connection(take));
         if matches!(&request.verb, Verb::Take(take) if !is_one(take)) {
@@ -222,10 +222,11 @@ impl Checker {
         self.senders.insert(tag, client);
     }
 
-    /// Every request of an open connection has been answered, or waits, or has been sent behind one that waits.
+    /// Checks that each request of an open connection has a reply, or waits, or follows a request that waits.
     ///
     /// # Errors
-    /// One that has not.
+    ///
+    /// A request without a reply.
     pub fn check_answered(&self) -> Verdict {
         let waiting: HashSet<_> = self.waiting.keys().filter_map(|tag| self.senders.get(tag)).collect();
         let is_open = |tag: &Tag| self.senders.get(tag).is_some_and(|client| !waiting.contains(client));
@@ -235,31 +236,31 @@ impl Checker {
         }
     }
 
-    /// How many requests wait for a lock.
+    /// Returns the number of requests that wait for a lock.
     pub fn waiting_for(&self, db: i32, key: &[u8]) -> usize {
         self.models.get(&(db, Rc::from(key))).map_or(0, LockModel::waiting)
     }
 
-    /// Who has asked for a lock, and is the first in its line.
+    /// Returns the client of the first waiter of a lock.
     pub fn first_waiter(&self, db: i32, key: &[u8]) -> Option<ClientId> {
         let model = self.models.get(&(db, Rc::from(key)))?;
         model.queue.iter().flat_map(|queue_entry| &queue_entry.requests).next().map(|request| request.client)
     }
 
-    /// The clock was set: a place whose time was up by the other time may be gone, or not; and a lease that had ended may not
-    /// have ended, so that its session takes the lock for lost.
+    /// The clock was set. An entry whose grace period ended by the other clock may be removed or not. A lease that had
+    /// ended may have become valid again, so its session may have ended or not.
     pub fn clock_was_set(&mut self) {
         for model in self.models.values_mut() {
             model.is_counted = false;
             model.free_capacity();
-            // Whatever the time: a key that is still there is held, or has expired once more.
+            // Without regard to the time: a key that exists is held, or has expired again.
             let lock = model.lock(Ms::MIN);
             let is_lost = |session: &&mut Session| !lock.is_held_by(&session.who);
             model.sessions.iter_mut().filter(is_lost).for_each(Session::mark_uncertain);
         }
     }
 
-    /// A slot comes or goes, and what the module was about to do there may be void.
+    /// A slot arrives or leaves. The module may have had work for the locks of the slot, which may be void now.
     pub fn moves_slot(&mut self, slot: u8, fate: SlotFate) {
         let was_lost = self.lost_slots.contains(&slot);
         self.lost_slots.retain(|&lost| lost != slot);
@@ -271,7 +272,7 @@ impl Checker {
             self.gone_slots.push(slot);
         }
         if !was_lost && fate == SlotFate::Returns {
-            return; // It was here all the time.
+            return; // The slot never left.
         }
         for (_, model) in self.models.iter_mut().filter(|((_, key), _)| slot_of(key) == slot) {
             model.mark_sessions_uncertain();
@@ -282,10 +283,11 @@ impl Checker {
         }
     }
 
-    /// Follows one thing that has happened.
+    /// Follows one event.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// The violation in it.
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of note")]
     pub fn follow(&mut self, note: &LoggedEvent, conditions: &Conditions) -> Verdict {
         if self.trace {
@@ -346,7 +348,8 @@ impl Checker {
             LoggedEvent::Replied { client, tag, reply } => {
                 self.listeners.record(*client, reply);
                 let is_whole = *reply != Reply::Status("QUEUED") && self.senders.contains_key(tag);
-                // A server that becomes a replica tells all who are blocked, even those who were just let go.
+                // A server that becomes a replica replies to all blocked clients, including those that were just
+                // unblocked.
                 let may_be_second = matches!(reply, Reply::Error(_));
                 if is_whole && !self.answered.insert(*tag) && !may_be_second {
                     return Err(format!("request {tag} is answered twice, with {reply:?} at last"));
@@ -380,12 +383,12 @@ impl Checker {
     }
 }
 
-/// Whether a key is a counter of fencing tokens.
+/// Returns whether a key is the counter of fencing tokens of the request.
 fn is_counter(key: &[u8], request: &Request) -> bool {
     matches!(request.verb, Verb::Fence) && *key == *counter_of(request.lock)
 }
 
-/// The number that a key holds.
+/// Returns the number in a key.
 fn number(entry: Option<&Entry>) -> Option<i64> {
     match entry.map(|entry| &entry.value) {
         Some(Value::String(digits)) => std::str::from_utf8(digits).ok()?.parse().ok(),

@@ -1,4 +1,4 @@
-//! What others do to locks: connections that close, keys that somebody else changes, roles.
+//! Events that do not come from the module: closed connections, external writes, changes of the role.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::{Checker, Name, Verdict};
 use crate::request::Form;
 
 impl Checker {
-    /// A client that was blocked is free, or gone: it is told no more than it was.
+    /// A blocked client is free or disconnected. It gets no further reply.
     pub(super) fn freed(&mut self, tag: Tag, now: Ms) {
         self.released.remove(&tag);
         let Some(name) = self.waiting.remove(&tag) else { return };
@@ -23,7 +23,7 @@ impl Checker {
         model.close_grant(tag, is_notified, now);
     }
 
-    /// Somebody has had the server let a client go.
+    /// A client has ended the wait of another one with CLIENT UNBLOCK.
     pub(super) fn unblocked(&mut self, client: ClientId, now: Ms) {
         self.unblocked.insert(client);
         let is_blocked = |request: &Waiting| request.client == client && request.channel.is_none();
@@ -31,20 +31,21 @@ impl Checker {
         self.mark_unblocked(|request| request.client == client);
     }
 
-    /// Who waited does not wait any more, though the answer is not there yet.
+    /// Records that these requests do not wait any more, although their replies have not come yet.
     pub(super) fn mark_unblocked(&mut self, whom: impl Fn(&Waiting) -> bool) {
         for model in self.models.values_mut() {
             let requests = model.queue.iter_mut().flat_map(|queue_entry| &mut queue_entry.requests);
-            // A message is not let go.
+            // CLIENT UNBLOCK does not end a wait with NOTIFY.
             for request in requests.filter(|request| request.channel.is_none() && whom(request)) {
                 request.is_unblocked = true;
-                // Its limit counts no more, and what that makes room for may be served in the next round.
+                // The limit of the request does not count any more. Capacity that follows from that may be granted in
+                // the next iteration.
                 model.lags = true;
             }
         }
     }
 
-    /// A connection is closed.
+    /// A connection has closed.
     pub(super) fn closed(&mut self, client: ClientId, now: Ms) {
         let of_client = |requests: &[Waiting]| {
             requests.iter().filter(|request| request.client == client).map(|request| request.tag).collect::<Vec<_>>()
@@ -64,7 +65,7 @@ impl Checker {
         self.senders.retain(|_, sender| *sender != client);
     }
 
-    /// The node is a master now, or a replica: what only a master may act on is forgotten.
+    /// The node has become a master or a replica. Forgets what only a master may act on.
     pub(super) fn retire(&mut self, now: Ms) {
         for model in self.models.values_mut() {
             model.end_sessions();
@@ -74,7 +75,7 @@ impl Checker {
         }
     }
 
-    /// The keys are others now.
+    /// All keys were replaced.
     pub(super) fn reload(&mut self, keyspace: &Keyspace, now: Ms) {
         for (db, key, _) in keyspace.all() {
             self.model(&(db, Rc::clone(key)));
@@ -85,14 +86,14 @@ impl Checker {
             let is_changed = model.entry != entry;
             if is_changed {
                 (model.changed_at, model.is_counted) = (now, false);
-                // Where the same name holds the lock still, nobody can see that it is another grant.
+                // If the same name still holds the lock, it is not visible that this is another grant.
                 let is_another = |grant: &&mut Grant| !is.is_held_by(&grant.queue_entry.who);
                 model.grants.iter_mut().filter(is_another).for_each(|grant| grant.is_overwritten = true);
             }
             model.entry = entry;
             let may_end_early = |session: &Session| session.who.form == Form::Share && is_changed;
             for session in &mut model.sessions {
-                // Its lease is looked at at once.
+                // The module reviews its lease immediately.
                 session.renew_at = now;
                 if may_end_early(session) || was != is && !is.is_held_by(&session.who) {
                     session.mark_uncertain();
@@ -103,7 +104,7 @@ impl Checker {
         }
     }
 
-    /// Somebody else has changed a key.
+    /// An external write or an expiry has changed a key.
     pub(super) fn changed_externally(
         &mut self,
         name: &Name,
@@ -118,7 +119,7 @@ impl Checker {
         (model.changed_at, model.is_counted) = (now, false);
         model.end_delay();
         if writer == Writer::Expiry {
-            // Whatever the time: it was there a moment ago.
+            // Without regard to the time: the key existed until now.
             model.end_early(&Lock::of(before.as_ref(), Ms::MIN), now);
             let expiry = before.and_then(|entry| entry.expiry);
             if !expiry.is_some_and(|expiry| now > expiry || (early && now == expiry)) {
@@ -131,7 +132,7 @@ impl Checker {
         model.share_sessions_after(before.as_ref(), &was, &is, writer, now);
         let whole = |session: &&mut Session| session.who.form != Form::Share;
         let Some(session) = model.sessions.iter_mut().find(whole) else { return Ok(()) };
-        // Its lease is looked at at once.
+        // The module reviews its lease immediately.
         session.renew_at = now;
         let at_the_end = before.and_then(|entry| entry.expiry).is_some_and(|expiry| now >= expiry);
         let is_gone = is == Lock::Free && was.is_held_by(&session.who) && !at_the_end;

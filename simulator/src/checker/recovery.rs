@@ -1,4 +1,5 @@
-//! When nobody is granted a lock that he does not hold already, and what that means.
+//! The suspension of grants: no client is granted a lock that it does not hold already. Checks that, and what follows
+//! from it.
 
 use redis_lock::server::Reply;
 
@@ -7,50 +8,51 @@ use super::{Checker, Conditions, Name, Running, Verdict};
 use crate::request::{Request, Verb, token_of};
 use crate::step::Knob;
 
-/// For how long grants are held back. Of a standstill nobody can know from outside when exactly the module has seen it.
+/// How long grants are suspended. An observer does not know exactly when the module has detected a stall.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrantSuspension {
-    /// What remains of the recovery period.
+    /// The rest of the recovery period.
     pub period_ms: Ms,
-    /// What remains of its first part, in which no lease is lengthened: all of it but the longest lease.
+    /// The rest of the first part of the period, in which no lease is lengthened. It is the period without the longest
+    /// lease.
     pub first_part_ms: Ms,
-    /// What remains of the time after a standstill, at least and at most.
+    /// The rest of the time after a stall: the least and the greatest value.
     pub stall_ms: (Ms, Ms),
 }
 
 impl GrantSuspension {
-    /// Whether grants are surely held back.
+    /// Returns whether grants are certainly suspended.
     pub fn is_sure(&self) -> bool {
         self.period_ms.max(self.stall_ms.0) > 0
     }
 
-    /// Whether they may be.
+    /// Returns whether grants may be suspended.
     pub fn may_be(&self) -> bool {
         self.most_ms() > 0
     }
 
-    /// How long they are at most.
+    /// Returns the longest time for which they may be suspended.
     pub fn most_ms(&self) -> Ms {
         self.period_ms.max(self.stall_ms.1)
     }
 
-    /// Whether the server may show that so much remains.
+    /// Returns whether the server may show this rest of the suspension.
     pub fn may_show(&self, ms: Ms) -> bool {
         (self.period_ms.max(self.stall_ms.0)..=self.most_ms()).contains(&ms)
     }
 
-    /// Whether a lease is surely not lengthened.
+    /// Returns whether the server certainly lengthens no lease.
     pub fn refuses_leases(&self) -> bool {
         self.first_part_ms.max(self.stall_ms.0) > 0
     }
 
-    /// Whether it may not be.
+    /// Returns whether the server may refuse to lengthen a lease.
     pub fn may_refuse_leases(&self) -> bool {
         self.first_part_ms.max(self.stall_ms.1) > 0
     }
 }
 
-/// What LOCK.INFO shows, with 0 in the place of what remains of the recovery period if that may be shown.
+/// Returns the reply of LOCK.INFO with 0 instead of the rest of the recovery period, if the shown rest is possible.
 pub(super) fn without_recovery(reply: &Reply, suspension: &GrantSuspension) -> Reply {
     let Reply::Map(pairs) = reply else { return reply.clone() };
     let mut pairs = pairs.clone();
@@ -64,8 +66,8 @@ pub(super) fn without_recovery(reply: &Reply, suspension: &GrantSuspension) -> R
 }
 
 impl Checker {
-    /// What comes of a request under the settings. Where it is not sure whether grants are held back, it is taken that they are
-    /// not.
+    /// Returns the outcome of a request under the settings. If it is uncertain whether grants are suspended, assumes
+    /// that they are not.
     pub(super) fn outcome(&self, request: &Request, lock: &Lock, now: Ms) -> Outcome {
         const LEASE_LIMIT: Outcome = Outcome::Refused("LEASELIMIT");
         let longest = self.limits.lease_ms;
@@ -80,7 +82,8 @@ impl Checker {
         }
     }
 
-    /// What comes of a command at its end. If it has left the lock as it is, grants may have been held back.
+    /// Returns the outcome of a command at its end. If the command has not changed the lock, grants may have been
+    /// suspended.
     pub(super) fn outcome_in(&self, running: &Running, lock: &Lock, now: Ms) -> Outcome {
         match self.outcome(&running.request, lock, now) {
             due if running.reply.is_some() => due,
@@ -92,7 +95,7 @@ impl Checker {
         }
     }
 
-    /// The module has changed a lock. Somebody may have come to hold it.
+    /// The module has changed a lock. Checks the new holder, if there is one.
     pub(super) fn check_grant(&self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Verdict {
         if !self.suspension.is_sure() && self.ledger.is_empty() {
             return Ok(());
@@ -105,8 +108,8 @@ impl Checker {
         self.ledger.check(name, new, now + self.wall_offset)
     }
 
-    /// The server ends. Those who hold a lock may believe so until their leases end, and if the period is no shorter than the
-    /// longest lease, nobody else is granted it before.
+    /// The server stops. A holder may use the lock until its lease ends. If the recovery period is at least as long as
+    /// the longest lease, the next server must not grant the lock to another client before that.
     pub fn fails(&mut self) {
         let Self { models, ledger, limits, wall_offset, now, .. } = self;
         if limits.lease_ms.is_none_or(|longest| longest > limits.recovery_ms) {
@@ -120,7 +123,8 @@ impl Checker {
         }
     }
 
-    /// A setting is set. Leases that run may be longer than a new limit, and a shorter period may be too short.
+    /// A setting has changed. The leases of holders may be longer than a new limit, and a shorter recovery period may
+    /// be too short.
     pub(super) fn follow_conditions(&mut self, knob: Knob, value: Ms) {
         match knob {
             Knob::MaxLeaseMs => {
@@ -135,14 +139,14 @@ impl Checker {
         }
     }
 
-    /// Follows the time in which grants are held back.
+    /// Updates the suspension of grants.
     pub(super) fn update_suspension(&mut self, conditions: &Conditions) {
         self.suspension = conditions.suspension;
         (self.now, self.wall_offset) = (conditions.now, conditions.steady - conditions.now);
     }
 }
 
-/// Whether the lease that a request gives is no longer than this, and there where it must be.
+/// Returns whether the request sets no longer lease than `longest`. A request for a lock must have a lease.
 fn has_lease_within(verb: &Verb, longest: i64) -> bool {
     match verb {
         Verb::Take(take) => take.lease.is_some_and(|lease| lease <= longest),
@@ -152,19 +156,19 @@ fn has_lease_within(verb: &Verb, longest: i64) -> bool {
     }
 }
 
-/// Whether EXTEND would leave a lease that is longer than the longest.
+/// Returns whether EXTEND would leave a lease that is longer than `longest`.
 fn is_beyond(verb: &Verb, reply: i64, longest: Option<i64>) -> bool {
     matches!(verb, Verb::Extend { .. }) && longest.is_some_and(|longest| reply > longest)
 }
 
-/// Who may believe that he holds a lock which his server has granted him before it failed.
+/// The holders whose server has failed, and which may still use their locks.
 #[derive(Default)]
 pub(super) struct Ledger(Vec<Entry>);
 
 struct Entry {
     name: Name,
     held: Held,
-    /// By the clock that is never set.
+    /// The end of the lease, by the clock that is never set.
     until: Ms,
 }
 
@@ -173,22 +177,22 @@ impl Ledger {
         self.0.is_empty()
     }
 
-    /// Nothing is known any more: the conditions are not kept.
+    /// Forgets all holders, because the settings do not protect them.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// A holder of a server that is gone counts to the end of his lease. He stops there, by his own count.
+    /// Adds a holder of a failed server. It stops at the end of its lease, by its own clock.
     pub fn note(&mut self, name: &Name, held: Held, until: Ms) {
         self.0.push(Entry { name: name.clone(), held, until });
     }
 
-    /// Forgets those whose leases have ended.
+    /// Forgets the holders whose leases have ended.
     pub fn forget(&mut self, steady: Ms) {
         self.0.retain(|entry| entry.until >= steady);
     }
 
-    /// Nobody is granted a lock that somebody else may believe to hold.
+    /// Checks that no client is granted a lock that another holder may still use.
     fn check(&self, name: &Name, new: &Held, steady: Ms) -> Verdict {
         let excludes = |entry: &&Entry| entry.until >= steady && entry.name == *name;
         let is_other = |entry: &&Entry| entry.held.who != new.who && !entry.held.who.can_hold_with(&new.who);
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_believe_to_hold_a_lock_excludes_others_to_the_end_of_his_lease() {
+    fn former_holder_excludes_others_until_lease_ends() {
         let lock = (0, b"door".as_slice().into());
         let mut ledger = Ledger::default();
         ledger.note(&lock, held(Form::Share, "alice"), 1000);

@@ -1,4 +1,4 @@
-//! Each request has the reply that the contract gives for the lock as it is.
+//! Each reply must be the one that the contract gives for the state of the lock.
 
 use redis_lock::server::{ClientId, Reply, ServerKind, Tag};
 
@@ -10,7 +10,7 @@ use super::spec::{Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Running, Verdict, number};
 use crate::request::{Form, Request, Take, Verb, channel_of, counter_of, token_of};
 
-/// A reply that must come.
+/// A required reply.
 pub(super) enum Expected {
     Integer(i64),
     IntegerOrLost(i64),
@@ -18,38 +18,38 @@ pub(super) enum Expected {
     Error(&'static str),
     Shown(Shown),
     Listed(Listed),
-    /// This is told to one who holds the lock already, or, if its session is one too many, that it is.
+    /// The reply to a holder that asks again, or, if its session is beyond the limit, SESSIONFULL.
     Confirmed {
         name: Name,
         client: ClientId,
         reply: i64,
         or_full: bool,
     },
-    /// The request waits for a message; or one of these errors, or perhaps nil.
+    /// The request waits for a message. If `refused` is set, that reply is allowed, too.
     Waits {
         name: Name,
         request: Box<Waiting>,
         who: Who,
         refused: Option<Box<Expected>>,
     },
-    /// One of these errors, or perhaps nil.
+    /// One of these errors, or nil if `or_nil` is set.
     OneOf {
         codes: Vec<&'static str>,
         or_nil: bool,
     },
-    /// Any reply that is no error.
+    /// Any reply except an error.
     Anything,
 }
 
 impl Checker {
-    /// A command has come to its end.
+    /// A command has ended.
     pub(super) fn end(&mut self, running: Running, blocked: bool, now: Ms) -> Verdict {
         let model = self.model(&running.name);
         if let Some(Some(draft)) = &model.draft {
             return Err(format!("a change that nobody is told of: {draft:?}"));
         }
         let lock = model.lock(now);
-        // The module may not have got to those whose time is up.
+        // The module may not have removed the waiters that have timed out.
         let someone_waits =
             model.queue.iter().flat_map(|queue_entry| &queue_entry.requests).any(|request| !request.is_unblocked);
         let is_purged = !model.has_expired(now);
@@ -58,11 +58,11 @@ impl Checker {
             return Err(format!("{} leaves shares whose time has passed", running.request));
         }
         if running.reply.is_none() && matches!(lock, Lock::Shared(_)) && someone_waits && come.takes(&lock) {
-            // A share for which there is room, and others are in line.
+            // There is capacity for the share, but there are other waiters.
             come = come.behind_others();
         }
         if running.reply.is_none() && lock == Lock::Free && someone_waits && self.must_not_publish_in(&running) {
-            // Its turn comes in the next round.
+            // The lock is granted in the next iteration.
             come = come.behind_others();
         }
         let is_contended = running.reply.is_none() && (come == Outcome::Contended || self.may_be_passed_over(&running));
@@ -78,7 +78,7 @@ impl Checker {
         Ok(())
     }
 
-    /// The reply to a command that has changed the lock, or drawn a token.
+    /// Returns the reply to a command that has changed the lock or drawn a token.
     fn after_write(&self, running: &Running, reply: i64, come: &Outcome) -> Result<Expected, String> {
         if let (Outcome::Refused(code), Verb::Fence) = (come, running.request.verb) {
             return Err(format!("{} draws a token, and {code} is due", running.request));
@@ -87,7 +87,7 @@ impl Checker {
         Ok(if running.or_lost { Expected::IntegerOrLost(reply) } else { Expected::Integer(reply) })
     }
 
-    /// The reply to a command that has changed nothing.
+    /// Returns the reply to a command that has changed nothing.
     fn without_write(&mut self, running: &Running, come: Outcome, lock: &Lock, now: Ms) -> Result<Expected, String> {
         let Running { name, request, client, .. } = running;
         let may_be_full = self.may_refuse_session(running);
@@ -103,7 +103,7 @@ impl Checker {
                 return Err(running.error(&format!("should have made {after:?}"), lock));
             }
             Outcome::Contended => self.contended(running, may_be_full, lock, now)?,
-            // Words may be no request for another reason, too.
+            // The words may also be invalid for another reason.
             Outcome::Refused("ERR") if self.limits.lease_ms.is_some() => {
                 Expected::OneOf { codes: vec!["ERR", "LEASELIMIT"], or_nil: false }
             }
@@ -123,13 +123,13 @@ impl Checker {
         })
     }
 
-    /// Whether the batch of a lock may have ended before it was granted to a waiter, or none was left: then a request for it waits.
+    /// Returns whether the batch of a lock may have ended before all waiters were granted it. Then a new request waits.
     fn may_be_passed_over(&self, running: &Running) -> bool {
         let has_queue = || self.models.get(&running.name).is_some_and(|model| !model.queue.is_empty());
         self.has_short_batches && matches!(running.request.verb, Verb::Take(_)) && has_queue()
     }
 
-    /// The reply to a command that has found the lock taken, and that does not block its client.
+    /// Returns the reply to a command that has found the lock taken, and that does not block its client.
     fn contended(&self, running: &Running, may_be_full: bool, lock: &Lock, now: Ms) -> Result<Expected, String> {
         let waiting = running.waiting(&self.limits, now);
         let channel = waiting.as_ref().and_then(|waiting| waiting.channel.as_ref());
@@ -139,7 +139,7 @@ impl Checker {
         let limits =
             [(may_be_full, "SESSIONFULL"), (is_full || may_be_long, "QUEUEFULL"), (!has_subscriber, "NOSUBSCRIBER")];
         let codes: Vec<_> = limits.into_iter().filter_map(|(is_met, code)| is_met.then_some(code)).collect();
-        // The server may say only at last that it does not block this client.
+        // The module may check last whether the client can be blocked.
         let or_nil = !running.may_wait();
         let refused = (!codes.is_empty() || or_nil).then_some(Expected::OneOf { codes, or_nil });
         match (waiting.filter(|waiting| waiting.channel.is_some() && has_subscriber && !is_full && !is_long), refused) {
@@ -152,7 +152,8 @@ impl Checker {
         }
     }
 
-    /// A holder draws no fencing token: there is none where the counter is no number, or at its end.
+    /// Returns the error to a holder that cannot draw a fencing token, because the counter is no number or is at its
+    /// end.
     fn undrawn(&mut self, running: &Running, now: Ms) -> Result<Expected, String> {
         let Running { name, request, .. } = running;
         let counter = (name.0, counter_of(request.lock).into());
@@ -160,7 +161,7 @@ impl Checker {
         if entry.is_none() || number(entry.as_ref()).is_some_and(|last| last < LAST_TOKEN) {
             return Err(format!("{request} draws nothing"));
         }
-        // Who draws takes itself for the holder.
+        // A client that draws a token knows that it is the holder.
         let identity = token_of(request.identity);
         self.model(name)
             .grants
@@ -186,7 +187,7 @@ impl Checker {
         self.check_pairs(&running)
     }
 
-    /// RELEASE takes its token out of the line.
+    /// RELEASE withdraws all waiters of its token.
     pub(super) fn withdrawn(&mut self, name: &Name, request: &Request, withdrew: bool, expected: Expected) -> Expected {
         if !matches!(request.verb, Verb::Release { .. }) {
             return expected;
@@ -203,13 +204,13 @@ impl Checker {
         match code {
             None => expected,
             Some(_) if waited => Expected::Nil,
-            // A place that is away may have made room for another.
+            // A detached entry may have been removed to free capacity.
             Some(code) if had_queue_entry => Expected::OneOf { codes: vec![code], or_nil: true },
             Some(code) => Expected::Error(code),
         }
     }
 
-    /// Those that waited at a place that was given up are due nil, or a message.
+    /// The waiters of a withdrawn entry are due a nil reply or a message.
     pub(super) fn release(&mut self, name: &Name, token: &[u8], withdrawn: Vec<Waiting>) {
         for request in withdrawn {
             self.slow_log.withdraw(request.tag, self.now);
@@ -222,7 +223,7 @@ impl Checker {
         }
     }
 
-    /// The holder was told again that it is the holder; the key is as it was.
+    /// The holder got a reply that confirms its hold. The key has not changed.
     pub(super) fn confirmed(&mut self, name: &Name, client: ClientId, request: &Request, reply: i64, now: Ms) {
         let identity = token_of(request.identity);
         let model = self.model(name);
@@ -266,7 +267,7 @@ impl Checker {
         }
         if self.released.remove(&tag) {
             self.asked.remove(&tag);
-            // The server may answer it in the module's place, even then.
+            // The server may reply to it instead of the module, even then.
             return if matches!(reply, Reply::Nil | Reply::Error(_)) {
                 Ok(())
             } else {
@@ -274,7 +275,7 @@ impl Checker {
             };
         }
         let Some(name) = self.waiting.get(&tag).cloned() else {
-            // The server has refused it, or it was answered inside a script.
+            // The server has refused it, or it got its reply inside a script.
             let refused = matches!(reply, Reply::Error(_));
             let known = self.asked.remove(&tag).is_some();
             return if refused || !known { Ok(()) } else { Err(format!("{reply:?} out of nowhere")) };
@@ -293,12 +294,12 @@ impl Checker {
         let grant = model.grants.iter_mut().find(|grant| grant.open.iter().any(|request| request.tag == tag));
         match (grant, reply) {
             (Some(grant), Reply::Integer(1)) => grant.is_notified = true,
-            // Its time was up just before another one's turn came at the same place.
+            // It has timed out just before a copy of it was granted the lock.
             (Some(grant), Reply::Nil) if grant.is_over_for(tag) => {
                 grant.open.retain(|request| request.tag != tag);
                 self.waiting.remove(&tag);
             }
-            // The server has answered it in the module's place, which Valkey says only when it frees the client.
+            // The server has replied instead of the module. Valkey logs that only when it frees the client.
             (Some(_), Reply::Error(_)) => {
                 if !matches!(self.kind, ServerKind::Valkey8 | ServerKind::Valkey9) {
                     self.freed(tag, now);
@@ -334,19 +335,19 @@ impl Checker {
 }
 
 impl Running {
-    /// Whether it waits if the lock is not to be had.
+    /// Returns whether the request waits if it cannot get the lock.
     pub(super) fn may_wait(&self) -> bool {
         let waits = |take: Take| take.block.is_some() && (take.notify.is_some() || !self.denies_blocking);
         matches!(self.request.verb, Verb::Take(take) if waits(take))
     }
 
-    /// Its claim.
+    /// Returns the claim of the request.
     pub(super) fn who(&self) -> Who {
         let form = if let Verb::Take(take) = self.request.verb { take.form } else { Form::Mutex };
         Who { form, name: token_of(self.request.identity) }
     }
 
-    /// What it is as long as it waits.
+    /// Returns the waiter that the request becomes.
     fn waiting(&self, limits: &Limits, now: Ms) -> Option<Waiting> {
         let Verb::Take(take @ Take { lease, limit, block: Some(block), notify, .. }) = self.request.verb else {
             return None;

@@ -1,4 +1,4 @@
-//! Every change that the module makes to a lock must be one that the contract knows.
+//! Each change of a lock by the module must follow from the contract.
 
 use redis_lock::server::{Entry, LoggedEvent};
 
@@ -8,7 +8,7 @@ use super::spec::{Held, Lock, Ms, Outcome, Who};
 use super::{Checker, LAST_TOKEN, Name, Verdict, is_counter, number};
 use crate::request::{Form, Request, Verb, token_of};
 
-/// A lock that was so before, and went to a session or to a waiter by the same name.
+/// A lock that went to a session or to a waiter of the same name, with its state before.
 pub(super) struct Undecided {
     pub name: Name,
     pub held: Held,
@@ -73,7 +73,7 @@ impl Checker {
         }
     }
 
-    /// Whether the lock is taken from this holder, and a waiter by the same name is the next.
+    /// Returns whether the module may revoke the lock of this holder, and a waiter of the same name is the next.
     fn is_regranted(&mut self, name: &Name, held: &Held, now: Ms) -> bool {
         let kept_until = self.limits.kept_until(now);
         let model = self.model(name);
@@ -107,7 +107,7 @@ impl Checker {
         if is == Some(due) { Ok(()) } else { Err(format!("the token after {was:?} is {is:?}, not {due}")) }
     }
 
-    /// Whether this is what the command that runs does to the lock. If so, it has done it.
+    /// Returns whether the running command has made this change. If so, records that.
     pub(super) fn is_own(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> bool {
         let Some(running) = self.running.as_ref().filter(|running| running.name == *name && running.reply.is_none())
         else {
@@ -125,25 +125,25 @@ impl Checker {
         let session_is_first = model.has_session_without(before);
         let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
         let own = of_caller(&due);
-        // A request by the same name, whose time is up, may be in line until the module gets to it.
+        // A waiter of the same name that has timed out may be in the queue until the module removes it.
         let same_is_first = own.as_ref().is_some_and(|own| model.may_be_next(&own.who, now) && model.waits(&own.who));
         let is_new = own.as_ref().is_some_and(|own| !before.is_held_by(&own.who));
         if is_new && (someone_is_first || session_is_first || same_is_first) {
-            return false; // It is someone else's turn.
+            return false; // The lock is due to a session or to a waiter.
         }
         let was_own = of_caller(before);
         if was_own.as_ref().is_some_and(|held| model.must_forfeit(&held.who)) {
-            return false; // It is taken from its holder first.
+            return false; // The module revokes the lock first.
         }
         let forfeit = was_own.is_some_and(|held| model.is_forfeit(&held.who));
-        // Its last hold: it waits no more in the other form, and who does gets the lock in the same step.
+        // The last hold is released. The token's waiters withdraw, and another waiter gets the lock in the same step.
         let next_waits =
             model.queue.iter().any(|queue_entry| queue_entry.is_attached(now) && queue_entry.who.name != identity);
         let is_handed_on = before.holder().is_some() && due == Lock::Free;
         if is_handed_on && (next_waits && !silent || *after != Lock::Free) {
             let Some(held) = after.holders().pop() else { return false };
             if held.who.name == identity {
-                return false; // It was taken from its holder before, and is another grant.
+                return false; // The module has revoked the lock, and this is another grant.
             }
             let (withdrawn, _) = model.withdraw(&identity, None);
             self.release(name, &identity, withdrawn);
@@ -158,13 +158,13 @@ impl Checker {
         }
         if let Some(running) = &mut self.running {
             running.reply = Some(reply);
-            // The module may not know yet that nobody was told of the grant that is released here.
+            // The module may not know yet that no client knows of the released grant.
             running.or_lost = forfeit && own.is_none();
         }
         true
     }
 
-    /// What a command's own change means beside the key.
+    /// Records the other effects of a command that has changed the lock.
     fn carried_out(&mut self, name: &Name, client: i64, request: &Request, before: &Lock, after: &Lock, now: Ms) {
         let identity = token_of(request.identity);
         let of_caller = |lock: &Lock| lock.holders().into_iter().find(|held| held.who.name == identity);
@@ -173,12 +173,12 @@ impl Checker {
         let Some(held) = of_caller(after) else {
             of_caller(before).iter().for_each(|was| model.start_over(&was.who));
             model.is_being_shared = before.holder().is_none();
-            // After its last RELEASE a token does not wait either.
+            // The last RELEASE of a token also withdraws its waiters.
             let (withdrawn, _) = model.withdraw(&identity, None);
             return self.release(name, &identity, withdrawn);
         };
         if !before.is_held_by(&held.who) {
-            // A session of the same name may have taken the lock back, so that this is a repeat; but not with NX.
+            // A session of the same name may have taken the lock back. Then this request is a repeat, except with NX.
             let is_strict = matches!(&request.verb, Verb::Take(take) if take.strict);
             match model.session_of_mut(&held.who) {
                 Some(session) if !is_strict && session.may_have_taken(&held, &limits, now) => session.mark_uncertain(),
@@ -205,7 +205,7 @@ impl Checker {
         }
     }
 
-    /// Whether a session takes its lock back.
+    /// Returns whether a session takes its lock back.
     pub(super) fn is_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Result<bool, String> {
         if self.is_given_back_for_grace(name, held, now) {
             return Ok(true);
@@ -220,7 +220,7 @@ impl Checker {
         if session.clients.is_empty() {
             return Ok(false);
         }
-        // The session may have ended, and its holder may be the first in line now.
+        // The session may have ended, and its holder may be the first waiter now.
         if session.trust != Trust::Sure && is_next {
             return Ok(self.may_be_given_back(name, held, before, now));
         }
@@ -239,8 +239,8 @@ impl Checker {
         Ok(true)
     }
 
-    /// Whether a lock may have been given back to a session that may have ended, whose holder is the first in line. If it may
-    /// be either, that is decided later.
+    /// Returns whether a lock may have gone back to an uncertain session whose holder is the first waiter. If it may
+    /// have gone to the waiter too, a later event decides.
     fn may_be_given_back(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> bool {
         let limits = self.limits;
         let model = self.model(name);
@@ -255,15 +255,15 @@ impl Checker {
         }
         if is_lease_of_entry {
             let (name, held, before, is_first) = (name.clone(), held.clone(), before.clone(), queue_entry.is_certain());
-            // Of shares others may be granted before that is decided.
+            // Other shares may be granted before that is decided.
             queue_entry.vague |= is_share;
             self.undecided.push(Undecided { name, held, before, is_first });
         }
         true
     }
 
-    /// Decides whether locks went to a waiter or to the session of the same name, by what comes next. It is the waiter's if
-    /// that is let go, or given up for another form. A share's waiter is let go when all have been granted.
+    /// Decides by the next event whether a lock went to a waiter or to the session of the same name. If the waiter is
+    /// unblocked or withdrawn now, it was the waiter. The waiters of shares are unblocked after all shares are granted.
     pub(super) fn decide(&mut self, next: &LoggedEvent, now: Ms) -> Verdict {
         for undecided in std::mem::take(&mut self.undecided) {
             let Undecided { name, held, before, .. } = &undecided;
@@ -300,12 +300,12 @@ impl Checker {
         theirs.iter().try_for_each(|Undecided { held, before, .. }| self.handed_over(name, held, before, now))
     }
 
-    /// The lock, which was so before, goes to the first in line.
+    /// The lock, whose state was `before`, is granted to the first waiter.
     pub(super) fn handed_over(&mut self, name: &Name, held: &Held, before: &Lock, now: Ms) -> Verdict {
         self.decide_before(name, &held.who, now)?;
         let (is_notified, limits) = (self.notified_before(name, held)?, self.limits);
         let model = self.models.get_mut(name).ok_or("a lock without a door")?;
-        // The lease ended by itself, and a connection is open.
+        // The lease of the session has ended, and a connection is open.
         let is_passed_over = |session: &&Session| session.is_open() && !before.is_held_by(&session.who);
         if let Some(session) = model.sessions.iter().find(is_passed_over) {
             return Err(format!("{:?} gets the lock of an open session of {:?}", held.who, session.who));
@@ -365,7 +365,7 @@ impl Checker {
             return Err(format!("{was:?} becomes {is:?}, and nobody asked for it"));
         };
         if session.is_uncertain() {
-            // It may be a later session, with another lease, which shows now.
+            // It may be a later session. Its lease is known now.
             session.lease = is.until.map_or(session.lease, |until| until - now).min(session.lease);
             session.lowest = session.lowest.min(session.lease);
             session.may_be_later = true;
@@ -383,7 +383,7 @@ impl Checker {
         Ok(())
     }
 
-    /// A lock is taken from its holder.
+    /// The module revokes the lock of a holder.
     pub(super) fn forfeited(&mut self, name: &Name, who: &Who, now: Ms) -> Verdict {
         let kept_until = self.limits.kept_until(now);
         let model = self.model(name);

@@ -1,4 +1,4 @@
-//! What the contract knows of shares, beside what is so for every lock.
+//! The rules of the contract that concern only shares.
 
 use redis_lock::server::{Entry, Value, Writer};
 
@@ -9,7 +9,7 @@ use super::{Checker, Name, Verdict};
 use crate::request::Form;
 
 impl Checker {
-    /// The module has changed a lock that is free or shared, and is so still: one share at a time.
+    /// The module has changed a lock that was and is free or shared. It changes one share at a time.
     pub(super) fn shares_changed(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Verdict {
         let (was, is) = (before.holders(), after.holders());
         let removed: Vec<&Held> = was.iter().filter(|held| !after.is_held_by(&held.who)).collect();
@@ -20,7 +20,7 @@ impl Checker {
         if removed.len() + joined.len() + altered.len() > 1 {
             return Err(format!("{before:?} becomes {after:?}"));
         }
-        // The lease that the command has found may have been cut short, by an expiry that the module has put right since.
+        // An expiry may have cut the lease that the command has found, and the module has corrected that since.
         let found = self.running.as_ref().map(|running| before.expiring(running.expiry));
         let mut is_own = |before: &Lock| self.is_own(name, before, after, now);
         if is_own(before) || found.is_some_and(|found| is_own(&found)) {
@@ -62,8 +62,8 @@ impl Checker {
         }
     }
 
-    /// Who is the next in line for a share that it holds already, as it can be after what others have done, and has it from now
-    /// on by this grant; and whether its session may have renewed it instead.
+    /// Finds a next waiter that already holds a share, which is possible after external writes, and that got its share
+    /// again by this change. Also returns whether its session may have renewed the share instead.
     fn regranted(&mut self, name: &Name, before: &Lock, after: &Lock, now: Ms) -> Option<(Held, bool)> {
         let (in_timer, limits) = (self.in_timer, self.limits);
         let model = self.model(name);
@@ -76,7 +76,7 @@ impl Checker {
         let may_renew = |session: &Session| {
             session.is_uncertain() && is_no_longer(session) || limits.may_renew(session, &held, now)
         };
-        // A session is never renewed to an earlier end than its share has.
+        // A renewal never brings the end of a share forward.
         let was = before.held_by(&queue_entry.who).and_then(|was| was.until);
         let is_longer = held.until.zip(was).is_some_and(|(is, was)| is > was);
         let may_be_renewed = in_timer && is_longer && model.session_of(&queue_entry.who).is_some_and(may_renew);
@@ -84,8 +84,8 @@ impl Checker {
         is_granted.then_some((held, may_be_renewed))
     }
 
-    /// What the module has written of shares: the key lives as long as the last of them, and no share of an open session was
-    /// removed because its time had passed.
+    /// Checks the members that the module has written. The key must expire with its last share. The module must not
+    /// purge an expired share of an open session.
     pub(super) fn check_members(&mut self, name: &Name, previous: Option<&Entry>, now: Ms) -> Verdict {
         let may_be_suspended = self.suspension.may_be();
         let model = self.model(name);
@@ -95,7 +95,7 @@ impl Checker {
             }
         }
         if may_be_suspended {
-            return Ok(()); // Those with a session get them back later, whether they are there or not.
+            return Ok(()); // Sessions get these shares back later, whether the members still exist or not.
         }
         let Some(Value::SortedSet(members)) = previous.map(|entry| &entry.value) else { return Ok(()) };
         let expired = members.iter().filter(|(_, score)| end_of(**score).is_some_and(|end| end < now));
@@ -107,14 +107,14 @@ impl Checker {
         }
     }
 
-    /// Who is granted one form of a lock does not wait for another any more.
+    /// A claim that is granted one form of a lock does not wait for another form any more.
     pub(super) fn withdraw_other_entries(&mut self, name: &Name, who: &Who) {
         let (withdrawn, _) = self.model(name).withdraw(&who.name, Some(who.form));
         self.release(name, &who.name, withdrawn);
     }
 
-    /// A step is over in which shares were granted, or given up: all for whom there was room have got it, unless a batch may have
-    /// ended before.
+    /// A step has ended that has granted or released shares. Checks that all waiters with capacity were granted one,
+    /// except where the batch may have ended before.
     pub(super) fn check_shared(&mut self, now: Ms) -> Verdict {
         if self.has_short_batches {
             return Ok(());
@@ -124,7 +124,8 @@ impl Checker {
             let is_due = std::mem::take(&mut model.is_being_shared) && !std::mem::take(&mut model.lags) && !is_silent;
             let lock = model.lock(now);
             if let Some(first) = model.first(now).filter(|first| is_due && first.fits(&lock)) {
-                // Where the order of the line is not sure, nor is who is due. One whose time is up may not know yet.
+                // If the order of the queue is uncertain, so is the next waiter. A waiter may not know yet that it has
+                // timed out.
                 let ahead = |queue_entry: &&QueueEntry| queue_entry.turn != first.turn;
                 let is_held_up = model.queue.iter().take_while(ahead).any(|queue_entry| model.waits(&queue_entry.who));
                 if !is_held_up && model.queue.iter().all(|queue_entry| !queue_entry.vague) {
@@ -137,8 +138,8 @@ impl Checker {
 }
 
 impl LockModel {
-    /// Somebody else has changed the key, and the sessions of shares go on, or not. The module hears of some changes, and finds
-    /// others when it renews, one session after the other: where it may be either, both are allowed.
+    /// An external write has changed the key, and the sessions of shares continue or not. The module is notified of
+    /// some changes, and finds others when it renews a session. Where both are possible, both are allowed.
     pub fn share_sessions_after(&mut self, before: Option<&Entry>, was: &Lock, is: &Lock, writer: Writer, now: Ms) {
         let expiry_is_same = before.map(|entry| entry.expiry) == self.entry.as_ref().map(|entry| entry.expiry);
         let is_share = |session: &Session| session.who.form == Form::Share;
@@ -156,7 +157,7 @@ impl LockModel {
         }
         self.is_touched |= writer == Writer::Command;
         let goes_on = |session: &Session| was.held_by(&session.who) == is.held_by(&session.who);
-        // A key that ends before its last share is put right by a renewal.
+        // A renewal corrects a key that expires before its last share.
         let is_whole = self.entry.as_ref().is_none_or(|entry| latest_end(entry).is_none_or(|end| entry.expiry == end));
         let untouched =
             |session: &Session| expiry_is_same && is_whole && is.is_held_by(&session.who) && goes_on(session);
@@ -166,8 +167,8 @@ impl LockModel {
             .for_each(Session::mark_uncertain);
     }
 
-    /// The key has expired. Shares whose leases would have ended later were taken away by whoever set the expiry; and of those
-    /// that others have changed just before, the module cannot know what was left.
+    /// The key has expired. The client that set the expiry took away the shares with later ends. If clients have
+    /// changed shares just before, the module does not know which shares were left.
     pub fn end_early(&mut self, before: &Lock, now: Ms) {
         let is_touched = self.is_touched;
         let is_later =
@@ -176,7 +177,7 @@ impl LockModel {
         self.sessions.iter_mut().filter(is_early).for_each(Session::mark_uncertain);
     }
 
-    /// Whether there is a session that goes on for sure, and holds nothing of a lock that is so: its lease has ended.
+    /// Returns whether a session certainly continues, and does not hold the lock, because its lease has ended.
     pub fn has_session_without(&self, lock: &Lock) -> bool {
         self.sessions.iter().any(|session| session.is_open() && !lock.is_held_by(&session.who))
     }

@@ -1,4 +1,4 @@
-//! What LOCK.INFO and LOCK.WAITERS must show.
+//! The required replies of LOCK.INFO and LOCK.WAITERS.
 
 use redis_lock::server::Reply;
 
@@ -7,19 +7,20 @@ use super::recovery::{GrantSuspension, without_recovery};
 use super::spec::{Lock, Ms};
 use crate::request::{Form, Verb};
 
-/// What is shown of a lock.
+/// The required reply about a lock.
 pub(super) struct Shown {
     pub reply: Reply,
-    /// It is not sure which connections belong to the session: any may be shown, or none.
+    /// Whether it is uncertain which connections belong to the session. Then any may be shown, or none.
     pub any_session: bool,
     pub suspension: GrantSuspension,
 }
 
 impl Shown {
-    /// What a request to look at a lock must be answered. `None`: the order of the line is not sure.
+    /// Returns the required reply to a request for information about a lock. `None`: the order of the queue is
+    /// uncertain.
     pub fn of(model: &LockModel, verb: &Verb, suspension: GrantSuspension, now: Ms) -> Option<Self> {
         let waits = |request: &&Waiting| !request.is_unblocked;
-        // Of copies of a request the latest comes first.
+        // The latest copy of a request comes first.
         let of_queue_entry = |queue_entry| move |request| (queue_entry, request);
         let queue: Vec<(&QueueEntry, &Waiting)> = model
             .queue
@@ -40,7 +41,7 @@ impl Shown {
         }
     }
 
-    /// Whether this is what was shown.
+    /// Returns whether the reply is a correct one.
     pub fn is(&self, reply: &Reply) -> bool {
         let reply = &without_recovery(reply, &self.suspension);
         *reply == self.reply || self.any_session && without_session(reply) == without_session(&self.reply)
@@ -57,7 +58,7 @@ fn info(model: &LockModel, waiters: usize, suspension: GrantSuspension, now: Ms)
             (name_of(held.who.form), Reply::Bytes(held.who.name.clone()), held.holds, lease)
         }
         Lock::Shared(shares) => {
-            // Somebody else may have had the key expire earlier.
+            // An external write may have brought the expiry of the key forward.
             let ends: Option<Vec<_>> = shares.held.values().copied().collect();
             let last = ends.and_then(|ends| ends.into_iter().max());
             let last = last.into_iter().chain(model.entry.as_ref().and_then(|entry| entry.expiry)).min();

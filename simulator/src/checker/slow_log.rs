@@ -10,14 +10,14 @@ use super::spec::{Ms, Who};
 use super::{Checker, Name, Verdict};
 use crate::request::{Form, Verb, token_of};
 
-/// The waits that have begun, until their entries were checked.
+/// The waits that have begun and whose entries were not checked yet.
 #[derive(Default)]
 pub(super) struct SlowLog {
     waits: HashMap<Tag, Wait>,
     min_wait_ms: Ms,
-    /// Whether a grant is followed later than it was made, so that the others may be fewer.
+    /// Whether the checker follows a grant later than the module made it, so that there may be fewer other waiters.
     pub is_late: bool,
-    /// Whether the command that runs has withdrawn waits. They may count for grants that it makes before.
+    /// Whether the running command has withdrawn waits. The module may count them for grants that it made before.
     pub withdraws: bool,
 }
 
@@ -28,7 +28,7 @@ struct Wait {
     since: Ms,
     /// The reason and the time of the end.
     end: Option<(EndReason, Ms)>,
-    /// The number of requests that wait on, where that is certain.
+    /// The number of requests that still wait. `None`: the number is uncertain.
     others: Option<usize>,
 }
 
@@ -67,7 +67,7 @@ impl SlowLog {
         self.end(tag, EndReason::Withdrawn, now);
     }
 
-    /// The first requests of a queue have got the lock, and `others` wait on.
+    /// The first requests of a queue were granted the lock, and `others` requests still wait.
     pub fn grant<'w>(&mut self, requests: impl IntoIterator<Item = &'w Waiting>, others: usize, now: Ms) {
         for request in requests {
             let others = Some(others).filter(|_| !self.is_late && !self.withdraws);
@@ -83,7 +83,7 @@ impl SlowLog {
 }
 
 impl Wait {
-    /// Whether this is the entry of the wait.
+    /// Returns whether this is the entry of the wait.
     fn is_logged_as(&self, entry: &SlowWait, (reason, now): (EndReason, Ms)) -> bool {
         let kind = match self.who.form {
             Form::Mutex => Kind::Mutex,
@@ -98,7 +98,7 @@ impl Wait {
     }
 }
 
-/// What the log shows of a long name.
+/// Returns a name as the log shows it: a long name is cut.
 fn cut(name: &[u8]) -> Vec<u8> {
     match name.len().checked_sub(MAX_LOGGED_LEN) {
         None | Some(0) => name.to_vec(),
@@ -112,7 +112,7 @@ impl Checker {
         self.slow_log.min_wait_ms = min_wait_ms;
     }
 
-    /// The module has ended the wait of a blocked client without the lock.
+    /// The module has ended the wait of a blocked client without a grant.
     pub(super) fn ended_by_module(&mut self, tag: Tag, now: Ms) {
         let entry = |model: &LockModel| model.queue_entry_of(tag).cloned();
         let Some((name, entry)) = self.models.iter().find_map(|(name, model)| Some((name, entry(model)?))) else {
@@ -141,7 +141,8 @@ impl Checker {
     /// Checks the entries of the log since the last call, at the end of an iteration.
     ///
     /// # Errors
-    /// An entry that must not be there, or one that is missing.
+    ///
+    /// An unexpected entry, or a missing one.
     pub fn check_slow_log(&mut self, mut entries: Vec<SlowWait>) -> Verdict {
         let requests = self.models.values().flat_map(LockModel::requests);
         let waiting: HashSet<Tag> =
@@ -149,7 +150,8 @@ impl Checker {
         let min_wait_ms = self.slow_log.min_wait_ms;
         let ended = self.slow_log.waits.iter().filter(|(tag, _)| !waiting.contains(tag));
         let mut ended: Vec<_> = ended.map(|(tag, wait)| (wait.others.is_none(), *tag)).collect();
-        // Entries of copies may differ in the number of others alone. A wait where that is uncertain takes what is left.
+        // The entries of copies may differ only in the number of others. A wait whose number is uncertain takes a
+        // remaining entry.
         ended.sort_unstable();
         for (_, tag) in ended {
             let Some(wait) = self.slow_log.waits.remove(&tag) else { continue };

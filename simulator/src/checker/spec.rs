@@ -1,4 +1,4 @@
-//! What the contract says a command does to a lock that is as it is: written from the contract alone.
+//! The effect of a command on a lock, written from the contract alone.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::request::{Form, Request, Take, Verb};
 /// Milliseconds since the Unix epoch.
 pub type Ms = i64;
 
-/// What a key says about its lock.
+/// The state of a lock, as its key says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
     Free,
-    /// Held by one alone.
+    /// Held by one holder exclusively.
     Held(Held),
     Shared(Shares),
     /// The key is no lock.
@@ -23,13 +23,13 @@ pub enum Lock {
 /// The shares that are held.
 #[derive(Clone, Debug)]
 pub struct Shares {
-    /// Tokens, and until when.
+    /// The tokens, with the ends of their leases.
     pub held: BTreeMap<Vec<u8>, Option<Ms>>,
-    /// When the key expires, which others may have brought forward.
+    /// The expiry of the key, which an external write may have brought forward.
     expiry: Option<Ms>,
 }
 
-/// The same are held until the same times.
+/// Equal if the same tokens hold shares until the same times.
 impl PartialEq for Shares {
     fn eq(&self, other: &Self) -> bool {
         self.held == other.held
@@ -38,7 +38,7 @@ impl PartialEq for Shares {
 
 impl Eq for Shares {}
 
-/// A holder, alone or of a share.
+/// A holder of the lock, or of a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub who: Who,
@@ -46,23 +46,23 @@ pub struct Held {
     pub until: Option<Ms>,
 }
 
-/// An identity in one form.
+/// A claim: an identity in one form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     pub form: Form,
     pub name: Vec<u8>,
 }
 
-/// What comes of a command.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The lock is so then, and the reply is this. The lease may be set.
+    /// The lock changes to `after`, and the reply is `reply`.
     Done { after: Lock, reply: i64, sets_lease: bool },
-    /// Somebody else holds it: nil, or wait.
+    /// Another client holds the lock. The reply is nil, or the request waits.
     Contended,
-    /// An error with this code; nothing changes.
+    /// The reply is an error with this code. Nothing changes.
     Refused(&'static str),
-    /// Nothing changes, whatever the reply.
+    /// Nothing changes. The reply may be anything.
     Inspected,
 }
 
@@ -92,7 +92,7 @@ impl Lock {
         }
     }
 
-    /// Who holds the lock alone.
+    /// Returns the holder of a lock that is held exclusively.
     pub fn holder(&self) -> Option<&Held> {
         match self {
             Self::Held(held) => Some(held),
@@ -100,7 +100,7 @@ impl Lock {
         }
     }
 
-    /// All who hold it: one alone, or the shares.
+    /// Returns all holders: the exclusive one, or those of the shares.
     pub fn holders(&self) -> Vec<Held> {
         match self {
             Self::Held(held) => vec![held.clone()],
@@ -109,7 +109,7 @@ impl Lock {
         }
     }
 
-    /// What this holder has, if it does.
+    /// Returns the hold of this holder, if it has one.
     pub fn held_by(&self, who: &Who) -> Option<Held> {
         match self {
             Self::Held(held) => Some(held.clone()).filter(|held| held.who == *who),
@@ -120,7 +120,8 @@ impl Lock {
         }
     }
 
-    /// When the lease of a holder ends: of a share with the key, if others have brought that forward.
+    /// Returns the end of a holder's lease. A share also ends with the key, if an external write has brought that
+    /// forward.
     pub fn end_of_lease(&self, held: &Held) -> Option<Ms> {
         match self {
             Self::Shared(shares) => [held.until, shares.expiry].into_iter().flatten().min(),
@@ -128,7 +129,7 @@ impl Lock {
         }
     }
 
-    /// The same shares, where the key is to expire at another time.
+    /// Returns the same shares in a key with another expiry.
     pub fn expiring(&self, expiry: Option<Ms>) -> Self {
         match self {
             Self::Shared(Shares { held, .. }) => Self::Shared(Shares { held: held.clone(), expiry }),
@@ -140,12 +141,12 @@ impl Lock {
         self.held_by(who).is_some()
     }
 
-    /// Whether it is free, or has shares.
+    /// Returns whether the lock is free or has shares.
     pub fn may_be_shared(&self) -> bool {
         matches!(self, Self::Free | Self::Shared(_))
     }
 
-    /// Whether somebody in line who asks for this would get it.
+    /// Returns whether the lock has capacity for a waiter of this form.
     pub fn has_capacity(&self, form: Form, limit: Option<i64>) -> bool {
         match self {
             Self::Free => true,
@@ -156,8 +157,9 @@ impl Lock {
 }
 
 impl Shares {
-    /// Reads the members of a Sorted Set. Scores that are no whole milliseconds, a highest one that has passed, and one that is
-    /// finite on a key that does not expire, are somebody's data.
+    /// Reads the members of a Sorted Set. Returns `None` if they are the data of another application: a score is no
+    /// whole number of milliseconds, the highest score has expired, or the highest score is finite and the key does not
+    /// expire.
     fn of(members: &Members, expiry: Option<Ms>, now: Ms) -> Option<Self> {
         const BEYOND: f64 = 9_007_199_254_740_992.0;
         let is_ours = |Score(score): &Score| *score == f64::INFINITY || score.fract() == 0.0 && score.abs() < BEYOND;
@@ -170,7 +172,7 @@ impl Shares {
         Some(Self { held: held.map(|(name, score)| (name.clone(), end_of(*score))).collect(), expiry })
     }
 
-    /// Whether one more may be held.
+    /// Returns whether there is capacity for one more share.
     pub fn have_capacity(&self, limit: Option<i64>) -> bool {
         limit.is_none_or(|limit| (self.held.len() as i64) < limit)
     }
@@ -181,19 +183,19 @@ impl Shares {
         Self { held: others.chain([one]).collect(), expiry: self.expiry }
     }
 
-    /// The lock when this share is given up.
+    /// Returns the lock without this share.
     fn without(&self, name: &[u8]) -> Lock {
         let held: BTreeMap<_, _> = self.held.clone().into_iter().filter(|(other, _)| other != name).collect();
         if held.is_empty() { Lock::Free } else { Lock::Shared(Self { held, expiry: self.expiry }) }
     }
 }
 
-/// When a share with this score ends; `None`: never.
+/// Returns the end of a share with this score. `None`: it never ends.
 pub fn end_of(Score(score): Score) -> Option<Ms> {
     score.is_finite().then_some(score as Ms)
 }
 
-/// The latest end among the members of a Sorted Set. `None`: the value is another, or empty.
+/// Returns the latest end among the members of a Sorted Set. `None`: the value has another type, or is empty.
 pub fn latest_end(entry: &Entry) -> Option<Option<Ms>> {
     match &entry.value {
         Value::SortedSet(members) => members.values().max().map(|&score| end_of(score)),
@@ -202,20 +204,20 @@ pub fn latest_end(entry: &Entry) -> Option<Option<Ms>> {
 }
 
 impl Who {
-    /// Whether another one may hold the lock, too: both have shares.
+    /// Returns whether both may hold the lock at the same time, because they have shares.
     pub fn can_hold_with(&self, who: &Self) -> bool {
         self.form == Form::Share && who.form == Form::Share && self.name != who.name
     }
 }
 
 impl Outcome {
-    /// Whether the caller comes to hold what it does not hold yet.
+    /// Returns whether the caller becomes a holder by this outcome.
     pub fn takes(&self, lock: &Lock) -> bool {
         let is_new = |held: &Held| !lock.is_held_by(&held.who);
         matches!(self, Self::Done { after, .. } if after.holders().iter().any(is_new))
     }
 
-    /// What comes of it where others wait for the lock, which they could have.
+    /// Returns the outcome if there are waiters that could get the lock.
     pub fn behind_others(self) -> Self {
         if matches!(self, Self::Done { .. }) { Self::Contended } else { self }
     }
@@ -236,7 +238,7 @@ impl Held {
         Outcome::Done { after: after.on(lock), reply: holds, sets_lease: longer.is_some() }
     }
 
-    /// The lock with this holder, among the shares if there are such.
+    /// Returns the lock with this holder, among the shares if it has shares.
     fn on(self, lock: &Lock) -> Lock {
         match lock {
             Lock::Shared(shares) => Lock::Shared(shares.with(&self.who.name, self.until)),
@@ -247,7 +249,7 @@ impl Held {
         }
     }
 
-    /// The lock without this holder.
+    /// Returns the lock without this holder.
     fn off(&self, lock: &Lock) -> Lock {
         match lock {
             Lock::Shared(shares) => shares.without(&self.who.name),
@@ -256,7 +258,7 @@ impl Held {
     }
 }
 
-/// What comes of a request that meets a lock. `name` is the identity's bytes.
+/// Returns the outcome of a request for a lock. `name` is the token or owner.
 pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome {
     match &request.verb {
         Verb::Take(take) => taken(take, name, lock, now),
@@ -288,7 +290,7 @@ pub fn outcome(request: &Request, name: &[u8], lock: &Lock, now: Ms) -> Outcome 
     }
 }
 
-/// What the caller holds, in whatever form.
+/// Returns the hold of the caller, in any form.
 fn own(lock: &Lock, name: &[u8]) -> Result<Held, &'static str> {
     match lock {
         Lock::Free => Err("NOTHELD"),
@@ -317,7 +319,7 @@ fn taken(take: &Take, name: &[u8], lock: &Lock, now: Ms) -> Outcome {
     }
 }
 
-/// The holder asks again.
+/// Returns the outcome of a request by the holder.
 fn again(take: &Take, held: &Held, lock: &Lock, now: Ms) -> Outcome {
     let holds = match (take.form, take.hold) {
         (Form::Mutex | Form::Share, _) => held.holds,

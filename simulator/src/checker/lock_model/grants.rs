@@ -18,7 +18,8 @@ pub struct Grant {
     pub pubsub_clients: Vec<ClientId>,
     /// The time since which certainly no client knows of the grant.
     pub unnotified_since: Option<Ms>,
-    /// Whether a foreign write has given the lock to another holder. If the same name holds it again, the module may revoke it.
+    /// Whether an external write has given the lock to another holder. If the same name holds it again, the module may
+    /// revoke it.
     pub is_overwritten: bool,
 }
 
@@ -58,7 +59,7 @@ impl LockModel {
         });
     }
 
-    /// Records that a foreign write has changed the holder from `was` to `is`.
+    /// Records that an external write has changed the holder from `was` to `is`.
     pub fn overwrite_grants(&mut self, was: &Lock, is: &Lock) {
         let is_gone = |grant: &&mut Grant| ![was, is].iter().all(|lock| lock.is_held_by(&grant.queue_entry.who));
         self.grants.iter_mut().filter(is_gone).for_each(|grant| grant.is_overwritten = true);
@@ -112,7 +113,7 @@ impl LockModel {
 }
 
 impl Grant {
-    /// Returns whether a request was unblocked before the grant, because its time was up.
+    /// Returns whether a request was unblocked before the grant, because it had timed out.
     pub fn is_over_for(&self, tag: Tag) -> bool {
         self.open.iter().any(|request| request.tag == tag && request.is_unblocked)
     }

@@ -1,4 +1,4 @@
-//! The queue of a lock, as it should be.
+//! The model of a queue.
 
 use redis_lock::server::{ClientId, Tag};
 
@@ -58,8 +58,8 @@ impl LockModel {
         }
     }
 
-    /// Returns whether the module may refuse, and whether it must refuse, a request for a line of fewer than `most`. A copy, and one
-    /// whose place is kept, is not refused.
+    /// Returns whether the module may refuse, and whether it must refuse, a request for a queue of fewer than `most`
+    /// waiters. It does not refuse a copy of a waiting request, or a request with a detached entry.
     pub fn is_too_long_for(&self, who: &Who, most: i64) -> (bool, bool) {
         let place = self.queue.iter().find(|queue_entry| queue_entry.who == *who);
         let has_place = place.is_some_and(|queue_entry| !queue_entry.vague);
@@ -67,7 +67,7 @@ impl LockModel {
         (most_waiting >= most && !has_place, fewest_waiting >= most && place.is_none())
     }
 
-    /// Returns whether this claim may be the first of the queue. Entries before it do not count if their time is up.
+    /// Returns whether this claim may be the first of the queue. Entries before it do not count if they have timed out.
     pub fn may_be_next(&self, who: &Who, now: Ms) -> bool {
         self.may_be_next_but_for(None, who, now)
     }
@@ -153,7 +153,7 @@ impl LockModel {
         over.for_each(|queue_entry| queue_entry.vague = true);
     }
 
-    /// Marks the detached entries, which the module may remove to make room.
+    /// Marks the detached entries, which the module may remove to free capacity.
     pub fn free_capacity(&mut self) {
         self.queue
             .iter_mut()
@@ -182,14 +182,14 @@ impl LockModel {
 }
 
 impl Waiting {
-    /// Returns whether the time of the request is up.
+    /// Returns whether the request has timed out.
     pub fn is_over(&self, now: Ms) -> bool {
         self.deadline.is_some_and(|deadline| now > deadline)
     }
 }
 
 impl QueueEntry {
-    /// Returns whether a request waits whose time is not up.
+    /// Returns whether a request waits that has not timed out.
     pub fn is_attached(&self, now: Ms) -> bool {
         self.requests.iter().any(|request| !request.is_over(now))
     }
@@ -205,8 +205,8 @@ impl QueueEntry {
         self.requests.iter().filter(move |request| all_unblocked || !request.is_unblocked)
     }
 
-    /// Returns the lease that all copies get, which is the longest. No lease is longer than any, but a session or a message needs
-    /// one.
+    /// Returns the lease that all copies get, which is the longest. A copy without a lease counts as the longest,
+    /// unless a copy has a session or waits for a message, which need a lease.
     pub fn lease(&self) -> Option<i64> {
         let needs_lease = |request: &Waiting| request.session.is_some() || request.channel.is_some();
         let longest = self.copies().filter_map(|request| request.lease).max();

@@ -1,4 +1,4 @@
-//! The sessions of a lock, as they should be.
+//! The model of the sessions of a lock.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub struct Session {
     pub lease: i64,
     /// The shortest lease to which a limit of leases may have cut it.
     pub lowest: i64,
-    /// For how long the lock is held when the last connection has closed.
+    /// How long the lock is held after the last connection has closed.
     pub grace: Option<i64>,
     /// The open connections of the session.
     pub clients: BTreeSet<ClientId>,
@@ -36,7 +36,7 @@ pub struct Session {
     pub may_be_later: bool,
 }
 
-/// The certainty that a session continues after a foreign write to the key.
+/// The certainty that a session continues after an external write to the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
     /// The session continues.
@@ -120,7 +120,7 @@ impl LockModel {
 }
 
 impl Session {
-    /// Returns whether `who` can hold the lock at the same time.
+    /// Returns whether this claim can hold the lock at the same time as the session.
     pub fn can_hold_with(&self, who: &Who) -> bool {
         self.who.can_hold_with(who)
     }
