@@ -1,12 +1,14 @@
-//! Inputs of the fuzzer that failed once, in `fuzz/found`: they hold now. The program `hunt` runs each with the defect that it has
-//! found, where it must fail. So a change of what bytes mean is noticed that makes other histories of them.
+//! Runs the inputs in `fuzz/found`. Each failed once, when the fuzzer found it, and must pass now.
+//!
+//! The program `hunt` runs each input with the defect that the input has found. There it must fail. If a change gives
+//! the bytes another meaning, the inputs become other histories, and `hunt` reports that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::seed::failure_of_input;
 
-/// The inputs, by name.
+/// Returns the inputs with their names.
 fn inputs() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/found/histories");
     let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path());
@@ -15,7 +17,7 @@ fn inputs() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn what_the_fuzzer_found_holds_now() {
+fn fuzzer_inputs_pass_without_defects() {
     for (name, bytes) in inputs() {
         assert_eq!(failure_of_input(&bytes), None, "{name}");
     }

@@ -1,6 +1,6 @@
-//! Simulated servers with the module in them, histories of what happens to them, and a checker of the contract.
+//! Runs the module in simulated servers, and checks the contract.
 //!
-//! A [`step::History`] is chosen by a [`seed`], or made of any bytes; [`play::Play`] carries it out.
+//! A [`step::History`] is the list of steps of a run. A [`seed`] or any bytes determine it, and [`play::Play`] runs it.
 
 mod checker;
 #[cfg(test)]

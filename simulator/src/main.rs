@@ -1,4 +1,4 @@
-//! Runs the module in simulated servers, by histories that a seed decides, and checks its contract.
+//! Runs the module in simulated servers, with histories that a seed determines, and checks the contract.
 
 mod search;
 
@@ -18,25 +18,25 @@ use simulator::step::History;
 use simulator::strategy;
 use simulator::tally::Tally;
 
-/// Simulates servers with the module, checks what they do, and shrinks what fails.
+/// Simulates servers with the module, checks the contract, and shrinks a failing history.
 #[derive(Parser)]
 struct Options {
-    /// How many seeds.
+    /// The number of seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first seed; the others follow it. Without it, one is chosen.
+    /// The first seed. The others follow it. Without this option, it is random.
     #[arg(long)]
     seed: Option<u64>,
     /// The most steps of a history.
     #[arg(long, default_value_t = MAX_STEPS)]
     steps: usize,
-    /// Ends after so many seconds, whatever is left.
+    /// The time limit in seconds.
     #[arg(long)]
     seconds: Option<u64>,
-    /// How many run at a time.
+    /// The number of seeds that run at the same time.
     #[arg(long, default_value_t = thread::available_parallelism().map_or(1, usize::from))]
     jobs: usize,
-    /// Shows every note of a failing history.
+    /// Shows every event of a failing history.
     #[arg(long)]
     trace: bool,
     /// Gives the simulated servers this fault.
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     println!("simulating from seed {first}");
-    // What a history panics with is shown when it was shrunk.
+    // The message of a panic is shown after the history has been shrunk.
     panic::set_hook(Box::new(|_| {}));
     let search = Search::new(first, options.seeds, options.seconds.map(Duration::from_secs));
     let failure = search.run(options.jobs, |seed| {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     if failure.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs the history of a seed. If it fails, the shortest that fails in its place is returned, with the reason.
+/// Runs the history of a seed. If it fails, returns the shrunk history, with the reason of its failure.
 fn run(seed: u64, steps: usize) -> Result<Tally, Failure> {
     let (outcome, tally) = run_once(seed, steps, config());
     match outcome {
@@ -77,8 +77,8 @@ fn run(seed: u64, steps: usize) -> Result<Tally, Failure> {
     }
 }
 
-/// Leaves out every step of a failing history that it can do without: steps that have been made simpler may not be needed any
-/// more.
+/// Removes every step that a failing history does not need. A step can become needless when other steps have become
+/// simpler.
 fn thin_out(mut why: String, mut history: History) -> Failure {
     loop {
         let len = history.steps.len();

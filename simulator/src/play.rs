@@ -1,4 +1,4 @@
-//! Carries out a history, and has everything checked that comes of it.
+//! Runs a history, and lets the checker follow what the servers do.
 
 mod clients;
 mod conditions;
@@ -17,52 +17,53 @@ use crate::step::{BATCH, CLIENTS, ExternalCommand, History, Knob, Setting, Slot,
 use crate::tally::Tally;
 use stalls::Stalls;
 
-/// For how long the place of one who left is kept.
+/// The value of lock.rejoin-grace-ms: how long the queue entry of a disconnected waiter is kept.
 const GRACE_MS: i64 = 200;
 
-/// The shortest wait that is logged in some histories.
+/// The value of lock.slowlog-ms in histories with short batches.
 const LOGGED_MS: i64 = 100;
 
-/// When a server that stood still has seen what happened meanwhile.
+/// How long after a stall the server notices a change of its state that happened during the stall.
 const NOTICED_MS: i64 = 1100;
 
-/// How long the module holds back after a standstill, with the time in which the loop may turn before it notices it.
+/// How long the module suspends its own writes after a stall. Includes the time in which the event loop may run before
+/// the module detects the stall.
 const SETTLED_MS: i64 = 1500;
 
-/// A standstill of this many milliseconds or more may have changed the world. One that is a little shorter may be taken for
-/// one.
+/// The shortest stall after which the module may suspend its own writes. The limit of the module is 1000 ms,
+/// for the time between two iterations, which may be longer than the stall.
 const STALL_MS: i64 = 800;
 
-/// How long the module takes to see that a slot has left.
+/// How long the module takes to notice that a slot has left the node.
 const SLOT_CHECK_MS: i64 = 420;
 
-/// How long a server is a replica before it is promoted.
+/// How long a server stays a replica before it is promoted.
 const ELECTION_MS: i64 = 50;
 
-/// How often the server's cron runs.
+/// The interval of the server's cron.
 const CRON_MS: i64 = 100;
 
-/// So many rounds at one time, and the loop does not come to its sleep.
+/// The most event-loop iterations at one time. More of them mean that the loop never sleeps.
 const MAX_ITERATIONS: usize = 200;
 
-/// A history under way.
+/// A history that is running.
 pub struct Play {
     master: Node,
     replica: Option<Node>,
-    /// What a server has that loads the AOF.
+    /// A server with the keys that the AOF contains.
     shadow: Node,
-    /// What the replica has not heard yet.
+    /// The replication units that the replica has not received yet.
     backlog: VecDeque<Unit>,
     clients: Vec<Client>,
     checker: Checker,
     history: History,
-    /// Milliseconds that have passed.
+    /// The time since the start of the history, in milliseconds.
     time: i64,
-    /// When the server's cron runs next.
+    /// The time at which the server's cron runs next.
     cron_at: i64,
-    /// When the node could last not write, or its clock was set.
+    /// The last time at which the node could not write, or at which its clock was set.
     obstructed_at: i64,
-    /// When its loop did not turn, or its clock was set.
+    /// The last time at which the event loop was stalled, or at which the clock was set.
     stalled_at: i64,
     unsettled_until: i64,
     noticed_at: Option<i64>,
@@ -71,15 +72,16 @@ pub struct Play {
     cluster_is_down: bool,
     replica_until: Option<i64>,
     stalls: Stalls,
-    /// When grants are not held back any more.
+    /// The time at which the suspension of grants ends.
     granting_at: i64,
-    /// The loop has not turned since it stood still.
+    /// Whether the event loop has not run since the latest stall.
     is_thawing: bool,
     last_tag: Tag,
-    /// What the clients' names begin at. Where a lock has gone to another key, its holder's name is not used again.
+    /// The offset of the clients' names. It grows with each command that may move a lock to another key, so that the
+    /// name of the holder is not used again.
     names: Identity,
     pub tally: Tally,
-    /// What has happened, if that is kept.
+    /// The events so far, if they are recorded.
     record: Option<Vec<String>>,
     trace: bool,
 }
@@ -91,7 +93,7 @@ struct Client {
 }
 
 impl Play {
-    /// Sets up the servers of a history.
+    /// Creates the servers of a history.
     pub fn new(history: &History, trace: bool) -> Self {
         Node::forget_all();
         let kind = history.kind;
@@ -133,7 +135,7 @@ impl Play {
             trace,
         };
         play.operate(&format!("CONFIG SET {} {GRACE_MS}", Knob::RejoinGraceMs.name()));
-        // With short batches more requests wait for long.
+        // With short batches more requests wait for a long time.
         let logged_ms = if play.checker.has_short_batches { LOGGED_MS } else { 0 };
         play.operate(&format!("CONFIG SET lock.slowlog-ms {logged_ms}"));
         play.operate("CONFIG SET lock.slowlog-max-len 10000");
@@ -145,22 +147,23 @@ impl Play {
         play
     }
 
-    /// Keeps what happens from now on.
+    /// Records the events from now on.
     #[cfg(test)]
     pub fn record(&mut self) {
         self.record = Some(Vec::new());
     }
 
-    /// What has happened.
+    /// Returns the recorded events.
     #[cfg(test)]
     pub fn recorded(self) -> Vec<String> {
         self.record.unwrap_or_default()
     }
 
-    /// Carries out the whole history, and what must be true when everybody has left.
+    /// Runs the whole history. Then closes all connections, and checks that the module has kept nothing.
     ///
     /// # Errors
-    /// What is wrong.
+    ///
+    /// The first violation of the contract.
     pub fn run(&mut self) -> Verdict {
         let steps = self.history.steps.clone();
         for step in &steps {
@@ -224,7 +227,8 @@ impl Play {
                 self.checker.clock_was_set();
                 // A pause ends by the wall clock.
                 self.paused_until -= i64::from(*ms);
-                // What was put off to a time of the clock is as much later when that goes back.
+                // The module may have postponed work to a time of the clock. If the clock goes back, that time comes
+                // later.
                 let back = i64::from(*ms).min(0).abs();
                 self.obstructed_at = self.obstructed_at.max(self.time) + 2 + back;
                 self.stalled_at = self.stalled_at.max(self.time + 2);
@@ -276,7 +280,7 @@ impl Play {
         }
     }
 
-    /// The loop turns once.
+    /// Runs one iteration of the event loop.
     fn turn(&mut self) -> Verdict {
         self.tally.iterations += 1;
         self.master.turn();
@@ -289,7 +293,7 @@ impl Play {
         if std::mem::take(&mut self.is_thawing) { self.cron() } else { Ok(()) }
     }
 
-    /// Has the checker see what has happened.
+    /// Lets the checker follow the new events.
     fn observe(&mut self) -> Verdict {
         let conditions = self.conditions();
         for unit in self.master.stream() {
@@ -309,7 +313,7 @@ impl Play {
         Ok(())
     }
 
-    /// Time passes; the loop turns when something is due.
+    /// Advances the time. The event loop runs when something is due.
     fn pass(&mut self, ms: i64) -> Verdict {
         self.observe()?;
         if self.is_thawing {
@@ -349,7 +353,7 @@ impl Play {
         self.time += ms;
     }
 
-    /// What the server does by itself from time to time.
+    /// Does the periodic work of the server.
     fn cron(&mut self) -> Verdict {
         if self.cron_at <= self.time {
             self.cron_at = self.time + CRON_MS;
@@ -361,7 +365,7 @@ impl Play {
             self.replica_until = Some(self.time + ELECTION_MS);
         }
         if self.replica_until.take_if(|at| *at <= self.time).is_some() {
-            // What has been noticed passes, or the election is over.
+            // The election is over, or the state that the server has noticed ends.
             let was_replica = self.master.is_replica();
             self.master.become_master();
             if was_replica {

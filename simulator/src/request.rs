@@ -1,4 +1,4 @@
-//! LOCK commands, as clients of a simulation send them.
+//! The LOCK commands that the clients of a history send.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ pub type LockNumber = u8;
 /// The number of a shard channel.
 pub type Channel = u8;
 
-/// More names than clients and strangers have.
+/// The period of the names: more than the clients and the strangers have together.
 pub const NAMES: Identity = 20;
 
-/// A name with bytes of all kinds.
+/// A name with unusual bytes.
 const ODD_NAME: Identity = 4;
 
-/// The longest name.
+/// A name of the greatest length.
 const LONG_NAME: Identity = 9;
 
-/// The most bytes of a token.
+/// The greatest number of bytes in a token.
 const MAX_TOKEN: usize = 1024;
 
 /// The forms of a lock.
@@ -43,7 +43,7 @@ pub struct Request {
     pub verb: Verb,
 }
 
-/// What is asked for. All times are milliseconds.
+/// The command and its options. All times are milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Take(Take),
@@ -60,11 +60,11 @@ pub enum Verb {
     Waiters {
         count: Option<u8>,
     },
-    /// Of all locks of the database.
+    /// Lists all locks of the database.
     Queues {
         count: Option<u8>,
     },
-    /// Words that are no request.
+    /// Words that are an invalid request.
     Nonsense(u8),
 }
 
@@ -73,7 +73,7 @@ pub enum Verb {
 pub struct Take {
     pub form: Form,
     pub lease: Option<i64>,
-    /// 0: for ever.
+    /// 0 means without an end.
     pub block: Option<i64>,
     /// ACQUIRE only.
     pub strict: bool,
@@ -81,43 +81,43 @@ pub struct Take {
     pub hold: Option<i64>,
     /// SHARE only.
     pub limit: Option<i64>,
-    /// There is a lease of 100 ms or more.
+    /// Only with a lease of 100 ms or more.
     pub session: bool,
-    /// There is a session, and its lease is at least as long.
+    /// Only with a session, whose lease is at least as long.
     pub grace: Option<i64>,
-    /// There is a wait.
+    /// Only with BLOCK.
     pub max_waiters: Option<i64>,
-    /// Where the end of the wait is told, if not by the reply.
+    /// The channel on which the end of the wait is published. `None`: the reply ends the wait.
     pub notify: Option<Channel>,
 }
 
-/// The name of a lock's key: python-redis-lock has the first as one of its own.
+/// Returns the name of a lock's key. The first one is also a key of python-redis-lock.
 pub fn name_of(lock: LockNumber) -> String {
     if lock == 0 { "lock:door0".to_owned() } else { format!("door{lock}") }
 }
 
-/// The key of a lock.
+/// Returns the key of a lock.
 pub fn key_of(lock: LockNumber) -> Vec<u8> {
     name_of(lock).into_bytes()
 }
 
-/// The name of a shard channel, which is in the slot of the lock with the same number.
+/// Returns the name of a shard channel, which is in the slot of the lock with the same number.
 pub fn channel_of(channel: Channel) -> Vec<u8> {
     format!("news{channel}").into_bytes()
 }
 
-/// The counter that a lock's holders draw from.
+/// Returns the key of the counter from which the holders of a lock draw fencing tokens.
 pub fn counter_of(lock: LockNumber) -> Vec<u8> {
     format!("counter{lock}").into_bytes()
 }
 
-/// The bytes of an identity: mostly few and plain, but some have any bytes, or as many as there may be.
+/// Returns the bytes of an identity. Most are short and plain. Some have unusual bytes, or the greatest length.
 pub fn token_of(identity: Identity) -> Vec<u8> {
     let name = format!("t{identity}").into_bytes();
     match identity % NAMES {
         ODD_NAME => [&name, b"\0\r\n\xff \"'".as_slice()].concat(),
         LONG_NAME => [name, vec![b'.'; MAX_TOKEN]].concat()[..MAX_TOKEN].to_vec(),
-        // Those that are another's but for the case, for what is behind a zero, or for the last byte.
+        // These differ from another identity only in the case, in the bytes after a zero, or in the last byte.
         6 => format!("T{}", identity - 1).into_bytes(),
         7 => [&name, b"\0a".as_slice()].concat(),
         8 => format!("t{}\0b", identity - 1).into_bytes(),
@@ -126,12 +126,12 @@ pub fn token_of(identity: Identity) -> Vec<u8> {
     }
 }
 
-/// Whether a name can be written in a script.
+/// Returns whether a name can be written in a script.
 pub fn is_plain(identity: Identity) -> bool {
     ![ODD_NAME, LONG_NAME, 7, 8, 10].contains(&(identity % NAMES))
 }
 
-/// What is asked of a session, in milliseconds.
+/// The terms of a requested session, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     pub lease: i64,
@@ -139,25 +139,25 @@ pub struct Terms {
 }
 
 impl Take {
-    /// A request with these options alone.
+    /// Returns a request with only these options.
     pub fn plain(form: Form, lease: Option<i64>, block: Option<i64>, notify: Option<Channel>) -> Self {
         let (hold, limit, grace, max_waiters) = (None, None, None, None);
         Self { form, lease, block, strict: false, hold, limit, session: false, grace, max_waiters, notify }
     }
 
-    /// What is asked of a session, if there is to be one.
+    /// Returns the terms of the requested session, if there is one.
     pub fn terms(&self) -> Option<Terms> {
         self.lease.filter(|_| self.session).map(|lease| Terms { lease, grace: self.grace })
     }
 
-    /// Whether a request with this token is one: what is told by message needs a lease, a wait and a token of one word.
+    /// Returns whether a request with this token is valid. NOTIFY needs a lease, BLOCK and a token without spaces.
     pub fn is_one(&self, token: &[u8]) -> bool {
         self.notify.is_none() || self.lease.is_some() && self.block.is_some() && !token.contains(&b' ')
     }
 }
 
 impl Request {
-    /// The command as words.
+    /// Returns the command as words.
     pub fn words(&self) -> Vec<Vec<u8>> {
         let (key, token) = (key_of(self.lock), token_of(self.identity));
         let mut words = match &self.verb {
@@ -217,7 +217,7 @@ impl Request {
     }
 }
 
-/// Words that are refused whatever the lock is like.
+/// Returns words that every lock refuses.
 fn nonsense(kind: u8, key: Vec<u8>, token: Vec<u8>) -> Vec<Vec<u8>> {
     let token = match kind % 15 {
         8 => Vec::new(),

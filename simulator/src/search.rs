@@ -1,4 +1,4 @@
-//! Runs seed after seed, several at a time, until one fails.
+//! Runs seeds in several threads, until one fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use simulator::step::History;
 use simulator::tally::Tally;
 
-/// How often the figures are shown.
+/// The interval at which the figures are shown.
 const SHOWN_EVERY: Duration = Duration::from_secs(5);
 
-/// What a failing seed has come to: why, and the shortest history.
+/// The failure of a seed: the reason, and the shrunk history.
 pub type Failure = (String, History);
 
 /// A search through seeds.
@@ -24,7 +24,7 @@ pub struct Search {
     changed: Condvar,
 }
 
-/// Notes the end of a thread, also if it panics: the scope passes that on.
+/// Records the end of a thread, also if the thread panics. The scope propagates the panic.
 struct Ended<'s>(&'s Search);
 
 impl Drop for Ended<'_> {
@@ -43,7 +43,7 @@ struct State {
 }
 
 impl Search {
-    /// A search through so many seeds from `first` on, which ends in time.
+    /// Returns a search through `seeds` seeds, beginning with `first`. It ends after the time `limit`.
     pub fn new(first: u64, seeds: u64, limit: Option<Duration>) -> Self {
         Self {
             next: AtomicU64::new(first),
@@ -55,7 +55,7 @@ impl Search {
         }
     }
 
-    /// Runs the seeds in so many threads, and shows how far it has come. Returns the first that failed.
+    /// Runs the seeds in `jobs` threads, and shows the progress. Returns the first failure.
     pub fn run(
         &self,
         jobs: usize,
@@ -105,7 +105,7 @@ impl Search {
         }
     }
 
-    /// The figures in one line, with how fast it went.
+    /// Returns the figures in one line, with the rate of requests.
     pub fn summary(&self) -> String {
         let seconds = self.begin.elapsed().as_secs_f64();
         self.lock(|state| {

@@ -1,4 +1,4 @@
-//! The history that a seed decides.
+//! The history of a seed.
 
 use std::cell::Cell;
 
@@ -9,10 +9,11 @@ use crate::step::History;
 use crate::strategy;
 use crate::tally::Tally;
 
-/// The most steps of the history of a seed, if nothing else is said.
+/// The most steps of the history of a seed, by default.
 pub const MAX_STEPS: usize = 400;
 
-/// Runs the history of a seed, and shrinks it as `config` says if it fails. The tally is that of the whole history.
+/// Runs the history of a seed. If it fails, shrinks it as `config` says. The tally is that of the first, unshrunk
+/// history.
 pub fn run_once(seed: u64, steps: usize, config: Config) -> (Result<(), TestError<History>>, Tally) {
     let mut runner = TestRunner::new_with_rng(config, rng(seed));
     let first = Cell::new(None);
@@ -33,7 +34,7 @@ fn rng(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
 }
 
-/// Returns what the history of a seed fails with, or `None` if it holds. It is not shrunk.
+/// Returns the failure of the history of a seed, or `None` if the history passes. Does not shrink the history.
 pub fn failure_of(seed: u64) -> Option<String> {
     match run_once(seed, MAX_STEPS, Config { max_shrink_iters: 0, ..config() }).0 {
         Ok(()) => None,
@@ -41,12 +42,13 @@ pub fn failure_of(seed: u64) -> Option<String> {
     }
 }
 
-/// Returns what the history that these bytes make fails with, or `None` if it holds. It is not shrunk.
+/// Returns the failure of the history that these bytes make, or `None` if the history passes. Does not shrink the
+/// history.
 pub fn failure_of_input(bytes: &[u8]) -> Option<String> {
     Play::new(&strategy::history_from(bytes), false).run().err()
 }
 
-/// How a failing history is shrunk.
+/// Returns the settings for shrinking a failing history.
 pub fn config() -> Config {
     let max_shrink_iters = 1_000_000;
     Config { cases: 1, failure_persistence: None, max_shrink_time: 60_000, max_shrink_iters, ..Config::default() }
@@ -58,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Every note of the history of a seed.
+    /// Returns every event of the history of a seed.
     fn notes_of(seed: u64) -> Vec<String> {
         let mut runner = TestRunner::new_with_rng(config(), rng(seed));
         let history = strategy::histories(MAX_STEPS).new_tree(&mut runner).expect("a history").current();
@@ -68,17 +70,17 @@ mod tests {
         play.recorded()
     }
 
-    /// A taste of what `make simulate` does.
+    /// A small sample of what `make simulate` runs.
     #[test]
-    fn the_contract_holds_in_the_first_histories() {
+    fn first_200_seeds_pass() {
         for seed in 1..=200 {
             assert!(run_once(seed, MAX_STEPS, config()).0.is_ok(), "seed {seed}");
         }
     }
 
     #[test]
-    fn a_seed_decides_everything() {
-        // In the last one, one name waits in several forms.
+    fn seed_repeats_the_same_events() {
+        // In the history of the last seed, one name waits in several forms.
         for seed in (0..20).chain([3979]) {
             let notes = notes_of(seed);
             assert!(!notes.is_empty());

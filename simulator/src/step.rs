@@ -10,110 +10,110 @@ use crate::request::{Channel, Identity, LockNumber, Request, name_of};
 /// The number of one of the clients.
 pub type Slot = u8;
 
-/// How many clients there are.
+/// The number of clients.
 pub const CLIENTS: Slot = 17;
 
-/// How many locks there are in each database.
+/// The number of locks in each database.
 pub const LOCKS: LockNumber = 3;
 
-/// How many channels there are.
+/// The number of channels.
 pub const CHANNELS: Channel = 3;
 
-/// Everything that a seed decides.
+/// Everything that a seed determines.
 #[derive(Clone)]
 pub struct History {
     pub kind: ServerKind,
     pub setting: Setting,
-    /// The number of queue entries of one lock that are granted it in one step: with few of them, a queue is a long one soon.
+    /// The greatest number of queue entries that one step grants a lock to. With a small number, queues become long.
     pub batch: usize,
     pub steps: Vec<Step>,
 }
 
-/// What the module grants in one step by itself.
+/// The batch of the module by default.
 pub const BATCH: usize = MAX_BATCH;
 
-/// Where a history takes place.
+/// The servers of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// One server.
     Alone,
-    /// A master and a replica that may take its place.
+    /// A master, and a replica that may be promoted.
     Replicated,
     /// A node of a cluster.
     Cluster,
 }
 
-/// One thing that happens. What clients send arrives at once; the server's loop turns when the history says so, or when
-/// time passes.
+/// One event. The commands of clients arrive immediately. The event loop runs when the history says so, or when time
+/// passes.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A client sends a LOCK command.
     Ask { client: Slot, request: Request, way: Way },
     /// A client sends another command.
     External { client: Slot, command: ExternalCommand },
-    /// A client sends so many requests for shares of a lock, by as many tokens, that wait for messages.
+    /// A client sends `count` requests for shares of a lock, each with its own token. The requests wait for messages.
     Crowd { client: Slot, lock: LockNumber, count: u8, lease: i64 },
     /// A client closes its connection.
     HangUp(Slot),
-    /// So many clients from one on lose their connections at once.
+    /// `count` clients, beginning with `first`, lose their connections at the same time.
     CutOff { first: Slot, count: u8 },
-    /// A client has the server close another one's connection.
+    /// A client closes the connection of another client with CLIENT KILL.
     Kill { client: Slot, victim: Victim },
-    /// A client has the server let another one go.
+    /// A client ends the wait of another client with CLIENT UNBLOCK.
     Unblock { client: Slot, victim: Victim, with_error: bool },
-    /// A client sends QUIT behind what it has sent.
+    /// A client sends QUIT after its other commands.
     Quit(Slot),
-    /// A client subscribes to a channel, in RESP3, with which it can go on to send commands.
+    /// A client subscribes to a channel. It uses RESP3, so it can still send commands.
     Subscribe { client: Slot, channel: Channel },
-    /// A client does not listen on a channel any more.
+    /// A client unsubscribes from a channel.
     Unsubscribe { client: Slot, channel: Channel },
     /// A client selects a database.
     Select { client: Slot, db: u8 },
-    /// The loop turns once.
+    /// The event loop runs once.
     Turn,
-    /// Milliseconds pass, in which the loop turns when something is due.
+    /// Milliseconds pass. The event loop runs when something is due.
     Pass(u16),
-    /// The server stands still for so many milliseconds, while something may befall it.
+    /// The server stalls for `ms` milliseconds. Its state may change in that time.
     Stall { ms: u16, change: Change },
     /// The wall clock is set.
     SetClock(i16),
-    /// The server's own cycle finds some keys that have expired.
+    /// The server's active expiry finds some expired keys.
     Expire(u8),
     /// CLIENT PAUSE.
     Pause(u16),
     /// The server must refuse writes, or need not any more.
     Fence(Option<WriteFence>),
-    /// The replica hears so many more units.
+    /// The replica receives this number of units.
     Replicate(u8),
-    /// The replica takes over: all that it has not heard is lost, or, if it is planned, nothing.
+    /// The replica is promoted. Units that it has not received are lost, unless the failover is planned.
     FailOver { planned: bool },
-    /// The server ends and begins again: with what its AOF says, or, without one, with nothing.
+    /// The server stops and starts again, with the keys of its AOF or with none.
     Restart { has_log: bool },
     /// CONFIG gets a name that the module does not know.
     HideSettings,
-    /// A setting is set.
+    /// A setting changes.
     Configure { knob: Knob, value: u32 },
     /// The server evicts a lock that has a lease.
     Evict(LockNumber),
-    /// The server is made a replica, and after so many milliseconds a master again.
+    /// The server becomes a replica, and after this number of milliseconds a master again.
     Demote(u16),
     /// A client sends two LOCK commands in one transaction.
     Together { client: Slot, requests: [Request; 2] },
-    /// What befalls the slot of a lock.
+    /// The slot of a lock leaves, migrates or returns.
     Slot { lock: LockNumber, fate: SlotFate },
     /// The cluster goes down, or up.
     ClusterDown(bool),
 }
 
-/// Whom another client has the server do something to.
+/// The client that another client kills or unblocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     Client(Slot),
-    /// Who is first in line for the lock that most want.
+    /// The first waiter of the lock that most clients want.
     First,
 }
 
-/// A setting of the module, or one of the server that it asks for.
+/// A setting of the module, or a setting of the server that the module reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
     MaxWaiters,
@@ -128,7 +128,7 @@ pub enum Knob {
     WakeForeign,
 }
 
-/// How a LOCK command comes to the server.
+/// The way in which a LOCK command reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Plain,
@@ -136,7 +136,7 @@ pub enum Way {
     Script,
 }
 
-/// What happens to the world while a server stands still.
+/// The change of a server's state during a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Nothing,
@@ -152,38 +152,38 @@ pub enum SlotFate {
     Returns,
 }
 
-/// What a counter of fencing tokens is set to.
+/// The new value of a counter of fencing tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// A number far ahead of the time.
+    /// A number far above the current time in microseconds.
     Ahead,
-    /// The last number but one that a token may be, so that there is one more.
+    /// The last fencing token but one, so that one more can be drawn.
     AtItsEnd,
-    /// The last integer.
+    /// The greatest integer.
     BehindItsEnd,
-    /// A number that expires after so many milliseconds.
+    /// A number that expires after this number of milliseconds.
     Expiring(u16),
-    /// No number.
+    /// A value that is no number.
     Text,
 }
 
-/// The score of a member of a Sorted Set that somebody else adds. What a fraction of a millisecond means among shares is left
-/// open.
+/// The score of a member that an external command adds to a Sorted Set. It is a whole number of milliseconds, because
+/// the contract does not say what a fraction means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Score {
-    /// The time in so many milliseconds.
+    /// The current time plus this number of milliseconds.
     In(i16),
     /// Infinite.
     Never,
 }
 
-/// What a client does to a lock's key that is no LOCK command.
+/// An external command on the key of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalCommand {
     Delete(LockNumber),
     Unlink(LockNumber),
     GetDel(LockNumber),
-    /// Takes the field of an owner out.
+    /// Removes the field of an owner.
     TakeOut {
         lock: LockNumber,
         identity: Identity,
@@ -211,7 +211,7 @@ pub enum ExternalCommand {
         identity: Identity,
         lease: u16,
     },
-    /// Something else in the place of the counter of fencing tokens.
+    /// Overwrites the counter of fencing tokens.
     SetCounter {
         lock: LockNumber,
         value: Counter,
@@ -239,12 +239,12 @@ pub enum ExternalCommand {
     FlushAll,
     SwapDb,
     Reload,
-    /// Deletes several in one transaction.
+    /// Deletes all locks of the database in one transaction.
     DeleteAll,
 }
 
 impl Knob {
-    /// Its name.
+    /// Returns the name of the setting.
     pub fn name(self) -> &'static str {
         match self {
             Self::MaxWaiters => "lock.max-waiters",
@@ -260,12 +260,12 @@ impl Knob {
 }
 
 impl ExternalCommand {
-    /// Whether locks may come to be under other names than they were taken by.
+    /// Returns whether the command may move a lock to another key or database.
     pub fn moves_locks(&self) -> bool {
         matches!(self, Self::Rename(..) | Self::Copy(..) | Self::Move(..) | Self::SwapDb)
     }
 
-    /// The commands as lines, by a clock that shows this time.
+    /// Returns the commands as lines. `now` is the current time of the clock.
     pub fn lines(&self, now: i64) -> Vec<String> {
         let one = |line: String| vec![line];
         let key = |lock: &LockNumber| name_of(*lock);
@@ -313,7 +313,7 @@ impl ExternalCommand {
 }
 
 impl History {
-    /// One in which nothing happens.
+    /// Returns a history without steps.
     pub fn empty() -> Self {
         Self { kind: ServerKind::Redis70, setting: Setting::Alone, batch: BATCH, steps: Vec::new() }
     }

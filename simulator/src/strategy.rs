@@ -1,7 +1,7 @@
-//! How histories are chosen, and made shorter when one has failed.
+//! Chooses random histories, and shrinks a failing one.
 //!
-//! A step is made of a few numbers, and of smaller numbers a simpler step. So the library has little to keep for each, which
-//! matters: it would be slower to choose a history by one strategy for each kind of step than to simulate it.
+//! Numbers determine a step, and smaller numbers give a simpler step. So proptest keeps little data for each step. With
+//! one strategy for each kind of step it would take longer to choose a history than to simulate it.
 
 mod environment;
 mod external_commands;
@@ -19,16 +19,17 @@ use crate::step::{BATCH, CHANNELS, CLIENTS, History, Knob, LOCKS, Setting, Slot,
 /// The numbers of a step.
 type Throw = [u16; 10];
 
-/// How many bytes a step is made of.
+/// The number of bytes of a step.
 pub const STEP_LEN: usize = size_of::<Throw>();
 
-/// Histories of up to so many steps.
+/// Returns histories of up to `steps` steps.
 pub fn histories(steps: usize) -> impl Strategy<Value = History> {
     let numbers = || uniform10(0u16..);
     (numbers(), vec(numbers(), steps / 4..=steps)).prop_map(|(queue_entry, steps)| history_of(queue_entry, steps))
 }
 
-/// The history that any bytes are: [`STEP_LEN`] of them are a step, and the first of them where it takes place.
+/// Returns the history of any bytes. The first [`STEP_LEN`] bytes determine the servers and the settings. Each later
+/// [`STEP_LEN`] bytes determine a step.
 pub fn history_from(bytes: &[u8]) -> History {
     let mut throws = bytes.chunks(STEP_LEN).map(|bytes| {
         let mut throw = Throw::default();
@@ -58,43 +59,43 @@ fn history_of(queue_entry: Throw, steps: impl IntoIterator<Item = Throw>) -> His
     History { kind, setting, batch, steps: steps.collect() }
 }
 
-/// A history that gets shorter by any of its steps, and no other way.
+/// Returns a history that shrinks only by the removal of steps.
 pub fn parts_of(history: &History) -> impl Strategy<Value = History> + use<> {
     let (kind, setting, batch) = (history.kind, history.setting, history.batch);
     let steps: Vec<_> = history.steps.iter().cloned().map(|step| weighted(0.999_999, Just(step))).collect();
     steps.prop_map(move |steps| History { kind, setting, batch, steps: steps.into_iter().flatten().collect() })
 }
 
-/// Who takes part in a history.
+/// The clients of a history.
 #[derive(Clone, Copy, Debug)]
 enum Crowd {
-    /// All clients, each mostly by a name of its own.
+    /// All clients. Most use their own name.
     Many,
-    /// A few, so that there is often nothing to do.
+    /// A few clients, so that there is often no work.
     Few,
-    /// Many who share three names, so that a place has many copies of a request.
+    /// Many clients with three names, so that a queue entry has many copies of a request.
     Alike,
 }
 
-/// What most ask for in a history.
+/// The most frequent form of requests in a history.
 #[derive(Clone, Copy, Debug)]
 enum Taste {
-    /// A lock that is theirs alone.
+    /// An exclusive lock.
     Exclusive,
     /// A share.
     Shares,
 }
 
-/// What the operator minds.
+/// The settings of the recovery period in a history.
 #[derive(Clone, Copy, Debug)]
 enum Operator {
-    /// No lock is held back.
+    /// Grants are never suspended.
     Lenient,
-    /// Nobody is granted a lock before what was forgotten has ended; and there are more failures.
+    /// Grants are suspended until former leases have ended. There are more faults.
     Strict,
 }
 
-/// Numbers that were thrown, and what is read off them. When there are no more, they are zero.
+/// Random numbers that determine a step. After the last one, all numbers are zero.
 struct Dice {
     numbers: <Throw as IntoIterator>::IntoIter,
     crowd: Crowd,
@@ -111,7 +112,7 @@ impl Dice {
         u32::from(self.numbers.next().unwrap_or_default())
     }
 
-    /// A number from `least` to just below `end`.
+    /// Returns a number from `least` to `end - 1`.
     fn within(&mut self, least: i64, end: i64) -> i64 {
         least + i64::from(self.number()) % (end - least)
     }
@@ -120,7 +121,7 @@ impl Dice {
         choices[self.number() as usize % choices.len()]
     }
 
-    /// One of several, each as often as its weight says; of small numbers comes the first.
+    /// Returns one of several choices, each as often as its weight says. Small numbers give the first choice.
     fn weighed<T: Copy>(&mut self, choices: &[(u32, T)]) -> T {
         let total: u32 = choices.iter().map(|(weight, _)| weight).sum();
         let mut left = self.number() % total;
@@ -133,7 +134,7 @@ impl Dice {
         choices[0].1
     }
 
-    /// Yes in so many of a hundred cases; no for small numbers.
+    /// Returns `true` in `percent` of a hundred cases. Small numbers give `false`.
     fn percent(&mut self, percent: u32) -> bool {
         self.number() % 100 >= 100 - percent
     }
@@ -155,7 +156,7 @@ impl Dice {
         self.within(0, CHANNELS.into()) as Channel
     }
 
-    /// Most clients want the same lock.
+    /// Returns a lock. Most clients want the same lock.
     fn lock(&mut self) -> u8 {
         self.weighed(&[(10, 0), (1, 1), (1, LOCKS - 1)])
     }

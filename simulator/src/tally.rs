@@ -1,9 +1,9 @@
-//! What was done in a run.
+//! Counts the events of a run.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Figures of one history, or of many.
+/// The figures of one history, or of many.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub histories: u64,
@@ -12,12 +12,12 @@ pub struct Tally {
     pub iterations: u64,
     pub external_commands: u64,
     pub closed: u64,
-    /// Waiters that were found when a request was sent, in all.
+    /// The sum, over all requests, of the waiters in the queue when the request was sent.
     pub queued: u64,
     pub faults: Faults,
 }
 
-/// What has befallen servers.
+/// The faults of servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub stalls: u64,

@@ -3,7 +3,8 @@
 //!     mutant WORDS COUNT          runs the seeds from 1 to COUNT
 //!     mutant WORDS COUNT INPUT    runs the history that the bytes of a file make
 //!
-//! It writes one line, the history and what it fails with, separated by `: `. Without such a history it ends with status 1.
+//! It writes one line: the history, and the message of the checker, separated by `: `. If no history fails, it ends
+//! with status 1.
 
 use std::env;
 use std::fs;
@@ -41,7 +42,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Returns the first seed that fails with these words, and what it fails with.
+/// Returns the first seed that fails with these words, and the message of its failure.
 fn find(words: &str, count: u64) -> Option<String> {
     (1..=count).find_map(|seed| {
         let why = failure_of(seed).filter(|why| why.contains(words))?;

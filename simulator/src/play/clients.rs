@@ -1,4 +1,4 @@
-//! What clients send.
+//! The commands that clients send.
 
 use redis_lock::server::{ClientId, Tag};
 
@@ -11,7 +11,7 @@ use crate::step::{Knob, Slot, Victim, Way};
 const CROWD: Identity = 10_000;
 
 impl Play {
-    /// The connection of a client, which is opened if it has none.
+    /// Returns the connection of a client. Opens one if the client has none.
     fn connection(&mut self, client: Slot) -> ClientId {
         let entry = &mut self.clients[usize::from(client)];
         match entry.id.filter(|&id| self.master.has(id)) {
@@ -24,7 +24,7 @@ impl Play {
         }
     }
 
-    /// Sends one request in a way.
+    /// Sends one request: plain, in a transaction, or in a script.
     pub(super) fn ask(&mut self, client: Slot, request: &Request, way: Way) {
         match way {
             Way::Plain => self.send(client, request, false),
@@ -33,7 +33,7 @@ impl Play {
         }
     }
 
-    /// Sends requests for shares that wait for messages, each by a token of its own.
+    /// Sends requests for shares that wait for messages. Each has its own token.
     pub(super) fn crowd(&mut self, client: Slot, lock: LockNumber, count: u8, lease: i64) {
         let take = Take::plain(Form::Share, Some(lease), Some(0), Some(0));
         for number in 0..Identity::from(count) {
@@ -67,7 +67,7 @@ impl Play {
         self.checker.asks(tag, connection, request.clone(), in_script);
     }
 
-    /// Sets a setting, when all that was sent before has been read.
+    /// Sets a setting, after the server has read all earlier commands.
     pub(super) fn configure(&mut self, knob: Knob, value: u32) -> Verdict {
         self.pass(0)?;
         self.checker.configure(knob, value);
@@ -76,7 +76,7 @@ impl Play {
         self.turn()
     }
 
-    /// CONFIG gets another name, by which the module cannot ask for settings.
+    /// Renames CONFIG, so that the module cannot read settings.
     pub(super) fn hide_settings(&mut self) -> Verdict {
         self.stalls.hide_lag(self.time);
         self.master.hide_settings();
@@ -93,7 +93,7 @@ impl Play {
         self.master.send(connection, tag, words);
     }
 
-    /// Says something about another client. Returns whether there is one.
+    /// Sends a command about another client. Returns whether that client exists.
     pub(super) fn about(&mut self, client: Slot, victim: Victim, line: impl FnOnce(ClientId) -> String) -> bool {
         let own = self.clients[usize::from(client)].id;
         let victim = match victim {
@@ -108,7 +108,7 @@ impl Play {
         self.last_tag
     }
 
-    /// Says something on a connection of its own.
+    /// Sends a command on a separate connection, which is then closed.
     pub(super) fn operate(&mut self, line: &str) {
         let connection = self.master.connect();
         self.master.send(connection, 0, words_of(line));

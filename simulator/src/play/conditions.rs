@@ -1,4 +1,4 @@
-//! What stands in the module's way at a moment.
+//! The conditions that keep the module from its work at the moment.
 
 use super::Play;
 use crate::checker::Conditions;

@@ -1,4 +1,4 @@
-//! What befalls servers.
+//! The faults of servers.
 
 use redis_lock::host::set_batch;
 use redis_lock::server::{Keyspace, Node, Unnoticed, slot_of};
@@ -18,7 +18,7 @@ impl Play {
             Change::Replaced => Some(Unnoticed::Replaced),
         };
         match (&mut self.noticed_at, unnoticed) {
-            // The server's cron counts its rounds: a longer one counts no more.
+            // The server's cron counts its own iterations. A long iteration counts as one.
             (Some(at), _) => *at += (ms - CRON_MS).max(0),
             (None, Some(unnoticed)) if ms >= 1000 => {
                 self.master.change_unnoticed(unnoticed);
@@ -35,12 +35,12 @@ impl Play {
         self.obstructed_at = self.obstructed_at.max(self.time);
         self.stalled_at = self.stalled_at.max(self.time);
         self.stalls.stall(ms, self.time);
-        // What clients send now is the first that the server sees.
+        // After the stall, the server first reads what clients send now.
         self.is_thawing = true;
         Ok(())
     }
 
-    /// The server is a replica for a while, and knows it at once.
+    /// The server is a replica for some time. It knows its new role immediately.
     pub(super) fn demote(&mut self, ms: i64) -> Verdict {
         if self.noticed_at.is_none() && self.replica_until.is_none() {
             self.turn()?;
@@ -68,7 +68,7 @@ impl Play {
         replica.event_log();
     }
 
-    /// The replica becomes the master; clients have to connect there.
+    /// The replica becomes the master. Clients have to connect to it.
     pub(super) fn fail_over(&mut self, planned: bool) -> Verdict {
         let Some(replica) = self.replica else { return Ok(()) };
         self.tally.faults.failovers += 1;
@@ -91,7 +91,7 @@ impl Play {
         Ok(())
     }
 
-    /// The server ends and comes back with what its AOF says, or with nothing.
+    /// The server stops, and starts again with the keys of its AOF, or with none.
     pub(super) fn restart(&mut self, has_log: bool) -> Verdict {
         self.tally.faults.restarts += 1;
         self.turn()?;
@@ -101,7 +101,7 @@ impl Play {
         } else {
             self.backlog.clear();
             self.replica.iter().for_each(|replica| {
-                replica.load(Keyspace::default()); // It synchronizes with what there is.
+                replica.load(Keyspace::default()); // It synchronizes with the master.
                 replica.event_log();
             });
             Keyspace::default()
@@ -109,7 +109,7 @@ impl Play {
         self.master.restart(keyspace.clone());
         self.start_over(self.master, keyspace);
         if self.master.is_replica() {
-            // A replica stays one until it is promoted.
+            // A replica stays a replica until it is promoted.
             self.note_role();
             self.replica_until = Some(self.time + ELECTION_MS);
         }
@@ -147,7 +147,7 @@ impl Play {
             SlotFate::Migrates => self.master.begin_migration(slot),
             SlotFate::Returns if self.cluster_is_down => return Ok(()),
             SlotFate::Returns => {
-                // A slot does not come back before those who waited there were told.
+                // A slot does not return before its waiters were notified that it has left.
                 self.master.redirect();
                 self.pass(SLOT_CHECK_MS)?;
                 self.master.gain_slot(slot);
@@ -155,7 +155,7 @@ impl Play {
         }
         self.checker.moves_slot(slot, fate);
         self.obstructed_at = self.obstructed_at.max(self.time);
-        // The keys that went are no effect that an AOF is told of here.
+        // The simulated AOF does not record the keys that have left with the slot.
         self.shadow.load(self.master.keyspace());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The end of a history: what must be true when everybody has left.
+//! The end of a history: what must be true after all clients have disconnected.
 
 use redis_lock::host::entry_count;
 use redis_lock::server::{Keyspace, Node};
@@ -8,7 +8,7 @@ use crate::checker::Verdict;
 use crate::step::{Knob, LOCKS, SlotFate, Step};
 
 impl Play {
-    /// Everybody leaves. Then nothing is left.
+    /// Disconnects all clients, and checks that the module has kept nothing.
     pub(super) fn come_to_rest(&mut self) -> Verdict {
         self.turn()?;
         self.master.set_cluster_down(false);
@@ -27,7 +27,7 @@ impl Play {
             self.step(&Step::HangUp(client))?;
         }
         self.pass(2000)?;
-        // As long as that is set, the loop is watched though there is nothing to do.
+        // While the recovery period is set, the module watches the event loop although it has no work.
         self.configure(Knob::RecoveryMs, 0)?;
         self.pass(CRON_MS)?;
         if let Some(replica) = self.replica {
@@ -50,7 +50,7 @@ impl Play {
         }
     }
 
-    /// Whether a copy of the master has the same keys, but for those that have expired.
+    /// Checks that a copy of the master has the same keys, except for expired ones.
     pub(super) fn check_copy(&self, copy: Node, what: &str) -> Verdict {
         let now = self.master.now_ms();
         let shown = |keyspace: Keyspace| {

@@ -1,57 +1,59 @@
-//! For how long a server grants nothing: what follows from its starts, promotions and standstills, as seen from outside.
+//! How long a server suspends grants. The length follows from its starts, promotions and stalls, as an observer sees
+//! them.
 
 use super::CRON_MS;
 use crate::checker::GrantSuspension;
 use crate::step::Knob;
 
-/// The shortest gap between two rounds of the loop that is a standstill.
+/// The shortest gap between two event-loop iterations that is a stall.
 const STALL_MS: i64 = 1000;
 
-/// What is held back at least after one, whatever the settings.
+/// The shortest suspension after a stall, for all settings.
 const LEAST_MS: i64 = 1200;
 
-/// How much longer than `min-replicas-max-lag`.
+/// The suspension is longer than `min-replicas-max-lag` by this margin.
 const MARGIN_MS: i64 = 3000;
 
-/// What `min-replicas-max-lag` is for a module that cannot ask, in seconds.
+/// The value that the module uses for `min-replicas-max-lag` if it cannot read the setting, in seconds.
 const UNKNOWN_LAG_S: i64 = 10;
 
-/// In what time the module has asked for it again.
+/// The time after which the module has certainly read the setting again.
 const ASKED_MS: i64 = 1150;
 
-/// At least, and at most.
+/// A least and a greatest value.
 type Span = (i64, i64);
 
-/// What is known of a master: all times are those of the history.
+/// What an observer knows about a master. All times are those of the history.
 pub(super) struct Stalls {
-    /// lock.recovery-ms
+    /// The value of lock.recovery-ms.
     length_ms: i64,
-    /// lock.max-lease-ms
+    /// The value of lock.max-lease-ms.
     longest_ms: i64,
-    /// The latest start or promotion.
+    /// The time of the latest start or promotion.
     began_at: i64,
-    /// When the loop turned again, with what does not count of the time since then.
+    /// The time at which the loop ran again after the latest stall, plus the time since then that does not count.
     resumed_at: Option<Span>,
-    /// What is set now, and what the module may take it for.
+    /// The value of `min-replicas-max-lag`, in seconds.
     set_lag_s: i64,
+    /// The least and the greatest value of it that the module may use, in seconds.
     lag_s: Span,
     is_lag_hidden: bool,
-    /// When the module knows the lag that is set, if it follows it all the time.
+    /// The time at which the module certainly knows the setting, if it reads the setting all the time.
     lag_known_at: i64,
     role: Role,
 }
 
-/// Whether a standstill matters to it.
+/// Whether a stall matters to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Master,
     Replica,
-    /// It is a master, and its loop has not turned since.
+    /// The server is a master, and its loop has not run since its promotion.
     Promoted,
 }
 
 impl Stalls {
-    /// A server that starts.
+    /// Returns the state of a server that starts.
     pub fn new() -> Self {
         Self {
             length_ms: 0,
@@ -72,18 +74,18 @@ impl Stalls {
         self.lag_known_at = now + ASKED_MS;
     }
 
-    /// It is a replica now.
+    /// The server has become a replica.
     pub fn demote(&mut self) {
         self.role = Role::Replica;
     }
 
-    /// It is a master again.
+    /// The server has become a master again.
     pub fn promote(&mut self, now: i64) {
         (self.began_at, self.role) = (now, Role::Promoted);
         self.lag_known_at = now + ASKED_MS;
     }
 
-    /// A setting is set.
+    /// A setting has changed.
     pub fn configure(&mut self, knob: Knob, value: i64, now: i64) {
         self.settle(now);
         match knob {
@@ -99,7 +101,7 @@ impl Stalls {
         }
     }
 
-    /// The module cannot ask for the lag any more.
+    /// The module can no longer read `min-replicas-max-lag`.
     pub fn hide_lag(&mut self, now: i64) {
         self.settle(now);
         self.is_lag_hidden = true;
@@ -112,9 +114,9 @@ impl Stalls {
         self.set_lag_s = lag_s;
     }
 
-    /// The loop turns again at `now`, after so many milliseconds.
+    /// The event loop runs again at `now`, after a stall of `ms` milliseconds.
     pub fn stall(&mut self, ms: i64, now: i64) {
-        // How long before it was last seen to turn is not known exactly.
+        // The time of the last iteration before the stall is not known exactly.
         let (before, longest) = (now - ms, ms + CRON_MS);
         self.settle(before);
         self.lag_known_at += ms;
@@ -124,14 +126,14 @@ impl Stalls {
         }
         let hold = self.suspension_ms();
         let turned = self.resumed_at.unwrap_or((i64::MIN / 2, i64::MIN / 2));
-        // A shorter gap does not count as time to settle.
+        // A gap that is shorter than a stall does not count as time after the stall.
         let lost = |is_held: bool, ms: i64| if is_held { (ms - CRON_MS).max(0) } else { 0 };
         let least = turned.0 + lost(turned.0 + hold.0 > before, ms);
         let most = turned.1 + lost(turned.1 + hold.1 > before - CRON_MS, longest);
         self.resumed_at = Some((least, if longest >= STALL_MS { now } else { most }));
     }
 
-    /// For how long nobody is granted a lock from `now` on.
+    /// Returns how long the server suspends grants from `now` on.
     pub fn suspension(&mut self, now: i64) -> GrantSuspension {
         self.settle(now);
         if self.length_ms == 0 {
@@ -145,7 +147,7 @@ impl Stalls {
         GrantSuspension { period_ms, first_part_ms, stall_ms }
     }
 
-    /// The module has shown how much remains: when it saw the latest standstill is known now.
+    /// The module has shown the rest of the suspension. From it follows when the module detected the latest stall.
     pub fn learn(&mut self, shown_ms: i64, now: i64) {
         if self.role == Role::Promoted {
             self.role = Role::Master;
@@ -163,7 +165,7 @@ impl Stalls {
         }
     }
 
-    /// For how long a standstill holds grants back.
+    /// Returns how long a stall suspends grants.
     fn suspension_ms(&self) -> Span {
         let (least, most) = (self.lag_s.0 * 1000 + MARGIN_MS, self.lag_s.1 * 1000 + MARGIN_MS);
         match (self.length_ms, self.role) {
@@ -173,7 +175,7 @@ impl Stalls {
         }
     }
 
-    /// The module has asked for the lag meanwhile.
+    /// The module has read `min-replicas-max-lag` again, if it had time to.
     fn settle(&mut self, now: i64) {
         if self.length_ms > 0 && self.role == Role::Master && now >= self.lag_known_at {
             self.lag_s = (self.set_lag_s, self.set_lag_s);

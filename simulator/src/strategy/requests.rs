@@ -57,7 +57,7 @@ impl Dice {
     fn take(&mut self) -> Verb {
         let form = self.form();
         let (how, [lease, block]) = (self.number(), [400, 2600].map(|end| (self.number(), end)));
-        // What is left of the numbers decides on rarer options.
+        // The quotients of the numbers decide about rarer options.
         let [(lease, for_grace), (block, for_line)] = [lease, block].map(|(number, end)| (number % end, number / end));
         let (lease, block) = (i64::from(lease), i64::from(block));
         let session = how % 4 == 3 || matches!(self.crowd, Crowd::Alike) && how % 4 > 0;
@@ -89,7 +89,7 @@ impl Dice {
         let by_message = how / 560;
         let least = if matches!(self.crowd, Crowd::Alike) { 3 } else { 4 };
         let notify = Some((by_message / 5) as u8 % CHANNELS).filter(|_| by_message % 5 >= least);
-        // Half of the sessions have a grace period, and one in ten of those who wait does so only in a short line.
+        // Half of the sessions have a grace period. One in eight of the waiters limits the length of the queue.
         let grace =
             lease.filter(|_| session && for_grace % 2 == 1).map(|lease| 1 + i64::from(for_grace / 2) * 37 % lease);
         let max_waiters = block.filter(|_| for_line % 8 == 7).map(|_| 1 + i64::from(for_line / 8));

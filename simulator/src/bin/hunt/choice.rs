@@ -1,16 +1,16 @@
-//! Which mutants are hunted for a change.
+//! Chooses the mutants that are hunted for a change.
 
 use std::path::Path;
 
 use crate::patch::Patch;
 use crate::tree::{git, run};
 
-/// Returns the patches of files that have changed since a revision, and up to `more` others, which the latest commit decides.
-/// If there is no such revision, as in a copy without a history, no file has changed.
+/// Returns the patches of files that have changed since a revision, and up to `more` others, which the latest commit
+/// determines. If the revision does not exist, as in a copy without a history, no file has changed.
 ///
 /// # Errors
 ///
-/// What git says.
+/// The message of git.
 pub fn of_change(root: &Path, revision: &str, more: usize, patches: Vec<Patch>) -> Result<Vec<Patch>, String> {
     let commit = run(git(root).args(["rev-parse", "HEAD"]))?;
     let changed = run(git(root).args(["diff", "--name-only", revision])).unwrap_or_default();

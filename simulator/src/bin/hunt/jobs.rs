@@ -12,8 +12,8 @@ type Job = Box<dyn FnOnce() -> Outcome + Send>;
 pub struct Jobs(Sender<Job>);
 
 impl Jobs {
-    /// Runs what `body` adds, in the order in which it is added. Returns what became of it, and the result of `body`. Each
-    /// outcome is shown when it is known.
+    /// Runs the hunts that `body` adds, in the order in which it adds them. Returns their outcomes, and the result of
+    /// `body`. Shows each outcome when its hunt ends.
     pub fn run<R>(body: impl FnOnce(&Self) -> R) -> (Vec<Outcome>, R) {
         let (sender, receiver) = mpsc::channel();
         let receiver = Mutex::new(receiver);

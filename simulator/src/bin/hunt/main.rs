@@ -1,6 +1,6 @@
-//! Shows that the checker of the simulator is not blind. It gives the simulated server one fault after the other, and the module
-//! one mutant after the other, and wants each found by one of the first [`outcome::MAX_HISTORIES`] histories, with the words that
-//! belong to it.
+//! Checks that the checker of the simulator finds known defects: faults of the simulated server, and mutants of the
+//! module. For each defect, one of the first [`outcome::MAX_HISTORIES`] histories must fail with the words of the
+//! defect.
 //!
 //! A mutant is a patch in `simulator/mutants`. It is applied to a copy of the sources, so that nothing here changes.
 
@@ -31,7 +31,7 @@ struct Options {
     /// Hunts all faults, the mutants of files that have changed since this revision, and as many others as `--more` says.
     #[arg(long, conflicts_with = "names")]
     since: Option<String>,
-    /// How many mutants of files that have not changed are hunted, too. The commit decides which.
+    /// The number of mutants of unchanged files that are hunted, too. The commit determines which.
     #[arg(long, default_value_t = 3)]
     more: usize,
     /// Lists the faults and the mutants.

@@ -1,4 +1,4 @@
-//! What a hunt came to.
+//! The outcome of a hunt.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub const MAX_HISTORIES: u64 = 8000;
 /// The longest part of a message that is shown.
 const SHOWN: usize = 110;
 
-/// What the hunt for one defect came to.
+/// The outcome of the hunt for one defect.
 pub struct Outcome {
     pub name: String,
     pub time: Duration,

@@ -13,10 +13,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the patches are.
+/// The folder of the patches.
 const FOLDER: &str = "simulator/mutants";
 
-/// Where the histories are that a fuzzer has found.
+/// The folder of the histories that a fuzzer has found.
 const INPUTS: &str = "fuzz/found/histories";
 
 /// A patch with its header.

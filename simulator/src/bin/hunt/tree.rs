@@ -1,6 +1,6 @@
-//! A copy of the sources in `target/mutants`, to which patches are applied, and the builds of it.
+//! A copy of the sources in `target/mutants`, to which patches are applied, and its builds.
 //!
-//! A file of the copy is written only if it differs. So cargo builds no more than what a patch changes.
+//! A file of the copy is written only if it differs. So cargo builds only what a patch changes.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,18 +13,18 @@ use crate::patch::Patch;
 pub struct Tree {
     root: PathBuf,
     tree: PathBuf,
-    /// The target folder, which the copy shares with the repository: what both depend on is built once.
+    /// The target folder. The copy shares it with the repository, so that common dependencies are built once.
     target: PathBuf,
-    /// Where the programs are that were built.
+    /// The folder of the built programs.
     built: PathBuf,
 }
 
 impl Tree {
-    /// Copies the files of the repository, those that git ignores left out.
+    /// Copies the files of the repository, except for those that git ignores.
     ///
     /// # Errors
     ///
-    /// What git says, or why a file cannot be copied.
+    /// The message of git, or the reason why a file cannot be copied.
     pub fn copy(root: &Path) -> Result<Self, String> {
         let target = target(root);
         let [tree, built] = ["tree", "built"].map(|name| target.join("mutants").join(name));
@@ -53,19 +53,19 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why it cannot be applied.
     pub fn check(&self, patch: &Patch) -> Result<(), String> {
         self.patch(patch, &["--dry-run"])
     }
 
     /// Builds the program `mutant` with a patch. Returns its path.
     ///
-    /// It is built incrementally, with few optimizations, since each is run once, and without assertions, since it is the checker
-    /// that has to find the defect.
+    /// The build is incremental. It has few optimizations, because each program runs once. It has no assertions,
+    /// because the checker must find the defect.
     ///
     /// # Errors
     ///
-    /// Why it cannot be built.
+    /// The reason why it cannot be built.
     pub fn build(&self, patch: &Patch) -> Result<PathBuf, String> {
         let result = self.patch(patch, &[]).and_then(|()| self.build_patched(patch));
         patch.files.iter().try_for_each(|file| self.copy_file(file))?;
@@ -83,7 +83,7 @@ impl Tree {
         cargo.arg("--target-dir").arg(&self.target).env("CARGO_INCREMENTAL", "1");
         run(cargo.current_dir(&self.tree)).map_err(|why| format!("{} cannot be built: {why}", patch.name))?;
         let (from, to) = (self.target.join("tool/mutant"), self.built.join(&patch.name));
-        // The file at this path may be running, so it is not written to.
+        // The file at this path may be running, so it is not overwritten.
         _ = fs::remove_file(&to);
         fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
         Ok(to)
@@ -100,13 +100,13 @@ impl Tree {
     }
 }
 
-/// The target folder of the repository: that of this program.
+/// Returns the target folder of the repository, which contains this program.
 fn target(root: &Path) -> PathBuf {
     let program = std::env::current_exe().ok();
     program.and_then(|program| Some(program.ancestors().nth(2)?.to_owned())).unwrap_or_else(|| root.join("target"))
 }
 
-/// Removes the files of the copy that the repository does not have any more.
+/// Removes the files of the copy that are not in the repository any more.
 fn remove_others(tree: &Path, below: &Path, files: &HashSet<PathBuf>) -> Result<(), String> {
     let Ok(entries) = fs::read_dir(tree.join(below)) else { return Ok(()) };
     for entry in entries.filter_map(Result::ok) {
@@ -124,14 +124,14 @@ fn create_folder(path: &Path) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Git, in this repository.
+/// Returns a git command for this repository.
 pub fn git(root: &Path) -> Command {
     let mut git = Command::new("git");
     git.current_dir(root);
     git
 }
 
-/// Runs a program and returns what it writes.
+/// Runs a program and returns its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output =
         command.stdin(Stdio::null()).output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
