@@ -1,4 +1,4 @@
-//! The grammar of options, read in the simplest way: what the parser is compared with.
+//! The grammar of options, in its simplest form. The parser is compared with it.
 
 use redis_lock::command::options::{Allowed, Options};
 use redis_lock::core::{
@@ -9,7 +9,7 @@ use redis_lock::core::{
 ///
 /// # Errors
 ///
-/// The error with which the parser should refuse them.
+/// The error that the parser should return.
 pub fn read(words: &[&[u8]], allowed: Allowed) -> Result<Options, Error> {
     let mut options = Options::default();
     let mut seen = Vec::new();
@@ -77,7 +77,7 @@ fn take(options: &mut Options, name: &[u8], place: usize, value: &[u8]) -> Resul
     Ok(())
 }
 
-/// An integer is read if it is how that number is written.
+/// Returns the number. It must be written in its canonical form.
 fn integer(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(number).filter(|number| number.to_string().as_bytes() == text)
@@ -88,7 +88,7 @@ fn lease(ms: i128) -> Result<Lease, Error> {
     ms.and_then(Lease::from_ms).ok_or(Error::InvalidExpire)
 }
 
-/// What the options need of each other.
+/// Checks that the options are allowed together.
 fn agree(options: Options) -> Result<Options, Error> {
     let Options { lease, block, session, grace, max_waiters, notify, .. } = options;
     if notify.is_some() && (block.is_none() || lease.is_none()) {

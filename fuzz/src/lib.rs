@@ -1,4 +1,4 @@
-//! What the fuzz targets have beside the fuzzer's bytes.
+//! The servers and the grammar that the fuzz targets need.
 
 pub mod grammar;
 pub mod live;

@@ -1,4 +1,4 @@
-//! A real server with the module, which lives as long as the fuzzer.
+//! A real server with the module. It runs as long as the fuzzer.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,23 +8,25 @@ use support::{Client, PATIENCE, Server, Setup};
 
 use crate::parts::{CONNECTIONS, Part};
 
-/// How soon the server has forgotten those whose connections it has closed. After each time in which it stood still, because the
-/// machine was busy, it waits for more than a second first.
+/// The time in which the server must forget the clients whose connections it has closed. On a busy machine the server
+/// may stall. After each stall it suspends its work for more than a second.
 const FORGETTING: Duration = Duration::from_secs(30);
-/// The fuzzer's connections may use everything but what ends the server, changes it, or meets other connections.
+/// The rights of the fuzzer's connections: all commands except those that stop the server, change it, or affect other
+/// connections.
 const RIGHTS: &str = "ACL SETUSER default -@admin -@dangerous +lock.queues +lock.slowlog";
 
 pub struct Live {
     server: Server,
-    /// A connection whose user may do everything.
+    /// A connection whose user may run all commands.
     control: Client,
 }
 
 impl Live {
-    /// Starts the server. It ends with this thread, as a fuzzer drops nothing.
+    /// Starts the server. The server ends with this thread, because a fuzzer runs no destructors.
     ///
     /// # Panics
-    /// If it does not start.
+    ///
+    /// If the server does not start.
     pub fn start() -> Self {
         let server = Setup::new().run_by(&["setpriv", "--pdeathsig", "KILL"]).start();
         let mut control = server.client();
@@ -34,14 +36,16 @@ impl Live {
         Self { server, control }
     }
 
-    /// Sends the parts, closes all connections, and sees that nothing is left of them.
+    /// Sends the parts, closes all connections, and checks that the server keeps nothing of them.
     ///
     /// # Panics
-    /// If a connection is not closed, or the server has died, caught a panic, or does not forget who has left.
+    ///
+    /// If the server does not close a connection, has died, has caught a panic, or does not forget the disconnected
+    /// clients.
     pub fn feed(&mut self, parts: &[Part<'_>]) {
         let mut streams: [TcpStream; CONNECTIONS] = std::array::from_fn(|_| self.open());
         for &(connection, bytes) in parts {
-            // It fails where the server has hung up on what came before.
+            // Fails if the server has closed the connection because of earlier bytes.
             let _ = streams[connection].write_all(bytes);
         }
         streams.into_iter().for_each(read_to_end);
@@ -65,7 +69,7 @@ impl Live {
         assert!(!log.contains("panicked at"), "{log}");
     }
 
-    /// What the server has of clients that have left, if anything.
+    /// Returns what the server keeps of disconnected clients, if anything.
     fn left(&mut self) -> Option<String> {
         let mut count = |name| self.control.info("lock", name).expect("a server that answers, with the module's field");
         ["lock_waiters", "lock_sessions"]
@@ -75,9 +79,9 @@ impl Live {
     }
 }
 
-/// Says that nothing more comes, and waits until the server has hung up.
+/// Shuts down the sending side, and waits until the server has closed the connection.
 fn read_to_end(mut stream: TcpStream) {
-    // It fails where the server has hung up already.
+    // Fails if the server has already closed the connection.
     let _ = stream.shutdown(Shutdown::Write);
     let mut buffer = [0; 1 << 14];
     loop {
@@ -85,7 +89,7 @@ fn read_to_end(mut stream: TcpStream) {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
-            // The fuzzer's own alarm, which looks for inputs that take too long.
+            // The fuzzer's alarm, with which it finds inputs that take too long.
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("a connection that the server does not close: {error}"),
         }

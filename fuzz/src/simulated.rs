@@ -6,20 +6,21 @@ use redis_lock::server::{ClientId, Node, ServerKind, Tag};
 use crate::parts::{CONNECTIONS, Part};
 use crate::wire;
 
-/// So many rounds at one time, and the loop does not come to its sleep.
+/// The most event-loop iterations at one time. More of them mean that the loop never sleeps.
 const MAX_ITERATIONS: usize = 1000;
-/// Between two parts.
+/// The time between two parts.
 const PAUSE_US: i64 = 1_000;
-/// Above every time in which something is kept for those who have left.
+/// A time that is longer than anything is kept for disconnected clients.
 const LONG_US: i64 = 60_000_000;
 
-/// Feeds a new server.
+/// Sends the parts to a new server.
 ///
 /// # Panics
-/// If the module does what it must not, or if something is left when all have gone.
+///
+/// If the module does something that it must not do, or keeps something after all clients have disconnected.
 pub fn feed(parts: &[Part<'_>]) {
     Node::forget_all();
-    // The kinds differ in when clients are answered; that is for the histories.
+    // The kinds differ in the time of replies, which the histories cover.
     let node = Node::new::<Locks>(ServerKind::Redis70);
     let clients: [ClientId; CONNECTIONS] = std::array::from_fn(|_| node.connect());
     let mut arrived = vec![Vec::new(); CONNECTIONS];
@@ -43,7 +44,7 @@ pub fn feed(parts: &[Part<'_>]) {
     }
 }
 
-/// Lets the loop turn until nothing is to be done at this time.
+/// Runs the event loop until no work is due at this time.
 fn settle(node: Node) {
     for _ in 0..MAX_ITERATIONS {
         if node.next_wake().is_none_or(|at| at > node.now_ms()) {

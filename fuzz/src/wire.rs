@@ -1,9 +1,9 @@
-//! Commands on the wire, in either form that servers read: arrays of bulk strings, or lines.
+//! Reads commands in both formats of the protocol: arrays of bulk strings, and lines.
 
-/// The longest command and the longest word that is read here. What is longer ends the connection.
+/// The greatest number of words in a command, and of bytes in a word. Reading stops at a greater number.
 const LIMIT: usize = 1 << 16;
 
-/// The commands at the front of what has arrived on a connection, up to the first that is not complete or not one.
+/// Returns the commands that have arrived on a connection, up to the first incomplete or invalid one.
 pub fn commands(mut bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut commands = Vec::new();
     while let Some((words, rest)) = command(bytes) {
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read_up_to_what_is_no_command() {
+    fn both_formats_are_read_up_to_invalid_command() {
         let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
         let bytes = b"PING\r\n\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\nLOCK.INFO  k\n*1\r\n$4\r\nPIN";
         assert_eq!(commands(bytes), [words("PING"), words("GET k"), words("LOCK.INFO k")]);

@@ -1,7 +1,8 @@
-//! Whatever bytes arrive on three connections, a server lives, answers others, and forgets those who have left.
+//! Sends any bytes on three connections. The server must not die, must answer other clients, and must forget the
+//! disconnected ones.
 //!
-//! The module in a simulated server gets the same, so that the fuzzer sees what is new about them: it cannot look into the
-//! other one, which SERVER names, with the module that MODULE names.
+//! The module in a simulated server gets the same bytes. It gives the fuzzer the coverage, which the fuzzer cannot get
+//! from the other process. SERVER is the path of the server, and MODULE is the path of its module.
 #![no_main]
 
 use std::sync::{LazyLock, Mutex};

@@ -12,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-// Half of the time whole steps are moved about: what the library does by itself shifts all that follows.
+// Half of the mutations move whole steps. The library alone would shift all later steps.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let mut random = fastrand::Rng::with_seed(seed.into());
     let steps = size / STEP_LEN;

@@ -1,4 +1,4 @@
-//! The option parser reads any words as the grammar says.
+//! The option parser reads any words as the grammar does.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
