@@ -1,5 +1,5 @@
-//! The core by itself: what a step of the waiting line takes with 100 and with 100,000 in it, and the pure parts of a
-//! request that finds the lock free. `cargo bench -p bench --bench core`.
+//! The core without a server: the time of a step of the queue with 100 and with 100,000 waiters, and of the pure parts of a
+//! request for a free lock. `cargo bench -p bench --bench core`.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -18,22 +18,22 @@ const NOW: UnixMs = 1_700_000_000_000;
 /// The end of the waits, which were too short for the slow log.
 const END: WaitEnd =
     WaitEnd { reason: EndReason::Granted, now: NOW, limits: SlowLogLimits { min_wait_ms: 1000, max_len: 128 } };
-/// Steps between two looks at the clock, as a part of the line: enough to be timed, few enough to leave it as it was.
+/// The steps that are timed together, as a part of the queue: enough for the clock, few enough to keep its length.
 const BATCH: usize = 10;
 
-/// A line of waiters for one lock, each with a token and a deadline of its own.
-struct Line {
+/// A queue for one lock. Each waiter has its own token and deadline.
+struct Queue {
     waiting: WaitQueues,
     requests: Vec<RequestId>,
     joined: u64,
 }
 
-impl Line {
+impl Queue {
     fn of(length: usize) -> Self {
-        let mut line = Self { waiting: WaitQueues::new(), requests: Vec::new(), joined: 0 };
-        let claims = line.claims(length);
-        line.join(claims);
-        line
+        let mut queue = Self { waiting: WaitQueues::new(), requests: Vec::new(), joined: 0 };
+        let claims = queue.claims(length);
+        queue.join(claims);
+        queue
     }
 
     fn claims(&self, count: usize) -> Vec<Claim> {
@@ -49,12 +49,12 @@ impl Line {
             let deadline = Some(NOW + 20_000 + self.joined as UnixMs);
             let waiter = WaiterId(self.joined);
             let join = JoinRequest { db: 0, key: KEY, claim, waiter, now: NOW, deadline };
-            self.requests.push(self.waiting.join(join, usize::MAX).expect("room without end").request);
+            self.requests.push(self.waiting.join(join, usize::MAX).expect("a queue without a limit").request);
             self.joined += 1;
         }
     }
 
-    /// Takes requests out of the list, though not out of the line, from all over it.
+    /// Takes requests from all parts of the list, which remain in the queue.
     fn pick(&mut self, count: usize) -> Vec<RequestId> {
         const STRIDE: usize = 7919;
         (0..count).map(|pick| self.requests.swap_remove(pick * STRIDE % self.requests.len())).collect()
@@ -67,7 +67,7 @@ impl Line {
     }
 
     fn grant(&mut self, count: usize) {
-        let queue = self.waiting.queue_of(0, KEY).expect("a line");
+        let queue = self.waiting.queue_of(0, KEY).expect("a queue");
         for _ in 0..count {
             black_box(self.waiting.grant_first(queue, END));
         }
@@ -80,18 +80,18 @@ fn timed(step: impl FnOnce()) -> Duration {
     started.elapsed()
 }
 
-/// Measures a step that is done `count` times to a line; `batch` says how long it took, and has put the line right.
-fn steps(criterion: &mut Criterion, name: &str, batch: fn(&mut Line, usize) -> Duration) {
+/// Measures a step that is done `count` times. `batch` returns the time of its steps, and restores the length of the queue.
+fn steps(criterion: &mut Criterion, name: &str, batch: fn(&mut Queue, usize) -> Duration) {
     let mut group = criterion.benchmark_group(name);
     for length in LENGTHS {
-        let mut line = Line::of(length);
+        let mut queue = Queue::of(length);
         group.bench_function(BenchmarkId::from_parameter(length), |bencher| {
             bencher.iter_custom(|count| {
                 let mut left = usize::try_from(count).expect("a count in memory");
                 let mut taken = Duration::ZERO;
                 while left > 0 {
                     let now = left.min(length / BATCH);
-                    taken += batch(&mut line, now);
+                    taken += batch(&mut queue, now);
                     left -= now;
                 }
                 taken
@@ -101,51 +101,51 @@ fn steps(criterion: &mut Criterion, name: &str, batch: fn(&mut Line, usize) -> D
 }
 
 fn enqueue(criterion: &mut Criterion) {
-    steps(criterion, "enqueue", |line, count| {
-        let claims = line.claims(count);
-        let taken = timed(|| line.join(claims));
-        let last = line.requests.split_off(line.requests.len() - count);
-        line.leave(last);
+    steps(criterion, "enqueue", |queue, count| {
+        let claims = queue.claims(count);
+        let taken = timed(|| queue.join(claims));
+        let last = queue.requests.split_off(queue.requests.len() - count);
+        queue.leave(last);
         taken
     });
 }
 
 fn cancel(criterion: &mut Criterion) {
-    steps(criterion, "cancel", |line, count| {
-        let picked = line.pick(count);
-        let taken = timed(|| line.leave(picked));
-        let claims = line.claims(count);
-        line.join(claims);
+    steps(criterion, "cancel", |queue, count| {
+        let picked = queue.pick(count);
+        let taken = timed(|| queue.leave(picked));
+        let claims = queue.claims(count);
+        queue.join(claims);
         taken
     });
 }
 
 fn grant(criterion: &mut Criterion) {
-    steps(criterion, "grant", |line, count| {
-        let taken = timed(|| line.grant(count));
-        line.requests.clear();
-        let claims = line.claims(count);
-        line.join(claims);
+    steps(criterion, "grant", |queue, count| {
+        let taken = timed(|| queue.grant(count));
+        queue.requests.clear();
+        let claims = queue.claims(count);
+        queue.join(claims);
         taken
     });
 }
 
-/// What INFO and LOCK.QUEUES ask, of 100,000 who wait for so many locks.
-fn look(criterion: &mut Criterion) {
+/// The scans of INFO and LOCK.QUEUES, with 100,000 waiters for few and for many locks.
+fn scan(criterion: &mut Criterion) {
     const WAITERS: usize = 100_000;
     for locks in [1, 10_000, WAITERS] {
-        let mut line = Line::of(0);
-        for (number, claim) in line.claims(WAITERS).into_iter().enumerate() {
+        let mut queue = Queue::of(0);
+        for (number, claim) in queue.claims(WAITERS).into_iter().enumerate() {
             let key = format!("door:{}", number % locks).into_bytes();
             let join = JoinRequest { db: 0, key: &key, claim, waiter: WaiterId(0), now: NOW, deadline: None };
-            line.waiting.join(join, usize::MAX).expect("room without end");
+            queue.waiting.join(join, usize::MAX).expect("a queue without a limit");
         }
-        let mut group = criterion.benchmark_group("look");
+        let mut group = criterion.benchmark_group("scan");
         group.bench_function(BenchmarkId::new("longest wait", locks), |bencher| {
-            bencher.iter(|| black_box(&line.waiting).contention());
+            bencher.iter(|| black_box(&queue.waiting).contention());
         });
         group.bench_function(BenchmarkId::new("ten most contended", locks), |bencher| {
-            bencher.iter(|| black_box(black_box(&line.waiting).most_contended(0, 10)));
+            bencher.iter(|| black_box(black_box(&queue.waiting).most_contended(0, 10)));
         });
     }
 }
@@ -167,5 +167,5 @@ fn uncontended(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(core, enqueue, cancel, grant, look, uncontended);
+criterion_group!(core, enqueue, cancel, grant, scan, uncontended);
 criterion_main!(core);

@@ -1,46 +1,52 @@
-// One client of a contest: takes one lock again and again, as bench/src/sections/packages/worker.rs asks it to.
+// One process of a contest, as bench/src/contest/worker.rs describes it: its clients acquire and release locks.
+//
+//     worker.mjs PACKAGE PORT LOCKS FIRST CLIENTS HOLD_MS [PERMITS]
 
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { setTimeout } from 'node:timers/promises'
+import { packages } from './locks.mjs'
 
+const STRIDE = 1543
 const now = () => process.hrtime.bigint()
 
-// Exact to some microseconds, where setTimeout knows whole milliseconds only.
-const asleep = new Int32Array(new SharedArrayBuffer(4))
-const sleep = us => Atomics.wait(asleep, 0, 0, us / 1000)
+const [name, port, path, first, clients, holdMs, permits] = process.argv.slice(2)
+const { distribution, connect } = packages[name]
+const locks = readFileSync(path, 'utf8').split('\n')
 
-function version(name) {
-    const description = new URL(`node_modules/${name}/package.json`, import.meta.url)
-    return JSON.parse(readFileSync(description)).version
-}
-
-// `connect(port, permits)` gives a function that takes the lock of a key, or one of its permits, and returns what releases
-// it, or undefined: it gave up.
-export async function run(name, connect) {
-    const [port, key, holdUs, permits] = process.argv.slice(2)
-    const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
-    const acquire = connect(Number(port), Number(permits))
-    // Connects, and makes the server know the scripts.
-    const warm = await acquire(`${key}:warm-up:${now()}`)
-    await warm()
-    console.log(`ready ${version(name)}`)
-
-    const until = BigInt((await input.next()).value)
-    const attempts = []
+// Returns a line for each attempt of a client until that time.
+async function attempts(number, acquire, until) {
+    const lines = []
+    let place = number * STRIDE
     for (let begun = now(); begun < until; begun = now()) {
-        const release = await acquire(key)
+        const lock = locks[place++ % locks.length]
+        const release = await acquire(`lock:${lock}`)
         const granted = now()
         if (!release) {
-            attempts.push(`gave-up ${begun}`)
+            lines.push(`${number} ${lock} ${begun}`)
             continue
         }
-        sleep(Number(holdUs))
-        attempts.push(`held ${begun} ${granted} ${now()}`)
+        await setTimeout(Number(holdMs))
+        lines.push(`${number} ${lock} ${begun} ${granted} ${now()}`)
         await release()
     }
-
-    console.log([...attempts, 'done'].join('\n'))
-    // The connection stays open while the server's counters are read.
-    await input.next()
-    process.exit()
+    return lines
 }
+
+const input = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
+const numbers = Array.from({ length: Number(clients) }, (_, n) => Number(first) + n)
+const acquires = numbers.map(() => connect(Number(port), Number(permits ?? 1)))
+for (const [n, acquire] of acquires.entries()) {
+    // Connects, and lets the server know the scripts.
+    const release = await acquire(`warm-up:${numbers[n]}`)
+    await release()
+}
+const description = new URL(`node_modules/${distribution}/package.json`, import.meta.url)
+console.log(`ready ${JSON.parse(readFileSync(description)).version}`)
+
+const until = BigInt((await input.next()).value)
+const lines = await Promise.all(acquires.map((acquire, n) => attempts(numbers[n], acquire, until)))
+console.log([...lines.flat(), 'done'].join('\n'))
+// Waits until the server's counters were read.
+await input.next()
+process.exit()

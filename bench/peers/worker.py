@@ -1,30 +1,55 @@
-"""One client of a contest: takes one lock again and again, as bench/src/sections/packages/worker.rs asks it to."""
+"""One process of a contest, as bench/src/contest/worker.rs describes it: its clients acquire and release locks.
+
+worker.py PACKAGE PORT LOCKS FIRST CLIENTS HOLD_MS [PERMITS]
+"""
 
 import sys
+import threading
 import time
 from importlib.metadata import version
 
+from locks import PACKAGES
 
-def run(package, connect):
-    """`connect(port)` gives a function that takes the lock of a key and returns what releases it, or None: it gave up."""
-    port, key, hold_us = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    acquire = connect(port)
-    # Connects, and makes the server know the scripts.
-    acquire(f"{key}:warm-up:{time.monotonic_ns()}")()
-    print("ready", version(package), flush=True)
+STRIDE = 1543
 
-    until = int(sys.stdin.readline())
-    attempts = []
+package, port, path, *numbers = sys.argv[1:]
+first, clients, hold_ms = map(int, numbers[:3])
+distribution, connect = PACKAGES[package]
+with open(path) as file:
+    locks = file.read().split()
+
+
+def attempts(number, acquire, until, lines):
+    """Adds a line for each attempt of a client until that time."""
+    place = number * STRIDE
     while (begun := time.monotonic_ns()) < until:
-        release = acquire(key)
+        lock = locks[place % len(locks)]
+        place += 1
+        release = acquire(f"lock:{lock}")
         granted = time.monotonic_ns()
         if release is None:
-            attempts.append(f"gave-up {begun}")
+            lines.append(f"{number} {lock} {begun}")
             continue
-        time.sleep(hold_us / 1e6)
-        attempts.append(f"held {begun} {granted} {time.monotonic_ns()}")
+        time.sleep(hold_ms / 1e3)
+        lines.append(f"{number} {lock} {begun} {granted} {time.monotonic_ns()}")
         release()
 
-    print(*attempts, "done", sep="\n", flush=True)
-    # The connection stays open while the server's counters are read.
-    sys.stdin.read()
+
+acquires = [connect(int(port)) for _ in range(clients)]
+for number, acquire in enumerate(acquires, first):
+    # Connects, and lets the server know the scripts.
+    acquire(f"warm-up:{number}")()
+print("ready", version(distribution), flush=True)
+
+until = int(sys.stdin.readline())
+lines = [[] for _ in acquires]
+threads = [
+    threading.Thread(target=attempts, args=(first + n, acquire, until, lines[n])) for n, acquire in enumerate(acquires)
+]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*(line for of_client in lines for line in of_client), "done", sep="\n", flush=True)
+# Waits until the server's counters were read.
+sys.stdin.read()

@@ -1,19 +1,18 @@
-//! `make bench`: measures redis-lock beside what people lock with today, in one run on one server, and holds the ratios
-//! to the bars of the project.
+//! `make bench`: measures redis-lock and the lock libraries of today on one server, and compares the ratios with limits.
 //!
-//! What is asked, and in which file it is measured, stands in [`sections`]. Instructions are counted by [`callgrind`];
-//! time and order are what the clients of the [`engine`] see, which lock by the [`protocols`]. Every measurement gives a
-//! [`section`] to the [`report`].
+//! [`sections`] lists the measurements. Instructions are counted by [`callgrind`]. Times are seen by clients: those of this
+//! process in a [`crowd`], which lock by the [`protocols`], and those of the published packages in a [`contest`].
 
 mod baseline;
 mod callgrind;
-mod engine;
-mod progress;
+mod connection;
+mod contest;
+mod crowd;
+mod many;
+mod place;
 mod protocols;
 mod report;
-mod section;
 mod sections;
-mod server_memory;
 mod statistics;
 
 use std::panic::catch_unwind;
@@ -23,62 +22,59 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
 
-use report::{Report, Run};
-use section::Effort;
-use sections::{Question, SECTIONS, packages};
+use report::{Effort, Report};
+use sections::SECTIONS;
 
-/// Measures redis-lock beside what people lock with today. Ends with status 1 if a bar is missed or a part breaks.
+/// Measures redis-lock and the lock libraries of today. Ends with status 1 if a limit is missed or a section fails.
 #[derive(Parser)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Options {
     #[command(subcommand)]
     role: Option<Role>,
-    /// Everything once and small, to see that it works: the figures mean little and are held to no bar
+    /// Run everything once and small, to see that it works: limits are not checked
     #[arg(long)]
     short: bool,
-    /// The folder for the report; docs/benchmarks by default, none with --short
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Only these sections, whose results replace the earlier ones in the report
-    #[arg(value_parser = questions())]
+    /// The folder for the tables, one Markdown file for each section
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    out: PathBuf,
+    /// Only these sections
+    #[arg(value_parser = section_names())]
     sections: Vec<String>,
 }
 
-/// What this program is started for by itself.
+/// This program as a process of a contest.
 #[derive(Subcommand)]
 enum Role {
     #[command(hide = true)]
-    Worker(packages::WorkerOptions),
+    Worker(contest::WorkerOptions),
 }
 
-fn questions() -> PossibleValuesParser {
-    SECTIONS.iter().map(|question| PossibleValue::new(question.name).help(question.text)).into()
+fn section_names() -> PossibleValuesParser {
+    SECTIONS.iter().map(|(name, help, _)| PossibleValue::new(*name).help(*help)).into()
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(Role::Worker(worker)) = &options.role {
-        packages::run_worker(worker);
+        contest::run_worker(worker);
         return ExitCode::SUCCESS;
     }
     let effort = if options.short { Effort::Short } else { Effort::Full };
-    let out = options.out.or_else(|| effort.choose(Some(support::repository().join("docs/benchmarks")), None));
-    let wanted = |name: &str| options.sections.is_empty() || options.sections.iter().any(|section| section == name);
-    let questions: Vec<_> = SECTIONS.iter().filter(|question| wanted(question.name)).collect();
-
-    let mut report = Report::new(Run::begin(effort), out, sections::names());
-    let mut broken = Vec::new();
-    for (number, Question { name, measure, .. }) in (1..).zip(&questions) {
-        eprintln!("[{number}/{}] {name}", questions.len());
-        // A part that breaks does not take the results of the others with it.
-        let done =
-            catch_unwind(|| measure(effort)).map_err(|_| "it panicked".into()).and_then(|found| report.add(found));
-        if let Err(error) = done {
-            broken.push(format!("Broken: {name}: {error}"));
+    let is_wanted = |name: &str| options.sections.is_empty() || options.sections.iter().any(|wanted| wanted == name);
+    let mut report = Report::new(effort, options.out.clone());
+    let mut failed = false;
+    for (name, _, measure) in SECTIONS.iter().filter(|(name, ..)| is_wanted(name)) {
+        eprintln!("measuring {name}");
+        // The other sections are measured also if this one fails.
+        match catch_unwind(|| measure(effort)) {
+            Ok(section) => report.add(name, &section),
+            Err(_) => {
+                println!("Failed: {name}");
+                failed = true;
+            }
         }
     }
     println!("{}", report.summary());
-    broken.iter().for_each(|what| println!("{what}"));
-    let held = effort == Effort::Short || report.every_bar_is_met();
-    if held && broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let met = effort == Effort::Short || report.missed.is_empty();
+    if met && !failed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

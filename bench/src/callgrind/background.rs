@@ -1,4 +1,4 @@
-//! What the module does in one go while no client waits for an answer: the instructions of each run of its background work.
+//! The instructions of each run of the module's background work, in which no client waits for a reply.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use support::{Server, Setup, module_with_names};
 use tempfile::TempDir;
 
-use super::{CONFIG, folder, graph, require_valgrind, valgrind};
+use super::{CONFIG, folder, output, require_valgrind, valgrind};
 
-/// The function of the module in which the server lets it work, and which calls all else that is counted.
+/// The function of the module that the server calls for its background work.
 const BACKGROUND: &str = "redis_lock::server::timer::on_timer";
 
-/// A server whose clock runs as it does outside, and of which nothing but the module's background work is counted.
+/// A server with a normal clock, of which only the module's background work is counted.
 pub struct Watched {
     pub server: Server,
     /// Callgrind's output, a file for each run.
@@ -29,12 +29,12 @@ impl Watched {
         Self { server: setup.run_by(&runner).start(), folder }
     }
 
-    /// The instructions of each run so far, in no order.
+    /// The instructions of each run until now, in no order.
     pub fn runs(&self) -> Vec<f64> {
         let entries = fs::read_dir(self.folder.path()).expect("a readable folder");
-        // Beside them is that of the whole process, with no number.
+        // The file without a number is that of the whole process.
         let files = entries.map(|entry| entry.expect("a file").path()).filter(|file| is_numbered(file));
-        files.map(|file| graph::total(&fs::read_to_string(file).expect("callgrind's output"))).collect()
+        files.map(|file| output::total(&fs::read_to_string(file).expect("callgrind's output"))).collect()
     }
 }
 

@@ -1,36 +1,31 @@
-//! Server work in instructions. A server runs under `valgrind --tool=callgrind`, which counts every instruction that the
-//! process executes outside the kernel, and one connection sends it the same commands over and over.
+//! The server's work in instructions. A server runs under `valgrind --tool=callgrind`, which counts every instruction of the
+//! process outside the kernel, and one connection sends the same commands again and again.
 //!
-//! Start, preparation and end cost the same however long the run is, so the difference of two run lengths is the cost of
-//! the cycles between them. Chance and time are taken out of the server by bench/baseline/steady.c.
+//! Start, preparation and end cost the same however long the run is. So the difference of two runs of different length is the
+//! cost of the cycles between them. bench/baseline/steady.c makes the server's randomness and clock the same in every run.
 
 mod background;
-pub mod commands;
 mod count;
 pub mod cycles;
-mod graph;
-mod profile;
-pub mod shares;
+mod output;
 mod workload;
 
 use std::process::Command;
 use std::{fs, iter};
 
 use rayon::prelude::*;
-use support::{Library, Setup};
+use support::{Library, Setup, module_under_test};
 use tempfile::TempDir;
 
 pub use background::Watched;
 pub use count::Count;
-pub use graph::{Calls, Function, Graph};
-pub use profile::Profile;
-pub use workload::{Module, Workload};
+pub use output::Profile;
+pub use workload::{Line, Module, Workload};
 
 use crate::baseline;
-use crate::progress;
-use crate::section::Effort;
+use crate::report::Effort;
 
-/// The server's own timer is as slow as may be and does not depend on load.
+/// The server's own timer is as slow as possible and does not depend on load.
 const CONFIG: &str = "hz 1\ndynamic-hz no\nactiverehashing no\nappendonly no";
 
 /// How much is run.
@@ -40,9 +35,9 @@ pub struct Lengths {
     short: u64,
     /// Cycles that only the longer run has.
     more: u64,
-    /// The seeds of the server's chance under which it is done.
+    /// The seeds of the server's randomness.
     seeds: usize,
-    /// How often it is done with the first seed beyond the first time, to see whether it comes out the same.
+    /// Repeats with the first seed, which show whether the count is the same.
     again: usize,
 }
 
@@ -58,84 +53,64 @@ impl Lengths {
         self.short + self.more
     }
 
-    /// Seeds in the order of measurement.
-    fn measurements(self) -> impl Iterator<Item = usize> {
-        (0..self.seeds).chain((0..self.again).map(|_| 0))
-    }
-
-    /// For the report: how a figure is come by.
-    pub fn difference(self) -> String {
+    /// For the report.
+    pub fn method(self) -> String {
         format!(
-            "A figure is the difference of a run of {} cycles and one of {}, per cycle.",
+            "Counted by `valgrind --tool=callgrind`, outside the kernel, with one connection. A number is the difference of a \
+             run of {} cycles and one of {}, per cycle, and the mean over {} seeds of the server's hash tables.",
             self.longest(),
-            self.short
-        )
-    }
-
-    /// For the report: the same where a figure is a [`Count`].
-    pub fn difference_by_seed(self) -> String {
-        format!(
-            "{} It depends on how the names of commands and keys collide in the server's hash tables, so it is the mean \
-             over {} fixed random seeds.",
-            self.difference(),
+            self.short,
             self.seeds
         )
     }
 }
 
-/// Instructions per cycle of each workload. Shows its progress as that of the section.
-pub fn counts(section: &'static str, workloads: &[Workload], lengths: Lengths) -> Vec<Count> {
-    let measurement = |workload| lengths.measurements().map(move |seed| (workload, seed));
-    let totals = run_all(section, workloads.iter().flat_map(measurement).collect(), lengths, graph::total);
+/// Instructions per cycle of each workload.
+pub fn counts(workloads: &[Workload], lengths: Lengths) -> Vec<Count> {
+    let seeds = || (0..lengths.seeds).chain(iter::repeat_n(0, lengths.again));
+    let runs = workloads.iter().flat_map(|workload| seeds().map(move |seed| (workload, seed))).collect();
+    let totals = run_all(runs, lengths, output::total);
     let per_cycle: Vec<f64> = totals.iter().map(|[short, long]| (long - short) / lengths.more as f64).collect();
     per_cycle.chunks(lengths.seeds + lengths.again).map(|chunk| Count::of(chunk, lengths.seeds)).collect()
 }
 
-/// Who calls whom at what cost, per cycle of each workload, under the first seed.
-pub fn graphs(section: &'static str, workloads: &[Workload], lengths: Lengths) -> Vec<Graph> {
-    let measurements = workloads.iter().map(|workload| (workload, 0)).collect();
-    let graphs = run_all(section, measurements, lengths, Graph::parse).into_iter();
-    graphs.map(|[short, long]| long.less(&short).per(lengths.more)).collect()
+/// The parts of a cycle of each workload, with the first seed.
+pub fn profiles(workloads: &[Workload], lengths: Lengths) -> Vec<Profile> {
+    let module = module_under_test().file_name().expect("a file").to_string_lossy().into_owned();
+    let runs = workloads.iter().map(|workload| (workload, 0)).collect();
+    let parsed = run_all(runs, lengths, |output| Profile::parse(output, &module));
+    parsed.iter().map(|[short, long]| short.per_cycle(long, lengths.more as f64)).collect()
 }
 
-/// Runs each workload with its seed at both lengths, several at a time: who else uses the machine does not count.
-fn run_all<T: Send>(
-    section: &'static str,
-    measurements: Vec<(&Workload, usize)>,
-    lengths: Lengths,
-    read: fn(&str) -> T,
-) -> Vec<[T; 2]> {
+/// Runs each workload with its seed at both lengths. Several run at the same time, which changes no count.
+fn run_all<T: Send>(runs: Vec<(&Workload, usize)>, lengths: Lengths, read: impl Fn(&str) -> T + Sync) -> Vec<[T; 2]> {
     require_valgrind();
     let (peer, steady) = (baseline::peer(), Steady::new());
-    let progress = progress::bar(section, 2 * measurements.len());
-    let run = |workload: &Workload, seed, cycles| {
-        let setup = workload.setup(&peer).config(CONFIG);
-        let result = read(&run(workload, &setup, &steady.environment(seed), cycles));
-        progress.inc(1);
-        result
+    let measure = |(workload, seed): (&Workload, usize)| {
+        let (setup, environment) = (workload.setup(&peer).config(CONFIG), steady.environment(seed));
+        [lengths.short, lengths.longest()].map(|cycles| read(&run(workload, &setup, &environment, cycles)))
     };
-    let measure = |(workload, seed)| [lengths.short, lengths.longest()].map(|cycles| run(workload, seed, cycles));
-    measurements.into_par_iter().map(measure).collect()
+    runs.into_par_iter().map(measure).collect()
 }
 
-/// What callgrind wrote about a server that ran so many cycles.
+/// Returns callgrind's output about a server that ran that number of cycles.
 fn run(workload: &Workload, setup: &Setup, environment: &[String], cycles: u64) -> String {
     let folder = folder();
     let valgrind = valgrind(&folder, "%p", ["--dump-line=no".to_owned()]);
     let runner: Vec<&str> = iter::once("env").chain(environment.iter().chain(&valgrind).map(String::as_str)).collect();
     let mut server = setup.clone().run_by(&runner).start();
     let mut client = server.client();
-    let process = client.info("server", "process_id").expect("a server that tells its process");
-    // Connections stay open to the end: how many of them are closed in one round of the server's loop is chance.
+    let process = client.info("server", "process_id").expect("the server has a process");
+    // Connections stay open to the end: the number that closes in one iteration of the event loop is random.
     let _others = workload.drive(&server, &mut client, cycles);
     server.shut_down("NOSAVE");
     fs::read_to_string(folder.path().join(process)).expect("callgrind's output, which it writes at the server's end")
 }
 
-/// What a server takes for chance and time, in place of the system's.
+/// The randomness and the clock of a server.
 struct Steady {
     library: Library,
-    /// What servers read in place of chance, a file for each seed.
+    /// What servers read instead of /dev/urandom, a file for each seed.
     seeds: TempDir,
 }
 
@@ -144,7 +119,7 @@ impl Steady {
         Self { library: baseline::steady(), seeds: folder() }
     }
 
-    /// What is to be set in the environment of a server.
+    /// The variables of a server's environment.
     fn environment(&self, seed: usize) -> [String; 2] {
         // More than any server reads.
         const LENGTH: usize = 4096;
@@ -154,9 +129,9 @@ impl Steady {
     }
 }
 
-/// The command that a server is run by, which writes a file of that name into the folder.
+/// The command that runs a server and writes a file of that name into the folder.
 fn valgrind(folder: &TempDir, name: &str, options: impl IntoIterator<Item = String>) -> Vec<String> {
-    // A server may be started by a script that gives its process to it, which counts as a child.
+    // A script may start the server with `exec`, which counts as a child.
     let command = ["valgrind", "--quiet", "--tool=callgrind", "--trace-children=yes"].map(str::to_owned);
     let output = format!("--callgrind-out-file={}/{name}", folder.path().display());
     command.into_iter().chain(options).chain([output]).collect()
@@ -168,5 +143,5 @@ fn folder() -> TempDir {
 
 fn require_valgrind() {
     let found = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
-    assert!(found, "valgrind is missing, which counts the instructions: run scripts/setup bench, or install it");
+    assert!(found, "valgrind is missing: run scripts/setup bench, or install it");
 }

@@ -1,94 +1,97 @@
-//! How clients lock with Redis today, and with this module: one protocol for each file, all spoken by the same engine.
+//! The ways to lock that the clients of this process know: this module's commands, and those of libraries for which there is
+//! no package to run.
 
-mod native;
-mod notified;
-pub mod permit_scripts;
-mod ping;
-mod polled_permit;
-pub mod redisson;
-mod redisson_permit;
+mod plain;
+mod redisson;
 pub mod scripts;
-mod set_nx;
-mod signal_list;
-mod subscription;
-mod token;
 
-pub use native::{Native, PERMITS};
-pub use notified::Notified;
-pub use ping::Ping;
-pub use polled_permit::PolledPermit;
-pub use redisson::Redisson;
-pub use redisson_permit::RedissonPermit;
-pub use set_nx::SetNx;
-pub use signal_list::SignalList;
+pub use plain::{
+    LOCK, LOCK_BLOCK, LOCK_NOTIFY, PERMIT_BLOCK, PERMITS, PING, Plain, REENTER, SET_NX_DEL, SET_NX_POLL, SET_NX_SCRIPT,
+};
+pub use redisson::{CHANNEL, LATCH, UNLOCK};
 
-use crate::engine::{Line, Reply, Wire};
-use scripts::Script;
-
-/// How long a lock is held at most, in milliseconds.
-pub type Lease = u32;
-
-/// How far a client has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    Pending,
-    Granted,
-    Released,
-}
+use crate::connection::Reply;
 
 /// A way to lock.
-pub trait Protocol {
-    fn name(&self) -> &'static str;
+#[derive(Clone, Copy)]
+pub enum Protocol {
+    Plain(Plain),
+    Redisson,
+}
 
-    /// The connections that each client has.
-    fn lines(&self) -> usize {
-        1
+/// A client of it, which holds one lock at a time.
+pub enum Client {
+    Plain(Box<plain::Client>),
+    Redisson(Box<redisson::Client>),
+}
+
+impl Protocol {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain(plain) => plain.name,
+            Self::Redisson => "Redisson's protocol",
+        }
     }
 
-    /// Whether one request gets a free lock, so that many cycles can be sent before the first is answered.
-    fn can_be_sent_ahead(&self) -> bool {
-        true
+    /// The protocol of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        let plain = [LOCK_BLOCK, LOCK_NOTIFY, SET_NX_POLL, SET_NX_SCRIPT, plain::SET_NX_DELEX, plain::SET_NX_DELIFEQ];
+        plain.into_iter().map(Self::Plain).chain([Self::Redisson]).find(|protocol| protocol.name() == name)
     }
 
-    /// The scripts that the server must know before.
-    fn scripts(&self) -> &'static [Script] {
-        &[]
+    /// The connections of each client.
+    pub fn connections(self) -> usize {
+        match self {
+            Self::Plain(_) => 1,
+            Self::Redisson => 2,
+        }
     }
 
-    /// Client `number`'s part in it, for one lock.
-    fn party(&self, number: usize, lock: &str, lease: Lease) -> Box<dyn Party>;
+    /// Connects client `number`.
+    pub async fn connect(self, port: u16, number: usize) -> Client {
+        match self {
+            Self::Plain(plain) => Client::Plain(Box::new(plain::Client::connect(plain, port, number).await)),
+            Self::Redisson => Client::Redisson(Box::new(redisson::Client::connect(port, number).await)),
+        }
+    }
 
-    /// The command line that lets somebody else hold the lock, until the Unix time in milliseconds.
-    fn held_by_another(&self, lock: &str, until_ms: i64) -> Vec<String> {
-        vec![format!("SET {lock} somebody-else PXAT {until_ms}")]
+    /// The command lines by which another client holds the lock, until the Unix time in milliseconds.
+    pub fn held_by_another(self, lock: &str, until_ms: i64) -> Vec<String> {
+        match self {
+            Self::Plain(_) => vec![format!("SET {lock} another PXAT {until_ms}")],
+            Self::Redisson => vec![format!("HSET {lock} another:1 1"), format!("PEXPIREAT {lock} {until_ms}")],
+        }
     }
 }
 
-/// One client that follows a protocol. Requests are answered in the order in which they were sent on one line.
-pub trait Party {
-    /// Begins to acquire the lock; it goes on until the lock is its own.
-    fn acquire(&mut self, wire: &mut Wire<'_>);
+impl Client {
+    /// Waits until the client holds the lock.
+    pub async fn acquire(&mut self, lock: &str) {
+        match self {
+            Self::Plain(client) => client.acquire(lock).await,
+            Self::Redisson(client) => client.acquire(lock).await,
+        }
+    }
 
-    fn release(&mut self, wire: &mut Wire<'_>);
-
-    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress;
-
-    /// The time that was set with [`Wire::wake_after`] is over.
-    fn on_alarm(&mut self, _wire: &mut Wire<'_>) {}
+    pub async fn release(&mut self, lock: &str) {
+        match self {
+            Self::Plain(client) => client.release(lock).await,
+            Self::Redisson(client) => client.release(lock).await,
+        }
+    }
 }
 
-/// What a reply is the answer to, for parties that do no more than that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Acquire,
-    Release,
+/// The command by which this server deletes a key if it has a certain value; None for an older server.
+pub fn compare_and_delete(client: &mut support::Client) -> Option<Plain> {
+    let mut knows = |command: &str| {
+        let known = client.run(&format!("COMMAND INFO {command}"));
+        known.items().iter().any(|entry| *entry != support::Reply::Nil)
+    };
+    let delex = knows("DELEX").then_some(plain::SET_NX_DELEX);
+    delex.or_else(|| knows("DELIFEQ").then_some(plain::SET_NX_DELIFEQ))
 }
-
-/// Every protocol by which clients can wait for a lock; this module's own is the first.
-pub const CONTENDERS: [&dyn Protocol; 5] =
-    [&Native::MUTEX, &SetNx::POLL_1_MS, &SetNx::POLL_100_MS, &SignalList, &Redisson];
 
 #[track_caller]
 fn unexpected(reply: &Reply) -> ! {
-    panic!("an answer that the protocol does not know: {reply:?}")
+    panic!("a reply that the protocol does not know: {reply:?}")
 }

@@ -1,164 +1,99 @@
-//! Redisson's RLock: a Hash changed by scripts, and a channel on which the release tells everybody who waits.
-//!
-//! Each client is a process of its own here, with a connection for its subscription.
+//! Redisson's RLock: a Hash that scripts change, and a channel on which a release wakes all waiters. Redisson is a library for
+//! Java, which is not installed here. Each client is one process of it, with a connection for its subscriptions.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::scripts::{REDISSON_LOCK, REDISSON_UNLOCK, Script};
-use super::subscription::Subscription;
-use super::token::Tokens;
-use super::{Lease, Party, Progress, Protocol, unexpected};
-use crate::engine::{Line, Reply, Wire};
+use support::bytes_of;
+use support::connection::packed;
+use tokio::time::timeout;
 
-/// `LockPubSub.UNLOCK_MESSAGE`.
-pub const UNLOCK_MESSAGE: &str = "0";
+use super::{scripts, unexpected};
+use crate::connection::{Connection, Reply, bytes, integer};
 
-/// How long an unlock remembers that it was done, in milliseconds: 4 attempts, each 3000 ms and a pause whose mean is
-/// 1500 ms (Redisson's defaults for retryAttempts, timeout and retryDelay).
-pub const LATCH_MS: &str = "18000";
+/// The channel of a lock.
+pub const CHANNEL: &str = "redisson_lock__channel:{{key}}";
+/// The key by which an unlock that is sent twice is done only once.
+pub const LATCH: &str = "redisson_unlock_latch:{{key}}:{token}";
+/// `0` is `LockPubSub.UNLOCK_MESSAGE`. An unlock is remembered for 18 s: 4 attempts, each of 3 s and a pause of 1.5 s.
+pub const UNLOCK: &str = "EVALSHA {redisson-unlock} 3 {key} {channel} {latch} 0 30000 {owner} PUBLISH 18000";
 
-/// What a release is told with, as long as the server is no cluster.
-pub const PUBLISH: &str = "PUBLISH";
-
-/// On which the release of a lock is told.
-pub fn channel(lock: &str) -> String {
-    format!("redisson_lock__channel:{{{lock}}}")
-}
-
-/// The key by which an unlock that is sent twice is done once.
-pub fn latch(lock: &str, request: &str) -> String {
-    format!("redisson_unlock_latch:{{{lock}}}:{request}")
-}
-
-pub struct Redisson;
-
-impl Protocol for Redisson {
-    fn name(&self) -> &'static str {
-        "Lua hash + pub/sub (Redisson)"
-    }
-
-    fn scripts(&self) -> &'static [Script] {
-        &[REDISSON_LOCK, REDISSON_UNLOCK]
-    }
-
-    fn lines(&self) -> usize {
-        2
-    }
-
-    fn party(&self, number: usize, lock: &str, lease: Lease) -> Box<dyn Party> {
-        Box::new(Client {
-            lock: REDISSON_LOCK.sha1(),
-            unlock: REDISSON_UNLOCK.sha1(),
-            key: lock.to_owned(),
-            subscription: Subscription::new(channel(lock)),
-            latch_prefix: latch(lock, ""),
-            requests: Tokens::new(number),
-            lease: lease.to_string(),
-            // The process's UUID and the thread's number.
-            owner: format!("6f4e3c1a-0d5b-4b7e-9a61-{number:012x}:1"),
-            asked: VecDeque::new(),
-        })
-    }
-
-    fn held_by_another(&self, lock: &str, until_ms: i64) -> Vec<String> {
-        vec![format!("HSET {lock} somebody-else:1 1"), format!("PEXPIREAT {lock} {until_ms}")]
-    }
-}
-
-/// What a reply on the main line is the answer to.
-enum Asked {
-    Lock,
-    /// With the key by which an unlock that is sent twice is done once.
-    Unlock {
-        latch: Vec<u8>,
-    },
-    /// Its removal. Nobody waits for it.
-    Latch,
-}
-
-struct Client {
-    lock: String,
-    unlock: String,
-    key: String,
-    subscription: Subscription,
-    latch_prefix: String,
-    requests: Tokens,
-    lease: String,
+pub struct Client {
+    commands: Connection,
+    messages: Connection,
+    /// The UUID of the process and the number of its thread.
     owner: String,
-    asked: VecDeque<Asked>,
+    unlocks: u64,
+    /// Replies that are still to come, and that no one waits for.
+    unread: usize,
+    lock_script: String,
+    unlock_script: String,
 }
 
 impl Client {
-    fn attempt(&mut self, wire: &mut Wire<'_>) {
-        let (key, lease, owner) = (self.key.as_bytes(), self.lease.as_bytes(), self.owner.as_bytes());
-        wire.ask(&[b"EVALSHA", self.lock.as_bytes(), b"1", key, lease, owner]);
-        self.asked.push_back(Asked::Lock);
+    pub(super) async fn connect(port: u16, number: usize) -> Self {
+        let (commands, messages) = (Connection::open(port).await, Connection::open(port).await);
+        let owner = format!("6f4e3c1a-0d5b-4b7e-9a61-{number:012x}:1");
+        let lock_script = scripts::filled("EVALSHA {redisson-lock} 1 {key} 30000 {owner}");
+        let unlock_script = scripts::filled(UNLOCK);
+        Self { commands, messages, owner, unlocks: 0, unread: 0, lock_script, unlock_script }
     }
 
-    fn refused(&mut self, remaining_ms: i64, wire: &mut Wire<'_>) {
-        // A lock without a lease is waited for until a message comes.
-        let remaining = u64::try_from(remaining_ms).ok().map(Duration::from_millis);
-        if self.subscription.refused(remaining, wire) {
-            self.attempt(wire);
+    async fn call(&mut self, line: &str) -> Reply {
+        self.commands.send(&packed(&bytes_of(line))).await;
+        for _ in 0..std::mem::take(&mut self.unread) {
+            self.commands.receive().await;
         }
+        self.commands.receive().await
+    }
+
+    /// Tries once. Returns None if the lock is granted, otherwise the rest of its lease.
+    async fn try_lock(&mut self, lock: &str) -> Option<Duration> {
+        let line = self.lock_script.replace("{key}", lock).replace("{owner}", &self.owner);
+        match self.call(&line).await {
+            Reply::Null => None,
+            // Without a lease only a message ends the wait.
+            reply => match integer(&reply) {
+                Some(ms) => Some(u64::try_from(ms).map_or(Duration::MAX, Duration::from_millis)),
+                None => unexpected(&reply),
+            },
+        }
+    }
+
+    /// Subscribes when the first attempt fails, and tries again after each message and at the end of the lease.
+    pub async fn acquire(&mut self, lock: &str) {
+        if self.try_lock(lock).await.is_none() {
+            return;
+        }
+        let channel = CHANNEL.replace("{key}", lock);
+        self.messages.call(&format!("SUBSCRIBE {channel}")).await;
+        while let Some(remaining) = self.try_lock(lock).await {
+            // At the end of the lease it tries again as well.
+            let _ = timeout(remaining, self.messages.receive()).await;
+        }
+        self.unsubscribe(&channel).await;
+    }
+
+    async fn unsubscribe(&mut self, channel: &str) {
+        let mut reply = self.messages.call(&format!("UNSUBSCRIBE {channel}")).await;
+        // Messages that came before.
+        while !is_unsubscribed(&reply) {
+            reply = self.messages.receive().await;
+        }
+    }
+
+    pub async fn release(&mut self, lock: &str) {
+        self.unlocks += 1;
+        let token = format!("{}:{}", self.owner, self.unlocks);
+        let latch = LATCH.replace("{key}", lock).replace("{token}", &token);
+        let line = self.unlock_script.replace("{channel}", CHANNEL).replace("{latch}", &latch);
+        let line = line.replace("{key}", lock).replace("{owner}", &self.owner);
+        let reply = self.call(&line).await;
+        assert_eq!(integer(&reply), Some(1), "the client held the lock");
+        self.commands.send(&packed(&["DEL", &latch])).await;
+        self.unread += 1;
     }
 }
 
-impl Party for Client {
-    fn acquire(&mut self, wire: &mut Wire<'_>) {
-        self.subscription.try_without();
-        self.attempt(wire);
-    }
-
-    fn release(&mut self, wire: &mut Wire<'_>) {
-        self.requests.draw();
-        let latch = [self.latch_prefix.as_bytes(), self.requests.present()].concat();
-        wire.ask(&[
-            b"EVALSHA",
-            self.unlock.as_bytes(),
-            b"3",
-            self.key.as_bytes(),
-            self.subscription.channel(),
-            &latch,
-            UNLOCK_MESSAGE.as_bytes(),
-            self.lease.as_bytes(),
-            self.owner.as_bytes(),
-            PUBLISH.as_bytes(),
-            LATCH_MS.as_bytes(),
-        ]);
-        self.asked.push_back(Asked::Unlock { latch });
-    }
-
-    fn on_reply(&mut self, line: Line, reply: Reply, wire: &mut Wire<'_>) -> Progress {
-        if line == Line::Channel {
-            if self.subscription.heard(&reply, wire) {
-                self.attempt(wire);
-            }
-            return Progress::Pending;
-        }
-        match (self.asked.pop_front(), reply) {
-            (Some(Asked::Lock), Reply::Null) => {
-                self.subscription.granted(wire);
-                Progress::Granted
-            }
-            (Some(Asked::Lock), Reply::Integer(remaining_ms)) => {
-                self.refused(remaining_ms, wire);
-                Progress::Pending
-            }
-            (Some(Asked::Unlock { latch }), Reply::Integer(1)) => {
-                wire.tell_on(Line::Main, &[b"DEL", &latch]);
-                self.asked.push_back(Asked::Latch);
-                Progress::Released
-            }
-            (Some(Asked::Latch), Reply::Integer(_)) => Progress::Pending,
-            (_, reply) => unexpected(&reply),
-        }
-    }
-
-    fn on_alarm(&mut self, wire: &mut Wire<'_>) {
-        if self.subscription.woken() {
-            self.attempt(wire);
-        }
-    }
+fn is_unsubscribed(reply: &Reply) -> bool {
+    matches!(reply, Reply::Push { data, .. } if data.first().is_some_and(|kind| bytes(kind) == b"unsubscribe"))
 }

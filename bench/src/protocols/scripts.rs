@@ -1,20 +1,39 @@
-//! The Lua scripts that client libraries lock with, word for word as published: they are what is measured.
+//! Lua scripts of client libraries, as published. Command lines call them by `{name}`, which stands for their SHA1.
 
-/// A script and where it comes from.
+use support::{Client, Reply};
+
 pub struct Script {
+    /// In command lines.
+    name: &'static str,
     pub source: &'static str,
-    pub text: &'static str,
+    text: &'static str,
+}
+
+pub const SCRIPTS: [Script; 4] = [REDIS_PY_RELEASE, REDISSON_LOCK, REDISSON_UNLOCK, REDIS_SEMAPHORE_ACQUIRE];
+
+/// Replaces the names of scripts.
+pub fn filled(line: &str) -> String {
+    SCRIPTS.iter().fold(line.to_owned(), |line, script| {
+        if line.contains(script.name) { line.replace(script.name, &script.sha1()) } else { line }
+    })
+}
+
+/// Loads all scripts into a server, as the libraries do.
+pub fn load(client: &mut Client) {
+    for script in &SCRIPTS {
+        assert_eq!(client.call(&["SCRIPT", "LOAD", script.text]), Reply::text(&script.sha1()), "{}", script.source);
+    }
 }
 
 impl Script {
-    /// What EVALSHA calls it by.
-    pub fn sha1(&self) -> String {
+    fn sha1(&self) -> String {
         redis::Script::new(self.text).get_hash().to_owned()
     }
 }
 
 /// KEYS: the lock. ARGV: the token.
-pub const REDIS_PY_RELEASE: Script = Script {
+const REDIS_PY_RELEASE: Script = Script {
+    name: "{redis-py-release}",
     source: "redis-py 8.1.0, redis/lock.py, LUA_RELEASE_SCRIPT",
     text: "
         local token = redis.call('get', KEYS[1])
@@ -26,24 +45,9 @@ pub const REDIS_PY_RELEASE: Script = Script {
     ",
 };
 
-/// KEYS: the lock, the list of its signals. ARGV: the token, lease of a signal in ms.
-pub const PYTHON_REDIS_LOCK_UNLOCK: Script = Script {
-    source: "python-redis-lock 4.0.1, redis_lock/__init__.py, UNLOCK_SCRIPT",
-    text: r#"
-    if redis.call("get", KEYS[1]) ~= ARGV[1] then
-        return 1
-    else
-        redis.call("del", KEYS[2])
-        redis.call("lpush", KEYS[2], 1)
-        redis.call("pexpire", KEYS[2], ARGV[2])
-        redis.call("del", KEYS[1])
-        return 0
-    end
-"#,
-};
-
 /// KEYS: the lock. ARGV: lease in ms, owner.
-pub const REDISSON_LOCK: Script = Script {
+const REDISSON_LOCK: Script = Script {
+    name: "{redisson-lock}",
     source: "Redisson 4.7.0, RedissonLock.java, tryLockInnerAsync",
     text: "if ((redis.call('exists', KEYS[1]) == 0) \
         or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
@@ -56,7 +60,8 @@ pub const REDISSON_LOCK: Script = Script {
 
 /// KEYS: the lock, its channel, the latch of this request. ARGV: the message, lease in ms, owner, the publishing command,
 /// lease of the latch in ms.
-pub const REDISSON_UNLOCK: Script = Script {
+const REDISSON_UNLOCK: Script = Script {
+    name: "{redisson-unlock}",
     source: "Redisson 4.7.0, RedissonLock.java, unlockInnerAsync",
     text: "local val = redis.call('get', KEYS[3]); \
         if val ~= false then \
@@ -76,4 +81,27 @@ pub const REDISSON_UNLOCK: Script = Script {
         redis.call('set', KEYS[3], 1, 'px', ARGV[5]); \
         return 1; \
         end; ",
+};
+
+/// KEYS: the semaphore. ARGV: the number of permits, the token, lease in ms, the client's time.
+const REDIS_SEMAPHORE_ACQUIRE: Script = Script {
+    name: "{redis-semaphore-acquire}",
+    source: "redis-semaphore 5.8.0, semaphore/acquire/lua.ts",
+    text: "
+  local key = KEYS[1]
+  local limit = tonumber(ARGV[1])
+  local identifier = ARGV[2]
+  local lockTimeout = tonumber(ARGV[3])
+  local now = tonumber(ARGV[4])
+  local expiredTimestamp = now - lockTimeout
+
+  redis.call('zremrangebyscore', key, '-inf', expiredTimestamp)
+
+  if redis.call('zcard', key) < limit then
+    redis.call('zadd', key, now, identifier)
+    redis.call('pexpire', key, lockTimeout)
+    return 1
+  else
+    return 0
+  end",
 };

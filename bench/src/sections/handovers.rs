@@ -1,140 +1,144 @@
-//! How often a contended lock goes from one client to the next, for every protocol and up to 10,000 clients.
+//! How often a lock goes from one client to the next in a second, with up to 10,000 clients.
 
-use std::iter;
 use std::time::Duration;
 
-use indicatif::ProgressBar;
-
-use crate::engine::Locks;
-use crate::engine::contention::Return;
-use crate::engine::crowd::Crowd;
-use crate::engine::ground::{Ground, ON_TWO_CPUS, PingLine};
-use crate::progress;
-use crate::protocols::{CONTENDERS, Protocol};
-use crate::section::{Bar, Effort, Plot, Row, Section, Table};
+use crate::crowd::{Crowd, Return};
+use crate::place::{ON_TWO_CPUS, Place};
+use crate::protocols::{LOCK_BLOCK, LOCK_NOTIFY, PERMIT_BLOCK, PERMITS, Protocol, SET_NX_POLL, SET_NX_SCRIPT};
+use crate::report::{Bar, Effort, Row, Section};
 use crate::statistics::{median, median_ratio};
 
-const LEAST_PER_PING: f64 = 0.6;
-/// What the most clients must keep of the rate of [`FEW`].
-const LEAST_KEPT: f64 = 0.75;
-const FEW: usize = 10;
+/// The number of clients with which the longest queue is compared, and with which fairness is measured.
+const FEW: usize = 100;
+const MIN_KEPT: f64 = 0.75;
+const MIN_FAIRNESS: f64 = 0.999;
+
+/// A way to wait, and the least number of its hand-overs in a round trip of PING. None for those of other libraries.
+struct Way {
+    protocol: Protocol,
+    comes_back: Return,
+    permits: usize,
+    per_ping: Option<f64>,
+}
+
+const fn ours(protocol: Protocol, comes_back: Return, permits: usize, per_ping: f64) -> Way {
+    Way { protocol, comes_back, permits, per_ping: Some(per_ping) }
+}
+
+const fn theirs(protocol: Protocol) -> Way {
+    Way { protocol, comes_back: Return::AfterReply, permits: 1, per_ping: None }
+}
+
+const WAYS: [Way; 7] = [
+    ours(Protocol::Plain(LOCK_BLOCK), Return::AfterReply, 1, 0.6),
+    ours(Protocol::Plain(LOCK_BLOCK), Return::InOneWrite, 1, 0.6),
+    ours(Protocol::Plain(LOCK_NOTIFY), Return::AfterReply, 1, 0.5),
+    ours(Protocol::Plain(PERMIT_BLOCK), Return::AfterReply, PERMITS, 0.6),
+    theirs(Protocol::Plain(SET_NX_POLL)),
+    theirs(Protocol::Plain(SET_NX_SCRIPT)),
+    theirs(Protocol::Redisson),
+];
 
 struct Plan {
     counts: &'static [usize],
-    /// How long it takes at most until every client has had its turn and the measurement begins.
+    /// The longest time until every client has held the lock.
     warm_up: Duration,
     rounds: usize,
     span: Duration,
+    turns: u64,
 }
 
-/// Hand-overs and, beside them, round trips of PING per second, round by round.
-#[derive(Default)]
+/// Hand-overs and round trips of PING per second in each round, and Jain's index with [`FEW`] clients.
 struct Rates {
+    clients: usize,
     hand_overs: Vec<f64>,
     pings: Vec<f64>,
+    fairness: Option<f64>,
+}
+
+impl Rates {
+    fn per_ping(&self) -> f64 {
+        median_ratio(&self.hand_overs, &self.pings)
+    }
+}
+
+impl Way {
+    fn label(&self) -> String {
+        let together = if self.comes_back == Return::InOneWrite { ", in one write" } else { "" };
+        format!("{}{together}", self.protocol.name())
+    }
+
+    /// None where all clients can hold the lock together.
+    fn measure(&self, clients: usize, plan: &Plan) -> Option<Rates> {
+        if clients <= self.permits {
+            return None;
+        }
+        let place = Place::for_connections(clients * self.protocol.connections() + 1);
+        let crowd = Crowd::gather(&place, self.protocol, clients, self.permits, self.comes_back, plan.warm_up);
+        let mut rates = Rates { clients, hand_overs: Vec::new(), pings: Vec::new(), fairness: None };
+        for _ in 0..plan.rounds {
+            rates.pings.push(place.pings(plan.span));
+            rates.hand_overs.push(crowd.rate(plan.span));
+        }
+        if clients == FEW {
+            rates.fairness = Some(crowd.fairness(plan.turns, 10 * plan.warm_up));
+        }
+        Some(rates)
+    }
+
+    fn bars(&self, rates: &[Option<Rates>]) -> Vec<Bar> {
+        let Some(at_least) = self.per_ping else { return Vec::new() };
+        let rates: Vec<&Rates> = rates.iter().flatten().collect();
+        let mut bars: Vec<Bar> = rates
+            .iter()
+            .map(|rates| {
+                let what = format!("{}, hand-overs in a PING, {} clients", self.label(), rates.clients);
+                Bar::at_least(what, rates.per_ping(), at_least)
+            })
+            .collect();
+        let few = rates.iter().find(|rates| rates.clients == FEW);
+        if let (Some(few), Some(many)) = (few, rates.last()) {
+            let what = format!("{}, the same, {} clients, x that of {FEW}", self.label(), many.clients);
+            bars.push(Bar::at_least(what, many.per_ping() / few.per_ping(), MIN_KEPT));
+            let fairness = few.fairness.unwrap_or_default();
+            bars.push(Bar::at_least(format!("{}, Jain's index, {FEW} clients", self.label()), fairness, MIN_FAIRNESS));
+        }
+        bars
+    }
 }
 
 pub fn measure(effort: Effort) -> Section {
     let plan = Plan {
-        counts: effort.choose(&[2, 10, 100, 1_000, 10_000], &[2, 10, 1_000]),
-        warm_up: Duration::from_millis(effort.choose(3_000, 300)),
+        counts: effort.choose(&[2, 10, FEW, 1_000, 10_000], &[2, FEW, 1_000]),
+        warm_up: Duration::from_millis(effort.choose(2_000, 200)),
         rounds: effort.choose(7, 2),
-        span: Duration::from_millis(effort.choose(300, 30)),
+        span: Duration::from_millis(effort.choose(200, 30)),
+        turns: effort.choose(30, 5),
     };
-    let [native, peers @ ..] = CONTENDERS;
-    let progress = progress::bar("handovers", plan.counts.len() * (2 + peers.len()));
-    let ours = plan.over_counts(|clients| plan.with_pings(native, clients, Return::AtOnce, &progress));
-    let one_write = plan.over_counts(|clients| plan.with_pings(native, clients, Return::InOneWrite, &progress));
-    let peers = peers.map(|peer| Row {
-        label: peer.name().to_owned(),
-        cells: plan.over_counts(|clients| plan.alone(peer, clients, &progress)),
-    });
-    Section {
-        name: "handovers",
-        title: "Hand-overs of one contended lock per second",
-        method: method(&plan),
-        table: table(&plan, native.name(), &ours, &one_write, peers.into()),
-        bars: bars(&plan, &ours),
-        plot: Some(Plot::Lines {
-            at: plan.counts.iter().map(|&clients| clients as f64).collect(),
-            x: "clients".to_owned(),
-            y: "hand-overs per second".to_owned(),
-        }),
+    let (mut rows, mut bars) = (Vec::new(), Vec::new());
+    for way in &WAYS {
+        // Two connections of each of 10,000 clients are more files than most machines allow.
+        let allowed = |&&clients: &&usize| clients * way.protocol.connections() <= 10_000;
+        let measure = |clients: &usize| Some(clients).filter(allowed).and_then(|&clients| way.measure(clients, &plan));
+        let rates: Vec<Option<Rates>> = plan.counts.iter().map(measure).collect();
+        let rate = |rates: &Option<Rates>| rates.as_ref().map(|rates| median(rates.hand_overs.iter().copied()));
+        let fairness = rates.iter().flatten().find_map(|rates| rates.fairness);
+        rows.push(Row::new(way.label(), rates.iter().map(rate).chain([fairness])));
+        bars.extend(way.bars(&rates));
     }
-}
-
-impl Plan {
-    fn over_counts<T>(&self, measure: impl Fn(usize) -> T) -> Vec<T> {
-        self.counts.iter().map(|&clients| measure(clients)).collect()
-    }
-
-    /// This module's rates; between its rounds everybody waits, and the server is free for PING.
-    fn with_pings(&self, protocol: &dyn Protocol, clients: usize, comes_back: Return, progress: &ProgressBar) -> Rates {
-        let server = Ground::for_connections(clients + 1).on_two_cpus();
-        let mut crowd = Crowd::gather(&server, protocol, clients, Locks::One, comes_back, self.warm_up);
-        let mut ping = PingLine::new(&server);
-        let mut rates = Rates::default();
-        for _ in 0..self.rounds {
-            rates.pings.push(ping.rate(self.span));
-            rates.hand_overs.push(crowd.rate(self.span));
-        }
-        progress.inc(1);
-        rates
-    }
-
-    /// A peer's rate; None when this process may not open as many connections as it needs.
-    fn alone(&self, protocol: &dyn Protocol, clients: usize, progress: &ProgressBar) -> Option<f64> {
-        progress.inc(1);
-        let server = Ground::if_allowed(clients * protocol.lines())?.on_two_cpus();
-        let rounds = u32::try_from(self.rounds).expect("a small number of rounds");
-        let mut crowd = Crowd::gather(&server, protocol, clients, Locks::One, Return::AtOnce, self.warm_up);
-        Some(crowd.rate(self.span * rounds))
-    }
-}
-
-fn method(plan: &Plan) -> String {
-    format!(
-        "Each client acquires the lock, releases it at once and acquires it again. A client waits for the answer to its \
-         release before it asks again; in the row \"in one write\" it sends its release and its next request together. \
-         Counted is every grant to another client than the one before. The engine checks that no two clients hold the \
-         lock. This module's figures are medians of {} rounds of {} ms, each after as long a round of PING on one \
-         connection to the same server; what it is per PING is the median of the rounds' ratios. No figure: the process \
-         may not open that many connections. {ON_TWO_CPUS}",
-        plan.rounds,
-        plan.span.as_millis()
-    )
-}
-
-fn table(plan: &Plan, name: &str, ours: &[Rates], one_write: &[Rates], peers: Vec<Row>) -> Table {
-    let row = |label: String, rates: &[Rates], of: fn(&Rates) -> &Vec<f64>| Row {
-        label,
-        cells: rates.iter().map(|rates| Some(median(of(rates).iter().copied()))).collect(),
-    };
-    let mut rows = vec![
-        row(name.to_owned(), ours, |rates| &rates.hand_overs),
-        row(format!("{name}, in one write"), one_write, |rates| &rates.hand_overs),
-    ];
-    rows.extend(peers);
-    rows.push(row("PING, one connection".to_owned(), ours, |rates| &rates.pings));
     let counts = plan.counts.iter().map(|clients| format!("{clients} clients"));
-    Table::new(iter::once("hand-overs per second".to_owned()).chain(counts), rows)
-}
-
-fn bars(plan: &Plan, ours: &[Rates]) -> Vec<Bar> {
-    let per_ping = |rates: &Rates| median_ratio(&rates.hand_overs, &rates.pings);
-    let mut bars: Vec<Bar> = plan
-        .counts
-        .iter()
-        .zip(ours)
-        .map(|(clients, rates)| {
-            let what = format!("Hand-overs per PING round trip, {clients} clients");
-            Bar::at_least(what, per_ping(rates), LEAST_PER_PING)
-        })
-        .collect();
-    let few = plan.counts.iter().position(|&clients| clients == FEW).and_then(|place| ours.get(place));
-    if let (Some(few), Some(many), Some(most)) = (few, ours.last(), plan.counts.last()) {
-        let what = format!("Hand-overs per PING round trip, {most} clients against {FEW}");
-        bars.push(Bar::at_least(what, per_ping(many) / per_ping(few), LEAST_KEPT));
+    let first = ["hand-overs per second".to_owned()];
+    Section {
+        title: "Hand-overs of one lock per second",
+        method: format!(
+            "Each client acquires the lock, releases it without delay, and asks again when it has the reply to its release, or in \
+             the same write. A hand-over is a grant to another client than the one before. LIMIT is {PERMITS}. Medians of {} rounds of \
+             {:?}, each after one of PING on one connection; the limits are for the ratio to PING of each round. No client holds the \
+             lock while another does. Fairness is Jain's index with {FEW} clients. The clients' timers have a resolution of 1 ms. {ON_TWO_CPUS}",
+            plan.rounds, plan.span
+        ),
+        headings: first.into_iter().chain(counts).chain(["fairness".to_owned()]).collect(),
+        rows,
+        bars,
     }
-    bars
 }

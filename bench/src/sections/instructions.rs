@@ -1,128 +1,73 @@
-//! Server work for one lock taken and given back, uncontended, in instructions.
+//! The server's work for a lock or a share that no other client wants.
 
 use support::Setup;
 
-use crate::callgrind::{self, Count, Lengths, cycles};
-use crate::protocols::{SetNx, scripts};
-use crate::section::{Bar, Effort, Limit, Plot, Row, Section, Table};
+use crate::callgrind::{self, Count, Lengths, Workload, cycles};
+use crate::protocols::{compare_and_delete, scripts};
+use crate::report::{Bar, Effort, Row, Section, headings};
 
-const HEADINGS: [&str; 8] = [
-    "cycle",
-    "instructions per cycle",
-    "repeats to, %",
-    "between seeds, %",
-    "x PING",
-    "x SET + DEL",
-    "x SET + EVALSHA",
-    "x Redisson's scripts",
+/// What must hold of two cycles, given by their positions in [`cycles`].
+struct Comparison {
+    what: &'static str,
+    ours: usize,
+    theirs: usize,
+    at_most: f64,
+}
+
+const COMPARISONS: [Comparison; 5] = [
+    Comparison { what: "ACQUIRE + RELEASE, x SET NX + DEL", ours: 3, theirs: 1, at_most: 1.35 },
+    Comparison { what: "ACQUIRE + RELEASE, x SET NX + EVALSHA", ours: 3, theirs: 2, at_most: 0.65 },
+    Comparison { what: "REENTER x 2 + RELEASE x 2, x Redisson", ours: 4, theirs: 5, at_most: 0.50 },
+    Comparison { what: "SHARE + RELEASE, x ZADD + PEXPIREAT + ZREM", ours: 7, theirs: 6, at_most: 1.50 },
+    Comparison { what: "SHARE LIMIT + RELEASE, x redis-semaphore", ours: 8, theirs: 9, at_most: 0.50 },
 ];
 
-/// Of every way to lock.
-struct Counts {
-    ping: Count,
-    del: Count,
-    script: Count,
-    lock: Count,
-    reenter: Count,
-    redisson: Count,
-    latch: Count,
-    /// None where the server does not know the command.
-    delifeq: Option<Count>,
-}
-
-impl Counts {
-    fn measure(lengths: Lengths) -> Self {
-        let mut workloads = vec![
-            cycles::ping(),
-            cycles::set_and_del(),
-            cycles::set_and_script(),
-            cycles::acquire_and_release(),
-            cycles::reenter_and_release(),
-            cycles::redisson(),
-            cycles::latch_deletion(lengths.longest()),
-        ];
-        if SetNx::delifeq_is_known(&mut Setup::new().start().client()) {
-            workloads.push(cycles::set_and_delifeq());
-        }
-        let mut counted = callgrind::counts("instructions", &workloads, lengths).into_iter();
-        let mut next = || counted.next().expect("a count of each");
-        Self {
-            ping: next(),
-            del: next(),
-            script: next(),
-            lock: next(),
-            reenter: next(),
-            redisson: next(),
-            latch: next(),
-            delifeq: counted.next(),
-        }
+fn cycles() -> Vec<(&'static str, Workload)> {
+    let mut cycles = vec![
+        ("PING", cycles::ping()),
+        ("SET NX + DEL", cycles::set_and_del()),
+        ("SET NX + EVALSHA (redis-py)", cycles::set_and_script()),
+        ("LOCK.ACQUIRE + LOCK.RELEASE", cycles::acquire_and_release()),
+        ("LOCK.REENTER x 2 + LOCK.RELEASE x 2", cycles::reenter_and_release()),
+        ("Redisson: lock x 2, unlock x 2, DEL x 2", cycles::redisson()),
+        ("ZADD + PEXPIREAT + ZREM", cycles::zadd_and_zrem()),
+        ("LOCK.SHARE + LOCK.RELEASE", cycles::share_and_release()),
+        ("LOCK.SHARE LIMIT + LOCK.RELEASE", cycles::permit_and_release()),
+        ("redis-semaphore: EVALSHA + ZREM", cycles::redis_semaphore()),
+        ("ZADD + PEXPIREAT + ZREM, 9 other members", cycles::with_nine_holders(cycles::zadd_and_zrem())),
+        ("LOCK.SHARE LIMIT + LOCK.RELEASE, 9 other shares", cycles::with_nine_holders(cycles::permit_and_release())),
+    ];
+    if let Some(command) = compare_and_delete(&mut Setup::new().start().client()) {
+        let name = command.name.split(',').next().unwrap_or_default();
+        cycles.push((name, cycles::of(command, "OK", "1")));
     }
-
-    /// Redisson's four scripts without the two DEL that its client sends after them.
-    fn redisson_scripts(&self) -> Count {
-        self.redisson.with(&self.latch, |cycle, latch| cycle - 2.0 * latch)
-    }
-
-    fn table(&self) -> Table {
-        let delifeq = self.delifeq.as_ref().map(|count| ("SET NX PX + DELIFEQ", count));
-        let scripts = self.redisson_scripts();
-        let rows = [("PING", &self.ping), ("SET NX PX + DEL", &self.del)].into_iter().chain(delifeq).chain([
-            ("SET NX PX + EVALSHA (redis-py)", &self.script),
-            ("LOCK.ACQUIRE + LOCK.RELEASE", &self.lock),
-            ("Redisson: lock x 2, unlock x 2, DEL of the latches", &self.redisson),
-            ("Redisson's scripts alone", &scripts),
-            ("LOCK.REENTER x 2 + LOCK.RELEASE x 2", &self.reenter),
-        ]);
-        Table::new(HEADINGS, rows.map(|(label, count)| self.row(label, count)).collect())
-    }
-
-    fn row(&self, label: &str, count: &Count) -> Row {
-        row(label, count, [&self.ping, &self.del, &self.script, &self.redisson_scripts()])
-    }
-
-    fn bars(&self) -> Vec<Bar> {
-        let at_most = |what, count: Count, limit, aim: Option<f64>| Bar {
-            aim: aim.map(Limit::AtMost),
-            ..Bar::at_most(what, count.mean(), limit)
-        };
-        let reenter = self.reenter.over(&self.redisson_scripts());
-        vec![
-            at_most("ACQUIRE + RELEASE, x SET NX PX + DEL", self.lock.over(&self.del), 1.35, Some(1.25)),
-            at_most("ACQUIRE + RELEASE, x SET NX PX + EVALSHA", self.lock.over(&self.script), 0.65, Some(0.60)),
-            at_most("REENTER x 2 + RELEASE x 2, x Redisson's scripts", reenter, 0.50, None),
-        ]
-    }
-}
-
-/// What was counted of a cycle, and how many times that of each of the others it is.
-pub(super) fn row(label: &str, count: &Count, others: [&Count; 4]) -> Row {
-    let percent = |share: f64| 100.0 * share;
-    let counted = [Some(count.mean()), count.again().map(percent), Some(percent(count.spread()))];
-    let times = others.map(|other| Some(count.over(other).mean()));
-    Row { label: label.to_owned(), cells: counted.into_iter().chain(times).collect() }
+    cycles
 }
 
 pub fn measure(effort: Effort) -> Section {
     let lengths = Lengths::of(effort);
-    let counts = Counts::measure(lengths);
+    let (names, workloads): (Vec<_>, Vec<_>) = cycles().into_iter().unzip();
+    let counts = callgrind::counts(&workloads, lengths);
+    let percent = |share: f64| 100.0 * share;
+    let row = |(name, count): (&&str, &Count)| {
+        let ratio = count.over(&counts[1]).mean();
+        let again = count.again().map(percent);
+        Row::new(*name, [Some(count.mean()), Some(ratio), again, Some(percent(count.spread()))])
+    };
+    let bar = |comparison: &Comparison| {
+        let ratio = counts[comparison.ours].over(&counts[comparison.theirs]);
+        Bar::at_most(comparison.what, ratio.mean(), comparison.at_most)
+    };
     Section {
-        name: "instructions",
-        title: "Server work for a lock that nobody else wants",
+        title: "Instructions of the server for a lock that no other client wants",
         method: method(lengths),
-        table: counts.table(),
-        bars: counts.bars(),
-        plot: Some(Plot::Bars { column: 0, logarithmic: false }),
+        headings: headings(&["cycle", "instructions", "x SET NX + DEL", "repeats to, %", "between seeds, %"]),
+        rows: names.iter().zip(&counts).map(row).collect(),
+        bars: COMPARISONS.iter().map(bar).collect(),
     }
 }
 
 fn method(lengths: Lengths) -> String {
-    format!(
-        "Instructions that the server's process executes per cycle, outside the kernel: counted by `valgrind \
-         --tool=callgrind`, one connection, each command sent when the one before is answered. {} \
-         Scripts: {}; {}; {}. Redisson's scripts alone are its cycle less two DEL of such a latch, counted by themselves.",
-        lengths.difference_by_seed(),
-        scripts::REDIS_PY_RELEASE.source,
-        scripts::REDISSON_LOCK.source,
-        scripts::REDISSON_UNLOCK.source,
-    )
+    let sources: Vec<&str> = scripts::SCRIPTS.iter().map(|script| script.source).collect();
+    format!("{} LIMIT is 10. Scripts: {}.", lengths.method(), sources.join("; "))
 }

@@ -1,40 +1,25 @@
-//! How long it takes from the end of a lease to the next client's grant, with many locks and many other keys that end.
+//! The time from the end of a lease to the next client's grant, with many locks and many other keys.
 
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-use support::{Client, Server, now_ms, now_us};
+use support::{now_ms, now_us};
 
-use crate::engine::ground::{Ground, gather};
-use crate::engine::{Action, Event, Locks, Orders, Workload};
-use crate::progress;
-use crate::protocols::{CONTENDERS, Lease, Protocol};
-use crate::section::{Bar, Effort, Plot, Row, Section, Table};
-use crate::statistics::{quantile_us, record, spans};
+use crate::many::run_all;
+use crate::place::{ON_TWO_CPUS, Place};
+use crate::protocols::{Client, LOCK_BLOCK, LOCK_NOTIFY, Protocol, SET_NX_SCRIPT};
+use crate::report::{Bar, Effort, Row, Section, headings};
+use crate::statistics::Durations;
 
-const MOST_P99_MS: f64 = 2.0;
-
-/// Commands in one write.
-const BATCH: usize = 1000;
+const MAX_P99_MS: f64 = 2.0;
 /// The same locks end at the same times for every protocol.
 const SEED: u64 = 5;
-
-/// What becomes of the other keys meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Others {
-    Stay,
-    /// One in ten ends.
-    End,
-}
 
 struct Plan {
     locks: usize,
     other_keys: usize,
-    /// The leases end at random between these, in milliseconds from the start; the clients wait from before the first.
+    /// The leases end at random times between these, in milliseconds from the start.
     first_ms: i64,
     last_ms: i64,
-    /// What every client asks for. Those that wait as long as their own lease have to wait longer than the last lasts.
-    lease: Lease,
 }
 
 pub fn measure(effort: Effort) -> Section {
@@ -43,117 +28,73 @@ pub fn measure(effort: Effort) -> Section {
         other_keys: effort.choose(100_000, 10_000),
         first_ms: effort.choose(1_000, 300),
         last_ms: effort.choose(5_000, 700),
-        lease: effort.choose(6_000, 1_000),
     };
-    // This module once more, last, while other keys end as well.
-    let runs: Vec<(&dyn Protocol, Others)> =
-        CONTENDERS.iter().map(|protocol| (*protocol, Others::Stay)).chain([(CONTENDERS[0], Others::End)]).collect();
-    let seen = progress::each("lease_end", &runs, |(protocol, others)| plan.watch(*protocol, *others));
-    let p99_ms =
-        seen.first().and_then(|spans| quantile_us(spans, 0.99)).expect("a client that was granted a lock") / 1000.0;
+    let ours = Protocol::Plain(LOCK_BLOCK);
+    let runs = [
+        (ours, false),
+        (ours, true),
+        (Protocol::Plain(LOCK_NOTIFY), false),
+        (Protocol::Plain(SET_NX_SCRIPT), false),
+        (Protocol::Redisson, false),
+    ];
+    let late = runs.map(|(protocol, others_end)| plan.late(protocol, others_end));
+    let row = |((protocol, others_end), late): (&(Protocol, bool), &Durations)| {
+        let suffix = if *others_end { ", while other keys expire" } else { "" };
+        Row::new(format!("{}{suffix}", protocol.name()), [0.5, 0.99, 1.0].map(|quantile| late.quantile_ms(quantile)))
+    };
+    let p99 = late[0].quantile_ms(0.99).expect("grants");
     Section {
-        name: "lease_end",
         title: "From the end of a lease to the next grant",
-        method: method(&plan),
-        table: table(&runs, &seen),
-        bars: vec![Bar::at_most("End of a lease to grant, p99, ms", p99_ms, MOST_P99_MS)],
-        plot: Some(Plot::Bars { column: 1, logarithmic: true }),
+        method: format!(
+            "{} locks are held until random times within {} ms, set with PXAT, and are never released. One client waits for each. The \
+             server has {} other keys that expire later; in the second row a tenth of them expires in that time. The server keeps a key \
+             through the millisecond of its end. {ON_TWO_CPUS}",
+            plan.locks,
+            plan.last_ms - plan.first_ms,
+            plan.other_keys
+        ),
+        headings: headings(&["protocol", "p50, ms", "p99, ms", "longest, ms"]),
+        rows: runs.iter().zip(&late).map(row).collect(),
+        bars: vec![Bar::at_most("LOCK.ACQUIRE BLOCK, end of a lease to grant, p99, ms", p99, MAX_P99_MS)],
     }
-}
-
-fn method(plan: &Plan) -> String {
-    format!(
-        "{} locks are held by somebody who never releases them, until times that were set with PXAT, at random within {} \
-         ms; one client waits for each. The time runs from that end to the reading of the grant, by the wall clock that \
-         server and client share. The server keeps a key through the millisecond of its end, so about 1 ms is inherent. \
-         Beside them the server has {} other keys with a time-out that is far off; in the last row a tenth of them ends \
-         meanwhile, which is work of the server's own. python-redis-lock \
-         sends no signal when a lease ends: its client waits as long as its own lease would last, {} s here. So many clients \
-         that poll every millisecond ask more than a server can answer.",
-        plan.locks,
-        plan.last_ms - plan.first_ms,
-        plan.other_keys,
-        plan.lease / 1000
-    )
 }
 
 impl Plan {
-    fn watch(&self, protocol: &dyn Protocol, others: Others) -> Histogram<u64> {
-        let server = Ground::for_connections(self.locks * protocol.lines());
+    fn late(&self, protocol: Protocol, others_end: bool) -> Durations {
+        let place = Place::for_connections(self.locks * protocol.connections() + 2);
         let mut random = fastrand::Rng::with_seed(SEED);
-        self.fill(&server, others, &mut random);
-        let mut engine = gather(&server, protocol, self.locks, Locks::Each, self.lease);
-        let start_ms = now_ms();
-        let ends_ms: Vec<i64> = (0..self.locks).map(|_| start_ms + random.i64(self.first_ms..self.last_ms)).collect();
-        let holds = ends_ms
-            .iter()
-            .enumerate()
-            .flat_map(|(client, end_ms)| protocol.held_by_another(&Locks::Each.name(client), *end_ms));
-        send_all(&mut server.client(), holds);
-        engine.all(Action::Acquire);
-        let mut ends = Ends { waiting: ends_ms.len(), ends_ms, seen: spans() };
-        // Whoever waits for his own lease's length begins to wait right away.
-        let until = self.lease + 3_000;
-        engine.run(&mut ends, Duration::from_millis(until.into()));
-        assert_eq!(ends.waiting, 0, "{}: clients that were not granted a lock whose lease is over", protocol.name());
-        ends.seen
-    }
-
-    /// Keys that have nothing to do with locks.
-    fn fill(&self, server: &Server, others: Others, random: &mut fastrand::Rng) {
-        let keys = (0..self.other_keys).map(|key| {
-            let ends = others == Others::End && key % 10 == 0;
-            let span_ms = if ends { random.i64(self.first_ms..self.last_ms) } else { 3_600_000 };
-            format!("SET volatile-{key} something PX {span_ms}")
+        let mut client = place.server.client();
+        let mut times =
+            |count: usize| -> Vec<i64> { (0..count).map(|_| random.i64(self.first_ms..self.last_ms)).collect() };
+        let (of_others, of_locks) = (times(self.other_keys), times(self.locks));
+        run_all(&mut client, self.other_keys, |key| {
+            let ms = if others_end && key % 10 == 0 { of_others[key] } else { 3_600_000 };
+            vec![format!("SET volatile-{key} something PX {ms}")]
         });
-        send_all(&mut server.client(), keys);
+        let port = place.server.port();
+        let clients: Vec<Client> =
+            (0..self.locks).map(|number| place.block_on(protocol.connect(port, number))).collect();
+        let start_ms = now_ms();
+        run_all(&mut client, self.locks, |lock| protocol.held_by_another(&name(lock), start_ms + of_locks[lock]));
+        let wait = |(lock, mut client): (usize, Client)| {
+            let end_us = (start_ms + of_locks[lock]) * 1000;
+            place.clients.spawn_local(async move {
+                client.acquire(&name(lock)).await;
+                let late = u64::try_from(now_us() - end_us).expect("a lock is not granted before its lease ends");
+                Duration::from_micros(late)
+            })
+        };
+        let tasks: Vec<_> = clients.into_iter().enumerate().map(wait).collect();
+        place.run_until(async {
+            let mut late = Durations::new();
+            for task in tasks {
+                late.record(task.await.expect("a client that was granted its lock"));
+            }
+            late
+        })
     }
 }
 
-/// Sends commands many at a time, and reads what they are answered.
-fn send_all(client: &mut Client, lines: impl Iterator<Item = String>) {
-    let lines: Vec<String> = lines.collect();
-    for batch in lines.chunks(BATCH) {
-        let batch: Vec<&str> = batch.iter().map(String::as_str).collect();
-        client.send_together(&batch);
-        for line in batch {
-            let reply = client.receive();
-            assert!(reply == "OK" || reply == 1, "{line} is answered {reply:?}");
-        }
-    }
-}
-
-/// What each client waits for, and how late it came.
-struct Ends {
-    ends_ms: Vec<i64>,
-    waiting: usize,
-    seen: Histogram<u64>,
-}
-
-impl Workload for Ends {
-    fn on(&mut self, client: usize, event: Event, _orders: &mut Orders) {
-        assert_eq!(event, Event::Granted, "nobody does anything but wait");
-        let late_us = now_us() - self.ends_ms[client] * 1000;
-        let late_us = u64::try_from(late_us).expect("a lock is not granted before its lease is over");
-        record(&mut self.seen, Duration::from_micros(late_us));
-        self.waiting -= 1;
-    }
-
-    fn is_done(&self) -> bool {
-        self.waiting == 0
-    }
-}
-
-fn table(runs: &[(&dyn Protocol, Others)], seen: &[Histogram<u64>]) -> Table {
-    let milliseconds = |spans: &Histogram<u64>, quantile| quantile_us(spans, quantile).map(|us| us / 1000.0);
-    let label = |protocol: &dyn Protocol, others| match others {
-        Others::Stay => protocol.name().to_owned(),
-        Others::End => format!("{}, while other keys end", protocol.name()),
-    };
-    let row = |((protocol, others), spans): (&(&dyn Protocol, Others), &Histogram<u64>)| Row {
-        label: label(*protocol, *others),
-        cells: [0.5, 0.99, 1.0].map(|quantile| milliseconds(spans, quantile)).to_vec(),
-    };
-    let headings = ["protocol", "p50, ms", "p99, ms", "longest, ms"];
-    Table::new(headings, runs.iter().zip(seen).map(row).collect())
+fn name(lock: usize) -> String {
+    format!("door:{lock}")
 }

@@ -1,54 +1,28 @@
-//! What a lock and a waiter cost in the server's memory.
+//! The server's memory for a lock and for a waiter.
 
 use std::time::Duration;
 
-use indicatif::ProgressBar;
 use support::{Client, Library, PATIENCE, Reply, Server, Setup, bytes_of, happens_within};
 
 use crate::baseline;
-use crate::engine::ground::require_files;
-use crate::progress;
-use crate::section::{Bar, Effort, Row, Section, Table};
-use crate::server_memory::ServerMemory;
+use crate::many::{LONG, ServerMemory, request, run_all, subscriber, token};
+use crate::place::allow_files;
+use crate::report::{Bar, Effort, Row, Section, headings};
 
 /// A difference below this is not one of a lock: no allocation is as small.
 const LESS_THAN_AN_ALLOCATION: f64 = 1.0;
 const WAITER_BYTES: f64 = 400.0;
 
-/// How much is held and waited for.
 struct Sizes {
     held: usize,
     waiters: usize,
-    /// Waiters on one key, where they are spread.
-    together: usize,
-    /// How long the server's memory must stay the same to count as settled: for tables that it rehashes, and for buffers
-    /// of idle clients that it gives back, which it does after two seconds.
+    requests: [usize; 2],
+    /// The time for which the memory must stay the same: for tables that the server rehashes, and for buffers of idle clients,
+    /// which it frees after two seconds.
     tables: Duration,
     buffers: Duration,
 }
 
-impl Sizes {
-    fn of(effort: Effort) -> Self {
-        effort.choose(
-            Self {
-                held: 20_000,
-                waiters: 10_000,
-                together: 10,
-                tables: Duration::from_secs(1),
-                buffers: Duration::from_secs(4),
-            },
-            Self {
-                held: 500,
-                waiters: 100,
-                together: 10,
-                tables: Duration::from_millis(200),
-                buffers: Duration::from_millis(200),
-            },
-        )
-    }
-}
-
-/// A server that can have so many clients, and its memory.
 struct Scene<'a> {
     sizes: &'a Sizes,
     server: Server,
@@ -57,32 +31,40 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     fn start(peer: &Library, sizes: &'a Sizes) -> Self {
-        let config = format!("maxclients {}\nloadmodule {}", sizes.waiters + 100, peer.path().display());
+        let config = format!(
+            "maxclients {}\nlock.max-waiters 1000000\nloadmodule {}",
+            sizes.waiters + 100,
+            peer.path().display()
+        );
         let server = Setup::new().config(&config).start();
         let memory = ServerMemory::of(&server);
         Self { sizes, server, memory }
     }
 
-    /// Bytes for each of many keys, taken by `command` with key and token and what follows.
-    fn held(mut self, command: &str, rest: &str, asked_for: bool) -> f64 {
+    /// Bytes of each key that `command` sets, with a key and a token.
+    fn held(mut self, command: &str, then_refused: bool) -> f64 {
         let before = self.memory.settled(self.sizes.tables);
+        let client = &mut self.memory.0;
         for number in 0..self.sizes.held {
-            let reply = self.memory.observer().run(&format!("{command} {} {} {rest}", key(number), token(number)));
+            let reply = client.run(&format!("{command} {} {} PX 600000", key(number), token(number)));
             assert!(reply == 1 || reply == "OK", "{command}: {reply:?}");
-            if asked_for {
+            if then_refused {
                 let other = token(number + self.sizes.held);
-                let reply = self.memory.observer().run(&format!("LOCK.ACQUIRE {} {other}", key(number)));
-                assert_eq!(reply, Reply::Nil, "the lock is held");
+                assert_eq!(
+                    client.run(&format!("LOCK.ACQUIRE {} {other}", key(number))),
+                    Reply::Nil,
+                    "the lock is held"
+                );
             }
         }
         (self.memory.settled(self.sizes.tables) - before) / self.sizes.held as f64
     }
 
-    /// Bytes for each of many clients that are connected and then wait by `command`, so many for the same key.
-    fn waiter(mut self, command: &str, together: usize) -> f64 {
+    /// Bytes of each connected client that begins to wait by `command`. That number waits for the same key.
+    fn blocked(mut self, command: &str, together: usize) -> f64 {
         let count = self.sizes.waiters;
         for number in 0..count / together {
-            self.memory.observer().ok(&format!("SET {} holder", key(number)));
+            self.memory.0.ok(&format!("SET {} holder", key(number)));
         }
         let mut waiters: Vec<Client> = (0..count).map(|_| self.server.client()).collect();
         let before = self.memory.settled(self.sizes.buffers);
@@ -90,90 +72,71 @@ impl<'a> Scene<'a> {
             let line = format!("{command} {} {} BLOCK 0", key(number / together), token(number));
             waiter.send(&bytes_of(&line));
         }
-        let blocked = |observer: &mut Client| observer.info("clients", "blocked_clients");
-        let all = happens_within(PATIENCE, || blocked(self.memory.observer()) == Some(count.to_string()));
-        assert!(all, "the server never blocked all clients: {:?}", blocked(self.memory.observer()));
+        let all =
+            happens_within(PATIENCE, || self.memory.0.info("clients", "blocked_clients") == Some(count.to_string()));
+        assert!(all, "the server blocks all clients");
+        (self.memory.settled(self.sizes.buffers) - before) / count as f64
+    }
+
+    /// Bytes of each request that waits for a message, all of one connection.
+    fn notified(mut self, count: usize, has_own_lock: bool) -> f64 {
+        let (mut client, _subscriber) = (self.server.client(), subscriber(&self.server));
+        let lock = |number| key(if has_own_lock { number } else { 0 });
+        // Twice, so that the server has rehashed its tables.
+        for _ in 0..2 {
+            run_all(&mut client, count, |number| vec![format!("SET {} holder PX {LONG}", lock(number))]);
+        }
+        // The first request, because the server begins its statistics of a command with it.
+        client.run(&request("LOCK.ACQUIRE", &lock(0), "first"));
+        client.run(&format!("LOCK.RELEASE {} first", lock(0)));
+        let before = self.memory.settled(self.sizes.buffers);
+        run_all(&mut client, count, |number| vec![request("LOCK.ACQUIRE", &lock(number), &token(number))]);
         (self.memory.settled(self.sizes.buffers) - before) / count as f64
     }
 }
 
 fn key(number: usize) -> String {
-    format!("door:{number:05}")
-}
-
-fn token(number: usize) -> String {
-    format!("{number:032x}")
-}
-
-/// Bytes of the module's way, beside the server's own.
-struct Pair {
-    label: &'static str,
-    server: f64,
-    module: f64,
-}
-
-impl Pair {
-    fn difference(&self) -> f64 {
-        self.module - self.server
-    }
-
-    fn row(&self) -> Row {
-        let cells = [self.module, self.server, self.difference()].map(Some).to_vec();
-        Row { label: self.label.to_owned(), cells }
-    }
-
-    fn bar(&self, at_most: f64) -> Bar {
-        Bar::at_most(format!("{}, bytes beyond the server's", self.label), self.difference(), at_most)
-    }
-}
-
-fn held(peer: &Library, sizes: &Sizes, progress: &ProgressBar) -> [Pair; 2] {
-    let scene = || {
-        progress.inc(1);
-        Scene::start(peer, sizes)
-    };
-    let server = scene().held("SET", "PX 600000", false);
-    let taken = scene().held("LOCK.ACQUIRE", "PX 600000", false);
-    let wanted = scene().held("LOCK.ACQUIRE", "PX 600000", true);
-    [
-        Pair { label: "a held lock", server, module: taken },
-        Pair { label: "a held lock, after another was refused it", server, module: wanted },
-    ]
-}
-
-fn waiting(peer: &Library, sizes: &Sizes, progress: &ProgressBar) -> [Pair; 2] {
-    let pair = |label, together| {
-        let bytes = |command| {
-            progress.inc(1);
-            Scene::start(peer, sizes).waiter(command, together)
-        };
-        Pair { label, server: bytes("PEER.ACQUIRE"), module: bytes("LOCK.ACQUIRE") }
-    };
-    [pair("a waiter, all for one lock", sizes.waiters), pair("a waiter, ten for each lock", sizes.together)]
+    format!("door:{number:07}")
 }
 
 pub fn measure(effort: Effort) -> Section {
-    let sizes = Sizes::of(effort);
-    require_files(sizes.waiters + 500);
+    let (second, moment) = (Duration::from_secs(1), Duration::from_millis(200));
+    let sizes = effort.choose(
+        Sizes { held: 20_000, waiters: 10_000, requests: [1_000, 1_000_000], tables: second, buffers: 4 * second },
+        Sizes { held: 500, waiters: 100, requests: [100, 10_000], tables: moment, buffers: moment },
+    );
+    allow_files(sizes.waiters + 500);
     let peer = baseline::peer();
-    let progress = progress::bar("memory", 7);
-    let held = held(&peer, &sizes, &progress);
-    let waiting = waiting(&peer, &sizes, &progress);
-    let bars = [held[0].bar(LESS_THAN_AN_ALLOCATION)].into_iter();
+    let scene = || Scene::start(&peer, &sizes);
+    let (mut rows, mut bars) = (Vec::new(), Vec::new());
+    let mut add = |label: &str, bytes: f64, comparison: f64, limit: Option<f64>| {
+        let difference = bytes - comparison;
+        rows.push(Row::new(label, [bytes, comparison, difference]));
+        bars.extend(limit.map(|limit| Bar::at_most(format!("{label}, difference, bytes"), difference, limit)));
+    };
+    let set = scene().held("SET", false);
+    add("a held lock", scene().held("LOCK.ACQUIRE", false), set, Some(LESS_THAN_AN_ALLOCATION));
+    add("a held lock, after a refused request", scene().held("LOCK.ACQUIRE", true), set, None);
+    for (label, together) in [("a blocked waiter, all for one lock", sizes.waiters), ("ten for each lock", 10)] {
+        let [ours, empty] = ["LOCK.ACQUIRE", "PEER.ACQUIRE"].map(|command| scene().blocked(command, together));
+        add(label, ours, empty, Some(WAITER_BYTES));
+    }
+    for count in sizes.requests {
+        let words = token(0).len() as f64;
+        let (one, each) = (scene().notified(count, false), scene().notified(count, true));
+        add(&format!("NOTIFY, {count} requests for one lock"), one, words, Some(WAITER_BYTES));
+        add(&format!("NOTIFY, {count} for a lock each"), each, words + key(0).len() as f64, Some(WAITER_BYTES));
+    }
     Section {
-        name: "memory",
         title: "Memory of a lock and of a waiter",
         method: format!(
-            "`used_memory` of the server, per lock of {} and per waiter of {}, once it has settled. Beside a held lock: \
-             `SET key token PX`. Beside a waiter: a client blocked in the same way by a module that keeps nothing of its \
-             own (bench/baseline/peer.c), with the same words.",
-            sizes.held, sizes.waiters,
+            "`used_memory` of the server when it has settled, for each of {} locks, {} blocked waiters, and requests with NOTIFY. A \
+             held lock is compared with `SET key token PX`; a blocked waiter with a client that a module blocks which keeps nothing \
+             (bench/baseline/peer.c); a request with NOTIFY with the bytes of its token and of a key that no other request has.",
+            sizes.held, sizes.waiters
         ),
-        table: Table::new(
-            ["what", "bytes", "the server's own", "difference"],
-            held.iter().chain(&waiting).map(Pair::row).collect(),
-        ),
-        bars: bars.chain(waiting.iter().map(|pair| pair.bar(WAITER_BYTES))).collect(),
-        plot: None,
+        headings: headings(&["what", "bytes", "compared with", "difference"]),
+        rows,
+        bars,
     }
 }
