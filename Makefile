@@ -160,14 +160,14 @@ upgrade: ## run an older version (FROM=commit) and this one in one replicated se
 	cargo build --release --locked
 	@scripts/upgrade $(ARGS)
 
-# Servers begin slowly under callgrind, the more so side by side.
-bench: ## measure beside what people lock with today, into docs/benchmarks
+# Servers start slowly under callgrind, more so when several start together.
+bench: ## measure the module and the lock libraries of today, into target/bench
 	@scripts/setup bench
 	cargo build --release --locked
 	cargo build --profile tool --locked
 	@server=$$(scripts/servers --server) && PATIENCE_FACTOR=6 SERVER=$$server cargo run --profile tool --locked --package bench -- $(ARGS)
 
-bench-core: ## time the core alone: the waiting line, and what an uncontended request decides
+bench-core: ## time the core alone: the queue, and the decision about an uncontended request
 	@scripts/setup build
 	cargo bench --profile tool --locked --package bench --bench core -- $(ARGS)
 

@@ -25,9 +25,9 @@ impl FromStr for Attempt {
     /// `CLIENT LOCK BEGUN GRANTED RELEASED`, or `CLIENT LOCK BEGUN` of a client that gave up.
     fn from_str(line: &str) -> Result<Self, ()> {
         let numbers: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(drop)?;
-        let (names, begun, held) = match numbers.as_slice() {
-            &[client, lock, begun] => ([client, lock], begun, None),
-            &[client, lock, begun, granted, released] => ([client, lock], begun, Some(granted..released)),
+        let (names, begun, held) = match *numbers.as_slice() {
+            [client, lock, begun] => ([client, lock], begun, None),
+            [client, lock, begun, granted, released] => ([client, lock], begun, Some(granted..released)),
             _ => return Err(()),
         };
         let [client, lock] = names.map(|number| usize::try_from(number).expect("a small number"));

@@ -13,8 +13,11 @@ mod throughput;
 
 use crate::report::{Effort, Section};
 
-/// The name, the question that it answers, and the measurement of each section.
-pub const SECTIONS: [(&str, &str, fn(Effort) -> Section); 10] = [
+/// A name, a question, and the measurement that answers it.
+type Entry = (&'static str, &'static str, fn(Effort) -> Section);
+
+/// All sections, in their order.
+pub const SECTIONS: [Entry; 10] = [
     ("instructions", "What does the server do for a lock that no other client wants?", instructions::measure),
     ("overhead", "What does the module cost the commands of other clients?", overhead::measure),
     ("profile", "Which part of the server executes the instructions?", profile::measure),
