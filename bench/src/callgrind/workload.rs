@@ -124,7 +124,7 @@ fn run(client: &mut Client, line: &str, reply: &Reply) {
 
 fn filled(line: &str, number: u64) -> String {
     // 32 hexadecimal digits, as redis-py's tokens.
-    let token = (u128::from(number) + 1) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835 % u128::MAX;
+    let token = (u128::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     let line = line.replace("{token}", &format!("{token:032x}"));
     line.replace("{n}", &number.to_string()).replace("{next}", &(number + 1).to_string())
 }

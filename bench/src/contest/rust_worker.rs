@@ -71,7 +71,7 @@ impl Client {
     }
 
     /// The attempts until `end_ns`, as lines.
-    async fn attempts(mut self, number: usize, locks: &[String], hold: Duration, end_ns: u64) -> Vec<String> {
+    async fn attempts(&mut self, number: usize, locks: &[String], hold: Duration, end_ns: u64) -> Vec<String> {
         let mut lines = Vec::new();
         for lock in locks.iter().cycle().skip(number * STRIDE % locks.len()) {
             let begun = now_ns();
@@ -108,14 +108,17 @@ pub fn run(options: &Options) {
     let mut line = String::new();
     stdin().read_line(&mut line).expect("a line");
     let (hold, end_ns) = (Duration::from_millis(options.hold_ms), line.trim_end().parse().expect("a time"));
-    let start = |(number, runtime, client): (usize, Runtime, Client)| {
+    let start = |(number, runtime, mut client): (usize, Runtime, Client)| {
         let locks = Arc::clone(&locks);
-        thread::spawn(move || (runtime.block_on(client.attempts(number, &locks, hold, end_ns)), runtime))
+        thread::spawn(move || {
+            let lines = runtime.block_on(client.attempts(number, &locks, hold, end_ns));
+            (lines, client, runtime)
+        })
     };
     let running: Vec<_> = clients.into_iter().map(start).collect();
-    // With the runtimes the connections stay open.
+    // The connections stay open, because the server counts a close as a read.
     let results: Vec<_> = running.into_iter().map(|thread| thread.join().expect("a client that works")).collect();
-    let lines = results.iter().flat_map(|(lines, _)| lines).map(String::as_str);
+    let lines = results.iter().flat_map(|(lines, ..)| lines).map(String::as_str);
     println!("{}", lines.chain(iter::once(DONE)).collect::<Vec<_>>().join("\n"));
     // Waits until the server's counters were read.
     stdin().read_to_end(&mut Vec::new()).expect("the end of the input");

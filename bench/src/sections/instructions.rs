@@ -6,7 +6,7 @@ use crate::callgrind::{self, Count, Lengths, Workload, cycles};
 use crate::protocols::{compare_and_delete, scripts};
 use crate::report::{Bar, Effort, Row, Section, headings};
 
-/// What must hold of two cycles, given by their positions in [`cycles`].
+/// A limit for the ratio of two cycles, which are given by their positions in `cycles()`.
 struct Comparison {
     what: &'static str,
     ours: usize,
