@@ -74,6 +74,7 @@ fn main() -> ExitCode {
             }
         }
     }
+    report.write_page(SECTIONS.iter().map(|(name, ..)| *name));
     println!("{}", report.summary());
     let met = effort == Effort::Short || report.missed.is_empty();
     if met && !failed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -8,6 +8,13 @@ use comfy_table::{CellAlignment, TableStyle, presets};
 use jiff::Timestamp;
 use support::Server;
 
+const PAGE: &str = "\
+# Benchmarks
+
+Results of `make bench`, which writes this page to `target/bench`. [performance.md](../performance.md) says what the sections are about,
+and which limits are for their numbers.
+";
+
 /// How much is measured: enough to rely on the numbers, or just enough to see that every section works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
@@ -111,18 +118,29 @@ impl Report {
 
     /// Shows a section, and writes it to a file of that name.
     pub fn add(&mut self, name: &str, section: &Section) {
-        println!("\n{}\n{}", section.title, tables(section, presets::UTF8_FULL_CONDENSED));
-        let markdown = format!(
-            "## {}\n\n{}\n\n{}\nMeasured {}.\n",
-            section.title,
-            section.method,
-            tables(section, presets::ASCII_MARKDOWN),
-            self.run
-        );
+        let style = presets::UTF8_FULL_CONDENSED;
+        println!("\n{}\n{}", section.title, numbers(section, style));
+        if !section.bars.is_empty() {
+            let bars = section.bars.iter().map(|bar| bar.words().to_vec()).collect();
+            println!("{}", table(&headings(&["limit of", "value", "limit", "verdict"]), bars, style));
+        }
+        let missed: Vec<String> = section.bars.iter().filter(|bar| !bar.is_met()).map(|bar| bar.what.clone()).collect();
+        let (met, all) = (section.bars.len() - missed.len(), section.bars.len());
+        let Section { title, method, .. } = section;
+        let table = numbers(section, presets::ASCII_MARKDOWN);
+        let limits = if all == 0 { String::new() } else { format!(" {met} of {all} limits are met.") };
+        let markdown = format!("## {title}\n\n{method} Measured {}.{limits}\n\n{table}\n", self.run);
         fs::create_dir_all(&self.folder).expect("a folder for the tables");
         fs::write(self.folder.join(format!("{name}.md")), markdown).expect("a file for the tables");
-        self.bars += section.bars.len();
-        self.missed.extend(section.bars.iter().filter(|bar| !bar.is_met()).map(|bar| bar.what.clone()));
+        self.bars += all;
+        self.missed.extend(missed);
+    }
+
+    /// Writes a page with those of the sections that were measured, now or before.
+    pub fn write_page<'a>(&self, sections: impl Iterator<Item = &'a str>) {
+        let parts = sections.filter_map(|name| fs::read_to_string(self.folder.join(format!("{name}.md"))).ok());
+        let parts: Vec<String> = [PAGE.to_owned()].into_iter().chain(parts).collect();
+        fs::write(self.folder.join("README.md"), parts.join("\n")).expect("a file for the page");
     }
 
     pub fn summary(&self) -> String {
@@ -138,23 +156,17 @@ impl Report {
     }
 }
 
-/// The table of a section and that of its bars.
-fn tables(section: &Section, preset: TableStyle) -> String {
+fn numbers(section: &Section, style: TableStyle) -> String {
     let text = |cell: &Option<f64>| cell.map_or_else(|| "–".to_owned(), figure);
     let row = |row: &Row| [row.label.clone()].into_iter().chain(row.cells.iter().map(text)).collect();
-    let mut tables = table(&section.headings, section.rows.iter().map(row).collect(), preset);
-    if !section.bars.is_empty() {
-        let bars = section.bars.iter().map(|bar| bar.words().to_vec()).collect();
-        tables += &table(&headings(&["limit of", "value", "limit", "verdict"]), bars, preset);
-    }
-    tables
+    table(&section.headings, section.rows.iter().map(row).collect(), style)
 }
 
-fn table(headings: &[String], rows: Vec<Vec<String>>, preset: TableStyle) -> String {
+fn table(headings: &[String], rows: Vec<Vec<String>>, style: TableStyle) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_style(preset).set_header(headings).add_rows(rows);
+    table.load_style(style).set_header(headings).add_rows(rows);
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    format!("{table}\n\n")
+    table.to_string()
 }
 
 /// A number with three digits, and more where it is longer than that.
@@ -219,5 +231,8 @@ mod tests {
         assert!(report.summary().contains("1 of 2 limits met") && report.missed == ["not met"]);
         let page = fs::read_to_string(out.join("name.md")).expect("a page");
         assert!(page.contains("| lock  | 1.50 |") && page.contains("| other |    – |"), "{page}");
+        report.write_page(["none", "name"].into_iter());
+        let all = fs::read_to_string(out.join("README.md")).expect("a page");
+        assert!(all.starts_with("# Benchmarks") && all.ends_with(&page), "{all}");
     }
 }

@@ -7,7 +7,7 @@ use crate::callgrind::{self, Lengths, Profile, Workload};
 use crate::report::{Effort, Row, Section, headings};
 
 /// The functions of the API that are shown.
-const SHOWN: usize = 12;
+const SHOWN: usize = 8;
 
 pub fn measure(effort: Effort) -> Section {
     let lengths = Lengths::of(effort);
