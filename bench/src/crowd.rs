@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::place::Place;
@@ -31,9 +31,6 @@ pub struct Crowd<'a> {
 
 /// What the clients do, as they see it.
 struct Board {
-    /// The number that may hold the lock together.
-    permits: usize,
-    holders: Cell<usize>,
     last: Cell<usize>,
     /// Grants to another client than the one before.
     hand_overs: Cell<u64>,
@@ -43,17 +40,10 @@ struct Board {
 
 impl Board {
     fn grant(&self, client: usize) {
-        self.holders.set(self.holders.get() + 1);
-        assert!(self.holders.get() <= self.permits, "too many clients hold the lock");
         if self.last.replace(client) != client {
             self.hand_overs.set(self.hand_overs.get() + 1);
         }
         self.taken.borrow_mut()[client] += 1;
-    }
-
-    /// The client is about to send its release.
-    fn release(&self) {
-        self.holders.set(self.holders.get() - 1);
     }
 
     fn reset(&self) {
@@ -64,16 +54,9 @@ impl Board {
 
 impl<'a> Crowd<'a> {
     /// Connects the clients and runs them until there are as many grants as clients, for as long as `warm_up` at most.
-    pub fn gather(
-        place: &'a Place,
-        protocol: Protocol,
-        clients: usize,
-        permits: usize,
-        comes_back: Return,
-        warm_up: Duration,
-    ) -> Self {
+    pub fn gather(place: &'a Place, protocol: Protocol, clients: usize, comes_back: Return, warm_up: Duration) -> Self {
         let (last, taken) = (Cell::new(clients), RefCell::new(vec![0; clients]));
-        let board = Rc::new(Board { permits, holders: Cell::new(0), last, hand_overs: Cell::new(0), taken });
+        let board = Rc::new(Board { last, hand_overs: Cell::new(0), taken });
         let connect = |number| {
             let client = place.block_on(protocol.connect(place.server.port(), number));
             place.clients.spawn_local(contend(client, number, comes_back, Rc::clone(&board)))
@@ -120,9 +103,6 @@ async fn contend(mut client: Client, number: usize, comes_back: Return, board: R
     client.acquire(LOCK).await;
     loop {
         board.grant(number);
-        // The other clients run, and must not get the lock.
-        yield_now().await;
-        board.release();
         match &mut client {
             Client::Plain(plain) if comes_back == Return::InOneWrite => plain.release_and_acquire().await,
             client => {

@@ -74,7 +74,7 @@ impl Way {
             return None;
         }
         let place = Place::for_connections(clients * self.protocol.connections() + 1);
-        let crowd = Crowd::gather(&place, self.protocol, clients, self.permits, self.comes_back, plan.warm_up);
+        let crowd = Crowd::gather(&place, self.protocol, clients, self.comes_back, plan.warm_up);
         let mut rates = Rates { clients, hand_overs: Vec::new(), pings: Vec::new(), fairness: None };
         for _ in 0..plan.rounds {
             rates.pings.push(place.pings(plan.span));
@@ -133,8 +133,8 @@ pub fn measure(effort: Effort) -> Section {
         method: format!(
             "Each client acquires the lock, releases it without delay, and asks again when it has the reply to its release, or in \
              the same write. A hand-over is a grant to another client than the one before. LIMIT is {PERMITS}. Medians of {} rounds of \
-             {:?}, each after one of PING on one connection; the limits are for the ratio to PING of each round. No client holds the \
-             lock while another does. Fairness is Jain's index with {FEW} clients. The clients' timers have a resolution of 1 ms. {ON_TWO_CPUS}",
+             {:?}, each after one of PING on one connection; the limits are for the ratio to PING of each round. Fairness is Jain's \
+             index with {FEW} clients. The clients' timers have a resolution of 1 ms. {ON_TWO_CPUS}",
             plan.rounds, plan.span
         ),
         headings: first.into_iter().chain(counts).chain(["fairness".to_owned()]).collect(),
