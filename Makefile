@@ -9,12 +9,14 @@ PREFIX ?= /usr/local
 MODULEDIR ?= $(PREFIX)/lib/redis/modules
 ARGS ?=
 TARGETS ?=
-# How long torture, fuzz (each target) and soak go on, how many histories are simulated, and what they do; without a seed one is
-# chosen, and shown.
+# The length of chaos and fuzz (each target), the number of simulated histories, and the seed; without a seed each run chooses and
+# prints one.
 SECONDS ?= 60
 SEED ?=
 SEEDS ?= 10000
-# How many masters are replaced with each fault.
+# The scenario of chaos: `make chaos ARGS=--help` lists them; without one the seed chooses.
+SCENARIO ?=
+# The rounds of each fault in the scenarios failover, sentinel and cluster.
 ROUNDS ?= 1
 # The older version that upgrade begins with; scripts/upgrade knows one.
 FROM ?=
@@ -37,8 +39,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-core test-simulated test-clients torture simulate hunt fuzz coverage mutants \
-	failover monitoring memcheck sanitize soak upgrade bench bench-core nightly lint advisories fmt install uninstall clean
+.PHONY: help build run test test-matrix test-core test-simulated test-clients chaos simulate hunt fuzz coverage mutants \
+	monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -46,9 +48,9 @@ help: ## list the targets
 	@awk -F ' *## *' '/^[a-z-]+:.*## / { sub(/:.*/, "", $$1); printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  PORT=6380     another port for run'
-	@echo '  SERVER=path   another server for run, test, torture, failover, monitoring, soak, upgrade and bench'
+	@echo '  SERVER=path   another server for run, test, chaos, monitoring, upgrade and bench'
 	@echo '  WIDE=yes      test-matrix, monitoring and upgrade with every server of scripts/servers, not only those of CI'
-	@echo '  ARGS=...      more arguments for cargo test, torture, failover and the benchmarks: ARGS=--short'
+	@echo '  ARGS=...      more arguments for cargo test, chaos and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
 	@scripts/setup build
@@ -82,11 +84,12 @@ test-simulated: ## run the tests of the module in a simulated server
 	@scripts/setup build
 	cargo test --locked --no-default-features --features simulated --lib --test simulated $(ARGS)
 
-torture: ## put one server under load and faults for SECONDS=60, chosen by SEED, and check its promises
-	@scripts/setup torture
+# SCENARIO=failover ROUNDS=3 replaces masters; SCENARIO=soak SECONDS=1800 watches the memory of a server.
+chaos: ## put servers under load and faults for SECONDS=60 in a SCENARIO, and check the promises of the module
+	@scripts/setup chaos
 	cargo build --release --locked
-	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package torture -- \
-		--seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package chaos -- \
+		$(if $(SCENARIO),--scenario $(SCENARIO)) --seconds $(SECONDS) --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check the contract after each step
 	@scripts/setup build
@@ -116,12 +119,6 @@ mutants: ## alter the lines of a change and list what no test notices; DIFF=none
 	@scripts/setup mutants
 	@DIFF='$(DIFF)' scripts/mutants $(ARGS)
 
-failover: ## replace masters under ROUNDS=n of each fault, and check that no lock has two holders at once
-	@scripts/setup build
-	cargo build --release --locked
-	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package failover -- \
-		--rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
-
 test-clients: ## check the Python package and run its tests, with several servers and client libraries
 	@scripts/setup clients
 	$(if $(SERVER),,@scripts/servers)
@@ -148,12 +145,6 @@ memcheck: ## run integration tests on Valkey 9.1 under valgrind's memcheck; ARGS
 sanitize: ## run the simulation and its tests under AddressSanitizer, with a look for leaks
 	@scripts/setup build
 	@TESTS=$(TESTS) scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
-
-soak: ## put one server under full load for SECONDS=60, or better 1800, and see that its memory stays the same
-	@scripts/setup build
-	cargo build --release --locked
-	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package soak -- \
-		--seconds $(SECONDS) $(ARGS)
 
 upgrade: ## run an older version (FROM=commit) and this one in one replicated set, and in a rolling restart
 	@scripts/setup test

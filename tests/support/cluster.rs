@@ -1,9 +1,7 @@
 //! A real cluster: three masters, each with one replica, all with the module.
 
-use std::net::TcpListener;
-
 use super::replicas::{REPLICATION, in_step, in_time};
-use super::{Client, Reply, Server, Setup, bytes_of};
+use super::{Client, Reply, Server, Setup, bytes_of, free_port};
 
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
@@ -11,7 +9,7 @@ const SLOTS: usize = 16_384;
 /// The nodes exchange news at half this interval until the cluster is complete.
 const GOSSIP_MS: u32 = 600;
 
-/// A bus port that was free may be taken by somebody else before the server binds it.
+/// A bus port that was free can be taken by another process before the server binds it.
 const ATTEMPTS: u32 = 5;
 
 /// Masters first, then the replica of each in the same order.
@@ -37,9 +35,16 @@ impl Cluster {
     /// Servers that think each other dead after `node_timeout_ms` of silence. No replica takes over by itself.
     #[track_caller]
     pub fn start(node_timeout_ms: u32, config: &str) -> Self {
-        let cluster = Self { nodes: (0..2 * MASTERS).map(|_| start_node(config)).collect() };
-        cluster.share_slots_out();
-        cluster.introduce_everybody();
+        let setup = Setup::new().config(REPLICATION).config(config).config(&format!(
+            "cluster-node-timeout {GOSSIP_MS}\n\
+             cluster-require-full-coverage no\n\
+             cluster-replica-validity-factor 0\n\
+             cluster-replica-no-failover yes\n\
+             cluster-allow-replica-migration no"
+        ));
+        let cluster = Self { nodes: (0..2 * MASTERS).map(|_| start_node(&setup)).collect() };
+        let all: Vec<Node<'_>> = cluster.nodes.iter().map(Node::of).collect();
+        form(&all, &[0, 1, 2]);
         cluster.attach_replicas();
         cluster.wait_until_complete();
         for server in &cluster.nodes {
@@ -81,39 +86,13 @@ impl Cluster {
     /// Tags whose slots are the master's, without end.
     pub fn tags_of(&self, number: usize) -> impl Iterator<Item = Tag> {
         let mut client = self.master(number).client();
-        let (first, last) = slots_of(number);
+        let (first, last) = slots_of(number, MASTERS);
         let tags = (0..).map(move |attempt| {
             let name = format!("{{{attempt}}}");
             let slot = client.run(&format!("CLUSTER KEYSLOT {name}")).int();
             Tag { name, slot }
         });
         tags.filter(move |tag| (first..=last).contains(&tag.slot))
-    }
-
-    fn share_slots_out(&self) {
-        for (number, server) in self.masters().enumerate() {
-            let mut client = server.client();
-            let (first, last) = slots_of(number);
-            client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
-            client.ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
-        }
-    }
-
-    /// Everybody meets everybody, which is quicker than gossip.
-    fn introduce_everybody(&self) {
-        for (number, server) in self.nodes.iter().enumerate() {
-            let mut client = server.client();
-            for other in self.nodes.iter().skip(number + 1) {
-                client.ok(&format!("CLUSTER MEET 127.0.0.1 {} {}", other.port(), bus_port(other)));
-            }
-        }
-        for server in &self.nodes {
-            let mut client = server.client();
-            in_time("everybody knows everybody", || {
-                let nodes = nodes_known_to(&mut client);
-                nodes.len() == 2 * MASTERS && nodes.iter().all(|node| is_in_touch(node))
-            });
-        }
     }
 
     fn attach_replicas(&self) {
@@ -137,19 +116,25 @@ impl Cluster {
     }
 }
 
+/// A server with the ports at which the other nodes reach it.
+pub struct Node<'s> {
+    pub server: &'s Server,
+    pub port: u16,
+    pub bus: u16,
+}
+
+impl<'s> Node<'s> {
+    pub fn of(server: &'s Server) -> Self {
+        Self { server, port: server.port(), bus: bus_port(server) }
+    }
+}
+
+/// Starts a server that can be a node of a cluster, on a free bus port.
 #[track_caller]
-fn start_node(config: &str) -> Server {
-    let setup = Setup::new().config(REPLICATION).config(config).config(&format!(
-        "cluster-enabled yes\n\
-         cluster-node-timeout {GOSSIP_MS}\n\
-         cluster-require-full-coverage no\n\
-         cluster-replica-validity-factor 0\n\
-         cluster-replica-no-failover yes\n\
-         cluster-allow-replica-migration no"
-    ));
+pub fn start_node(setup: &Setup) -> Server {
+    let setup = setup.clone().config("cluster-enabled yes");
     for _ in 0..ATTEMPTS {
-        let bus = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port");
-        match setup.clone().config(&format!("cluster-port {}", bus.port())).try_start() {
+        match setup.clone().config(&format!("cluster-port {}", free_port())).try_start() {
             Ok(server) => return server,
             Err(ended) => assert!(ended.port_was_taken(), "the server did not start; its log:\n{}", ended.log),
         }
@@ -157,9 +142,34 @@ fn start_node(config: &str) -> Server {
     panic!("no free port for the cluster bus");
 }
 
-/// The first and the last slot of a master.
-fn slots_of(number: usize) -> (i64, i64) {
-    let bound = |number: usize| i64::try_from(SLOTS * number / MASTERS).expect("a slot");
+/// Makes one cluster of these nodes, in which the masters have all slots in equal ranges.
+#[track_caller]
+pub fn form(nodes: &[Node<'_>], masters: &[usize]) {
+    for (number, master) in masters.iter().enumerate() {
+        let mut client = nodes[*master].server.client();
+        let (first, last) = slots_of(number, masters.len());
+        client.ok(&format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+        client.ok(&format!("CLUSTER SET-CONFIG-EPOCH {}", number + 1));
+    }
+    // Each node meets each other node, which is quicker than gossip.
+    for (number, node) in nodes.iter().enumerate() {
+        let mut client = node.server.client();
+        for other in nodes.iter().skip(number + 1) {
+            client.ok(&format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, other.bus));
+        }
+    }
+    for node in nodes {
+        let mut client = node.server.client();
+        in_time("each node knows all nodes and slots", || {
+            let known = nodes_known_to(&mut client);
+            known.len() == nodes.len() && known.iter().all(|node| is_in_touch(node)) && works(&mut client)
+        });
+    }
+}
+
+/// The first and the last slot of a master, of this number of masters.
+pub fn slots_of(number: usize, masters: usize) -> (i64, i64) {
+    let bound = |number: usize| i64::try_from(SLOTS * number / masters).expect("a slot");
     (bound(number), bound(number + 1) - 1)
 }
 

@@ -25,6 +25,7 @@ pub mod connection;
 pub mod facts;
 pub mod listener;
 pub mod migration;
+pub mod network;
 pub mod one_node;
 pub mod parallel;
 pub mod pattern;

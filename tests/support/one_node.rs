@@ -1,12 +1,8 @@
 //! A cluster of one master that has every slot.
 
-use std::net::TcpListener;
-
+use super::cluster::start_node;
 use super::replicas::in_time;
 use super::{Server, Setup};
-
-/// A bus port that was free may be taken by somebody else before the server binds it.
-const ATTEMPTS: u32 = 5;
 
 #[track_caller]
 pub fn start() -> Server {
@@ -25,13 +21,5 @@ pub fn with_every_slot(setup: &Setup) -> Server {
 /// A node that serves nothing yet.
 #[track_caller]
 pub fn without_slots(setup: &Setup) -> Server {
-    let setup = setup.clone().config("cluster-enabled yes");
-    for _ in 0..ATTEMPTS {
-        let bus = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port");
-        match setup.clone().config(&format!("cluster-port {}", bus.port())).try_start() {
-            Ok(server) => return server,
-            Err(ended) => assert!(ended.port_was_taken(), "the server did not start; its log:\n{}", ended.log),
-        }
-    }
-    panic!("no free port for the cluster bus");
+    start_node(setup)
 }

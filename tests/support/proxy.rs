@@ -92,13 +92,21 @@ impl Gate {
     }
 
     /// Carries bytes until either side ends or the connection is cut.
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn carry_from(&self, mut from: TcpStream, to: TcpStream) {
         let mut buffer = [0; 4096];
-        while let Ok(count) = from.read(&mut buffer) {
-            self.flow().arrived += count;
+        let read = move || {
+            let count = from.read(&mut buffer).ok()?;
+            (count > 0).then(|| buffer.get(..count).expect("what was read").to_vec())
+        };
+        self.carry(std::iter::from_fn(read), to);
+    }
+
+    /// Carries pieces of bytes until their end, and then the end of the stream.
+    pub(super) fn carry(&self, pieces: impl Iterator<Item = Vec<u8>>, mut to: TcpStream) {
+        for piece in pieces {
+            self.flow().arrived += piece.len();
             self.changed.notify_all();
-            let mut rest = buffer.get(..count).expect("what was read");
-            if rest.is_empty() || !self.pass(&mut rest, &mut to) {
+            if !self.pass(&mut piece.as_slice(), &mut to) {
                 break;
             }
         }
@@ -158,13 +166,33 @@ impl Road {
         let client = connect(listener.local_addr()?.port());
         let (near, _) = listener.accept()?;
         let far = TcpStream::connect(("127.0.0.1", port))?;
+        Ok((client, Self::between(near, far, |_, gate, from, to| gate.carry_from(from, to))?))
+    }
+
+    /// A road between two connections. `carry` carries the bytes of one direction, requests or replies: true or false.
+    ///
+    /// # Errors
+    ///
+    /// The connections are closed, or there are too many.
+    pub(super) fn between(
+        near: TcpStream,
+        far: TcpStream,
+        carry: impl Fn(bool, &Gate, TcpStream, TcpStream) + Clone + Send + 'static,
+    ) -> io::Result<Self> {
         for end in [&near, &far] {
             end.set_nodelay(true)?;
         }
         let (requests, replies) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
-        spawn(&requests, &near, &far)?;
-        spawn(&replies, &far, &near)?;
-        Ok((client, Self { requests, replies, ends: Mutex::new(vec![near, far]) }))
+        for (is_request, gate, from, to) in [(true, &requests, &near, &far), (false, &replies, &far, &near)] {
+            let (gate, from, to, carry) = (Arc::clone(gate), from.try_clone()?, to.try_clone()?, carry.clone());
+            thread::spawn(move || carry(is_request, &gate, from, to));
+        }
+        Ok(Self { requests, replies, ends: Mutex::new(vec![near, far]) })
+    }
+
+    /// Whether both directions are still carried.
+    pub(super) fn is_carried(&self) -> bool {
+        Arc::strong_count(&self.requests) > 1 && Arc::strong_count(&self.replies) > 1
     }
 
     /// Lets everything pass.
@@ -203,13 +231,6 @@ impl Drop for Road {
     fn drop(&mut self) {
         self.cut();
     }
-}
-
-fn spawn(gate: &Arc<Gate>, from: &TcpStream, to: &TcpStream) -> io::Result<()> {
-    let gate = Arc::clone(gate);
-    let (from, to) = (from.try_clone()?, to.try_clone()?);
-    thread::spawn(move || gate.carry(from, to));
-    Ok(())
 }
 
 #[cfg(test)]

@@ -141,6 +141,11 @@ impl Server {
         Client::connect(self.port, protocol).expect("a server that takes connections")
     }
 
+    /// Runs a line on a connection of its own. [`Reply::Closed`] if the server takes none, or closes it.
+    pub fn ask(&self, line: &str) -> Reply {
+        Client::connect(self.port, Protocol::Resp2).map_or(Reply::Closed, |mut client| client.run(line))
+    }
+
     /// A connection with another database selected.
     #[track_caller]
     pub fn client_in(&self, database: u32) -> Client {

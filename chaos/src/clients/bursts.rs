@@ -1,0 +1,106 @@
+//! Many locks whose short leases end together, each with several waiters: no request releases them or asks for their
+//! state, so the module alone has to hand them over, all in the same few milliseconds.
+
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::evidence::{is_put_off, starved};
+use crate::link::Link;
+use crate::run::Run;
+
+const WAITERS: usize = 3;
+const BLOCK_MS: u64 = 6000;
+/// Of four locks this one has a share that is held for longer than the others wait.
+const KEPT: usize = 3;
+const KEPT_MS: u64 = 2000;
+/// The longest time of all hand-overs of a lock beyond its leases, with the time of this program to read the replies.
+const SLACK: Duration = Duration::from_millis(250);
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The connections of a burst, kept for the next one: the holder and the waiters.
+type Crowd = (Link, Vec<Link>);
+
+/// Makes bursts until the run is over.
+pub fn burst_forever(run: &Run, mut random: fastrand::Rng) {
+    let mut crowd = None;
+    for number in 0_u32.. {
+        run.rest(Duration::from_millis(random.u64(500..3000)));
+        if !run.goes_on() {
+            return;
+        }
+        let locks = random.usize(20..100);
+        crowd = gather(run, crowd, locks).and_then(|crowd| burst(run, &mut random, crowd, number, locks));
+    }
+}
+
+/// Enough connections, in a database of strict keys.
+fn gather(run: &Run, crowd: Option<Crowd>, locks: usize) -> Option<Crowd> {
+    let (holder, mut waiters) = crowd.or_else(|| Some((run.connect(1, false)?, Vec::new())))?;
+    while waiters.len() < locks * WAITERS {
+        waiters.push(run.connect(1, false)?);
+    }
+    Some((holder, waiters))
+}
+
+/// Makes one burst. Returns the crowd if all of its connections are still open.
+fn burst(run: &Run, random: &mut fastrand::Rng, mut crowd: Crowd, number: u32, locks: usize) -> Option<Crowd> {
+    let (holder, waiters) = &mut crowd;
+    let lease = random.u64(5..=25);
+    let first = |lock: usize| request(run, number, lock, if lock % 4 == KEPT { KEPT_MS } else { lease });
+    holder.send(&(0..locks).map(first).collect::<Vec<_>>())?;
+    for (at, waiter) in waiters.iter_mut().enumerate().take(locks * WAITERS) {
+        waiter.send(&[format!("{} BLOCK {BLOCK_MS}", request(run, number, at % locks, lease))])?;
+    }
+    let (sent, starved_before) = (Instant::now(), starved());
+    run.counters.add("requests", locks * (WAITERS + 1));
+    run.counters.count("leases that end together");
+    for _ in 0..locks {
+        let reply = holder.receive(LIMIT).unwrap_or(Reply::Closed);
+        // A waiter on another connection can come first.
+        if reply != Reply::Nil && !is_put_off(&reply) {
+            check(run, &reply)?;
+        }
+    }
+    let leases = Duration::from_millis((WAITERS as u64 + 1) * (lease + 1));
+    for (at, waiter) in waiters.iter_mut().enumerate().take(locks * WAITERS) {
+        let reply = waiter.receive(LIMIT).unwrap_or(Reply::Closed);
+        let received = Instant::now();
+        if run.in_force.may_suspend(sent, received) {
+            return None;
+        }
+        let (took, allowed) = (received - sent, leases + SLACK + starved().saturating_sub(starved_before));
+        if took > allowed && took > allowed + run.stalls.between(sent, received) {
+            let (lock, stalled) = (at % locks, run.stalls.between(sent, received));
+            let text =
+                format!("b{number}.{lock}, leases of {lease} ms: a reply after {took:?}, stalls explain {stalled:?}");
+            run.report("the end of a lease is noticed", text);
+        }
+        check(run, &reply)?;
+    }
+    Some(crowd)
+}
+
+/// Every other lock has one permit, or two of which the first holder keeps one.
+fn request(run: &Run, burst: u32, lock: usize, lease: u64) -> String {
+    let (command, limit) = [("ACQUIRE", ""), ("SHARE", " LIMIT 1"), ("ACQUIRE", ""), ("SHARE", " LIMIT 2")][lock % 4];
+    format!("LOCK.{command} b{burst}.{lock}{} {} PX {lease}{limit}", run.suffix(1), run.tokens.fresh())
+}
+
+/// Each waiter is granted the lock; `None` ends the burst, because a fault has closed connections.
+fn check(run: &Run, reply: &Reply) -> Option<()> {
+    match reply {
+        Reply::Int(1) => {
+            run.counters.add("grants", 1);
+            return Some(());
+        }
+        Reply::Closed => {}
+        // A clock that is set forward ends waits too.
+        Reply::Nil if !run.has_steady_clock() => {}
+        other if run.is_refusal(other) => {}
+        other => {
+            run.report("every waiter is granted the lock", format!("the reply to a request of a burst is {other:?}"))
+        }
+    }
+    None
+}

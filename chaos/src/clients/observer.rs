@@ -1,0 +1,118 @@
+//! An observer of one lock after the other: no request waits for a lock that is free, or that has capacity for the
+//! share that it asks for. The queues that it sees are a part of the history.
+
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::keys::Key;
+use crate::link::{Link, PATIENCE};
+use crate::run::Run;
+use crate::token::Token;
+
+/// The longest time for which a lock looks free to the first waiter, on a server that does not stall.
+const BOUND: Duration = Duration::from_millis(100);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+
+/// The state of a lock.
+struct Look {
+    sent: Instant,
+    received: Instant,
+    /// The first waiter could have the lock.
+    is_free: bool,
+    queue: Vec<Token>,
+}
+
+/// Observes until the run is over.
+pub fn observe(run: &Run, mut random: fastrand::Rng) {
+    let mut links: [Option<Link>; 4] = Default::default();
+    while run.goes_on() {
+        let key = run.keys.any(&mut random);
+        let slot = &mut links[key.database as usize];
+        if let Some(mut link) = run.current(slot.take()).or_else(|| run.connect(key.database, false)) {
+            // Half of the time one of the locks with the longest queues.
+            let names = if random.bool() { Vec::new() } else { link.contended() };
+            let contended = random.choice(names).and_then(|name| run.keys.named(key.database, &name));
+            let key = contended.unwrap_or(key);
+            *slot = (!key.is_observed() || examine(run, key, &mut link).is_some()).then_some(link);
+        }
+        run.rest(BETWEEN_LOOKS);
+    }
+}
+
+/// Observes a lock until it is not free, or has no waiters, or another is the first waiter. `None` if the connection is
+/// closed.
+fn examine(run: &Run, key: &Key, link: &mut Link) -> Option<()> {
+    let first = look(key, link)?;
+    run.history.saw_queue(key, first.sent, first.queue.clone());
+    let mut last = Look { queue: first.queue.clone(), ..first };
+    // As long as the same token is the first waiter, no waiter was granted the lock: waiters do not overtake.
+    while last.is_free && !last.queue.is_empty() && last.queue.first() == first.queue.first() {
+        let (since, now) = (first.received, last.sent);
+        let span = now.saturating_duration_since(since);
+        if span > BOUND && span > BOUND + run.stalls.between(since, now) {
+            let text = format!("free for {span:?} while these waited: {:?}", last.queue);
+            run.report_lock(key, "no request waits for a free lock", &text);
+            return Some(());
+        }
+        run.rest(BETWEEN_LOOKS);
+        last = look(key, link)?;
+    }
+    Some(())
+}
+
+/// Asks for state and queue together; `None` if the connection is closed.
+fn look(key: &Key, link: &mut Link) -> Option<Look> {
+    let sent = link.send(&[format!("LOCK.INFO {}", key.name), format!("LOCK.WAITERS {}", key.name)])?;
+    let (info, waiters) = (link.receive(PATIENCE)?, link.receive(PATIENCE)?);
+    let received = Instant::now();
+    if info == Reply::Closed || waiters == Reply::Closed {
+        return None;
+    }
+    let waiters = if let Reply::List(waiters) = waiters { waiters } else { Vec::new() };
+    let is_free = waiters.first().is_some_and(|first| has_capacity(&info, first));
+    let queue = waiters.iter().filter_map(|waiter| Token::read(waiter.get("token").bytes())).collect();
+    Some(Look { sent, received, is_free, queue })
+}
+
+/// Whether this waiter could have a lock with this LOCK.INFO. A key that is no lock has no capacity.
+fn has_capacity(info: &Reply, waiter: &Reply) -> bool {
+    if info.is_error() || info.get("recovery-ms") != 0 {
+        return false;
+    }
+    let limit = waiter.get("limit").int();
+    let fits = || waiter.get("kind") == "shared" && (limit == 0 || info.get("holds").int() < limit);
+    info.get("state") == "free" || (info.get("state") == "shared" && fits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map<const N: usize>(pairs: [(&str, Reply); N]) -> Reply {
+        Reply::List(pairs.into_iter().flat_map(|(name, value)| [Reply::text(name), value]).collect())
+    }
+
+    fn fits_in(recovery_ms: i64, state: &str, holds: i64, kind: &str, limit: i64) -> bool {
+        let recovery = ("recovery-ms", Reply::Int(recovery_ms));
+        let info = map([("state", Reply::text(state)), ("holds", Reply::Int(holds)), recovery]);
+        has_capacity(&info, &map([("kind", Reply::text(kind)), ("limit", Reply::Int(limit))]))
+    }
+
+    #[test]
+    fn shared_lock_has_capacity_up_to_the_limit() {
+        assert!(fits_in(0, "shared", 1, "shared", 2));
+        assert!(!fits_in(0, "shared", 2, "shared", 2));
+        assert!(fits_in(0, "shared", 200, "shared", 0));
+        assert!(!fits_in(0, "shared", 1, "mutex", 0));
+    }
+
+    #[test]
+    fn free_lock_has_capacity_for_any_waiter() {
+        assert!(fits_in(0, "free", 0, "mutex", 0));
+        assert!(fits_in(0, "free", 0, "shared", 1));
+        assert!(!fits_in(0, "mutex", 1, "shared", 2));
+        assert!(!fits_in(1, "free", 0, "mutex", 0), "in a recovery period");
+        assert!(!has_capacity(&Reply::Error("WRONGTYPE".to_owned()), &Reply::List(Vec::new())));
+    }
+}

@@ -1,0 +1,211 @@
+//! Durability probes: locks that are taken before a fault. All that was replied must still be true after it.
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::clients::Kind;
+use crate::evidence::{Suspended, is_put_off};
+use crate::link::{Link, PATIENCE};
+use crate::run::Run;
+use crate::snapshot;
+use crate::token::Token;
+
+const LOCKS: u64 = 12;
+/// Leases that are longer than any fault.
+const LEASES_MS: std::ops::Range<u64> = 60_000..90_000;
+/// The rest of a lease is shown in whole milliseconds, by a clock that can be adjusted.
+const CLOCKS_MS: i64 = 5;
+/// The name of its counter.
+pub const CHECK: &str = "durability probes";
+/// FLUSHALL would remove most of them, so it comes only during one probe of this number.
+const ONE_FLUSHED_OF: u8 = 4;
+
+/// Locks of one client, with the replies that it got.
+pub struct Probe<'r> {
+    run: &'r Run,
+    database: u32,
+    begun: Instant,
+    locks: Vec<Taken>,
+    _flushes: Option<Suspended<'r>>,
+}
+
+/// The state of a lock, or the difference; `None` where a fault excuses the reply.
+type Checked = Option<Result<(), String>>;
+
+struct Taken {
+    name: String,
+    token: Token,
+    kind: Kind,
+    holds: i64,
+    lease_ms: u64,
+    /// The lease began between these two, also where another hold lengthened it.
+    asked: Instant,
+    granted: Instant,
+    fence: i64,
+}
+
+impl<'r> Probe<'r> {
+    /// Takes locks that no other client knows, some of them by waiting; `None` if a reply is not a grant because of an
+    /// earlier fault.
+    pub fn take(run: &'r Run, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
+        run.counters.begin(CHECK);
+        let flushes = (random.u8(..ONE_FLUSHED_OF) > 0).then(|| run.flushes.suspend());
+        let begun = Instant::now();
+        let mut links = (run.connect(database, false)?, run.connect(database, false)?);
+        let number = run.tokens.fresh();
+        let name = |index| format!("d{number}.{index}{}", run.suffix(database));
+        let locks: Option<_> = (0..LOCKS).map(|index| Taken::take(run, &mut links, name(index), random)).collect();
+        Some(Self { run, database, begun, locks: locks?, _flushes: flushes })
+    }
+
+    /// Compares these locks on two servers.
+    ///
+    /// # Errors
+    ///
+    /// A lock that differs.
+    pub fn compare(&self, link: &mut Link, other: &mut Link) -> Result<(), String> {
+        for Taken { name, .. } in &self.locks {
+            let (here, there) = (snapshot::content(link, name), snapshot::content(other, name));
+            if here != there {
+                return Err(format!("{name} is {here:?} here and {there:?} there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything may have been flushed since.
+    pub fn is_flushed(&self) -> bool {
+        self.run.flushes.any_since(self.begun)
+    }
+
+    /// Checks that every lock is as it was, and releases it; leases may have gained `gained` ms. Returns whether all
+    /// were checked: a closed connection or a flush makes the probe void.
+    pub fn check(&self, gained: RangeInclusive<i64>) -> bool {
+        let check = |taken: &Taken, link: &mut Link| match taken.check_kept(self.run, &gained, link)? {
+            Ok(()) => taken.check_released(self.run, link),
+            wrong => Some(wrong),
+        };
+        let are_found = self.check_all(check);
+        if are_found {
+            self.run.counters.count(CHECK);
+        }
+        are_found
+    }
+
+    /// Checks that every lock is held as it was, by requests that a recovery period allows.
+    pub fn check_holders(&self) -> bool {
+        self.check_all(|taken, link| taken.check_kept(self.run, &(0..=0), link))
+    }
+
+    fn check_all(&self, check: impl Fn(&Taken, &mut Link) -> Checked) -> bool {
+        let Some(mut link) = self.run.connect(self.database, false) else { return false };
+        self.locks.iter().all(|taken| {
+            let checked = check(taken, &mut link);
+            if let Some(Err(what)) = checked.as_ref().filter(|_| !self.is_flushed()) {
+                let text = format!("{} of {}, {:?}: {what}", taken.name, taken.token, taken.kind);
+                self.run.report("nothing that was replied is forgotten", text);
+            }
+            matches!(checked, Some(Ok(()))) && !self.is_flushed()
+        })
+    }
+}
+
+impl Taken {
+    fn take(run: &Run, (link, other): &mut (Link, Link), name: String, random: &mut fastrand::Rng) -> Option<Self> {
+        let (token, lease_ms) = (run.tokens.fresh(), random.u64(LEASES_MS));
+        let (kind, holds) = match random.u8(..3) {
+            0 => (Kind::Mutex, 1),
+            1 => (Kind::Reentrant, random.i64(1..4)),
+            _ => (Kind::Share, 1),
+        };
+        let before = random.bool().then(|| run.tokens.fresh());
+        if let Some(before) = before {
+            (other.run(&format!("LOCK.ACQUIRE {name} {before} PX {lease_ms}")) == 1).then_some(())?;
+        }
+        let now = Instant::now();
+        let mut taken = Self { name, token, kind, holds, lease_ms, asked: now, granted: now, fence: 0 };
+        taken.asked = link.send(&[format!("{} BLOCK 5000", taken.request(lease_ms, 1))])?;
+        if let Some(before) = before {
+            (other.run(&format!("LOCK.RELEASE {} {before}", taken.name)) == 0).then_some(())?;
+        }
+        (link.receive(PATIENCE)? == 1).then_some(())?;
+        for hold in 2..=holds {
+            (link.run(&taken.request(lease_ms, hold)) == hold).then_some(())?;
+        }
+        taken.granted = Instant::now();
+        let Reply::Int(fence) = link.run(&taken.fence_line()) else { return None };
+        taken.fence = fence;
+        Some(taken)
+    }
+
+    fn request(&self, lease_ms: u64, hold: i64) -> String {
+        let (name, token) = (&self.name, self.token);
+        match self.kind {
+            Kind::Mutex => format!("LOCK.ACQUIRE {name} {token} PX {lease_ms}"),
+            Kind::Reentrant => format!("LOCK.REENTER {name} {token} PX {lease_ms} HOLD {hold}"),
+            Kind::Share => format!("LOCK.SHARE {name} {token} PX {lease_ms} LIMIT 1"),
+        }
+    }
+
+    fn fence_line(&self) -> String {
+        format!("LOCK.FENCE {0} {1} f{0}", self.name, self.token)
+    }
+
+    /// Checks that its holder has it, and another token does not get it.
+    fn check_kept(&self, run: &Run, gained: &RangeInclusive<i64>, link: &mut Link) -> Checked {
+        if let Some(what) = self.check_lease(gained, link)? {
+            return Some(Err(what));
+        }
+        let line = format!("LOCK.ACQUIRE {} {} PX 1000", self.name, run.tokens.fresh());
+        let reply = answer(run, link, &line)?;
+        if reply != Reply::Nil {
+            return Some(Err(format!("the reply to {line} is {reply:?}, not nil")));
+        }
+        let fence = answer(run, link, &self.fence_line())?;
+        if !matches!(fence, Reply::Int(number) if number > self.fence) {
+            return Some(Err(format!("the fencing token after {} is {fence:?}", self.fence)));
+        }
+        Some(Ok(()))
+    }
+
+    /// Checks that its holder can ask for it again, set its lease, and release it.
+    fn check_released(&self, run: &Run, link: &mut Link) -> Checked {
+        let (name, token) = (&self.name, self.token);
+        let releases =
+            (1..=self.holds).rev().map(|hold| (format!("LOCK.RELEASE {name} {token} HOLD {hold}"), hold - 1));
+        // The same request again counts once.
+        let again = (self.request(1, self.holds), self.holds);
+        let lines = [again, (format!("LOCK.EXTEND {name} {token} PX 5000"), 5000)];
+        for (line, expected) in lines.into_iter().chain(releases) {
+            let reply = answer(run, link, &line)?;
+            if reply != expected {
+                return Some(Err(format!("the reply to {line} is {reply:?}, not {expected}")));
+            }
+        }
+        link.run(&format!("DEL f{name}"));
+        Some(Ok(()))
+    }
+
+    /// Returns how the rest of the lease differs; `None` if the connection is closed.
+    fn check_lease(&self, gained: &RangeInclusive<i64>, link: &mut Link) -> Option<Option<String>> {
+        let sent = link.send(&[format!("PTTL {}", self.name)])?;
+        let reply = link.receive(PATIENCE).filter(|reply| *reply != Reply::Closed)?;
+        let received = Instant::now();
+        let ms = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
+        let rest = |span: Duration| ms(self.lease_ms.into()) - ms(span.as_millis());
+        let least = rest(received - self.asked) + gained.start() - CLOCKS_MS;
+        let most = rest(sent.saturating_duration_since(self.granted)) + gained.end() + CLOCKS_MS;
+        let is_right = matches!(reply, Reply::Int(ms) if (least..=most).contains(&ms));
+        Some((!is_right).then(|| format!("the rest of the lease is {reply:?} ms, not {least} to {most}")))
+    }
+}
+
+/// The reply to a line; `None` if the connection is closed, or a fault or a recovery period excuses the reply.
+fn answer(run: &Run, link: &mut Link, line: &str) -> Option<Reply> {
+    let sent = Instant::now();
+    let reply = link.run(line);
+    let is_put_off = is_put_off(&reply) && run.in_force.may_suspend(sent, Instant::now());
+    (reply != Reply::Closed && !run.is_refusal(&reply) && !is_put_off).then_some(reply)
+}

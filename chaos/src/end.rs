@@ -1,0 +1,172 @@
+//! The checks at the end of a run, when all clients have gone: nothing of them is left, and the append-only file has
+//! the keys of the server.
+
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use crate::keys::DATABASES;
+use crate::link::Link;
+use crate::run::Run;
+use crate::scenario::Scenario;
+use crate::snapshot;
+
+/// Above the longest lease, and what a long stall just before the end explains.
+const SETTLING: Duration = Duration::from_secs(6);
+const POLL: Duration = Duration::from_millis(50);
+/// The memory that pools and tables that have grown keep.
+const BYTES_KEPT: i64 = 512 << 10;
+/// The part of the used memory that belongs to connections, replicas and files.
+const BUFFERS: [&str; 5] = [
+    "mem_clients_normal",
+    "mem_clients_slaves",
+    "mem_total_replication_buffers",
+    "mem_aof_buffer",
+    "mem_cluster_links",
+];
+/// Removes what belongs to the run, but not to locks: keys, statistics, slow commands, scripts. The cron of the server,
+/// which gives back memory of blocked clients in small steps, then runs as often as it can.
+const CLEANING: [&str; 6] =
+    ["FLUSHALL", "CONFIG RESETSTAT", "SLOWLOG RESET", "LATENCY RESET", "SCRIPT FLUSH", "CONFIG SET hz 500"];
+const NOTHING_LEFT: &str = "nothing is left behind";
+
+/// Makes the checks of the end; `None` if the server is gone, or something is wrong already.
+pub fn check(run: &Run, memory_before: i64) -> Option<()> {
+    let mut link = run.connect(0, false)?;
+    for setting in ["lock.max-lease-ms", "lock.recovery-ms"] {
+        link.run(&format!("CONFIG SET {setting} 0"));
+    }
+    if link.info("commandstats", "cmdstat_lpush").is_some() {
+        run.counters.count("signals to waiters of python-redis-lock");
+    }
+    let links: Option<Vec<Link>> = (0..DATABASES).map(|database| run.connect(database, false)).collect();
+    settle(run, &mut links?)?;
+    if run.settings.appends {
+        compare_with_file(run, &mut link)?;
+    }
+    check_memory(run, &mut link, memory_before)
+}
+
+/// No more memory is used than before the run.
+fn check_memory(run: &Run, link: &mut Link, before: i64) -> Option<()> {
+    for line in CLEANING {
+        link.run(line);
+    }
+    let (mut used, mut least, mut since) = (memory_of_locks(link)?, i64::MAX, Instant::now());
+    while used > before + BYTES_KEPT {
+        if used < least {
+            (least, since) = (used, Instant::now());
+        }
+        if since.elapsed() > SETTLING {
+            let text = format!("{used} bytes are used without buffers, {before} before the run, and no key is left");
+            run.report(NOTHING_LEFT, text);
+            return None;
+        }
+        sleep(POLL);
+        used = memory_of_locks(link)?;
+    }
+    run.counters.raise("bytes kept", used - before);
+    Some(())
+}
+
+/// The used memory of the server without buffers.
+pub fn memory_of_locks(link: &mut Link) -> Option<i64> {
+    let used = link.number("memory", "used_memory")?;
+    Some(used - BUFFERS.into_iter().filter_map(|name| link.number("memory", name)).sum::<i64>())
+}
+
+/// Notes how many locks each server has handed over so far.
+pub fn count_handovers(run: &Run) {
+    for database in 0..if run.in_cluster() { DATABASES } else { 1 } {
+        let Some(mut link) = run.connect(database, false) else { return };
+        let count = link.number("lock", "lock_granted_after_waiting").and_then(|count| u64::try_from(count).ok());
+        if let (Some(server), Some(count)) = (link.info("server", "run_id"), count) {
+            run.counters.handovers_of(server, count);
+        }
+    }
+}
+
+/// Asks for a new append-only file. It is refused while one is being written, and then the old one stays stale.
+pub fn rewrite_file(run: &Run, link: &mut Link) -> Reply {
+    let reply = link.run("BGREWRITEAOF");
+    if matches!(reply, Reply::Status(_)) {
+        run.file_is_stale.store(false, Ordering::SeqCst);
+    }
+    reply
+}
+
+/// Waits until the append-only file has nothing but what the server has.
+fn wait_for_file(run: &Run, link: &mut Link) -> Option<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < SETTLING {
+        let fields = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+        let [running, scheduled] = fields.map(|name| link.number("persistence", name));
+        if running? + scheduled? > 0 {
+            sleep(POLL);
+        } else if run.file_is_stale.load(Ordering::SeqCst) {
+            rewrite_file(run, link);
+        } else {
+            return Some(());
+        }
+    }
+    run.report("the server writes its append-only file", format!("not within {SETTLING:?}"));
+    None
+}
+
+/// No request waits, no session is open, and every strict lock is free.
+fn settle(run: &Run, links: &mut [Link]) -> Option<()> {
+    let begun = Instant::now();
+    let mut left = what_is_left(run, links)?;
+    while !left.is_empty() {
+        if begun.elapsed() > SETTLING {
+            run.report(NOTHING_LEFT, format!("after all clients have gone: {left}"));
+            return None;
+        }
+        sleep(POLL);
+        left = what_is_left(run, links)?;
+    }
+    Some(())
+}
+
+/// Returns in words all that is left. There is a connection for each database.
+fn what_is_left(run: &Run, links: &mut [Link]) -> Option<String> {
+    let mut left = Vec::new();
+    for link in &mut *links {
+        // Entries of clients that have disconnected are kept for the grace period, which is short in a soak.
+        let contended = run.is(Scenario::Soak).then_some("lock_contended_locks");
+        for name in ["lock_waiters", "lock_waiters_notified", "lock_sessions"].into_iter().chain(contended) {
+            let count = link.number("lock", name)?;
+            if count != 0 {
+                left.push(format!("{name}: {count}"));
+            }
+        }
+    }
+    for key in run.keys.all().iter().filter(|key| key.is_strict()) {
+        let info = links[key.database as usize].run(&format!("LOCK.INFO {}", key.name));
+        if info == Reply::Closed {
+            return None;
+        }
+        if !matches!(info, Reply::List(_)) || info.get("state") != "free" {
+            left.push(format!("{} in database {}: {info:?}", key.name, key.database));
+        }
+    }
+    Some(left.join(", "))
+}
+
+/// A server that loads its append-only file has the same keys as before.
+fn compare_with_file(run: &Run, link: &mut Link) -> Option<()> {
+    wait_for_file(run, link)?;
+    snapshot::take_locks(run, link)?;
+    let before = snapshot::take(link)?;
+    let loaded = link.run("DEBUG LOADAOF");
+    let after = snapshot::take(link)?;
+    if loaded != "OK" || before != after {
+        let differences = snapshot::differences(&before, &after);
+        let text = format!("DEBUG LOADAOF: {loaded:?}; keys that differ, before and after: {differences}");
+        run.report("the append-only file has the same locks", text);
+        return None;
+    }
+    Some(())
+}

@@ -1,0 +1,59 @@
+//! A wall clock that is set under load.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::Faults;
+use crate::durability::Probe;
+
+/// How far it is set forward, for good.
+const FORWARD_MS: Range<i64> = 1..20_000;
+/// How far it is set back for a moment, in which waits and leases do not end.
+const BACK_MS: Range<i64> = 1..60_000;
+/// How far it is set back for good. Each wait then lasts so much longer.
+const BACK_FOR_GOOD_MS: Range<i64> = 1..1000;
+/// Above what the module takes for a stall.
+const LOOKS_LIKE_A_STALL: Duration = Duration::from_secs(1);
+
+impl Faults<'_> {
+    pub(super) fn set_clock(&mut self) {
+        let run = self.run;
+        let probe = Probe::take(run, 0, &mut self.random);
+        let begun = Instant::now();
+        let steps = match self.random.u8(..4) {
+            0 => vec![-self.random.i64(BACK_FOR_GOOD_MS)],
+            1 => {
+                let ms = self.random.i64(BACK_MS);
+                vec![-ms, ms]
+            }
+            _ => vec![self.random.i64(FORWARD_MS)],
+        };
+        // A pause ends by that clock too.
+        run.pauses.end();
+        run.fault("steps of the clock", &format!("the clock is set by {steps:?} ms"));
+        run.stalls.during(|| {
+            for step in &steps {
+                self.step(*step);
+                let span = Duration::from_millis(self.random.u64(..100));
+                run.rest(span);
+            }
+        });
+        // A step forward looks like a stall of that length; a step back delays all timers.
+        let forward: i64 = steps.iter().sum();
+        let back = Duration::from_millis(forward.min(0).unsigned_abs());
+        run.stalls.add(begun, Instant::now() + back + LOOKS_LIKE_A_STALL);
+        self.aim_met(probe.is_some_and(|probe| probe.check(-forward..=-forward)));
+    }
+
+    fn step(&mut self, ms: i64) {
+        let Some(clock) = &mut self.servers.clock else { return };
+        clock.set(ms);
+        // The rest of a fault must be undone, also if connections are closed.
+        while !self.run.is_over() {
+            let Some(mut link) = self.run.connect(0, false) else { return };
+            if clock.is_seen_by(&mut link) {
+                return;
+            }
+        }
+    }
+}

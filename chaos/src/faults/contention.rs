@@ -1,0 +1,182 @@
+//! Leases that end while the server may write nothing: in a pause, and while it has no replica. A lock has a waiter,
+//! another one a session. Neither is granted or renewed then; afterwards the waiter is granted its lock, and the
+//! session has its own.
+
+use std::time::{Duration, Instant};
+
+use support::{Reply, now_ms};
+
+use super::Faults;
+use crate::evidence::NOTHING_IN_A_PAUSE;
+use crate::link::Link;
+use crate::report::Rule;
+use crate::run::{AGREEMENT, Run};
+
+const REFUSED: Rule = "nothing is granted or renewed while writes are refused";
+/// The lease that the waiter asks for.
+const NEXT_MS: u64 = 5000;
+/// Longer than the leases below, with some time in which all of them have ended.
+const PAUSE: Duration = Duration::from_millis(700);
+const LOOK: Duration = Duration::from_millis(550);
+/// Server and clients read two clocks, in whole milliseconds.
+const CLOCKS_MS: i64 = 3;
+const PAUSED: &str = "leases that end in a pause";
+pub const FENCED: &str = "refused writes";
+
+/// A lock with a holder and a waiter, and the lock of a session.
+struct Contention<'r> {
+    run: &'r Run,
+    rule: Rule,
+    control: Link,
+    waiter: Link,
+    session: Link,
+    waited: String,
+    in_session: String,
+    token: String,
+    lease: Duration,
+    /// The first lock was asked for at this time.
+    asked: Instant,
+}
+
+impl Faults<'_> {
+    /// Pauses the server over the end of the leases.
+    pub(super) fn pause_over_leases(&mut self) {
+        let run = self.run;
+        let leases = [Duration::from_millis(300), Duration::from_millis(400)];
+        let Some(mut locks) = Contention::set_up(run, NOTHING_IN_A_PAUSE, leases) else { return };
+        let mode = if self.random.bool() { "WRITE" } else { "ALL" };
+        let line = format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis());
+        run.counters.begin(PAUSED);
+        run.history.fault(&line);
+        let now = Instant::now();
+        run.stalls.add(now, now + PAUSE);
+        let (sent_ms, sent) = (now_ms(), Instant::now());
+        let reply = locks.control.run(&line);
+        self.paused(&locks.control, &line, sent, &reply);
+        if reply != "OK" || locks.has_lost_lease() {
+            return;
+        }
+        run.counters.count("CLIENT PAUSE over leases");
+        run.rest((sent + LOOK).saturating_duration_since(Instant::now()));
+        // In a pause of all commands no request is answered.
+        if mode == "WRITE" {
+            locks.check_free(|| sent.elapsed() + Duration::from_millis(2) <= PAUSE);
+        }
+        let end_ms = sent_ms + i64::try_from(PAUSE.as_millis()).unwrap_or_default();
+        if locks.check_resumed(end_ms).is_some() {
+            run.counters.count(PAUSED);
+        }
+    }
+
+    /// Has the server refuse writes because it has no replica.
+    pub(super) fn refuse_writes(&mut self) {
+        let run = self.run;
+        run.counters.begin(FENCED);
+        let Some(mut link) = run.connect(0, false) else { return };
+        if !run.eventually(|| link.number("replication", "connected_slaves") == Some(0)) {
+            return;
+        }
+        let leases = [Duration::from_millis(800), Duration::from_millis(300)];
+        let Some(mut locks) = Contention::set_up(run, REFUSED, leases) else { return };
+        run.fault("min-replicas-to-write", "CONFIG SET min-replicas-to-write 1");
+        let is_checked = run.stalls.during(|| {
+            let begun = locks.control.run("CONFIG SET min-replicas-to-write 1") == "OK" && !locks.has_lost_lease();
+            run.rest(locks.lease + Duration::from_millis(300));
+            let is_checked = begun && locks.check_free(|| true).is_some() && locks.check_refused().is_some();
+            self.insist("CONFIG SET min-replicas-to-write 0");
+            is_checked
+        });
+        if is_checked && locks.check_resumed(0).is_some() {
+            run.counters.count(FENCED);
+        }
+    }
+}
+
+impl<'r> Contention<'r> {
+    /// Takes both locks with these leases; `None` if a fault or the settings do not allow it.
+    fn set_up(run: &'r Run, rule: Rule, [lease, session_lease]: [Duration; 2]) -> Option<Self> {
+        let connect = || run.connect(0, false);
+        let (mut control, mut waiter, mut session) = (connect()?, connect()?, connect()?);
+        let (number, token) = (run.tokens.fresh(), run.tokens.fresh().to_string());
+        let [waited, in_session] = ["w", "s"].map(|prefix| format!("{prefix}{number}{}", run.suffix(0)));
+        let asked = Instant::now();
+        run.allows_lease(NEXT_MS, asked).then_some(())?;
+        let first = format!("LOCK.ACQUIRE {waited} {} PX {}", run.tokens.fresh(), lease.as_millis());
+        (control.run(&first) == 1).then_some(())?;
+        let line = format!("LOCK.ACQUIRE {in_session} {token} PX {} SESSION", session_lease.as_millis());
+        (session.run(&line) == 1).then_some(())?;
+        waiter.send(&[format!("LOCK.ACQUIRE {waited} {token} PX {NEXT_MS} BLOCK 0")])?;
+        run.eventually(|| control.has_waiters(&waited, 1) || asked.elapsed() > lease).then_some(())?;
+        Some(Self { run, rule, control, waiter, session, waited, in_session, token, lease, asked })
+    }
+
+    /// Whether the first lease may have ended.
+    fn has_lost_lease(&self) -> bool {
+        self.asked.elapsed() > self.lease
+    }
+
+    /// Reports a failure, unless FLUSHALL or other settings can be the cause.
+    fn report(&self, what: String) {
+        let may_suspend = self.run.in_force.may_suspend(self.asked, Instant::now());
+        if !self.run.flushes.any_since(self.asked) && !may_suspend && self.run.allows_lease(NEXT_MS, self.asked) {
+            self.run.report(self.rule, what);
+        }
+    }
+
+    /// Both leases have ended, and no lock was granted or renewed. `in_time`: the reply still shows that.
+    fn check_free(&mut self, in_time: impl Fn() -> bool) -> Option<()> {
+        for lock in [self.waited.clone(), self.in_session.clone()] {
+            let info = self.control.run(&format!("LOCK.INFO {lock}"));
+            (info != Reply::Closed).then_some(())?;
+            if in_time() && (!matches!(info, Reply::List(_)) || info.get("state") != "free") {
+                self.report(format!("{lock} is {info:?}"));
+            }
+        }
+        Some(())
+    }
+
+    /// Each command that writes is refused.
+    fn check_refused(&mut self) -> Option<()> {
+        let (lock, token) = (&self.in_session, &self.token);
+        let lines = [
+            format!("LOCK.ACQUIRE x{lock} {token} PX 100"),
+            format!("LOCK.REENTER x{lock} {token} PX 100"),
+            format!("LOCK.SHARE x{lock} {token} PX 100"),
+            format!("LOCK.EXTEND {lock} {token} PX 100"),
+            format!("LOCK.RELEASE {lock} {token}"),
+        ];
+        for line in lines {
+            let reply = self.control.run(&line);
+            (reply != Reply::Closed).then_some(())?;
+            if !reply.is_error() || reply.code() != "NOREPLICAS" {
+                self.report(format!("the reply to {line} is {reply:?}"));
+            }
+        }
+        Some(())
+    }
+
+    /// The waiter is granted its lock with a lease from this time on, and the session has its own back.
+    fn check_resumed(mut self, end_ms: i64) -> Option<()> {
+        let reply = self.waiter.receive(AGREEMENT);
+        if reply.as_ref().is_some_and(|reply| *reply == Reply::Closed || self.run.is_refusal(reply)) {
+            return None;
+        }
+        if reply != Some(Reply::Int(1)) {
+            self.report(format!("the reply to the waiter is {reply:?}"));
+            return None;
+        }
+        let next_ms = i64::try_from(NEXT_MS).unwrap_or_default();
+        let end = self.control.run(&format!("PEXPIRETIME {}", self.waited));
+        let is_early = matches!(end, Reply::Int(end) if end > 0 && end - next_ms + CLOCKS_MS < end_ms);
+        if is_early && self.run.has_steady_clock() {
+            self.report(format!("the lease of the waiter ends at {end:?}, after a pause until {end_ms}"));
+        }
+        let line = format!("LOCK.EXTEND {} {} PX 100", self.in_session, self.token);
+        let reply = self.session.run(&line);
+        if reply != 100 && reply != Reply::Closed && !self.run.is_refusal(&reply) {
+            self.report(format!("the reply to {line} of the session is {reply:?}"));
+        }
+        self.control.run(&format!("DEL {}", self.waited));
+        Some(())
+    }
+}

@@ -1,0 +1,136 @@
+//! External commands: those of other clients on rough keys, keys that end by the thousand, and FLUSHALL, which removes
+//! all keys.
+
+use std::time::Duration;
+
+use support::{Reply, now_ms};
+
+use super::external_writes::{restore, take_from_holder};
+use crate::keys::{DATABASES, FLUSHED, Key};
+use crate::link::{Link, PATIENCE};
+use crate::run::Run;
+
+/// A connection to each database.
+type Links = [Option<Link>; DATABASES as usize];
+
+/// Sends such commands until the run is over.
+pub fn send_external_commands(run: &Run, mut random: fastrand::Rng) {
+    let mut links = Links::default();
+    while run.goes_on() {
+        match random.u16(..1000) {
+            0..8 => flush_all(run, &mut random),
+            // In a cluster one database has all keys.
+            8..13 if !run.in_cluster() => {
+                // On a connection of its own: no other command can have selected another database there.
+                let database = FLUSHED[random.usize(..FLUSHED.len())];
+                count(run, "FLUSHDB", run.connect(database, false).map(|mut link| link.run("FLUSHDB")));
+            }
+            13..18 if !run.in_cluster() => {
+                let line = format!("SWAPDB {} {}", FLUSHED[0], FLUSHED[1]);
+                count(run, "SWAPDB", run.connect(0, false).map(|mut link| link.run(&line)));
+            }
+            18..38 => {
+                // Keys that end soon and that no client asks for again.
+                let line = |_| format!("SET v{} x PX {}", random.u32(..5000), random.u32(1..400));
+                let lines: Vec<String> = (0..1000).map(line).collect();
+                send(&mut links, run, random.u32(..DATABASES), &lines);
+            }
+            _ => send_to_one(run, &mut links, &mut random),
+        }
+        run.counters.count("external commands");
+        run.rest(Duration::from_millis(random.u64(..25)));
+    }
+}
+
+fn count(run: &Run, kind: &'static str, reply: Option<Reply>) {
+    if reply.is_some_and(|reply| reply == "OK") {
+        run.counters.count(kind);
+    }
+}
+
+/// Takes every lock from its holder.
+fn flush_all(run: &Run, random: &mut fastrand::Rng) {
+    if run.flushes.are_suspended() {
+        return;
+    }
+    let Some(mut link) = run.connect(random.u32(..DATABASES), false) else { return };
+    run.history.fault("FLUSHALL");
+    run.history.counters_lost();
+    run.flushes.begin();
+    let sent = link.send(&["FLUSHALL"]);
+    let reply = if sent.is_some() { link.receive(PATIENCE) } else { Some(Reply::Closed) };
+    run.history.counters_lost();
+    if let Some(reply) = reply {
+        // In a cluster it has flushed one server.
+        run.flushes.end(reply == "OK" && !run.in_cluster());
+        run.history.fault(&format!("the reply to FLUSHALL is {reply:?}"));
+        count(run, "FLUSHALL", Some(reply));
+    }
+}
+
+fn send_to_one(run: &Run, links: &mut Links, random: &mut fastrand::Rng) {
+    let (mut key, other) = (run.keys.rough(random), run.keys.rough(random));
+    if random.bool() {
+        // One of the rough keys of this database with the longest queues.
+        let names = links[key.database as usize].as_mut().map(Link::contended).unwrap_or_default();
+        let keys = names.iter().filter_map(|name| run.keys.named(key.database, name));
+        key = random.choice(keys.filter(|key| !key.is_strict()).collect::<Vec<_>>()).unwrap_or(key);
+    }
+    if random.u8(..5) == 0 {
+        let Some(mut link) = take_link(links, run, key.database) else { return };
+        let done = if random.u8(..4) == 0 {
+            restore(run, &mut link, &key.name, &other.name, random)
+        } else {
+            take_from_holder(run, &mut link, &key.name, random)
+        };
+        links[key.database as usize] = done.map(|()| link);
+        return;
+    }
+    let line = line(key, other, random);
+    if run.moves_keys || !line.starts_with("MOVE") {
+        send(links, run, key.database, &[line]);
+    }
+}
+
+fn line(key: &Key, other: &Key, random: &mut fastrand::Rng) -> String {
+    let (name, to, ms) = (&key.name, &other.name, random.u32(1..60));
+    let soon = now_ms() + i64::from(ms);
+    match random.u8(..28) {
+        0..3 => format!("DEL {name}"),
+        3 => format!("UNLINK {name}"),
+        4 => format!("GETDEL {name}"),
+        5 | 6 => format!("PEXPIRE {name} {ms}"),
+        7 => format!("EXPIRE {name} -1"),
+        8 => format!("PEXPIREAT {name} 1"),
+        9 => format!("PERSIST {name}"),
+        10 => format!("SET {name} foreign PX {ms}"),
+        11 => format!("SET {name} foreign NX PX {ms}"),
+        12 => format!("SET {name} foreign"),
+        13 => format!("RPUSH {name} foreign"),
+        14 => format!("HSET {name} foreign value"),
+        15 | 16 => format!("RENAME {name} {to}"),
+        17 => format!("COPY {name} {to} REPLACE"),
+        18 => format!("MOVE {name} {}", FLUSHED[random.usize(..FLUSHED.len())]),
+        19 => format!("GETEX {name} PX {ms}"),
+        20 | 21 => format!("ZPOPMIN {name}"),
+        22 => format!("ZPOPMAX {name}"),
+        23 | 24 => format!("ZREMRANGEBYSCORE {name} -inf {soon}"),
+        25 => format!("ZREMRANGEBYRANK {name} 0 0"),
+        26 => format!("ZADD {name} {soon} foreign"),
+        _ => format!("ZREM {name} foreign"),
+    }
+}
+
+/// Sends lines in one write and reads the replies, whatever they are.
+fn send(links: &mut Links, run: &Run, database: u32, lines: &[String]) {
+    let Some(mut link) = take_link(links, run, database) else { return };
+    let is_open = link.send(lines).is_some();
+    if is_open && lines.iter().all(|_| link.receive(PATIENCE).is_some_and(|reply| reply != Reply::Closed)) {
+        links[database as usize] = Some(link);
+    }
+}
+
+/// The connection to a database, or a new one.
+fn take_link(links: &mut Links, run: &Run, database: u32) -> Option<Link> {
+    run.current(links[database as usize].take()).or_else(|| run.connect(database, false))
+}

@@ -1,0 +1,207 @@
+//! Replicas that come and go, and take over.
+
+use support::Reply;
+
+use super::{Faults, contention};
+use crate::durability::Probe;
+use crate::end;
+use crate::link::Link;
+use crate::report::Rule;
+use crate::run::{AGREEMENT, Run};
+use crate::servers::{Replica, Servers};
+use crate::snapshot;
+
+const COMPARED: &str = "locks compared";
+const RETURNED: &str = "replicas leave and return";
+const SAME: Rule = "a replica that has received everything has the same locks";
+const NOTIFIED: Rule = "a waiter of a server that becomes a replica is notified";
+const ALIVE: Rule = "servers start, and go on";
+
+impl Faults<'_> {
+    /// Does something with the replica, or without one.
+    pub(super) fn change_replicas(&mut self) {
+        let Some(has_module) = self.servers.replica().map(|replica| replica.has_module) else {
+            let refuses = self.random.u8(..6) < if self.is_new(contention::FENCED) { 5 } else { 2 };
+            return if refuses && self.has_met_aim() { self.refuse_writes() } else { self.begin_replica() };
+        };
+        match self.random.u8(..8) {
+            _ if has_module && !self.has_met_aim() => self.fail_over(),
+            0 => self.end_replica(),
+            // Writes are refused without a replica.
+            1 | 2 if self.is_new(contention::FENCED) => self.end_replica(),
+            4 | 5 if self.is_new(COMPARED) => self.compare_locks(),
+            6 | 7 if self.is_new(RETURNED) => self.leave_and_return(),
+            1 | 2 => self.compare_locks(),
+            3 => self.leave_and_return(),
+            _ if has_module => self.fail_over(),
+            _ => self.end_replica(),
+        }
+    }
+
+    fn begin_replica(&mut self) {
+        let has_module = self.random.u8(..4) > 0 || !self.has_met_aim();
+        self.run.fault("replicas", &format!("a replica starts, with the module: {has_module}"));
+        check_alive(self.run, self.servers.start_replica(has_module));
+    }
+
+    fn end_replica(&mut self) {
+        self.run.fault("replicas end", "the replica is killed");
+        check_alive(self.run, self.servers.end_replica());
+    }
+
+    /// The replica leaves its master for a moment, in which two requests wait for a lock there, one of them for a
+    /// message: both are notified when the replica returns.
+    fn leave_and_return(&mut self) {
+        let (run, port) = (self.run, self.servers.server().port());
+        let Some(replica) = self.servers.replica().filter(|replica| replica.has_module) else { return };
+        let [Some(mut link), Some(mut waiter), Some(mut listener)] = [(); 3].map(|()| link_to(run, replica)) else {
+            return;
+        };
+        let (name, notified) = (run.tokens.fresh(), run.tokens.fresh());
+        run.fault(RETURNED, "REPLICAOF NO ONE");
+        link.run("REPLICAOF NO ONE");
+        link.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh()));
+        let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", run.tokens.fresh())]);
+        if asked.is_none() || !run.eventually(|| link.has_waiters(&name.to_string(), 1)) {
+            return run.report(ALIVE, "no request waits at a replica that has left its master");
+        }
+        listener.run("SSUBSCRIBE left");
+        let waiting = link.run(&format!("LOCK.ACQUIRE {name} {notified} PX 60000 BLOCK 0 NOTIFY left"));
+        link.run(&format!("REPLICAOF 127.0.0.1 {port}"));
+        if waiting == Reply::waiting() {
+            let (heard, expected) = (listener.receive(AGREEMENT), format!("lost 0 0 {notified} {name}"));
+            let is_right = match &heard {
+                Some(Reply::List(parts) | Reply::Push(parts)) => {
+                    parts.get(2).is_some_and(|text| *text == expected.as_str())
+                }
+                heard => *heard == Some(Reply::Closed),
+            };
+            if !is_right {
+                run.report(NOTIFIED, format!("the message is {heard:?} and not {expected}"));
+            }
+        }
+        match waiter.receive(AGREEMENT) {
+            Some(Reply::Closed) => {}
+            Some(Reply::Error(line)) if line.starts_with("UNBLOCKED") => {}
+            other => run.report(NOTIFIED, format!("the reply is {other:?}")),
+        }
+    }
+
+    /// Takes locks and compares them on the replica.
+    fn compare_locks(&mut self) {
+        let run = self.run;
+        let Some(probe) = Probe::take(run, 0, &mut self.random) else { return };
+        let (Some(mut link), Some(replica)) = (run.connect(0, false), self.servers.replica()) else { return };
+        if !follows(run, replica, &mut link) {
+            return;
+        }
+        run.fault(COMPARED, "the replica is compared");
+        let Some(mut other) = link_to(run, replica) else { return };
+        if let Err(what) = probe.compare(&mut link, &mut other) {
+            if !probe.is_flushed() {
+                run.report(SAME, what);
+            }
+            return;
+        }
+        check_requests(run, replica);
+        probe.check(0..=0);
+    }
+
+    /// The replica becomes the master, and the master a replica, without a loss.
+    fn fail_over(&mut self) {
+        let run = self.run;
+        let (Some(mut link), Some(replica)) = (run.connect(0, false), self.servers.replica()) else { return };
+        if !follows(run, replica, &mut link) {
+            return;
+        }
+        let probe = Probe::take(run, 0, &mut self.random);
+        let (port, next) = (self.servers.server().port(), replica.server.port());
+        end::count_handovers(run);
+        run.history.fault("FAILOVER");
+        run.pauses.end();
+        run.nodes.goes_down();
+        let line = format!("FAILOVER TO 127.0.0.1 {next} TIMEOUT 3000");
+        let is_done = run.stalls.during(|| link.run(&line) == "OK" && hands_over(run, &mut link));
+        if is_done {
+            run.fault("FAILOVER", &format!("{next} is the master now, after {port}"));
+            self.servers.swap();
+        }
+        run.nodes.is_back_at(if is_done { next } else { port });
+        self.aim_met(probe.is_some_and(|probe| probe.check(0..=0)) && is_done);
+    }
+}
+
+fn check_alive(run: &Run, result: Result<(), String>) {
+    if let Err(what) = result {
+        run.report(ALIVE, what);
+    }
+}
+
+/// A connection to the replica itself.
+fn link_to(run: &Run, replica: &Replica) -> Option<Link> {
+    Link::open(&run.history, replica.server.port(), 0, false)
+}
+
+/// Waits until the replica has received all that was written until now; false if it does not, because of other faults.
+fn follows(run: &Run, replica: &Replica, link: &mut Link) -> bool {
+    let is_up = || {
+        let status = link_to(run, replica).and_then(|mut link| link.info("replication", "master_link_status"));
+        status.as_deref() == Some("up")
+    };
+    run.eventually(is_up) && {
+        link.run("SELECT 0");
+        link.run("SET mark x PX 1000");
+        link.run("WAIT 1 5000") == 1
+    }
+}
+
+/// Waits until a server after FAILOVER is a replica that follows the new master; false if it stays the master.
+fn hands_over(run: &Run, link: &mut Link) -> bool {
+    let mut is_replica = false;
+    run.eventually(|| {
+        let mut shows = |name| link.info("replication", name).unwrap_or_default();
+        is_replica = shows("role") == "slave";
+        is_replica && shows("master_link_status") == "up"
+            || shows("master_failover_state") == "no-failover" && !is_replica
+    });
+    is_replica
+}
+
+/// A replica grants no lock, and its master has sent it no command that it does not know.
+fn check_requests(run: &Run, replica: &Replica) {
+    let Some(mut link) = link_to(run, replica) else { return };
+    let expected = if replica.has_module { "READONLY" } else { "ERR unknown command" };
+    let reply = link.run(&format!("LOCK.ACQUIRE asked {} PX 1000 BLOCK 0", run.tokens.fresh()));
+    if !matches!(&reply, Reply::Error(line) if line.starts_with(expected)) && reply != Reply::Closed {
+        run.report("a replica grants nothing", format!("the reply is {reply:?}, not {expected}"));
+    }
+    let unknown = link.number("stats", "unexpected_error_replies").unwrap_or_default();
+    if unknown > 0 {
+        run.report("replicas need no module", format!("{unknown} commands that the replica did not know"));
+    }
+}
+
+/// Compares a replica with its master at the end of a run, when no client writes any more.
+pub fn compare_at_end(run: &Run, servers: &mut Servers) {
+    if servers.replica().is_none() {
+        check_alive(run, servers.start_replica(false));
+    }
+    if let (Some(mut link), Some(replica)) = (run.connect(0, false), servers.replica()) {
+        compare_all(run, replica, &mut link);
+    }
+    check_alive(run, servers.end_replica());
+}
+
+fn compare_all(run: &Run, replica: &Replica, link: &mut Link) -> Option<()> {
+    snapshot::take_locks(run, link)?;
+    if !follows(run, replica, link) {
+        run.report(ALIVE, "the replica does not follow its master at the end of the run");
+        return None;
+    }
+    let (here, there) = (snapshot::take(link)?, snapshot::take(&mut link_to(run, replica)?)?);
+    if here != there {
+        run.report(SAME, format!("at the end: {}", snapshot::differences(&here, &there)));
+    }
+    check_requests(run, replica);
+    Some(())
+}

@@ -1,0 +1,163 @@
+//! Faults of the server as a whole: stalls, pauses, files that it writes, reloads, memory that runs out, and settings
+//! of the server.
+
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use super::Faults;
+use crate::end;
+use crate::link::Link;
+
+/// A pause ends when the event loop notices that, ten times a second at least.
+const PAUSE_NOTICED: Duration = Duration::from_millis(110);
+
+/// Redis 7.0 has no clock for scripts but TIME, which stops in scripts on later servers.
+const SCRIPT_CLOCK: &str = "local function time() local now = redis.call('TIME') return now[1] + now[2] / 1000000 end \
+                            local exists, clock = pcall(function() return os.clock end) \
+                            if not exists then clock = time end";
+/// How much memory may be added before it runs out, in bytes: a blocked client takes 35 KB.
+const FREE_MEMORY: i64 = 400_000;
+const WRITTEN: &str = "files written";
+
+impl Faults<'_> {
+    /// Mostly short; some are longer than what the module takes for a stall.
+    fn stall(&mut self) -> Duration {
+        let ms = if self.random.u8(..6) == 0 { self.random.u64(900..1500) } else { self.random.u64(20..500) };
+        Duration::from_millis(ms)
+    }
+
+    pub(super) fn stop_process(&mut self) {
+        let stall = self.stall();
+        self.run.fault("SIGSTOP", &format!("SIGSTOP for {stall:?}"));
+        self.servers.process().stop();
+        sleep(stall);
+        self.servers.process().resume();
+    }
+
+    pub(super) fn sleep(&mut self) {
+        let line = format!("DEBUG SLEEP {}", self.stall().as_secs_f64());
+        self.make("DEBUG SLEEP", &line);
+    }
+
+    pub(super) fn slow_script(&mut self) {
+        let seconds = self.stall().as_secs_f64();
+        self.run.history.fault(&format!("a script of {seconds} s"));
+        let text = format!("{SCRIPT_CLOCK} local e = clock() + {seconds} while clock() < e do end");
+        let Some(mut link) = self.link() else { return };
+        let reply = link.call(&[b"EVAL", text.as_bytes(), b"0"]);
+        if reply == Reply::Nil {
+            self.run.counters.count("slow script");
+        }
+        self.link = (reply != Reply::Closed).then_some(link);
+    }
+
+    pub(super) fn kill_all(&mut self) {
+        self.make("CLIENT KILL TYPE normal", "CLIENT KILL TYPE normal");
+    }
+
+    pub(super) fn pause(&mut self) {
+        let line = self.pause_line();
+        let Some(mut link) = self.link() else { return };
+        let sent = Instant::now();
+        let reply = link.run(&line);
+        self.paused(&link, &line, sent, &reply);
+        self.link = (reply != Reply::Closed).then_some(link);
+    }
+
+    /// The command for a short pause, which is logged as a stall before it begins.
+    pub(super) fn pause_line(&mut self) -> String {
+        let ms = self.random.u64(5..150);
+        let now = Instant::now();
+        self.run.stalls.add(now, now + Duration::from_millis(ms) + PAUSE_NOTICED);
+        let mode = if self.random.bool() { "WRITE" } else { "ALL" };
+        let line = format!("CLIENT PAUSE {ms} {mode}");
+        self.run.history.fault(&line);
+        line
+    }
+
+    /// The server has begun to pause at some time between `sent` and now, or may have if the connection was closed.
+    pub(super) fn paused(&self, link: &Link, line: &str, sent: Instant, reply: &Reply) {
+        let ms = line.split(' ').nth(2).and_then(|ms| ms.parse().ok()).expect("a pause with its length");
+        let length = Duration::from_millis(ms);
+        if *reply == "OK" {
+            self.run.counters.count("CLIENT PAUSE");
+            self.run.pauses.add(link.port(), sent, length);
+        }
+        self.run.stalls.add(sent, Instant::now() + length + PAUSE_NOTICED);
+    }
+
+    pub(super) fn reload(&mut self) {
+        self.run.nodes.begin_epoch();
+        self.run.file_is_stale.store(true, Ordering::SeqCst);
+        self.make("DEBUG RELOAD", "DEBUG RELOAD");
+        if let Some(link) = &mut self.link {
+            end::rewrite_file(self.run, link);
+        }
+    }
+
+    /// From now on the module wakes waiters of other libraries, or not any more.
+    pub(super) fn change_waking(&mut self) {
+        let to = if self.random.bool() { "yes" } else { "no" };
+        self.make("CONFIG SET lock.wake-foreign", &format!("CONFIG SET lock.wake-foreign {to}"));
+    }
+
+    pub(super) fn change_hz(&mut self) {
+        let hz = self.random.u32(self.run.settings.scenario.least_hz()..200);
+        self.make("CONFIG SET hz", &format!("CONFIG SET hz {hz}"));
+    }
+
+    pub(super) fn save_data(&mut self) {
+        self.write_file("BGSAVE", &["rdb_bgsave_in_progress"], "rdb_last_bgsave_status");
+    }
+
+    pub(super) fn rewrite_file(&mut self) {
+        let under_way = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+        self.write_file("BGREWRITEAOF", &under_way, "aof_last_bgrewrite_status");
+    }
+
+    /// Lets the server write a file, and checks by INFO that it does.
+    fn write_file(&mut self, command: &'static str, under_way: &[&str], status: &str) {
+        let run = self.run;
+        run.history.fault(command);
+        let Some(mut link) = self.link() else { return };
+        let reply = if command == "BGSAVE" { link.run(command) } else { end::rewrite_file(run, &mut link) };
+        // It is refused while another process writes a file, for a replica for example.
+        if matches!(reply, Reply::Status(_)) {
+            run.counters.count(command);
+            run.counters.begin(WRITTEN);
+            // A closed connection shows nothing.
+            let rest =
+                |link: &mut Link| under_way.iter().filter_map(|name| link.number("persistence", name)).sum::<i64>();
+            let is_written = run.eventually(|| rest(&mut link) == 0);
+            let result = link.info("persistence", status);
+            let is_wrong = result.as_ref().is_some_and(|result| result != "ok");
+            if is_wrong || !is_written && !run.is_over() {
+                let text = format!("{command}: written in time: {is_written}; {status}: {result:?}");
+                run.report("the server writes its files", text);
+            } else if result.is_some() {
+                run.counters.count(WRITTEN);
+            }
+        }
+        self.link = (reply != Reply::Closed).then_some(link);
+    }
+
+    /// Leaves the server little more memory than it uses, or less, for a short while.
+    pub(super) fn squeeze(&mut self) {
+        let Some(mut link) = self.run.connect(0, false) else { return };
+        let Some(used) = link.number("memory", "used_memory") else { return };
+        // Evicted keys, and refused requests.
+        let ran_out =
+            |link: &mut Link| Some((link.number("stats", "evicted_keys")?, link.info("errorstats", "errorstat_OOM")));
+        let before = ran_out(&mut link);
+        let limit = used + self.random.i64(-FREE_MEMORY / 4..FREE_MEMORY);
+        self.make("maxmemory", &format!("CONFIG SET maxmemory {limit}"));
+        let span = Duration::from_millis(self.random.u64(20..400));
+        self.run.rest(span);
+        let after = ran_out(&mut link);
+        self.aim_met(before.zip(after).is_some_and(|(before, after)| before != after));
+        self.insist("CONFIG SET maxmemory 0");
+    }
+}

@@ -1,0 +1,144 @@
+//! Changes of the settings of the module.
+
+use std::time::{Duration, Instant};
+
+use support::Reply;
+
+use super::recovery::{CHECK, recovery_of};
+use crate::evidence::{ROUNDING, Spans};
+use crate::link::Link;
+use crate::report::{Finding, Rule};
+use crate::run::Run;
+use crate::token::Token;
+
+const LONG_ENOUGH: Rule = "a recovery period lasts for lock.recovery-ms from the start of the server";
+const ENDED: Rule = "CONFIG SET lock.recovery-ms 0 ends a recovery period";
+
+/// Above the leases of bursts, and of requests that are refused for other reasons.
+const SHORTEST_LIMIT_MS: u64 = 30;
+/// Longer than a period.
+const LEASE_MS: u64 = 1000;
+/// A period that is longer by this than asked for is that of a server that has started later, on a busy machine.
+const ODD: Duration = Duration::from_secs(5);
+
+/// Changes the settings until the run is over.
+pub fn change_settings(run: &Run, mut random: fastrand::Rng) {
+    let Some(mut link) = run.connect(0, false) else { return };
+    // Notes the period in which the server may have started.
+    note_recovery(run, &mut link);
+    while run.goes_on() {
+        run.rest(Duration::from_millis(random.u64(100..1500)));
+        let changed = if random.bool() {
+            let ms = if random.u8(..3) > 0 { 0 } else { random.u64(SHORTEST_LIMIT_MS..600) };
+            set_limit(run, &mut link, ms)
+        } else {
+            set_period(run, &mut link, &mut random)
+        };
+        if changed.is_none() {
+            let Some(next) = run.connect(0, false) else { return };
+            link = next;
+        }
+    }
+}
+
+/// Sets the longest lease; 0 for none.
+fn set_limit(run: &Run, link: &mut Link, ms: u64) -> Option<()> {
+    run.in_force.no_leases.end_all();
+    run.fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
+    set(&run.in_force.longest_lease_ms, link, "lock.max-lease-ms", ms)
+}
+
+/// Begins a recovery period, which counts from the start of the server. It ends by itself, or is ended.
+fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
+    let length = Duration::from_millis(random.u64(50..500));
+    let holder = take(run, link)?;
+    // A short limit makes the first part of the period long.
+    let is_short = random.bool();
+    if is_short {
+        set_limit(run, link, SHORTEST_LIMIT_MS)?;
+    }
+    let since_start = u64::try_from((run.started.elapsed() + length).as_millis()).ok()?;
+    run.in_force.recovery_changes();
+    set(&run.in_force.recovery_ms, link, "lock.recovery-ms", since_start)?;
+    let rest = note_recovery(run, link)?;
+    if ends_early(run.started, since_start, Instant::now() + rest) {
+        let text = format!("LOCK.INFO shows {rest:?}, with lock.recovery-ms {since_start}, and the server is younger");
+        run.report(LONG_ENOUGH, text);
+    }
+    run.counters.begin(CHECK);
+    run.fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {rest:?} are left"));
+    if rest > Duration::ZERO && rest < length + ODD {
+        check_requests(run, link, holder)?;
+        run.counters.count(CHECK);
+        run.rest(if random.bool() { rest } else { rest.mul_f64(random.f64()) });
+    }
+    if is_short {
+        set_limit(run, link, 0)?;
+    }
+    // While it is set, a stall suspends grants too.
+    if random.u8(..4) == 0 {
+        return Some(());
+    }
+    run.in_force.recovery_changes();
+    run.history.fault("CONFIG SET lock.recovery-ms 0");
+    set(&run.in_force.recovery_ms, link, "lock.recovery-ms", 0)?;
+    if note_recovery(run, link)? > Duration::ZERO {
+        run.report(ENDED, "LOCK.INFO shows a period");
+    }
+    Some(())
+}
+
+/// Takes a lock that is held when the period begins.
+fn take(run: &Run, link: &mut Link) -> Option<Token> {
+    let now = Instant::now();
+    let lease_ms = run.in_force.cut(Some(LEASE_MS), now, now)?;
+    let token = run.tokens.fresh();
+    link.run(&format!("LOCK.ACQUIRE period{token} {token} PX {lease_ms}"));
+    Some(token)
+}
+
+/// Sets the lease of a holder, which can be put off, and asks for another lock, which is not granted.
+fn check_requests(run: &Run, link: &mut Link, holder: Token) -> Option<()> {
+    let check = |finding: Finding| {
+        if let Some((rule, what)) = finding {
+            run.report(rule, what);
+        }
+    };
+    let sent = Instant::now();
+    let reply = link.run(&format!("LOCK.EXTEND period{holder} {holder} PX {SHORTEST_LIMIT_MS}"));
+    check(run.in_force.check_extension(SHORTEST_LIMIT_MS, &reply, sent, Instant::now()));
+    let (sent, other) = (Instant::now(), run.tokens.fresh());
+    let reply = link.run(&format!("LOCK.ACQUIRE period{other} {other} PX {SHORTEST_LIMIT_MS}"));
+    check(run.in_force.check(Some(SHORTEST_LIMIT_MS), true, &reply, sent, Instant::now()));
+    (reply != Reply::Closed).then_some(())
+}
+
+/// Whether a period of a server that has started later than `started` ends too early.
+fn ends_early(started: Instant, length_ms: u64, end: Instant) -> bool {
+    end + ROUNDING < started + Duration::from_millis(length_ms)
+}
+
+/// Sets a setting; `None` if the connection was closed, and either value can be in force.
+fn set(setting: &Spans<u64>, link: &mut Link, name: &str, value: u64) -> Option<()> {
+    setting.begin(value);
+    (link.run(&format!("CONFIG SET {name} {value}")) == "OK").then(|| setting.settle())
+}
+
+/// Notes and returns for how long grants are still suspended.
+fn note_recovery(run: &Run, link: &mut Link) -> Option<Duration> {
+    let sent = Instant::now();
+    let info = link.run("LOCK.INFO period");
+    let received = Instant::now();
+    let rest = recovery_of(&info)?;
+    run.in_force.note_remaining(rest, sent, received);
+    Some(rest)
+}
+
+#[test]
+fn period_does_not_end_before_its_length() {
+    let started = Instant::now();
+    let at = |ms| started + Duration::from_millis(ms);
+    assert!(!ends_early(started, 1000, at(1000)));
+    assert!(!ends_early(started, 1000, at(5000)), "the server has started later");
+    assert!(ends_early(started, 1000, at(990)));
+}

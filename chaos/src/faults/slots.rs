@@ -1,0 +1,120 @@
+//! Slots of a cluster that move from one master to the other.
+
+use std::time::{Duration, Instant};
+
+use support::{Reply, Server};
+
+use super::Faults;
+use crate::durability::Probe;
+use crate::keys::DATABASES;
+use crate::link::Link;
+use crate::run::Run;
+use crate::servers::{Move, moves_slots};
+
+const CHECK: &str = "waiters of a lock that moves";
+/// Servers check once a second whether the slots of their waiters are still theirs.
+const CHECKED: Duration = Duration::from_millis(1300);
+const LIMIT: Duration = Duration::from_secs(10);
+/// Above all that a busy machine explains.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+impl Faults<'_> {
+    /// Moves a slot in one of the ways that the server knows.
+    pub(super) fn move_slot(&mut self) {
+        let run = self.run;
+        let database = self.random.u32(..DATABASES);
+        let Some(cluster) = &mut self.servers.cluster else { return };
+        let whole = moves_slots(&cluster.nodes[0]) && self.random.bool();
+        let kind = if whole { "slots moved as a whole" } else { "slots moved key by key" };
+        run.fault(kind, &format!("the slot of database {database} begins to move: {kind}"));
+        let probe = Probe::take(run, database, &mut self.random);
+        let waiter = Waiter::start(run, database);
+        run.nodes.begin_epoch();
+        let name = format!("a{}{}", run.tokens.fresh(), run.suffix(database));
+        let (number, begun) = (database as usize, Instant::now());
+        let moved = run.stalls.during(|| cluster.move_slot(number, whole, |step| ask_during(run, &name, step)));
+        if let Err(what) = moved {
+            return run.report("slots move", what);
+        }
+        run.nodes.moves(database, cluster.port_of(number));
+        run.history.fault("the slot has moved");
+        let now = Instant::now();
+        run.stalls.add(now, now + CHECKED);
+        if let Some(waiter) = waiter {
+            waiter.check(run);
+        }
+        // A key that is sent by MIGRATE gains the time that the move takes.
+        let gained = if whole { 0 } else { i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX) };
+        self.aim_met(probe.is_some_and(|probe| probe.check(0..=gained)));
+    }
+}
+
+/// A request for a lock that is held all the time.
+struct Waiter {
+    link: Link,
+    begun: Instant,
+}
+
+impl Waiter {
+    fn start(run: &Run, database: u32) -> Option<Self> {
+        run.counters.begin(CHECK);
+        let begun = Instant::now();
+        let (mut holder, mut link) = (run.connect(database, false)?, run.connect(database, false)?);
+        let name = format!("w{}{}", run.tokens.fresh(), run.suffix(database));
+        (holder.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh())) == 1).then_some(())?;
+        link.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", run.tokens.fresh())])?;
+        Some(Self { link, begun })
+    }
+
+    fn check(mut self, run: &Run) {
+        let asked = Instant::now();
+        let reply = self.link.receive(GIVE_UP);
+        let late = asked.elapsed().saturating_sub(LIMIT + run.stalls.between(asked, Instant::now()));
+        let is_right = match &reply {
+            Some(Reply::Error(line)) => line.starts_with("MOVED"),
+            reply => *reply == Some(Reply::Closed),
+        };
+        if (!is_right || !late.is_zero()) && !run.flushes.any_since(self.begun) {
+            let (id, port) = (self.link.id(), self.link.port());
+            let shown =
+                Link::open(&run.history, port, 0, false).map(|mut link| link.run(&format!("CLIENT LIST ID {id}")));
+            let text = format!("the reply is {reply:?}, {late:?} late; the server shows {shown:?}");
+            run.report("the waiters of a lock whose slot moves are notified", text);
+        }
+        if reply != Some(Reply::Closed) {
+            run.counters.count(CHECK);
+        }
+    }
+}
+
+/// Asks for a new lock while its slot is between two servers. The old server sends requests for a lock that it does not
+/// have on to the new one, which grants it to such requests alone.
+fn ask_during(run: &Run, name: &str, step: &Move<'_>) {
+    let begun = Instant::now();
+    let (first, second) = (run.tokens.fresh(), run.tokens.fresh());
+    let requests = [
+        (step.from, first, false, "ASK"),
+        (step.to, first, false, "MOVED"),
+        (step.to, first, true, "1"),
+        (step.from, second, false, "ASK"),
+        (step.to, second, true, "nil"),
+    ];
+    for (server, token, asking, expected) in requests {
+        let line = format!("LOCK.ACQUIRE {name} {token} PX 60000");
+        let Some(reply) = reply(run, server, &line, asking) else { return };
+        let is_right = reply.to_string().trim_start_matches('-').starts_with(expected);
+        if !is_right && !run.flushes.any_since(begun) {
+            let text = format!("the reply to {line} (asking: {asking}) is {reply:?}, not {expected}");
+            return run.report("a lock whose slot moves has one holder", text);
+        }
+    }
+}
+
+/// The reply of a server; `None` if it closes the connection.
+fn reply(run: &Run, server: &Server, line: &str, asking: bool) -> Option<Reply> {
+    let mut link = Link::open(&run.history, server.port(), 0, false)?;
+    if asking {
+        link.run("ASKING");
+    }
+    Some(link.run(line)).filter(|reply| *reply != Reply::Closed)
+}

@@ -1,0 +1,215 @@
+//! One connection of a client, whose requests and replies are a part of the history.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use support::connection::{Connection, Sender, packed};
+use support::{Reply, bytes_of};
+
+use crate::clients::network::NetworkPath;
+use crate::history::{History, Request, Requests, locked};
+
+/// How long the server may take to accept a connection and to answer short requests. Above the longest stall.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection with a database selected. It never connects again by itself.
+pub struct Link {
+    connection: Connection,
+    requests: Arc<Mutex<Requests>>,
+    port: u16,
+    database: u32,
+    id: i64,
+    /// The path through a network that can be bad.
+    path: Option<Arc<NetworkPath>>,
+    /// A reply has not come in time: the next one would belong to another request.
+    is_dead: bool,
+}
+
+/// A handle to send by while another thread reads.
+pub struct LinkSender {
+    sender: Sender,
+    requests: Arc<Mutex<Requests>>,
+}
+
+impl Link {
+    /// `None` if the server closes the connection, or does not listen.
+    pub fn open(history: &Arc<History>, port: u16, database: u32, resp3: bool) -> Option<Self> {
+        Self::bare(history, port, PATIENCE)?.greet(database, resp3)
+    }
+
+    /// A connection without a greeting, which is made within this time.
+    pub fn bare(history: &Arc<History>, port: u16, within: Duration) -> Option<Self> {
+        let link = Self::of(history, Connection::open(port, within).ok()?, port, None);
+        locked(&link.requests).connection = history.next_connection();
+        Some(link)
+    }
+
+    /// A connection through a network that can be bad.
+    pub fn through(history: &Arc<History>, connection: Connection, path: NetworkPath, port: u16) -> Self {
+        Self::of(history, connection, port, Some(Arc::new(path)))
+    }
+
+    fn of(history: &Arc<History>, connection: Connection, port: u16, path: Option<Arc<NetworkPath>>) -> Self {
+        let requests = Arc::new(Mutex::new(Requests::new(history, port, 0)));
+        Self { connection, requests, port, database: 0, id: 0, path, is_dead: false }
+    }
+
+    /// Chooses the protocol and the database.
+    pub fn greet(mut self, database: u32, resp3: bool) -> Option<Self> {
+        if resp3 && !matches!(self.run("HELLO 3"), Reply::Map(_)) || self.run(&format!("SELECT {database}")) != "OK" {
+            return None;
+        }
+        let Reply::Int(id) = self.run("CLIENT ID") else { return None };
+        self.id = id;
+        locked(&self.requests).connection = id;
+        Some(self.for_database(database))
+    }
+
+    /// Takes it for this database: in a cluster, which has one database alone, each stands for a slot.
+    pub fn for_database(mut self, database: u32) -> Self {
+        self.database = database;
+        locked(&self.requests).database = database;
+        self
+    }
+
+    pub fn database(&self) -> u32 {
+        self.database
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The reply of CLIENT ID for this connection.
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    pub fn path(&self) -> Option<&Arc<NetworkPath>> {
+        self.path.as_ref()
+    }
+
+    /// Whether the network has disturbed it.
+    pub fn is_disturbed(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| path.is_disturbed())
+    }
+
+    /// Sends lines, whose words have no spaces, in one write. Returns a moment before the first byte left, `None` if
+    /// the connection is closed.
+    pub fn send(&mut self, lines: &[impl AsRef<str>]) -> Option<Instant> {
+        if self.is_dead {
+            return None;
+        }
+        let sent = self.note(lines);
+        self.connection.send(&bytes(lines)).ok()?;
+        Some(sent)
+    }
+
+    /// The same without the last `missing` bytes, so that the last line is not carried out.
+    pub fn send_part(&mut self, lines: &[String], missing: usize) -> Option<Instant> {
+        let sent = self.note(&lines[..lines.len() - 1]);
+        let bytes = bytes(lines);
+        self.connection.send(&bytes[..bytes.len() - missing]).ok()?;
+        Some(sent)
+    }
+
+    /// Sends one command whose words may be any bytes, and returns its reply.
+    pub fn call(&mut self, words: &[&[u8]]) -> Reply {
+        self.note(&[String::from_utf8_lossy(words[0])]);
+        if self.connection.send(&packed(words)).is_err() {
+            Reply::Closed
+        } else {
+            self.receive(PATIENCE).unwrap_or(Reply::Closed)
+        }
+    }
+
+    fn note(&self, lines: &[impl AsRef<str>]) -> Instant {
+        let sent = Instant::now();
+        locked(&self.requests).sent(lines.iter().map(AsRef::as_ref), sent);
+        sent
+    }
+
+    /// `None` if the process has too many open files.
+    pub fn sender(&self) -> Option<LinkSender> {
+        Some(LinkSender { sender: self.connection.sender().ok()?, requests: Arc::clone(&self.requests) })
+    }
+
+    /// The request that is the next to be answered.
+    pub fn oldest(&self) -> Option<Request> {
+        locked(&self.requests).oldest().cloned()
+    }
+
+    /// Returns the next reply; `None` if none comes within `limit`, after which this connection is of no use.
+    pub fn receive(&mut self, limit: Duration) -> Option<Reply> {
+        self.next(limit).map(|(_, reply)| reply)
+    }
+
+    /// Returns the next reply, or message of the server, with the request that it belongs to.
+    pub fn next(&mut self, limit: Duration) -> Option<(Option<Request>, Reply)> {
+        if self.connection.set_timeout(limit).is_err() {
+            return Some((None, Reply::Closed));
+        }
+        match self.connection.receive() {
+            Err(error) if error.is_timeout() => {
+                self.is_dead = true;
+                None
+            }
+            result => Some(locked(&self.requests).answered(Reply::of(result))),
+        }
+    }
+
+    /// Sends a line and waits for its reply, which is [`Reply::Closed`] also when none comes.
+    pub fn run(&mut self, line: &str) -> Reply {
+        match self.send(&[line]) {
+            Some(_) => self.receive(PATIENCE).unwrap_or(Reply::Closed),
+            None => Reply::Closed,
+        }
+    }
+
+    /// The locks of this database with the longest queues.
+    pub fn contended(&mut self) -> Vec<String> {
+        let Reply::List(queues) = self.run("LOCK.QUEUES COUNT 20") else { return Vec::new() };
+        queues.iter().map(|queue| queue.get("key").string()).collect()
+    }
+
+    /// A field of INFO as text.
+    pub fn info(&mut self, section: &str, name: &str) -> Option<String> {
+        let Reply::Text(text) = self.run(&format!("INFO {section}")) else { return None };
+        let text = String::from_utf8_lossy(&text);
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::to_owned)
+    }
+
+    /// A field of INFO as a number.
+    pub fn number(&mut self, section: &str, name: &str) -> Option<i64> {
+        self.info(section, name)?.parse().ok()
+    }
+
+    /// Whether this many requests wait for a lock.
+    pub fn has_waiters(&mut self, lock: &str, count: i64) -> bool {
+        let info = self.run(&format!("LOCK.INFO {lock}"));
+        matches!(info, Reply::List(_)) && info.get("waiters") == count
+    }
+}
+
+impl LinkSender {
+    /// Sends lines in one write. If the connection is closed, the thread that reads finds that.
+    pub fn send(&mut self, lines: &[String]) -> Instant {
+        let sent = Instant::now();
+        locked(&self.requests).sent(lines.iter().map(String::as_str), sent);
+        let _ = self.sender.send(&bytes(lines));
+        sent
+    }
+
+    /// The request that is the next to be answered.
+    pub fn oldest(&self) -> Option<Request> {
+        locked(&self.requests).oldest().cloned()
+    }
+
+    pub fn close(&self) {
+        self.sender.close();
+    }
+}
+
+fn bytes(lines: &[impl AsRef<str>]) -> Vec<u8> {
+    lines.iter().flat_map(|line| packed(&bytes_of(line.as_ref()))).collect()
+}

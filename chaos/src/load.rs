@@ -1,0 +1,139 @@
+//! A load run, from its start to its verdict.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use crate::Part;
+use crate::clients::{Client, Notified, burst_forever, network, observe, run_quiet_locks};
+use crate::end;
+use crate::evidence::probe_latency;
+use crate::faults::{self, Faults};
+use crate::history::HistoryFile;
+use crate::keys::DATABASES;
+use crate::report::{Terms, missing};
+use crate::run::Run;
+use crate::scenario::{Scenario, Settings};
+use crate::servers::{Clock, Servers, end as end_servers, moves_slots};
+use crate::soak;
+
+/// The time for the last replies and the checks of the end.
+const ENDING: Duration = Duration::from_secs(6);
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// The work of a thread until the run is over.
+type Work = fn(&Run, fastrand::Rng);
+
+pub struct Plan {
+    pub started: Instant,
+    pub length: Duration,
+    pub seed: u64,
+    pub clients: usize,
+    pub scenario: Option<Scenario>,
+    pub without: Vec<Part>,
+    pub history: Option<HistoryFile>,
+}
+
+/// Runs it all.
+///
+/// # Errors
+///
+/// A promise is broken, a server has crashed or does not start, or the run has not met what it must meet.
+pub fn run(plan: Plan) -> Result<String, String> {
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let clock = Clock::new();
+    if clock.is_none() && plan.scenario == Some(Scenario::Clock) {
+        return Err("the clock of this server cannot be set: see docs/reliability.md".to_owned());
+    }
+    let settings = Settings::choose(plan.scenario, clock.is_some(), &mut random);
+    println!("Seed {}: {} clients, {settings:?}", plan.seed, plan.clients);
+    // Not the start of the program, which has tried a clock on a server first.
+    let started = Instant::now();
+    let mut servers = Servers::start(&settings, clock).map_err(|log| format!("the server does not start\n{log}"))?;
+    let deadline = plan.started + plan.length.saturating_sub(ENDING);
+    let mut without = plan.without;
+    if !settings.scenario.keeps_its_server() {
+        without.push(Part::Settings);
+    }
+    if settings.scenario == Scenario::Soak {
+        without.extend([Part::Bursts, Part::External, Part::Network]);
+    }
+    let run = Run::new(&servers, settings, started, deadline, without, plan.history);
+    println!("The server listens on port {}", servers.server().port());
+
+    let memory = run.connect(0, false).as_mut().and_then(end::memory_of_locks).unwrap_or_default();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for database in 0..if run.in_cluster() { DATABASES } else { 1 } {
+            let (run, is_done) = (&run, &is_done);
+            scope.spawn(move || probe_latency(run, database, || is_done.load(Ordering::Relaxed)));
+        }
+        let faults = Faults::new(&run, &mut servers, random.fork());
+        thread::scope(|scope| start_all(scope, &run, faults, plan.clients, &mut random));
+        check_end(&run, &mut servers, memory);
+        is_done.store(true, Ordering::Relaxed);
+    });
+    let moves_whole_slots = servers.cluster.as_ref().is_some_and(|cluster| moves_slots(&cluster.nodes[0]));
+    let terms = Terms { length: plan.length, settings: &run.settings, without: &run.without, moves_whole_slots };
+    let missing = missing(&terms, &run.counters);
+    let crash = end_servers(servers).err().map(|what| format!("the server crashed: {what}"));
+    let failures: Vec<String> = crash.into_iter().chain(run.history.failures.first().map(str::to_owned)).collect();
+    match (failures.is_empty(), missing.is_empty()) {
+        (true, true) => Ok(run.counters.to_string()),
+        (true, false) => Err(format!("NOTHING MET: no {}; {}", missing.join(", no "), run.counters)),
+        (false, _) => Err(format!("{}\n{}", failures.join("\n"), run.counters)),
+    }
+}
+
+fn start_all<'s>(
+    scope: &'s Scope<'s, '_>,
+    run: &'s Run,
+    faults: Faults<'s>,
+    clients: usize,
+    random: &mut fastrand::Rng,
+) {
+    for number in 0..clients {
+        let client = Client::new(run, number, random.fork());
+        scope.spawn(move || client.run());
+    }
+    // A message shows the end of a lease by the clock, which can be set; a listener is unsubscribed when the slot of
+    // its channel moves.
+    for database in 0..if run.in_cluster() || !run.has_steady_clock() { 0 } else { DATABASES } {
+        let client = Notified::new(run, database, random.fork());
+        scope.spawn(move || client.run());
+    }
+    scope.spawn(move || faults.run());
+    let parts = [
+        (run.has(Part::External), faults::send_external_commands as Work),
+        (run.has(Part::Bursts), burst_forever),
+        (run.has(Part::Settings), faults::change_settings),
+        (run.has(Part::Network), network::run),
+        (true, observe),
+        (run.settings.has_quiet_locks(), run_quiet_locks),
+        (run.is(Scenario::Soak), soak::watch_memory),
+    ];
+    for (_, work) in parts.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+        let random = random.fork();
+        scope.spawn(move || work(run, random));
+    }
+    scope.spawn(|| show_progress(run));
+}
+
+fn check_end(run: &Run, servers: &mut Servers, memory: i64) {
+    end::count_handovers(run);
+    if run.is(Scenario::Replicas) {
+        faults::compare_at_end(run, servers);
+    }
+    if end::check(run, memory).is_none() && !run.is_over() {
+        run.report("the server lives", "a connection was closed at the end of the run");
+    }
+}
+
+fn show_progress(run: &Run) {
+    while run.goes_on() {
+        run.rest(PROGRESS.min(run.deadline.saturating_duration_since(Instant::now())));
+        end::count_handovers(run);
+        run.counters.raise("shares together", run.history.most_together() as u64);
+        println!("  {}", run.counters);
+    }
+}

@@ -1,0 +1,193 @@
+//! The servers of a load run.
+
+mod clock;
+mod slots;
+
+use std::any::Any;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use support::process::Process;
+use support::{Server, Setup};
+
+use crate::scenario::{Scenario, Settings};
+pub use clock::{Clock, time_of};
+pub use slots::{Move, SlotCluster, moves_slots};
+
+/// What a write that was cut off can leave at the end of the append-only file.
+const TORN: [&str; 3] = ["*3\r\n$3\r\nSET\r\n$4\r\ntorn", "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nDEL\r\n$2\r\ns0\r\n", "*"];
+
+/// Without this, the thread of Valkey 8.1 that frees a flushed database ends the server now and then: kvstore.c:322,
+/// `overhead_hashtable_lut == 0`.
+const FLUSHED_AT_ONCE: &str = "lazyfree-lazy-user-flush no";
+
+/// How a server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// kill -9
+    Killed,
+    /// kill -9 in the middle of a write to the append-only file
+    Torn,
+    /// SHUTDOWN with this argument
+    ShutDown(&'static str),
+}
+
+pub struct Servers {
+    setup: Setup,
+    setup_without_module: Setup,
+    server: Option<Server>,
+    process: Process,
+    replica: Option<Replica>,
+    pub cluster: Option<SlotCluster>,
+    /// The clock of the server, if it has one of its own.
+    pub clock: Option<Clock>,
+}
+
+/// A second server, which follows the one that clients talk to.
+pub struct Replica {
+    pub server: Server,
+    pub has_module: bool,
+}
+
+impl Servers {
+    /// Starts the servers of a scenario.
+    ///
+    /// # Errors
+    ///
+    /// The log of a server that ends before it answers.
+    pub fn start(settings: &Settings, clock: Option<Clock>) -> Result<Self, String> {
+        let (mut setup, mut setup_without_module) = (settings.setup(), settings.setup_without_module());
+        let clock = clock.filter(|_| !settings.scenario.has_steady_clock());
+        if let Some(clock) = &clock {
+            let runner = clock.runner();
+            setup = setup.run_by(&runner.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        let cluster = (settings.scenario == Scenario::Slots).then(|| SlotCluster::start(&setup));
+        let server = if cluster.is_none() { Some(setup.try_start().map_err(|ended| ended.log)?) } else { None };
+        let nodes = || cluster.iter().flat_map(|cluster| &cluster.nodes).chain(&server);
+        for node in nodes().filter(|node| node.flavour().is("valkey 8")) {
+            node.client().ok(&format!("CONFIG SET {FLUSHED_AT_ONCE}"));
+            setup = setup.config(FLUSHED_AT_ONCE);
+            setup_without_module = setup_without_module.config(FLUSHED_AT_ONCE);
+        }
+        let process = Process::of(nodes().next().expect("a server at least"));
+        Ok(Self { setup, setup_without_module, server, process, replica: None, cluster, clock })
+    }
+
+    /// The server that clients talk to, or the first one of a cluster.
+    pub fn server(&self) -> &Server {
+        let nodes = self.cluster.iter().flat_map(|cluster| &cluster.nodes);
+        nodes.chain(&self.server).next().expect("a server that runs, or is about to start again")
+    }
+
+    /// The port of the server with a database, or with the slot that stands for it in a cluster.
+    pub fn port_of(&self, database: usize) -> u16 {
+        self.cluster.as_ref().map_or_else(|| self.server().port(), |cluster| cluster.port_of(database))
+    }
+
+    /// The ends of the keys that are in the slot of each database; empty without a cluster.
+    pub fn suffixes(&self) -> Vec<String> {
+        self.cluster.iter().flat_map(|cluster| &cluster.slots).map(|slot| slot.tag.clone()).collect()
+    }
+
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    pub fn replica(&self) -> Option<&Replica> {
+        self.replica.as_ref()
+    }
+
+    /// Starts a replica, with the module or without it.
+    ///
+    /// # Errors
+    ///
+    /// Its log, if it ends before it answers.
+    pub fn start_replica(&mut self, has_module: bool) -> Result<(), String> {
+        let setup = if has_module { &self.setup } else { &self.setup_without_module };
+        let setup = setup.clone().config(&format!("replicaof 127.0.0.1 {}", self.server().port()));
+        let server = setup.try_start().map_err(|ended| ended.log)?;
+        self.replica = Some(Replica { server, has_module });
+        Ok(())
+    }
+
+    /// Ends the replica, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// It has crashed.
+    pub fn end_replica(&mut self) -> Result<(), String> {
+        end(self.replica.take()).map_err(|what| format!("the replica crashed: {what}"))
+    }
+
+    /// The replica, which has the module, is the master now, and the master its replica.
+    pub fn swap(&mut self) {
+        if let (Some(master), Some(replica)) = (&mut self.server, &mut self.replica) {
+            std::mem::swap(master, &mut replica.server);
+            self.process = Process::of(master);
+        }
+    }
+
+    /// Ends the server and starts it again with what it has written.
+    ///
+    /// # Errors
+    ///
+    /// It has crashed, or does not start.
+    pub fn restart(&mut self, how: End, pause: impl FnOnce(), random: &mut fastrand::Rng) -> Result<(), String> {
+        let mut server = self.server.take().expect("a server that runs");
+        match how {
+            End::Killed | End::Torn => Process::kill(&mut server),
+            End::ShutDown(argument) => server.shut_down(argument),
+        }
+        if how == End::Torn {
+            tear(server.directory(), TORN[random.usize(..TORN.len())]);
+        }
+        let setup = self.setup.clone().in_directory_of(&server);
+        // The old log is read before the new one replaces it.
+        end(server).map_err(|what| format!("it crashed before it ended: {what}"))?;
+        pause();
+        let server = setup.try_start().map_err(|ended| ended.log)?;
+        self.process = Process::of(&server);
+        self.server = Some(server);
+        Ok(())
+    }
+}
+
+/// Ends servers.
+///
+/// # Errors
+///
+/// One of them has crashed, or its module has found a bug.
+pub fn end(servers: impl Sized) -> Result<(), String> {
+    let text =
+        |panic: Box<dyn Any + Send>| panic.downcast_ref::<String>().map_or("see its log", String::as_str).to_owned();
+    catch_unwind(AssertUnwindSafe(|| drop(servers))).map_err(text)
+}
+
+/// Adds the beginning of a write to the append-only file.
+fn tear(directory: &Path, text: &str) {
+    let mut file = OpenOptions::new().append(true).open(last_file(directory)).expect("an append-only file");
+    file.write_all(text.as_bytes()).expect("a writable file");
+}
+
+/// The append-only file that was written last.
+fn last_file(directory: &Path) -> PathBuf {
+    let files = fs::read_dir(directory.join("appendonlydir")).expect("a folder with the append-only files");
+    let paths = files.map(|file| file.expect("a folder entry").path());
+    paths.filter_map(|path| Some((number_of(&path)?, path))).max().expect("a file with increments").1
+}
+
+/// The number of a file like `appendonly.aof.12.incr.aof`.
+fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
+    name.rsplit('.').next()?.parse().ok()
+}
+
+#[test]
+fn append_only_file_has_a_number() {
+    assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.12.incr.aof")), Some(12));
+    assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.12.base.rdb")), None);
+    assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.manifest")), None);
+}

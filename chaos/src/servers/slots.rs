@@ -1,0 +1,171 @@
+//! A cluster of two masters, whose slots can be moved. In a cluster there is one database; a slot stands for each other
+//! one.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use support::cluster::{Node, form, id_of, slots_of, start_node};
+use support::migration::has_slot;
+use support::{Client, Protocol, Reply, Server, Setup};
+
+use crate::keys::DATABASES;
+
+const MASTERS: usize = 2;
+const AGREEMENT: Duration = Duration::from_secs(20);
+/// When a server that may have cancelled a move is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(5);
+
+pub struct SlotCluster {
+    pub nodes: Vec<Server>,
+    pub slots: Vec<Slot>,
+}
+
+pub struct Slot {
+    number: i64,
+    /// The hash tag of its keys.
+    pub tag: String,
+    /// The index of the node that has it.
+    node: usize,
+}
+
+impl SlotCluster {
+    /// Starts the cluster.
+    ///
+    /// # Panics
+    ///
+    /// If a node does not start, or the nodes do not agree.
+    pub fn start(setup: &Setup) -> Self {
+        let setup = setup.clone().config("cluster-require-full-coverage no");
+        let nodes: Vec<Server> = (0..MASTERS).map(|_| start_node(&setup)).collect();
+        form(&nodes.iter().map(Node::of).collect::<Vec<_>>(), &[0, 1]);
+        let slots = (0..DATABASES as usize).map(|number| choose_slot(&nodes, number)).collect();
+        Self { nodes, slots }
+    }
+
+    /// The port of the node with the slot of a database.
+    pub fn port_of(&self, database: usize) -> u16 {
+        self.nodes[self.slots[database].node].port()
+    }
+
+    /// Moves the slot of a database to the other node. `between` is called between the first step of a move key by key
+    /// and the last one.
+    ///
+    /// # Errors
+    ///
+    /// The slot does not move.
+    pub fn move_slot(&mut self, database: usize, whole: bool, between: impl FnOnce(&Move<'_>)) -> Result<(), String> {
+        let Slot { number, node, .. } = self.slots[database];
+        let step = Move { slot: number, from: &self.nodes[node], to: &self.nodes[1 - node] };
+        if whole {
+            step.as_a_whole()?
+        } else {
+            step.key_by_key(between)?
+        }
+        self.slots[database].node = 1 - node;
+        Ok(())
+    }
+}
+
+/// Chooses a slot that no other database has. The nodes have them in turn.
+fn choose_slot(nodes: &[Server], database: usize) -> Slot {
+    let node = database % MASTERS;
+    let (first, last) = slots_of(node, MASTERS);
+    let mut client = nodes[node].client();
+    let mut slots = (database * 1000..).map(|attempt| {
+        let tag = format!("{{{attempt}}}");
+        let number = client.run(&format!("CLUSTER KEYSLOT {tag}")).int();
+        Slot { number, tag, node }
+    });
+    slots.find(|slot| (first..=last).contains(&slot.number)).expect("a tag for every slot")
+}
+
+/// A slot that is moving.
+pub struct Move<'c> {
+    slot: i64,
+    pub from: &'c Server,
+    pub to: &'c Server,
+}
+
+impl Move<'_> {
+    fn key_by_key(&self, between: impl FnOnce(&Self)) -> Result<(), String> {
+        let (slot, from, to) = (self.slot, id_of(self.from), id_of(self.to));
+        insist(self.to, &format!("CLUSTER SETSLOT {slot} IMPORTING {from}"))?;
+        insist(self.from, &format!("CLUSTER SETSLOT {slot} MIGRATING {to}"))?;
+        between(self);
+        self.move_keys()?;
+        let owns = format!("CLUSTER SETSLOT {slot} NODE {to}");
+        insist(self.to, &owns)?;
+        insist(self.from, &owns)
+    }
+
+    /// Moves the keys of the slot, a few at a time. No key can be added, since requests for new keys are sent on.
+    fn move_keys(&self) -> Result<(), String> {
+        let port = self.to.port().to_string();
+        let deadline = Instant::now() + AGREEMENT;
+        while Instant::now() < deadline {
+            let names = match self.from.ask(&format!("CLUSTER GETKEYSINSLOT {} 8", self.slot)) {
+                Reply::List(names) if names.is_empty() => return Ok(()),
+                Reply::List(names) => names,
+                _ => continue,
+            };
+            let mut words: Vec<&[u8]> = vec![b"MIGRATE", b"127.0.0.1", port.as_bytes(), b"", b"0", b"5000", b"KEYS"];
+            words.extend(names.iter().map(Reply::bytes));
+            Client::connect(self.from.port(), Protocol::Resp2).map(|mut client| client.call(&words));
+        }
+        Err("the keys of a slot were not moved".to_owned())
+    }
+
+    /// The server itself moves the slot. It can cancel the move; then it is asked again.
+    fn as_a_whole(&self) -> Result<(), String> {
+        let (slot, to) = (self.slot, id_of(self.to));
+        let by_import = moves_by_import(self.to);
+        let mut asked: Option<Instant> = None;
+        let has_moved = || {
+            if asked.is_none_or(|at| at.elapsed() > AGAIN) {
+                asked = Some(Instant::now());
+                if by_import {
+                    self.to.ask(&format!("CLUSTER MIGRATION IMPORT {slot} {slot}"));
+                } else {
+                    self.from.ask(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {to}"));
+                }
+            }
+            owns(self.to, slot) && !owns(self.from, slot)
+        };
+        if in_time(has_moved) { Ok(()) } else { Err("a slot was not moved as a whole".to_owned()) }
+    }
+}
+
+/// Whether the server can move slots by itself.
+pub fn moves_slots(server: &Server) -> bool {
+    moves_by_import(server) || !server.ask("CLUSTER GETSLOTMIGRATIONS").is_error()
+}
+
+fn moves_by_import(server: &Server) -> bool {
+    !server.ask("CLUSTER MIGRATION STATUS ALL").is_error()
+}
+
+fn owns(node: &Server, slot: i64) -> bool {
+    let Reply::Text(nodes) = node.ask("CLUSTER NODES") else { return false };
+    has_slot(&String::from_utf8_lossy(&nodes), slot)
+}
+
+fn insist(node: &Server, line: &str) -> Result<(), String> {
+    let mut last = Reply::Nil;
+    let is_done = || {
+        last = node.ask(line);
+        last == "OK"
+    };
+    if in_time(is_done) { Ok(()) } else { Err(format!("the reply to {line} is {last:?}")) }
+}
+
+fn in_time(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + AGREEMENT;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(POLL);
+    }
+    true
+}
