@@ -4,10 +4,9 @@
 
 mod clients;
 mod cluster;
+mod compat;
 mod contract;
 mod documents;
-mod facts;
-mod foreign;
 mod notify;
 mod operations;
 mod panics;

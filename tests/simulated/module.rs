@@ -6,39 +6,6 @@ use redis_lock::server::{Node, Reply, ServerKind, Unnoticed};
 use super::clients::{Stage, on_every_kind, received};
 
 #[test]
-fn release_grants_in_same_iteration() {
-    on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 500 BLOCK 0"), []);
-        stage.stream();
-        let mut replies = stage.run(alice, "LOCK.RELEASE door alice");
-        replies.sort_by_key(|(client, _)| *client);
-        assert_eq!(replies, [received(alice, 0), received(bob, 1)].concat());
-        assert_eq!(stage.stream(), ["SET door bob PXAT 1000000000500"]);
-    });
-}
-
-#[test]
-fn lease_end_grants_one_millisecond_later() {
-    on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.REENTER door alice PX 20"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.REENTER door bob BLOCK 0"), []);
-        assert_eq!(stage.pass(20), []);
-        assert_eq!(stage.pass(1), received(bob, 1));
-    });
-}
-
-#[test]
-fn wait_times_out_with_nil() {
-    on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 30"), []);
-        assert_eq!(stage.pass(30), []);
-        assert_eq!(stage.pass(1), [(bob, Reply::Nil)]);
-    });
-}
-
-#[test]
 fn session_ends_with_its_connection() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 3000 SESSION"), received(alice, 1));
@@ -46,47 +13,6 @@ fn session_ends_with_its_connection() {
         assert_eq!(stage.pass(10_000), []);
         stage.0.hang_up(alice);
         assert_eq!(stage.turn(), received(bob, 1));
-    });
-}
-
-/// The unblocked waiter was before a share for which the lock has capacity.
-#[test]
-fn unblocked_waiter_does_not_block_next_share() {
-    on_every_kind(|stage, alice, bob| {
-        let carol = stage.0.connect();
-        assert_eq!(stage.run(alice, "LOCK.SHARE door alice"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0"), []);
-        assert_eq!(stage.run(carol, "LOCK.SHARE door carol BLOCK 0"), []);
-        let mut replies = stage.run(alice, &format!("CLIENT UNBLOCK {bob}"));
-        replies.sort_by_key(|(client, _)| *client);
-        assert_eq!(replies, [received(alice, 1), vec![(bob, Reply::Nil)], received(carol, 1)].concat());
-    });
-}
-
-/// The lock is free when the shares that are left have ended. The share that was revoked would have lasted longer.
-#[test]
-fn closed_connection_brings_end_of_shares_forward() {
-    on_every_kind(|stage, alice, bob| {
-        let carol = stage.0.connect();
-        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 1000 SESSION"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 500"), received(bob, 1));
-        assert_eq!(stage.run(carol, "LOCK.ACQUIRE door carol BLOCK 0"), []);
-        stage.0.hang_up(alice);
-        assert_eq!(stage.pass(500), []);
-        assert_eq!(stage.pass(1), received(carol, 1));
-    });
-}
-
-/// A share whose lease has ended in a pause is returned, even if another share is revoked first.
-#[test]
-fn revoked_share_does_not_remove_expired_share() {
-    on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "LOCK.SHARE door alice PX 100 SESSION"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.SHARE door bob PX 300 SESSION"), received(bob, 1));
-        stage.run(bob, "CLIENT PAUSE 120 WRITE");
-        stage.0.hang_up(bob);
-        stage.pass(200);
-        assert_eq!(stage.run(alice, "LOCK.EXTEND door alice PX 100"), received(alice, 100));
     });
 }
 
@@ -100,20 +26,6 @@ fn each_node_has_its_own_state() {
     assert_eq!(other.run(carol, "LOCK.ACQUIRE door carol"), received(carol, 1));
     assert_eq!(other.run(carol, "LOCK.RELEASE door carol"), received(carol, 0));
     assert_eq!(one.run(alice, "LOCK.RELEASE door alice").len(), 2);
-}
-
-#[test]
-fn settings_are_checked_against_their_range() {
-    on_every_kind(|stage, alice, bob| {
-        assert_eq!(stage.run(alice, "CONFIG SET lock.max-waiters 0"), [(alice, Reply::OK)]);
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
-        let replies = stage.run(bob, "LOCK.ACQUIRE door bob BLOCK 0");
-        let [(client, Reply::Error(refused))] = &replies[..] else { panic!("an error: {replies:?}") };
-        assert_eq!(*client, bob);
-        assert!(refused.starts_with("QUEUEFULL"), "{refused}");
-        let replies = stage.run(alice, "CONFIG SET lock.max-waiters -1");
-        assert!(matches!(&replies[..], [(_, Reply::Error(_))]), "{replies:?}");
-    });
 }
 
 #[test]
@@ -217,14 +129,15 @@ fn granted_share_ends_before_2_53_unlike_mutex() {
 }
 
 #[test]
-fn copy_without_lease_grants_lock_without_lease() {
+fn many_expired_members_delay_one_request() {
     on_every_kind(|stage, alice, bob| {
-        let carol = stage.0.connect();
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
-        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door copies PX 500 BLOCK 0"), []);
-        assert_eq!(stage.run(carol, "LOCK.ACQUIRE door copies BLOCK 0"), []);
-        stage.stream();
-        assert_eq!(stage.run(alice, "LOCK.RELEASE door alice").len(), 3);
-        assert_eq!(stage.stream(), ["SET door copies"]);
+        stage.send(alice, "ZADD door inf alice");
+        (0..1100).for_each(|number| stage.send(alice, &format!("ZADD door 1 passed{number}")));
+        stage.turn();
+        let ask = "LOCK.SHARE door bob LIMIT 2";
+        assert_eq!(stage.run(bob, ask), [(bob, Reply::Nil)], "there are more expired members than a request counts");
+        assert_eq!(stage.run(bob, ask), received(bob, 1), "some were removed");
+        assert_eq!(stage.run(alice, "DEL door"), received(alice, 1));
+        assert_eq!(stage.left(), 0);
     });
 }

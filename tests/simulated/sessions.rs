@@ -1,60 +1,9 @@
-//! Sessions end with their connections and by external writes, and are not renewed while no lease may be lengthened.
+//! Sessions at moments that no client can choose: between the close of a connection and its processing, in the iteration after a
+//! stall, or when the clock is set.
 
-use redis_lock::server::{Node, Reply, Value};
+use redis_lock::server::{LoggedEvent, Node, Reply, Value};
 
 use super::clients::{Stage, on_every_kind, received};
-
-/// The connection shares some of its sessions with another connection. Only its own locks are released.
-#[test]
-fn close_releases_all_locks_in_one_iteration() {
-    on_every_kind(|stage, alice, bob| {
-        for (client, door) in [(alice, "a"), (bob, "a"), (alice, "b"), (bob, "b"), (alice, "c")] {
-            assert_eq!(stage.run(client, &format!("LOCK.ACQUIRE {door} ours PX 3000 SESSION")), received(client, 1));
-        }
-        stage.stream();
-        stage.0.hang_up(alice);
-        stage.0.turn();
-        assert_eq!(stage.stream(), ["DEL c"]);
-    });
-}
-
-/// Only a renewal would write to the key.
-#[test]
-fn session_not_renewed_while_old_master_may_grant() {
-    on_every_kind(|stage, alice, _| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 300 SESSION"), received(alice, 1));
-        stage.pass(101);
-        assert_eq!(stage.stream().len(), 2, "taken and renewed");
-        stage.run(alice, "CONFIG SET lock.max-lease-ms 1000");
-        stage.run(alice, "CONFIG SET lock.recovery-ms 60000");
-        stage.pass(299);
-        assert_eq!(stage.stream(), [""; 0]);
-    });
-}
-
-/// The lock's database is swapped with one that has a lock of the same name: of another holder, or of the same holder in another
-/// kind of lock.
-#[test]
-fn session_ends_when_lock_was_replaced() {
-    on_every_kind(|stage, alice, bob| {
-        for (command, write) in [
-            ("ACQUIRE", "SET door bob"),
-            ("ACQUIRE", "HSET door alice 1"),
-            ("ACQUIRE", "ZADD door inf alice"),
-            ("REENTER", "HSET door bob 1"),
-            ("REENTER", "ZADD door inf bob"),
-            ("SHARE", "ZADD door inf bob"),
-            ("SHARE", "SET door alice"),
-        ] {
-            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 300 SESSION")), received(alice, 1));
-            assert_eq!(stage.info("sessions"), 1);
-            ["SELECT 1", write, "SELECT 0", "SWAPDB 0 1"].into_iter().for_each(|line| stage.send(bob, line));
-            stage.pass(101);
-            assert_eq!(stage.info("sessions"), 0, "{command}, then {write}");
-            assert_eq!(stage.run(bob, "FLUSHALL"), [(bob, Reply::OK)]);
-        }
-    });
-}
 
 #[test]
 fn revocation_keeps_lock_that_was_replaced() {
@@ -67,37 +16,6 @@ fn revocation_keeps_lock_that_was_replaced() {
             assert_eq!(stage.run(bob, "DEL door"), received(bob, 1));
             alice = stage.0.connect();
         }
-    });
-}
-
-#[test]
-fn request_ends_session_of_overwritten_lock() {
-    on_every_kind(|stage, alice, bob| {
-        for command in ["ACQUIRE", "REENTER", "SHARE"] {
-            assert_eq!(stage.run(alice, &format!("LOCK.{command} door alice PX 3000 SESSION")), received(alice, 1));
-            assert_eq!(stage.run(bob, "SET door bob"), [(bob, Reply::OK)]);
-            assert_eq!(stage.run(bob, "LOCK.ACQUIRE door carol"), [(bob, Reply::Nil)]);
-            stage.pass(100); // The session ends long before its renewal is due.
-            assert_eq!(stage.info("sessions"), 0, "{command}");
-            assert_eq!(stage.run(bob, "DEL door"), received(bob, 1));
-        }
-    });
-}
-
-#[test]
-fn lease_not_extended_while_old_master_may_grant() {
-    on_every_kind(|stage, alice, _| {
-        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 500"), received(alice, 1));
-        for hold in 1..=2 {
-            assert_eq!(stage.run(alice, "LOCK.REENTER gate alice PX 500"), received(alice, hold));
-        }
-        stage.run(alice, "CONFIG SET lock.max-lease-ms 1000");
-        stage.run(alice, "CONFIG SET lock.recovery-ms 60000");
-        for line in ["EXTEND door alice PX 900", "ACQUIRE door alice PX 900", "REENTER gate alice PX 900"] {
-            let replies = stage.run(alice, &format!("LOCK.{line}"));
-            assert!(matches!(replies[..], [(_, Reply::Error(_))]), "{line}: {replies:?}");
-        }
-        assert_eq!(stage.run(alice, "LOCK.RELEASE gate alice"), received(alice, 1), "a release lengthens no lease");
     });
 }
 
@@ -140,4 +58,64 @@ fn returned_lock_is_renewed_for_shorter_lease() {
             });
         }
     }
+}
+
+/// The server's clock is set back between the closes of two connections. The later close counts.
+#[test]
+fn clock_that_is_set_back_lengthens_no_grace_period() {
+    on_every_kind(|stage, _, bob| {
+        let (one, other) = (stage.0.connect(), stage.0.connect());
+        for client in [one, other] {
+            let line = "LOCK.ACQUIRE door alice PX 60000 SESSION GRACE 300";
+            assert_eq!(stage.run(client, line), received(client, 1));
+        }
+        stage.0.hang_up(one);
+        stage.pass(10);
+        stage.0.step_clock(-5000);
+        stage.0.hang_up(other);
+        stage.pass(320);
+        assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob"), received(bob, 1));
+    });
+}
+
+/// The server stalls until the lease has ended, and the connection closes in this time. The lock is returned for the grace period, and
+/// no waiter overtakes.
+#[test]
+fn lock_whose_lease_ended_in_stall_is_returned() {
+    on_every_kind(|stage, _, bob| {
+        for take in ["ACQUIRE", "REENTER"] {
+            let holder = stage.0.connect();
+            let line = format!("LOCK.{take} door alice PX 500 SESSION GRACE 450");
+            assert_eq!(stage.run(holder, &line), received(holder, 1));
+            stage.send(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+            stage.turn();
+            Node::pass_us(700_000);
+            stage.0.hang_up(holder);
+            assert_eq!(stage.turn(), [], "{take}");
+            assert_eq!(ends(&stage), [stage.0.now_ms() + 450], "{take}");
+            assert_eq!(stage.info("sessions"), 0);
+            assert_eq!(stage.pass(449), [], "{take}");
+            assert_eq!(stage.pass(6), received(bob, 1), "{take}");
+            assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), received(bob, 0));
+        }
+    });
+}
+
+/// No entry is left in the module's tables.
+#[test]
+fn demotion_aborts_waits_for_messages() {
+    on_every_kind(|stage, alice, bob| {
+        stage.send(bob, "HELLO 3");
+        stage.run(bob, "SSUBSCRIBE news");
+        assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice"), received(alice, 1));
+        let waiting = stage.run(bob, "LOCK.ACQUIRE door bob PX 500 BLOCK 0 NOTIFY news");
+        assert_eq!(waiting, [(bob, Reply::Status("WAITING"))]);
+        stage.0.become_replica();
+        let is_message = |note: &LoggedEvent| match note {
+            LoggedEvent::Published { message, .. } => **message == *b"lost 0 0 bob door",
+            _ => false,
+        };
+        assert_eq!(stage.notes(1000).iter().filter(|note| is_message(note)).count(), 1);
+        assert_eq!(stage.left(), 0);
+    });
 }

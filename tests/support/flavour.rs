@@ -75,9 +75,4 @@ impl Flavour {
     pub fn answers_at_once(self) -> bool {
         self.program == Program::Redis && self.version < (7, 4)
     }
-
-    /// Whether a field of a Hash can have a time-out of its own.
-    pub fn has_field_expiry(self) -> bool {
-        self.at_least((7, 4), (9, 0))
-    }
 }

@@ -144,6 +144,11 @@ impl Reply {
         self.error().split(' ').next().unwrap_or_default()
     }
 
+    /// Returns whether this is a string, of either kind.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Status(_))
+    }
+
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
@@ -172,14 +177,24 @@ impl PartialEq<&str> for Reply {
     }
 }
 
-/// As a scenario writes it: texts without quotes, errors with their minus, messages of RESP3 with their `>`.
+/// Writes a string without quotes, unless it could be taken for another reply.
+fn write_text(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let is_plain = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
+    let text = String::from_utf8_lossy(bytes);
+    if !is_plain || text.trim() != text || text.is_empty() || text.starts_with(['(', '[', '{', '>', '-', '"']) {
+        return write!(f, "\"{}\"", bytes.escape_ascii());
+    }
+    if text.parse::<i64>().is_ok() { write!(f, "\"{text}\"") } else { f.write_str(&text) }
+}
+
+/// Writes a reply as scenarios do: texts without quotes, errors with their minus, messages of RESP3 with their `>`.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: Vec<String>| items.join(", ");
         match self {
-            Self::Nil => f.write_str("nil"),
+            Self::Nil => f.write_str("(nil)"),
             Self::Int(number) => write!(f, "{number}"),
-            Self::Text(bytes) => f.write_str(&String::from_utf8_lossy(bytes)),
+            Self::Text(bytes) => write_text(bytes, f),
             Self::Status(text) => f.write_str(text),
             Self::List(items) => write!(f, "[{}]", list(items.iter().map(Self::to_string).collect())),
             Self::Push(items) => write!(f, ">[{}]", list(items.iter().map(Self::to_string).collect())),

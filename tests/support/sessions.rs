@@ -1,15 +1,6 @@
 //! A lock in a session, and whether its lease is renewed.
 
-use super::{Client, OBSERVATION, Server, eventually, never_within};
-
-/// A server where `alice` holds `door` in a session with this lease, taken by `take`.
-#[track_caller]
-pub fn in_session(take: &str, lease_ms: i64) -> (Server, Client) {
-    let server = Server::start();
-    let mut alice = server.client();
-    assert_eq!(alice.run(&format!("{take} door alice PX {lease_ms} SESSION")), 1);
-    (server, alice)
-}
+use super::{Client, OBSERVATION, eventually, never_within};
 
 /// Returns when the lease has been lengthened at least once from now on.
 #[track_caller]

@@ -53,21 +53,10 @@ impl Way {
         [Self::Notified, Self::OnOneConnection],
     ];
 
-    /// All of them, each with a database of its own.
-    pub fn in_databases() -> Vec<(u32, Self)> {
-        (0..).zip(Self::ALL).collect()
-    }
-
     /// Sends a request with BLOCK and returns when it waits.
     #[track_caller]
     pub fn start(self, server: &Server, line: &str) -> Waiting {
-        self.start_in(server, 0, line)
-    }
-
-    /// The same in a database.
-    #[track_caller]
-    pub fn start_in(self, server: &Server, db: u32, line: &str) -> Waiting {
-        let waiting = self.send_in(server, db, line);
+        let waiting = self.send(server, line);
         match &waiting {
             Waiting::Blocked(waiter) => waiter.wait_until_blocked(),
             Waiting::Notified(notified) => assert_eq!(notified.answer, None, "{line}"),
@@ -78,29 +67,10 @@ impl Way {
     /// Sends the request and does not look whether it waits.
     #[track_caller]
     pub fn send(self, server: &Server, line: &str) -> Waiting {
-        self.send_in(server, 0, line)
-    }
-
-    /// The same in a database.
-    #[track_caller]
-    pub fn send_in(self, server: &Server, db: u32, line: &str) -> Waiting {
-        let in_db = |mut client: Client| {
-            if db > 0 {
-                client.ok(&format!("SELECT {db}"));
-            }
-            client
-        };
         match self {
-            Self::Blocked => Waiting::Blocked(Waiter::send_on(server, in_db(server.client()), &bytes_of(line))),
-            Self::Notified => {
-                let listener = server.client();
-                let [asker, observer] = [(); 2].map(|()| in_db(server.client()));
-                Waiting::ask(asker, Some(listener), observer, line)
-            }
-            Self::OnOneConnection => {
-                let asker = in_db(server.client_speaking(Protocol::Resp3));
-                Waiting::ask(asker, None, in_db(server.client()), line)
-            }
+            Self::Blocked => Waiting::Blocked(Waiter::send(server, line)),
+            Self::Notified => Waiting::ask(server.client(), Some(server.client()), server.client(), line),
+            Self::OnOneConnection => Waiting::ask(server.client_speaking(Protocol::Resp3), None, server.client(), line),
         }
     }
 }
@@ -148,14 +118,6 @@ impl Waiting {
         match self {
             Self::Blocked(waiter) => waiter.id(),
             Self::Notified(notified) => notified.asker.id(),
-        }
-    }
-
-    /// The connection that hears the answer.
-    pub fn id_of_listener(&self) -> i64 {
-        match self {
-            Self::Blocked(waiter) => waiter.id(),
-            Self::Notified(notified) => notified.listener.as_ref().unwrap_or(&notified.asker).id(),
         }
     }
 

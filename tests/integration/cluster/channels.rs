@@ -39,7 +39,7 @@ fn is_lost_soon(waiting: &mut Waiting) {
 }
 
 #[test]
-fn a_lock_whose_slot_leaves_and_comes_back_while_the_channel_stays() {
+fn slot_of_lock_leaves_and_returns() {
     let scene = Scene::start();
     let (key, channel, there) = (scene.key("door"), scene.neighbour("news"), scene.key_away("news"));
     let (mut home, mut away) = (scene.home().client(), scene.away().client());
@@ -80,7 +80,7 @@ fn held_by_alice(client: &mut Client, key: &str) -> Reply {
 }
 
 #[test]
-fn a_channel_whose_slot_leaves_and_comes_back_while_the_lock_stays() {
+fn slot_of_channel_leaves_and_returns() {
     let scene = Scene::start();
     let (key, channel, other) = (scene.neighbour("door"), scene.key("news"), scene.neighbour("news"));
     let mut home = scene.home().client();
@@ -119,7 +119,7 @@ fn a_channel_whose_slot_leaves_and_comes_back_while_the_lock_stays() {
 
 /// The slot is on its way, and the lock may be taken at the other node: that is where to ask, and to ask again.
 #[test]
-fn a_lock_that_came_free_while_its_slot_was_on_its_way_is_asked_for_at_the_other_node() {
+fn lock_freed_during_migration_is_at_other_node() {
     let scene = Scene::start();
     let (key, channel, other) = (scene.key("door"), scene.neighbour("news"), scene.neighbour("other"));
     let mut home = scene.home().client();
@@ -152,7 +152,7 @@ fn a_lock_that_came_free_while_its_slot_was_on_its_way_is_asked_for_at_the_other
 }
 
 #[test]
-fn a_call_off_lets_those_who_ask_again_wait_on() {
+fn repeat_after_cancelled_migration_waits() {
     let scene = Scene::start();
     let key = scene.key("door");
     let mut home = scene.home().client();
@@ -204,7 +204,7 @@ fn all_lost(listener: &mut Client, count: usize) -> Duration {
 }
 
 #[test]
-fn a_call_off_costs_no_turn() {
+fn cancelled_migration_keeps_order() {
     let scene = Scene::start();
     let (key, channel) = (scene.key("door"), scene.neighbour("news"));
     let mut home = scene.home().client();
@@ -226,7 +226,7 @@ fn a_call_off_costs_no_turn() {
 }
 
 #[test]
-fn who_waits_costs_the_server_no_commands() {
+fn waits_cost_no_commands() {
     const KEYS: usize = 2000;
     let scene = Scene::start();
     let channel = scene.neighbour("news");
@@ -240,7 +240,7 @@ fn who_waits_costs_the_server_no_commands() {
 }
 
 #[test]
-fn among_thousands_of_locks_those_whose_slot_has_left_are_lost_within_a_second() {
+fn waits_in_moved_slot_are_lost_within_a_second() {
     const STAY: usize = 6000;
     const LEAVE: usize = 2000;
     let scene = Scene::start();

@@ -1,118 +1,86 @@
-//! A session ends when the slot of its lock leaves, also where nothing tells of the key that goes with it. When the slot
-//! has come back, what the same token then holds is not the old session's.
+//! A session ends when the slot of its lock leaves, also where no key event reports that. When the slot has returned, the lock that the
+//! same token takes does not belong to the old session.
 
-use support::sessions::{is_connected, runs_out, session_of};
+use support::sessions::{is_connected, runs_out};
 use support::{Client, Server, eventually, info_lock};
 
+use super::channels::MOVES;
 use super::scene::Scene;
 
-/// Long enough that no renewal falls due while a slot goes and comes.
+/// Long enough that no renewal is due while a slot leaves and returns.
 const UNTOUCHED_MS: i64 = 60_000;
 
-/// How long alice holds the lock when the slot has come back.
+/// How long alice holds the lock after the slot has returned.
 const AFTERWARDS_MS: i64 = 900;
 
-/// Alice holds the lock by another connection, without a session, for a while to come. Neither the end of the old
-/// connection nor the old session has a say in that.
-#[track_caller]
-fn is_no_business_of(old: Client, server: &Server, key: &str) {
-    let mut alice = server.client();
-    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {AFTERWARDS_MS}")), 1);
-    assert_eq!(alice.run(&format!("LOCK.EXTEND {key} alice PX {AFTERWARDS_MS}")), AFTERWARDS_MS);
-    assert_eq!(session_of(&mut alice, key), [] as [i64; 0], "the old session is over");
-    let id = old.id();
-    drop(old);
-    eventually("the old connection is closed", || !is_connected(&mut alice, id));
-    runs_out(&mut alice, key);
-    assert_eq!(info_lock(&mut alice, "sessions"), 0);
-}
+/// The commands that take a lock in a session.
+const TAKE: [&str; 2] = ["LOCK.ACQUIRE", "LOCK.SHARE"];
 
-/// The same while the old connection stays open.
+/// Returns the connection whose session has the lock.
 #[track_caller]
-fn is_not_renewed_by(old: &Client, server: &Server, key: &str) {
+fn in_session(server: &Server, take: &str, key: &str) -> Client {
     let mut alice = server.client();
-    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {AFTERWARDS_MS}")), 1);
-    assert_eq!(alice.run(&format!("LOCK.EXTEND {key} alice PX {AFTERWARDS_MS}")), AFTERWARDS_MS);
-    runs_out(&mut alice, key);
-    assert!(is_connected(&mut alice, old.id()));
-}
-
-/// What the old connection, which closes or stays open, means for a lock that was taken since: nothing.
-#[track_caller]
-fn is_left_alone(old: Client, stays_open: bool, server: &Server, key: &str) {
-    if stays_open {
-        is_not_renewed_by(&old, server, key);
-    } else {
-        is_no_business_of(old, server, key);
-    }
-}
-
-/// A lock of alice's in a session.
-#[track_caller]
-fn in_session(server: &Server, key: &str, lease_ms: i64) -> Client {
-    let mut alice = server.client();
-    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {lease_ms} SESSION")), 1);
-    assert_eq!(session_of(&mut alice, key), [alice.id()]);
+    let sessions = info_lock(&mut alice, "sessions");
+    assert_eq!(alice.run(&format!("{take} {key} alice PX {UNTOUCHED_MS} SESSION")), 1);
+    assert_eq!(info_lock(&mut alice, "sessions"), sessions + 1);
     alice
 }
 
+/// Takes the lock by another connection, without a session. The lease ends as if the old connection had never been there, whether
+/// that closes or stays open.
+#[track_caller]
+fn is_not_of_old_session(old: Client, stays_open: bool, server: &Server, take: &str, key: &str) {
+    let (mut alice, id) = (server.client(), old.id());
+    assert_eq!(alice.run(&format!("{take} {key} alice PX {AFTERWARDS_MS}")), 1);
+    assert_eq!(alice.run(&format!("LOCK.EXTEND {key} alice PX {AFTERWARDS_MS}")), AFTERWARDS_MS);
+    eventually("the old session has ended", || info_lock(&mut alice, "sessions") == 0);
+    let old = Some(old).filter(|_| stays_open);
+    eventually("the old connection is closed or open", || is_connected(&mut alice, id) == stays_open);
+    runs_out(&mut alice, key);
+    assert_eq!(info_lock(&mut alice, "sessions"), 0);
+    assert_eq!(is_connected(&mut alice, id), old.is_some());
+}
+
 #[test]
-fn a_slot_that_goes_as_a_whole_and_comes_back() {
+fn returned_slot_has_no_old_sessions() {
     let scene = Scene::start();
-    let key = scene.key("door");
-    for stays_open in [true, false] {
-        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
-        if !scene.leaves().run_atomically() {
-            eprintln!("skipped: this server does not move slots as a whole");
-            return;
+    let home = scene.home();
+    for (number, moves) in MOVES.into_iter().enumerate() {
+        for stays_open in [true, false] {
+            let keys = TAKE.map(|take| scene.key(take));
+            let old = [0, 1].map(|index| in_session(home, TAKE[index], &keys[index]));
+            if !moves(&scene.leaves()) {
+                eprintln!("skipped: this server does not move slots as a whole");
+                return;
+            }
+            // A server drops the keys of a slot that another node has claimed.
+            let is_claimed = number == 1;
+            let value = scene.away().client().run(&format!("EXISTS {} {}", keys[0], keys[1]));
+            assert_eq!(value, if is_claimed { 0 } else { 2 });
+            assert!(moves(&scene.comes_back()));
+            for ((old, take), key) in old.into_iter().zip(TAKE).zip(&keys) {
+                is_not_of_old_session(old, stays_open, home, take, key);
+            }
         }
-        assert_eq!(scene.away().client().run(&format!("GET {key}")), "alice");
-        assert!(scene.comes_back().run_atomically());
-        is_left_alone(old, stays_open, scene.home(), &key);
     }
 }
 
 #[test]
-fn a_slot_that_goes_key_by_key_and_comes_back() {
+fn lock_taken_at_other_node_has_no_old_session() {
     let scene = Scene::start();
     let key = scene.key("door");
     for stays_open in [true, false] {
-        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
-        scene.leaves().go_key_by_key();
-        scene.comes_back().go_key_by_key();
-        is_left_alone(old, stays_open, scene.home(), &key);
-    }
-}
-
-#[test]
-fn a_slot_that_is_dropped_with_its_keys_and_comes_back() {
-    let scene = Scene::start();
-    let key = scene.key("door");
-    for stays_open in [true, false] {
-        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
-        scene.leaves().seize();
-        scene.comes_back().seize();
-        assert_eq!(scene.home().client().run(&format!("EXISTS {key}")), 0, "the server has dropped it");
-        is_left_alone(old, stays_open, scene.home(), &key);
-    }
-}
-
-#[test]
-fn a_slot_that_is_dropped_with_its_keys_and_comes_back_with_a_lock_that_was_taken_elsewhere() {
-    let scene = Scene::start();
-    let key = scene.key("door");
-    for stays_open in [true, false] {
-        let old = in_session(scene.home(), &key, UNTOUCHED_MS);
+        let old = in_session(scene.home(), TAKE[0], &key);
         scene.leaves().seize();
         let mut alice = scene.away().client();
         assert_eq!(alice.run(&format!("LOCK.ACQUIRE {key} alice PX {UNTOUCHED_MS}")), 1);
         scene.comes_back().go_key_by_key();
-        is_left_alone(old, stays_open, scene.home(), &key);
+        is_not_of_old_session(old, stays_open, scene.home(), TAKE[0], &key);
     }
 }
 
 #[test]
-fn a_slot_that_was_to_come_did_not_and_comes_later() {
+fn session_of_cancelled_import_does_not_continue() {
     let scene = Scene::start();
     let (key, other) = (scene.key("door"), scene.tag.key("other"));
     for stays_open in [true, false] {
@@ -123,11 +91,11 @@ fn a_slot_that_was_to_come_did_not_and_comes_later() {
         assert_eq!(old.run(&format!("LOCK.ACQUIRE {key} alice PX 300 SESSION")), 1);
         coming.call_off();
         let mut control = scene.away().client();
-        eventually("the session is over", || info_lock(&mut control, "sessions") == 0);
+        eventually("the session has ended", || info_lock(&mut control, "sessions") == 0);
         assert_eq!(scene.home().client().run(&format!("SET {other} x")), "OK");
         coming.go_key_by_key();
         eventually("its lease has ended", || control.run(&format!("EXISTS {key}")) == 0);
-        is_left_alone(old, stays_open, scene.away(), &key);
+        is_not_of_old_session(old, stays_open, scene.away(), TAKE[0], &key);
         scene.comes_back().go_key_by_key();
     }
 }

@@ -1,23 +1,17 @@
-//! What becomes of fencing tokens, sessions and the slow log when a slot moves to another node.
+//! Fencing tokens, sessions and the slow log when a slot moves to another node.
 
 use support::cluster::moved_to;
-use support::migration::Migration;
 use support::{Client, LOST, OBSERVATION, Waiter, Waiting, eventually, info_lock, never_within};
 
 use super::scene::Scene;
-
-fn move_the_slot(migration: &Migration<'_>, keys: &[&str]) {
-    migration.open();
-    migration.move_keys(&keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>());
-    migration.close();
-}
+use super::slots::MIGRATE_MS;
 
 fn draw(client: &mut Client, lock: &str, owner: &str, counter: &str) -> i64 {
     client.run(&format!("LOCK.FENCE {lock} {owner} {counter}")).int()
 }
 
 #[test]
-fn fencing_tokens_rise_over_the_move_of_their_slot() {
+fn fencing_tokens_rise_when_slot_moves() {
     let scene = Scene::start();
     let [lock, counter] = [scene.key("door"), scene.key("fence")];
     let mut old = scene.home().client();
@@ -25,27 +19,38 @@ fn fencing_tokens_rise_over_the_move_of_their_slot() {
     // Ahead of every clock, so that only the counter can carry it on.
     let ahead = draw(&mut old, &lock, "alice", &counter) + 1_000_000_000_000;
     old.ok(&format!("SET {counter} {ahead}"));
-    move_the_slot(&scene.leaves(), &[&lock, &counter]);
+    scene.leaves().go_key_by_key();
     assert_eq!(draw(&mut scene.away().client(), &lock, "alice", &counter), ahead + 1);
     assert_eq!(old.run(&format!("LOCK.FENCE {lock} alice {counter}")).code(), "MOVED");
 }
 
 #[test]
-fn a_session_ends_when_its_slot_moves_and_its_lease_runs_on() {
+fn moved_slot_ends_sessions_and_keeps_leases() {
     let scene = Scene::start();
-    let lock = scene.key("door");
-    let (mut alice, mut old, mut new) = (scene.home().client(), scene.home().client(), scene.away().client());
-    assert_eq!(alice.run(&format!("LOCK.ACQUIRE {lock} alice PX 20000 SESSION")), 1);
-    let lease_end = old.expires_at(&lock);
-    move_the_slot(&scene.leaves(), &[&lock]);
-    eventually("the session is over", || info_lock(&mut old, "sessions") == 0);
-    // MIGRATE sends what remains of the lease, so it gains the milliseconds that the key is under way.
-    let moved_end = new.expires_at(&lock);
-    assert!((lease_end..lease_end + 2000).contains(&moved_end), "{moved_end} instead of {lease_end}");
-    drop(alice);
-    never_within(OBSERVATION, "the lock is released", || new.run(&format!("EXISTS {lock}")) == 0);
-    assert_eq!(new.expires_at(&lock), moved_end, "nothing is renewed any more");
-    assert_eq!(new.run(&format!("LOCK.RELEASE {lock} alice")), 0);
+    let (door, pool) = (scene.key("door"), scene.key("pool"));
+    let (mut old, mut new) = (scene.home().client(), scene.away().client());
+    let sessions = [("ACQUIRE", &door, "alice"), ("SHARE", &pool, "alice"), ("SHARE", &pool, "zoe")];
+    let mut clients = sessions.map(|(take, key, token)| {
+        let mut client = scene.home().client();
+        assert_eq!(client.run(&format!("LOCK.{take} {key} {token} PX 60000 SESSION")), 1);
+        client
+    });
+    assert_eq!(info_lock(&mut old, "sessions"), 3);
+    let shares = format!("ZRANGE {pool} 0 -1 WITHSCORES");
+    let (lease_end, before) = (old.expires_at(&door), old.run(&shares));
+    scene.leaves().go_key_by_key();
+    eventually("the sessions have ended", || info_lock(&mut old, "sessions") == 0);
+    // MIGRATE sends what remains of the lease, so it gains the milliseconds that the key is on its way.
+    let moved_end = new.expires_at(&door);
+    assert!((lease_end..lease_end + MIGRATE_MS).contains(&moved_end), "{moved_end} instead of {lease_end}");
+    assert_eq!(new.run(&shares), before);
+    assert_eq!(moved_to(&clients[2].run(&format!("LOCK.EXTEND {pool} zoe PX 9000"))), scene.away().port());
+    drop(clients);
+    let mut is_kept = || (new.expires_at(&door), new.run(&shares)) == (moved_end, before.clone());
+    never_within(OBSERVATION, "a lock is released or renewed", || !is_kept());
+    for (_, key, token) in sessions {
+        assert_eq!(new.run(&format!("LOCK.RELEASE {key} {token}")), 0);
+    }
 }
 
 #[test]

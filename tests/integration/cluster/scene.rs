@@ -8,7 +8,7 @@ use support::migration::Migration;
 pub(super) const CALM_MS: u32 = 15_000;
 
 /// A slot of the first master, which goes to the second.
-pub struct Scene {
+pub(super) struct Scene {
     cluster: Cluster,
     pub tag: Tag,
 }

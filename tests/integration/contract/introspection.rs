@@ -202,36 +202,6 @@ fn user(server: &Server, rules: &str) -> Client {
 }
 
 #[test]
-fn acl_rules_for_commands_and_keys_hold() {
-    let server = Server::start();
-    let mut guest = user(&server, "~door* +lock.acquire +lock.release +lock.info");
-    assert_eq!(guest.run("LOCK.ACQUIRE door-1 guest"), 1);
-    assert_eq!(guest.run("LOCK.RELEASE door-1 guest"), 0);
-    assert_eq!(guest.run("LOCK.EXTEND door-1 guest PX 9").code(), "NOPERM", "no such command for it");
-    for line in
-        ["LOCK.ACQUIRE gate guest", "LOCK.RELEASE gate guest", "LOCK.INFO gate", "LOCK.ACQUIRE gate guest BLOCK 0"]
-    {
-        assert_eq!(guest.run(line).code(), "NOPERM", "{line}");
-    }
-    assert_eq!(server.client().run("DBSIZE"), 0);
-}
-
-#[test]
-fn a_user_who_may_only_read_a_key_may_look_at_its_lock() {
-    let server = Server::start();
-    let mut guest = user(
-        &server,
-        "%R~* +lock.acquire +lock.reenter +lock.release +lock.extend +lock.fence +lock.info +lock.waiters",
-    );
-    assert_eq!(guest.run("LOCK.INFO door").get("state"), "free");
-    assert_eq!(guest.run("LOCK.WAITERS door"), Reply::List(vec![]));
-    for command in COMMANDS.iter().filter(|command| command.writes()) {
-        let Command { name, example, .. } = command;
-        assert_eq!(guest.run(&format!("{name} {example}")).code(), "NOPERM", "{name}");
-    }
-}
-
-#[test]
 fn the_lock_category_is_every_command() {
     let server = Server::start();
     if !server.flavour().has_module_acl_categories() {

@@ -1,14 +1,6 @@
-//! What each command promises its callers: docs/commands and docs/fencing.md.
+//! What each command promises its callers: docs/commands and docs/fencing.md, as far as scenarios cannot say it.
 
-mod bad_input;
-mod extend;
 mod fencing;
-mod holds;
 mod introspection;
-mod lock_info;
-mod mutex;
-mod queues;
-mod reentrant;
+mod null_replies;
 mod slowlog;
-mod slowlog_ends;
-mod slowlog_entry;

@@ -10,59 +10,47 @@ use support::repository;
 const PAGES: [&str; 2] = ["docs/waking.md", "docs/security.md"];
 
 /// The files whose tests are all about waking and leaving: none of them may be missing on the page.
-const WAKING: [&str; 39] = [
-    "after_a_standstill",
+const WAKING: [&str; 36] = [
     "beginnings",
     "blocking",
     "channels",
     "contended_leases",
-    "data_of_others",
     "doubt",
     "effects",
     "ending",
-    "foreign_writes",
-    "form",
+    "external_writes",
+    "failovers",
     "freeing",
     "granting",
     "hanging_up",
-    "io_threads",
+    "layout",
+    "lease_limit",
     "leaving",
-    "line",
-    "longest_lease",
     "lost_slots",
-    "other_forms",
+    "many_shares",
     "overwriting",
     "period",
+    "refused_writes",
+    "replica",
     "reshard",
     "roles",
-    "rough_seas",
     "scale",
     "sentinel",
-    "share_ends",
+    "share_leases",
+    "share_queue",
     "share_sessions",
-    "shared",
-    "shared_roles",
-    "shared_slots",
     "slots",
-    "standstill",
+    "stalled_masters",
     "stretches",
     "subscribers",
+    "suspension",
     "whole_replies",
-    "write_fences",
+    "without_module",
     "written",
 ];
 
 /// The files whose tests are all about security.
-const SECURITY: [&str; 8] = [
-    "borrowed_rights",
-    "changed_rights",
-    "crowding",
-    "database_rights",
-    "forgery",
-    "holding_up",
-    "key_rights",
-    "secrecy",
-];
+const SECURITY: [&str; 5] = ["channel_rights", "key_rights", "limits", "tokens", "user_rights"];
 
 #[track_caller]
 fn text(page: &str) -> String {
@@ -75,19 +63,22 @@ fn named(page: &str) -> BTreeSet<String> {
     quoted.filter(|text| text.contains("::")).map(str::to_owned).collect()
 }
 
-/// The files with tests, by their names, which are unique although they are in folders.
-fn files() -> BTreeMap<String, PathBuf> {
-    let mut files = BTreeMap::new();
-    let mut folders = ["integration", "alone"].map(|folder| repository().join("tests").join(folder)).to_vec();
+/// The files with tests, by their names: one Rust file and one with scenarios can have the same name.
+fn files() -> BTreeMap<String, Vec<PathBuf>> {
+    let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut folders =
+        ["integration", "alone", "scenarios"].map(|folder| repository().join("tests").join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder of tests") {
-            let path = entry.expect("an entry").path();
+        for path in fs::read_dir(&folder).expect("a folder of tests").map(|entry| entry.expect("an entry").path()) {
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             if path.is_dir() {
-                folders.push(path);
+                // The program that plays scenarios, and the facts, which have no names but those of their files.
+                folders.extend((!["runner", "facts"].contains(&&*name)).then_some(path));
             } else if !["main", "mod"].contains(&&*name) {
-                let other = files.insert(name, path.clone());
-                assert!(other.is_none(), "{} and {other:?} have one name", path.display());
+                let others = files.entry(name).or_default();
+                let is_other = |other: &PathBuf| other.extension() != path.extension();
+                assert!(others.iter().all(is_other), "{} and {others:?} have one name", path.display());
+                others.push(path);
             }
         }
     }
@@ -97,12 +88,18 @@ fn files() -> BTreeMap<String, PathBuf> {
 /// The tests of a file that are run, as `file::test`.
 fn tests_of(file: &str) -> BTreeSet<String> {
     let files = files();
-    let path = files.get(file).unwrap_or_else(|| panic!("no file {file} below tests"));
-    let source = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let attributed = source.split("#[test]\n").skip(1);
-    let run = attributed.filter(|test| !test.starts_with("#[ignore"));
-    let name = |test: &str| test.split("fn ").nth(1)?.split('(').next().map(str::to_owned);
-    run.filter_map(name).map(|test| format!("{file}::{test}")).collect()
+    let paths = files.get(file).unwrap_or_else(|| panic!("no file {file} below tests"));
+    let source = |path| fs::read_to_string(path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let names = paths.iter().flat_map(|path| names_in(&source(path)));
+    names.map(|test| format!("{file}::{test}")).collect()
+}
+
+/// The names of the tests in Rust, or of the scenarios.
+fn names_in(source: &str) -> Vec<String> {
+    let run = source.split("#[test]\n").skip(1).filter(|test| !test.starts_with("#[ignore"));
+    let tests = run.filter_map(|test| test.split("fn ").nth(1)?.split('(').next());
+    let scenarios = source.lines().filter_map(|line| line.strip_prefix("## "));
+    tests.chain(scenarios).map(str::to_owned).collect()
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod blocks;
 mod contributing;
 mod coverage;
+mod facts;
 mod layers;
 mod lines;
 mod links;

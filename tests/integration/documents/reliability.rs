@@ -16,7 +16,9 @@ fn sources(folder: &Path) -> String {
     for path in entries.map(|entry| entry.expect("an entry").path()) {
         if path.is_dir() {
             all.push_str(&sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "scenario") {
+            // The name of a file with facts is the name of its test.
+            all.push_str(&format!("## {}\n", path.file_stem().expect("a name").to_string_lossy()));
             all.push_str(&fs::read_to_string(&path).expect("a source"));
         }
     }
@@ -50,6 +52,8 @@ fn what_shows_a_finding_is_there() {
     let words = shown_by.iter().flat_map(|words| words.split(|char: char| !char.is_alphanumeric() && char != '_'));
     let mut tests = words.filter(|word| word.matches('_').count() > 1).peekable();
     assert!(tests.peek().is_some());
-    let missing: Vec<&str> = tests.filter(|test| !sources.contains(&format!("fn {test}("))).collect();
+    let is_there =
+        |test: &str| [format!("fn {test}("), format!("## {test}\n")].iter().any(|name| sources.contains(name));
+    let missing: Vec<&str> = tests.filter(|test| !is_there(test)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

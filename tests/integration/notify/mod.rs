@@ -1,8 +1,5 @@
-//! Waiting in line without holding up the connection: NOTIFY.
+//! NOTIFY and SESSION in calls by other modules, and messages that many or disconnected clients wait for. Most tests of NOTIFY are in
+//! tests/scenarios/notify.
 
-mod asking;
-mod ending;
-mod granting;
-mod rights;
+mod calls;
 mod subscribers;
-mod whole_replies;

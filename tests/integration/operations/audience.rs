@@ -109,13 +109,7 @@ fn hands_over_once(server: &Server, mut heard: impl FnMut() -> Vec<String>) {
 }
 
 #[test]
-fn a_subscriber_hears_of_grants_leases_and_releases() {
-    let server = Setup::new().config("notify-keyspace-events EA").start();
-    hears_everything(&server, subscriber(&server));
-}
-
-#[test]
-fn a_subscriber_hears_what_the_setting_asks_for_when_the_write_is_made() {
+fn subscriber_hears_events_of_the_setting() {
     let server = Server::start();
     for (setting, events) in [
         ("EA", &["set", "hset", "expire", "del"][..]),
@@ -132,7 +126,7 @@ fn a_subscriber_hears_what_the_setting_asks_for_when_the_write_is_made() {
 }
 
 #[test]
-fn a_module_that_was_loaded_before_hears_of_every_write() {
+fn module_loaded_before_hears_every_write() {
     let module = listener_module();
     let lines = [module.path(), module_under_test()].map(|path| loadmodule(&path)).join("\n");
     let server = Setup::new().without_module().config(&lines).start();
@@ -144,7 +138,7 @@ fn a_module_that_was_loaded_before_hears_of_every_write() {
 }
 
 #[test]
-fn a_module_hears_of_every_write_where_the_server_does_not_say_that_it_is_there() {
+fn unlisted_module_hears_every_write() {
     let module = listener_module();
     let lines = [module.path(), module_under_test()].map(|path| loadmodule(&path)).join("\n");
     let server = Setup::new().without_module().config("rename-command INFO \"\"").config(&lines).start();
@@ -152,14 +146,14 @@ fn a_module_hears_of_every_write_where_the_server_does_not_say_that_it_is_there(
 }
 
 #[test]
-fn a_module_that_was_loaded_afterwards_hears_of_every_write() {
+fn module_loaded_after_hears_every_write() {
     let module = listener_module();
     let server = Setup::new().config(&loadmodule(&module.path())).start();
     hears_everything(&server, listener(&server));
 }
 
 #[test]
-fn a_module_that_comes_to_a_running_server_hears_of_every_write_even_when_it_comes_again() {
+fn module_loaded_twice_at_run_time_hears_every_write() {
     let module = listener_module();
     let server = Server::start();
     let mut client = server.client();
@@ -173,7 +167,7 @@ fn a_module_that_comes_to_a_running_server_hears_of_every_write_even_when_it_com
 }
 
 #[test]
-fn a_module_hears_of_every_write_whatever_clients_are_told() {
+fn module_hears_every_write_without_events() {
     let module = listener_module();
     let lines = format!("notify-keyspace-events E$\n{}", loadmodule(&module.path()));
     let server = Setup::new().config(&lines).start();
@@ -182,13 +176,13 @@ fn a_module_hears_of_every_write_whatever_clients_are_told() {
 }
 
 #[test]
-fn a_hand_over_that_a_subscriber_hears_of_is_one() {
+fn hand_over_heard_by_subscriber_is_one() {
     let server = Setup::new().config("notify-keyspace-events EA").start();
     hands_over_once(&server, subscriber(&server));
 }
 
 #[test]
-fn a_hand_over_that_another_module_hears_of_is_one() {
+fn hand_over_heard_by_module_is_one() {
     let module = listener_module();
     let server = Setup::new().config(&loadmodule(&module.path())).start();
     hands_over_once(&server, listener(&server));

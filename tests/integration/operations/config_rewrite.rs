@@ -68,11 +68,18 @@ fn rewritten_file_with_command_line_does_not_start() {
 
 #[test]
 fn rewritten_file_with_its_own_loadmodule_starts() {
-    let mut server = Setup::new().config("lock.max-waiters 50").start();
+    let mut server = Server::start();
+    let settings = [("lock.max-waiters", "50"), ("lock.wake-foreign", "yes")];
+    for (name, value) in settings {
+        server.client().ok(&format!("CONFIG SET {name} {value}"));
+    }
     let file = rewritten(&mut server);
     assert_eq!(file.matches("loadmodule ").count(), 1, "{file}");
     let started = start_again(&server, Setup::new().without_module(), &file).expect("a server that starts");
-    assert_eq!(started.client().run("CONFIG GET lock.max-waiters").get("lock.max-waiters"), "50");
+    for (name, value) in settings {
+        assert!(file.lines().any(|line| line == format!("{name} {value}")), "{file}");
+        assert_eq!(started.client().run(&format!("CONFIG GET {name}")).get(name), value);
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn second_loadmodule_line_stops_start_with_its_reason() {
 /// The commands that load and unload the module are executed in one iteration of the event loop, and between them another connection
 /// has a command of the module in its transaction: a server that let the module go would crash at its EXEC.
 #[test]
-fn unload_behind_load_is_refused_to_a_transaction() {
+fn transaction_prevents_unload_after_load() {
     let server = Setup::new().without_module().start();
     let [mut sleeper, mut loader, mut queuing, mut unloader] = [(); 4].map(|()| server.client());
     sleeper.send(&["DEBUG", "SLEEP", "0.5"]);

@@ -73,7 +73,7 @@ fn hand_over(server: &Server, client: &mut Client) {
 }
 
 #[test]
-fn a_slow_hand_over_is_a_sample_and_a_request_that_nobody_waits_for_is_none() {
+fn slow_hand_over_is_a_sample() {
     let (server, mut client, _subscribers) = monitored(1);
     for _ in 0..3 {
         assert_eq!(client.run("LOCK.ACQUIRE door alice PX 600000"), 1);
@@ -88,7 +88,7 @@ fn a_slow_hand_over_is_a_sample_and_a_request_that_nobody_waits_for_is_none() {
 }
 
 #[test]
-fn a_slow_run_of_the_background_work_is_a_sample() {
+fn slow_background_work_is_a_sample() {
     let (server, mut client, _subscribers) = monitored(1);
     assert_eq!(client.run("LOCK.ACQUIRE door alice PX 600000"), 1);
     let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 600000 BLOCK 0");
@@ -100,29 +100,21 @@ fn a_slow_run_of_the_background_work_is_a_sample() {
     }
 }
 
+/// Redis would store the samples of a module even while the monitor is off.
 #[test]
-fn what_is_quicker_than_the_threshold_is_no_sample() {
-    let (server, mut client, _subscribers) = monitored(1_000_000);
-    hand_over(&server, &mut client);
-    assert_eq!(worst_ms(&mut client, HAND_OVER), None);
-    client.ok("CONFIG SET latency-monitor-threshold 1");
-    hand_over(&server, &mut client);
-    assert!(worst_ms(&mut client, HAND_OVER).is_some());
-}
-
-/// Redis would take what a module gives it even then.
-#[test]
-fn there_are_no_samples_while_the_monitor_is_off() {
-    let (server, mut client, _subscribers) = monitored(0);
-    hand_over(&server, &mut client);
-    assert_eq!(client.run("LATENCY LATEST"), Reply::List(vec![]));
-    client.ok("CONFIG SET latency-monitor-threshold 1");
-    hand_over(&server, &mut client);
-    assert!(worst_ms(&mut client, HAND_OVER).is_some());
+fn quicker_event_and_disabled_monitor_have_no_sample() {
+    for threshold_ms in [1_000_000, 0] {
+        let (server, mut client, _subscribers) = monitored(threshold_ms);
+        hand_over(&server, &mut client);
+        assert_eq!(client.run("LATENCY LATEST"), Reply::List(vec![]));
+        client.ok("CONFIG SET latency-monitor-threshold 1");
+        hand_over(&server, &mut client);
+        assert!(worst_ms(&mut client, HAND_OVER).is_some());
+    }
 }
 
 #[test]
-fn without_config_under_its_own_name_there_are_no_samples() {
+fn renamed_config_command_disables_samples() {
     let setup = Setup::new().config("rename-command CONFIG hidden\nlatency-monitor-threshold 1");
     let (server, _subscribers) = slow(&setup);
     let mut client = server.client();
@@ -154,7 +146,7 @@ fn told_of_hand_overs(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_sample_changes_nothing_of_what_the_aof_is_told() {
+fn sample_does_not_change_aof() {
     let setup = Setup::new().config(Aof::CONFIG);
     let (server, _subscribers) = slow(&setup.clone().config("latency-monitor-threshold 1"));
     let slowly = told_of_hand_overs(&server);

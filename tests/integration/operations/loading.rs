@@ -1,8 +1,8 @@
-//! Loading, settings and unloading.
+//! Loading and unloading. tests/scenarios/operations has the settings.
 
 use std::fs;
 
-use support::{Client, Reply, Server, Setup, Waiter, eventually, repository, waiters_of};
+use support::{Reply, Server, Setup, Waiter, eventually, repository, waiters_of};
 
 const OLD_SERVER: &str = ".servers/redis-6.2/redis-server";
 
@@ -10,13 +10,8 @@ fn path_of_the_module() -> String {
     support::module_under_test().display().to_string()
 }
 
-#[track_caller]
-fn setting(client: &mut Client, name: &str) -> String {
-    client.run(&format!("CONFIG GET {name}")).get(name).string()
-}
-
 #[test]
-fn an_older_server_gets_a_sentence_that_says_what_is_needed() {
+fn older_server_logs_what_is_needed() {
     let binary = repository().join(OLD_SERVER);
     assert!(binary.is_file(), "no {OLD_SERVER}: run `scripts/servers redis-6.2` first");
     let plain = Setup::new().old_binary(binary.clone()).without_module().try_start();
@@ -52,58 +47,7 @@ fn module_needs_no_newer_glibc_than_readme_says() {
 }
 
 #[test]
-fn the_module_is_listed_by_name_and_version() {
-    let server = Server::start();
-    let list = server.client().run("MODULE LIST");
-    // Some servers come with modules of their own.
-    let module = list.items().iter().find(|module| module.get("name") == "lock").expect("a module called lock");
-    assert!(module.get("ver").int() > 0);
-}
-
-#[test]
-fn settings_have_defaults_and_are_set_by_config_set() {
-    let server = Server::start();
-    let mut client = server.client();
-    for (name, default, other) in [
-        ("lock.max-waiters", "100000", "7"),
-        ("lock.max-block-ms", "0", "60000"),
-        ("lock.max-lease-ms", "0", "20000"),
-        ("lock.recovery-ms", "0", "29000"),
-        ("lock.slowlog-ms", "1000", "0"),
-        ("lock.slowlog-max-len", "128", "10000"),
-        ("lock.wake-foreign", "no", "yes"),
-    ] {
-        assert_eq!(setting(&mut client, name), default);
-        client.ok(&format!("CONFIG SET {name} {other}"));
-        assert_eq!(setting(&mut client, name), other);
-    }
-}
-
-#[test]
-fn settings_are_read_from_the_configuration_file() {
-    let server = Setup::new().config("lock.max-waiters 12\nlock.max-block-ms 3456\nlock.wake-foreign yes").start();
-    let mut client = server.client();
-    assert_eq!(setting(&mut client, "lock.max-waiters"), "12");
-    assert_eq!(setting(&mut client, "lock.max-block-ms"), "3456");
-    assert_eq!(setting(&mut client, "lock.wake-foreign"), "yes");
-}
-
-#[test]
-fn settings_out_of_range_are_refused_and_leave_the_old_value() {
-    let server = Server::start();
-    let mut client = server.client();
-    for name in ["lock.max-waiters", "lock.max-block-ms", "lock.slowlog-ms", "lock.slowlog-max-len"] {
-        let before = setting(&mut client, name);
-        for value in ["-1", "many", "1.5", "9223372036854775808", "99999999999999999999"] {
-            let reply = client.run(&format!("CONFIG SET {name} {value}"));
-            assert_eq!(reply.code(), "ERR", "{name} {value}");
-            assert_eq!(setting(&mut client, name), before, "{name} {value}");
-        }
-    }
-}
-
-#[test]
-fn a_setting_out_of_range_in_the_configuration_file_stops_the_start() {
+fn setting_out_of_range_stops_start() {
     for line in ["lock.max-waiters -5", "lock.max-block-ms soon", "lock.wake-foreign perhaps"] {
         let ended = Setup::new().config(line).try_start().err().unwrap_or_else(|| panic!("{line} was taken"));
         let name = line.split(' ').next().unwrap_or_default();
@@ -114,20 +58,7 @@ fn a_setting_out_of_range_in_the_configuration_file_stops_the_start() {
 }
 
 #[test]
-fn config_rewrite_keeps_the_settings() {
-    let server = Server::start();
-    let mut client = server.client();
-    client.ok("CONFIG SET lock.max-waiters 55");
-    client.ok("CONFIG SET lock.wake-foreign yes");
-    client.ok("CONFIG REWRITE");
-    let file = fs::read_to_string(server.directory().join("server.conf")).expect("the configuration");
-    assert!(file.lines().any(|line| line == "lock.max-waiters 55"), "{file}");
-    assert!(file.lines().any(|line| line == "lock.wake-foreign yes"), "{file}");
-    assert!(file.lines().any(|line| line.starts_with("loadmodule ")), "{file}");
-}
-
-#[test]
-fn an_unknown_argument_is_refused_with_a_sentence() {
+fn unknown_argument_is_refused_with_reason() {
     let ended = Setup::new().module_args("max-waiters 5").try_start().err().expect("a refusal");
     let sentence = ended.log.lines().find(|line| line.contains("argument") && line.contains("lock"));
     assert!(sentence.is_some(), "no sentence in the log:\n{}", ended.log);
@@ -143,7 +74,7 @@ fn an_unknown_argument_is_refused_with_a_sentence() {
 
 /// It writes them to replicas and the AOF by their names, where the server would drop what it does not know in silence.
 #[test]
-fn a_command_that_it_needs_under_another_name_is_refused_with_a_sentence() {
+fn renamed_command_is_refused_with_reason() {
     for command in ["SET", "HSET", "PEXPIREAT", "DEL", "EXISTS", "SETRANGE", "HDEL"] {
         for name in ["\"\"", "hidden"] {
             let ended = Setup::new().config(&format!("rename-command {command} {name}")).try_start().err();
@@ -165,42 +96,13 @@ fn module_loadex_takes_settings() {
     assert!(bad.is_error(), "{bad:?}");
     let good = client.call(&["MODULE", "LOADEX", &path, "CONFIG", "lock.max-waiters", "9"]);
     assert_eq!(good, "OK");
-    assert_eq!(setting(&mut client, "lock.max-waiters"), "9");
-    assert_eq!(setting(&mut client, "lock.max-block-ms"), "0");
-}
-
-#[test]
-fn it_can_be_unloaded_when_nobody_waits_and_loaded_again_with_the_locks_in_place() {
-    let server = Server::start();
-    let mut alice = server.client();
-    let path = path_of_the_module();
-    for round in 0..3 {
-        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
-        assert_eq!(alice.run("LOCK.REENTER gate alice"), 1);
-        // Waits of every outcome have come and gone.
-        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 5000");
-        let mut short = Waiter::send(&server, "LOCK.ACQUIRE door short BLOCK 20");
-        let gone = Waiter::start(&server, "LOCK.ACQUIRE door gone BLOCK 0");
-        assert_eq!(short.reply(), Reply::Nil);
-        drop(gone);
-        eventually("one waits", || waiters_of(&mut alice, "door") == 1);
-        assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
-        assert_eq!(bob.reply(), 1);
-
-        drop((bob, short));
-        eventually("those who waited have left", || alice.run("MODULE UNLOAD lock") == "OK");
-        assert!(alice.run("LOCK.INFO door").error().starts_with("ERR unknown command"));
-        assert_eq!(alice.run("GET door"), "bob");
-        assert_eq!(alice.run("HGET gate alice"), "1");
-        assert_eq!(alice.call(&["MODULE", "LOAD", &path]), "OK", "round {round}");
-        assert_eq!(alice.run("LOCK.ACQUIRE door carol"), Reply::Nil);
-        assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
-        assert_eq!(alice.run("LOCK.RELEASE gate alice"), 0);
+    for (name, value) in [("lock.max-waiters", "9"), ("lock.max-block-ms", "0")] {
+        assert_eq!(client.run(&format!("CONFIG GET {name}")).get(name), value);
     }
 }
 
 #[test]
-fn loaded_again_it_hears_again_what_happens_to_keys_and_connections() {
+fn reloaded_module_finds_locks_and_events() {
     let server = Server::start();
     let mut alice = server.client();
     for round in 0..3 {
@@ -212,17 +114,36 @@ fn loaded_again_it_hears_again_what_happens_to_keys_and_connections() {
             assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
         }
         let mut carol = server.client();
-        assert_eq!(carol.run("LOCK.REENTER gate carol PX 60000 SESSION"), 1);
+        assert_eq!(carol.run("LOCK.REENTER shed carol PX 60000 SESSION"), 1);
         drop(carol);
-        eventually("the session ends with its connection", || alice.run("EXISTS gate") == 0);
+        eventually("the session ends with its connection", || alice.run("EXISTS shed") == 0);
 
-        eventually("no timer runs", || alice.run("MODULE UNLOAD lock") == "OK");
+        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
+        assert_eq!(alice.run("LOCK.REENTER gate alice"), 1);
+        // Waits with every outcome.
+        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 5000");
+        let mut short = Waiter::send(&server, "LOCK.ACQUIRE door short BLOCK 20");
+        let closed = Waiter::start(&server, "LOCK.ACQUIRE door closed BLOCK 0");
+        assert_eq!(short.reply(), Reply::Nil);
+        drop(closed);
+        eventually("one waits", || waiters_of(&mut alice, "door") == 1);
+        assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
+        assert_eq!(bob.reply(), 1);
+
+        drop((bob, short));
+        eventually("no connection keeps the module", || alice.run("MODULE UNLOAD lock") == "OK");
+        assert!(alice.run("LOCK.INFO door").error().starts_with("ERR unknown command"));
+        assert_eq!(alice.run("GET door"), "bob");
+        assert_eq!(alice.run("HGET gate alice"), "1");
         assert_eq!(alice.call(&["MODULE", "LOAD", &path_of_the_module()]), "OK", "round {round}");
+        assert_eq!(alice.run("LOCK.ACQUIRE door carol"), Reply::Nil);
+        assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
+        assert_eq!(alice.run("LOCK.RELEASE gate alice"), 0);
     }
 }
 
 #[test]
-fn it_cannot_be_unloaded_while_somebody_waits() {
+fn waiter_prevents_unload() {
     let server = Server::start();
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
@@ -238,7 +159,7 @@ fn it_cannot_be_unloaded_while_somebody_waits() {
 }
 
 #[test]
-fn a_restart_with_the_module_finds_the_locks_of_before() {
+fn restarted_server_has_locks() {
     let setup = Setup::new().config("appendonly yes");
     let mut server = setup.start();
     let mut alice = server.client();

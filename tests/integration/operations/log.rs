@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use support::listener::Listener;
-use support::pattern::{Numbers, fits};
+use support::scenario::{Numbers, fits};
 use support::{Client, Program, Reply, Server, Setup, Waiter, eventually, module_under_test, repository};
 
 /// The lines that docs/operations.md lists, with `*` for what differs.
@@ -41,7 +41,7 @@ fn beginning_with(server: &Server, start: &str) -> Vec<String> {
 }
 
 #[test]
-fn it_says_which_version_was_loaded_where_and_what_is_missing_there() {
+fn load_logs_versions_and_missing_features() {
     let server = Server::start();
     let mut client = server.client();
     let (name, field) = match server.flavour().program {
@@ -58,7 +58,7 @@ fn it_says_which_version_was_loaded_where_and_what_is_missing_there() {
 }
 
 #[test]
-fn it_warns_of_a_policy_that_may_evict_locks() {
+fn evicting_policy_logs_warning() {
     let setup = |policy: &str| Setup::new().config(&format!("maxmemory-policy {policy}"));
     let warnings = |policy: &str| beginning_with(&setup(policy).start(), "maxmemory-policy").len();
     assert_eq!(warnings("noeviction"), 0);
@@ -68,13 +68,13 @@ fn it_warns_of_a_policy_that_may_evict_locks() {
 }
 
 #[test]
-fn it_says_that_config_has_another_name() {
+fn renamed_config_logs_warning() {
     let server = Setup::new().config("rename-command CONFIG hidden").start();
     assert_eq!(beginning_with(&server, "CONFIG has another name").len(), 1);
 }
 
 #[test]
-fn it_says_why_it_is_not_loaded_or_unloaded() {
+fn refused_load_and_unload_log_reason() {
     let server = Server::start();
     let mut client = server.client();
     let path = module_under_test().display().to_string();
@@ -99,7 +99,7 @@ fn is_refused(client: &mut Client, line: &str, code: &str) {
 }
 
 #[test]
-fn a_full_queue_is_one_line_however_many_requests_are_refused() {
+fn full_queue_logs_one_line() {
     let server = Setup::new().config("lock.max-waiters 1").start();
     let mut client = server.client();
     let _news = Listener::start(&server, "news");
@@ -119,7 +119,7 @@ fn a_full_queue_is_one_line_however_many_requests_are_refused() {
 }
 
 #[test]
-fn too_many_sessions_are_one_line_however_many_requests_are_refused() {
+fn too_many_sessions_log_one_line() {
     let server = Setup::new().config("lock.max-sessions 1").start();
     let mut client = server.client();
     assert_eq!(client.run("LOCK.ACQUIRE door alice PX 60000 SESSION"), 1);
@@ -132,7 +132,7 @@ fn too_many_sessions_are_one_line_however_many_requests_are_refused() {
 }
 
 #[test]
-fn a_command_that_wakes_others_and_is_missing_is_one_line_however_many_locks_are_released() {
+fn missing_wake_command_logs_one_line() {
     let server = Setup::new().config("lock.wake-foreign yes\nrename-command LPUSH \"\"").start();
     let mut client = server.client();
     for _ in 0..3 {
@@ -152,7 +152,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_the_page_lists_is_in_the_sources() {
+fn documented_lines_are_in_sources() {
     let files = ["host", "server"].into_iter().flat_map(|layer| files(&repository().join("src").join(layer)));
     let text: String = files.map(|path| fs::read_to_string(path).expect("a source")).collect();
     for line in documented() {

@@ -4,7 +4,6 @@ mod audience;
 mod config_rewrite;
 mod failed_loads;
 mod key_events;
-mod key_sizes;
 mod latency;
 mod loading;
 mod log;

@@ -22,7 +22,7 @@ fn start_again(server: &Server, lines: &[&str]) -> Server {
 }
 
 #[test]
-fn server_starts_after_each_step_of_a_removal() {
+fn server_starts_after_each_step_of_removal() {
     let load = loadmodule();
     let lines = [
         "user shop on nopass ~* -@all +get +lock.acquire",
@@ -45,7 +45,7 @@ fn server_starts_after_each_step_of_a_removal() {
 }
 
 #[test]
-fn skipped_step_of_a_removal_stops_start_as_documented() {
+fn skipped_step_of_removal_stops_start() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     let acl_file = format!("{folder}/removal.acl");
     fs::write(&acl_file, "user default on nopass ~* &* +@all\nuser shop on nopass ~* +lock.acquire\n").expect("a file");
@@ -70,7 +70,7 @@ fn skipped_step_of_a_removal_stops_start_as_documented() {
 }
 
 #[test]
-fn rules_that_forbid_commands_stop_start_too() {
+fn denying_acl_rule_stops_start() {
     for rule in ["-lock.info", "-@lock", "+@lock", "(+lock.acquire ~door)"] {
         let ended =
             Setup::new().without_module().config(&format!("user shop on nopass ~* +@all {rule}")).try_start().err();
@@ -98,7 +98,7 @@ fn rewritten_user_without_lock_commands_starts() {
 }
 
 #[test]
-fn rewrite_before_the_restart_brings_lines_back() {
+fn rewrite_before_restart_restores_lines() {
     let server = Setup::new().config("lock.max-waiters 50").start();
     let path = server.directory().join("server.conf");
     let file = fs::read_to_string(&path).expect("the configuration");

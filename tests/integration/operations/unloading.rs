@@ -22,7 +22,7 @@ fn assert_unloads(admin: &mut Client) {
 }
 
 #[test]
-fn an_acl_rule_that_names_a_command_keeps_the_module() {
+fn acl_rule_prevents_unload() {
     let server = Server::start();
     let mut admin = server.client();
     for rule in ["+lock.acquire", "+@all -lock.info", "(+LOCK.EXTEND ~door)"] {
@@ -42,7 +42,7 @@ fn rules_in(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_connection_that_has_sent_a_command_last_keeps_the_module() {
+fn last_command_of_connection_prevents_unload() {
     let server = Server::start();
     let (mut admin, mut bob) = (server.client(), server.client());
     assert_eq!(bob.run("LOCK.ACQUIRE gate bob"), 1);
@@ -53,7 +53,7 @@ fn a_connection_that_has_sent_a_command_last_keeps_the_module() {
 }
 
 #[test]
-fn a_connection_that_has_queued_a_command_keeps_the_module() {
+fn queued_command_prevents_unload() {
     let server = Server::start();
     let (mut admin, mut bob) = (server.client(), server.client());
     bob.ok("MULTI");
@@ -66,7 +66,7 @@ fn a_connection_that_has_queued_a_command_keeps_the_module() {
 }
 
 #[test]
-fn it_is_unloaded_in_one_transaction_with_the_end_of_all_other_connections() {
+fn transaction_kills_connections_and_unloads() {
     let server = Server::start();
     let mut admin = server.client();
     let mut others: Vec<Client> = (0..20).map(|_| server.client()).collect();
@@ -86,7 +86,7 @@ fn it_is_unloaded_in_one_transaction_with_the_end_of_all_other_connections() {
 }
 
 #[test]
-fn a_connection_is_found_whatever_bytes_the_name_of_its_user_has() {
+fn user_name_of_any_bytes_prevents_unload() {
     let server = Server::start();
     let (mut admin, mut bob) = (server.client(), server.client());
     let user: [&[u8]; 8] = [b"ACL", b"SETUSER", b"b\xf6b", b"on", b"nopass", b"~*", b"&*", b"+@all"];
@@ -97,7 +97,7 @@ fn a_connection_is_found_whatever_bytes_the_name_of_its_user_has() {
 }
 
 #[test]
-fn a_rule_is_found_whatever_bytes_the_patterns_of_its_user_have() {
+fn pattern_of_any_bytes_prevents_unload() {
     let server = Server::start();
     let mut admin = server.client();
     let user: [&[u8]; 7] = [b"ACL", b"SETUSER", b"bob", b"on", b"nopass", b"~\xf6*", b"+lock.acquire"];
@@ -107,7 +107,7 @@ fn a_rule_is_found_whatever_bytes_the_patterns_of_its_user_have() {
 
 /// Newer servers look up the commands of a pipeline before they run the first.
 #[test]
-fn a_connection_that_waits_keeps_the_module_because_of_what_may_stand_behind() {
+fn blocked_connection_prevents_unload() {
     let server = Server::start();
     let (mut admin, mut bob) = (server.client(), server.client());
     bob.send_together(&["BLPOP list 0", "LOCK.ACQUIRE gate bob", "PING"]);

@@ -12,7 +12,7 @@ fn starts(entry: &str, place: usize) -> Result<Server, String> {
 }
 
 #[test]
-fn a_module_that_panics_when_it_is_loaded_is_not_loaded() {
+fn panic_in_load_refuses_module() {
     let mut places = 0;
     while let Err(log) = starts("load", places) {
         let line = format!("bug in redis-lock, please report it: load: failpoint {places} of load");
@@ -24,7 +24,7 @@ fn a_module_that_panics_when_it_is_loaded_is_not_loaded() {
 }
 
 #[test]
-fn a_module_that_panics_when_it_is_unloaded_stays_or_is_gone() {
+fn panic_in_unload_leaves_server_alive() {
     let server = Setup::new().with_failpoints().allow_bugs().config("hz 100").start();
     let mut admin = server.client();
     let listed = admin.run("MODULE LIST");
@@ -63,7 +63,7 @@ fn works(server: &Server, admin: &mut Client) {
 }
 
 #[test]
-fn what_is_done_when_it_is_loaded_may_panic() {
+fn panic_after_load_leaves_module_working() {
     let server = starts("loaded", 0).expect("a server");
     assert!(server.log().contains("please report it: loaded: failpoint 0 of loaded"), "{}", server.log());
     let mut client = server.client();

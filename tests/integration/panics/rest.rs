@@ -16,7 +16,7 @@ fn timer_rests(admin: &mut Client) -> bool {
 }
 
 #[test]
-fn the_timer_rests_when_everybody_has_left_although_a_grant_was_interrupted() {
+fn timer_stops_after_interrupted_grant() {
     let server = Setup::new().with_failpoints().allow_bugs().config("lock.rejoin-grace-ms 0").start();
     let (mut admin, mut alice) = (server.client(), server.client());
     // The first grant is not interrupted.

@@ -122,32 +122,32 @@ const BLOCKED_CLIENTS: [&str; 4] = ["unblock", "disconnect", "free", "end of a h
 const THE_REST: [&str; 3] = ["setting", "info", "scan"];
 
 #[test]
-fn in_commands_that_take_a_lock() {
+fn panics_in_commands_that_take_a_lock() {
     play(&COMMANDS_THAT_TAKE);
 }
 
 #[test]
-fn in_other_commands() {
+fn panics_in_other_commands() {
     play(&OTHER_COMMANDS);
 }
 
 #[test]
-fn in_timers_rounds_and_the_cron() {
+fn panics_in_timers_iterations_and_cron() {
     play(&TIMERS);
 }
 
 #[test]
-fn in_events() {
+fn panics_in_events() {
     play(&EVENTS);
 }
 
 #[test]
-fn in_callbacks_of_blocked_clients() {
+fn panics_in_callbacks_of_blocked_clients() {
     play(&BLOCKED_CLIENTS);
 }
 
 #[test]
-fn in_settings_info_and_scans() {
+fn panics_in_settings_info_and_scans() {
     play(&THE_REST);
 }
 

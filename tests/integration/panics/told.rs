@@ -16,7 +16,7 @@ fn scene() -> Scene {
 }
 
 #[test]
-fn a_command_is_answered_by_an_error() {
+fn panic_in_command_is_an_error() {
     let mut scene = scene();
     for (entry, line) in [("lock.extend", "LOCK.EXTEND door alice PX 1000"), ("lock.info", "LOCK.INFO door")] {
         arm(&mut scene.admin, entry);
@@ -28,7 +28,7 @@ fn a_command_is_answered_by_an_error() {
 }
 
 #[test]
-fn a_transaction_and_a_script_are_answered_as_a_whole() {
+fn panic_in_transaction_or_script_is_an_error() {
     let mut scene = scene();
     arm(&mut scene.admin, "lock.extend");
     scene.alice.ok("MULTI");
@@ -46,7 +46,7 @@ fn a_transaction_and_a_script_are_answered_as_a_whole() {
 }
 
 #[test]
-fn who_waits_is_told_and_the_place_is_gone() {
+fn panic_ends_waits_and_queue_entries() {
     let mut scene = scene();
     let (mut hal, mut ida) = (
         Waiter::start(&scene.server, "LOCK.ACQUIRE room hal PX 60000 BLOCK 0"),
@@ -64,7 +64,7 @@ fn who_waits_is_told_and_the_place_is_gone() {
 }
 
 #[test]
-fn a_session_ends_and_its_lease_goes_on() {
+fn panic_ends_sessions_and_keeps_leases() {
     let mut scene = scene();
     assert_eq!(info_lock(&mut scene.admin, "sessions"), 1);
     arm(&mut scene.admin, "lock.info");
@@ -78,7 +78,7 @@ fn a_session_ends_and_its_lease_goes_on() {
 }
 
 #[test]
-fn a_setting_is_refused_and_stays_as_it_was() {
+fn panic_in_setting_keeps_old_value() {
     let mut scene = scene();
     let before = scene.admin.run("CONFIG GET lock.max-waiters");
     arm(&mut scene.admin, "setting");
@@ -89,7 +89,7 @@ fn a_setting_is_refused_and_stays_as_it_was() {
 }
 
 #[test]
-fn the_recovery_period_begins_anew() {
+fn panic_restarts_recovery_period() {
     let mut scene = scene();
     scene.admin.ok("CONFIG SET lock.recovery-ms 1");
     let admin = &mut scene.admin;

@@ -1,10 +1,5 @@
-//! When nobody is granted a lock that he does not hold already: after a start, a promotion and a standstill, as long as
-//! `lock.recovery-ms` is set. And the longest lease, by which that time is chosen.
+//! When nothing is granted to a token that does not hold the lock already: after a start, a promotion and a stall, as long as
+//! `lock.recovery-ms` is set. Most tests are scenarios, in tests/scenarios/recovery.
 
-mod after_a_cut;
-mod after_a_standstill;
 mod beginnings;
-mod held_back;
-mod leases;
-mod longest_lease;
-mod period;
+mod cut_off;

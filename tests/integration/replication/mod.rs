@@ -1,7 +1,5 @@
-//! What leaves the server, and what becomes of locks when another server takes its place.
+//! What happens to locks when another server replaces theirs. What the module writes is in tests/scenarios/replication.
 
 mod roles;
 mod sentinel;
-mod shared_roles;
-mod silence;
-mod written;
+mod without_module;

@@ -1,5 +1,5 @@
-//! A failover by real sentinels. What a replica has confirmed survives it, nobody is left hanging, and clients that ask
-//! the sentinels for the new master are served there.
+//! A failover by real sentinels. Locks that a replica has confirmed survive it, all waiters receive a reply, and clients that ask
+//! the sentinels for the new master are granted their locks there.
 
 use support::process::Process;
 use support::replicas::{in_time, master, replica_of};
@@ -21,7 +21,7 @@ fn take_locks(alice: &mut Client) -> i64 {
 }
 
 #[test]
-fn clients_that_ask_the_sentinels_are_served_by_the_new_master_and_confirmed_locks_are_still_held() {
+fn failover_by_sentinels_keeps_confirmed_locks() {
     let mut old = master("");
     let replicas = [replica_of(&old), replica_of(&old)];
     let sentinels = Sentinel::start_three(&old, replicas.len());

@@ -1,8 +1,4 @@
-//! Locks that belong to a connection: docs/sessions.md.
+//! Locks that belong to a connection: docs/sessions.md. Most tests are in tests/scenarios/sessions.
 
-mod beginning;
 mod closing;
-mod deadlock;
-mod ends;
-mod grace;
-mod stalls;
+mod load;

@@ -1,15 +1,6 @@
-//! Shared locks: readers beside writers, and semaphores.
+//! Shared locks: tests with many shares. Most are scenarios, in tests/scenarios/shares.
 
-mod data_of_others;
-mod effects;
-mod foreign_writes;
-mod form;
-mod line;
-mod other_forms;
-mod rough_seas;
-mod share_ends;
-mod share_sessions;
-mod sibling_keys;
+mod many_shares;
 
 use support::{Client, Reply};
 

@@ -24,13 +24,11 @@ enum End {
 
 /// Alice holds the door; a bare connection waits for it with a lease, and carol behind it. Returns the number of the
 /// first as well.
-fn two_wait(server: &Server, alice: &mut Client, lease_ms: i64, behind: &[&str]) -> (RawConnection, i64, Waiter) {
+fn two_wait(server: &Server, alice: &mut Client, lease_ms: i64) -> (RawConnection, i64, Waiter) {
     assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
     let mut first = RawConnection::open(server.port());
     let id = first.run("CLIENT ID").trim_start_matches(':').parse().expect("a number");
-    let mut bytes = support::raw::encode(&format!("LOCK.ACQUIRE door first PX {lease_ms} BLOCK 0"));
-    behind.iter().for_each(|line| bytes.extend(support::raw::encode(line)));
-    first.send_bytes(&bytes);
+    first.send(&format!("LOCK.ACQUIRE door first PX {lease_ms} BLOCK 0"));
     eventually("the first waits", || waiters_of(alice, "door") == 1);
     let carol = Waiter::start(server, "LOCK.ACQUIRE door carol BLOCK 0");
     (first, id, carol)
@@ -81,7 +79,7 @@ fn nobody_is_told_1_while_another_one_may_have_been() {
         let server = Server::start();
         let mut alice = server.client();
         for round in 0..5 {
-            let (first, id, mut carol) = two_wait(&server, &mut alice, LEASE_MS, &[]);
+            let (first, id, mut carol) = two_wait(&server, &mut alice, LEASE_MS);
             let before = now_ms();
             let first = grant_and_end(&server, &mut alice, first, id, end);
             let told = first.map(|first| heard(first, end)).unwrap_or_default();
@@ -109,85 +107,11 @@ fn an_answer_that_was_certainly_never_made_does_not_hold_up_the_next() {
             continue; // The close may be seen after the answer was made.
         }
         let mut alice = server.client();
-        let (first, id, mut carol) = two_wait(&server, &mut alice, LONG_MS, &[]);
+        let (first, id, mut carol) = two_wait(&server, &mut alice, LONG_MS);
         alice.ok("CONFIG SET lock.rejoin-grace-ms 0");
         let first = grant_and_end(&server, &mut alice, first, id, end);
         assert_eq!(carol.reply(), 1);
         assert_eq!(info_lock(&mut alice, "handovers_expiry"), 0, "{end:?}: not by the end of the lease");
         drop(first);
-    }
-}
-
-#[test]
-fn client_unblock_behind_a_grant_adds_no_second_answer() {
-    let server = Server::start();
-    let mut alice = server.client();
-    for line in ["LOCK.RELEASE door alice", "LOCK.RELEASE door first"] {
-        let (first, id, carol) = two_wait(&server, &mut alice, LEASE_MS, &[]);
-        // The first is granted, or its wait is given up; either way it has its answer.
-        alice.send_together(&[line, &format!("CLIENT UNBLOCK {id} TIMEOUT")]);
-        assert!(!alice.receive().is_error() && !alice.receive().is_error());
-        let answer = if line.ends_with("alice") { ":1" } else { "$-1" };
-        assert_eq!(heard(first, End::UnblockTimeout), [answer], "{line}");
-        drop(carol);
-        eventually("nobody waits", || waiters_of(&mut alice, "door") == 0);
-        alice.run("DEL door");
-    }
-}
-
-#[test]
-fn a_client_that_sent_quit_behind_its_wait_keeps_what_it_was_granted() {
-    let server = Server::start();
-    let mut alice = server.client();
-    let (mut first, _, mut carol) = two_wait(&server, &mut alice, LEASE_MS, &["QUIT"]);
-    let before = now_ms();
-    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
-    assert_eq!(first.line().as_deref(), Some(":1"));
-    assert_eq!(first.line().as_deref(), Some("+OK"));
-    assert_eq!(first.line(), None);
-    assert_eq!(alice.run("GET door"), "first");
-    assert_eq!(carol.reply(), 1);
-    assert!(now_ms() - before >= LEASE_MS, "it had been told 1");
-}
-
-/// Another connection asks with the token of the first one between the grant and its end.
-#[test]
-fn who_was_told_through_another_connection_is_not_robbed() {
-    for (request, answer) in [
-        ("LOCK.ACQUIRE door first", 1),
-        ("LOCK.EXTEND door first PX 400", LEASE_MS),
-        ("LOCK.FENCE door first fence", 0),
-    ] {
-        for end in ["CLIENT KILL ID", "CLIENT UNBLOCK"] {
-            let server = Server::start();
-            let mut alice = server.client();
-            let (first, id, mut carol) = two_wait(&server, &mut alice, LEASE_MS, &[]);
-            let end = if end == "CLIENT UNBLOCK" { format!("{end} {id} ERROR") } else { format!("{end} {id}") };
-            let before = now_ms();
-            alice.send_together(&["LOCK.RELEASE door alice", request, &end]);
-            assert_eq!(alice.receive(), 0);
-            let told = alice.receive().int();
-            assert!(told == answer || answer == 0 && told > 0, "{request}: {told}");
-            assert!(!alice.receive().is_error());
-            assert_eq!(carol.reply(), 1, "{request}, {end}");
-            let held_ms = now_ms() - before;
-            assert!(held_ms >= LEASE_MS, "robbed after {request} and {end}: {held_ms} ms");
-            drop(first);
-        }
-    }
-}
-
-#[test]
-fn a_session_that_ends_in_the_round_of_its_grant_frees_the_lock_at_once() {
-    let server = Server::start();
-    let mut alice = server.client();
-    for _ in 0..5 {
-        assert_eq!(alice.run("LOCK.ACQUIRE door alice"), 1);
-        let first = Waiter::start(&server, "LOCK.ACQUIRE door first PX 600000 BLOCK 0 SESSION");
-        let mut carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 0");
-        alice.send_together(&["LOCK.RELEASE door alice", &format!("CLIENT KILL ID {}", first.id())]);
-        assert_eq!([alice.receive().int(), alice.receive().int()], [0, 1]);
-        assert_eq!(carol.reply(), 1);
-        assert_eq!(alice.run("LOCK.RELEASE door carol"), 0);
     }
 }

@@ -1,11 +1,7 @@
-//! Those who wait: their line, their places in it, and how they leave it.
+//! Waiters, as far as scenarios cannot say it: raw connections, connections that are cut, and requests that meet each other.
 
 mod blocking;
-mod copies;
 mod doubt;
 mod hanging_up;
 mod leaving;
-mod max_waiters;
-mod places;
 mod resending;
-mod takebacks;

@@ -355,30 +355,3 @@ fn cut_at_the_very_moment_of_the_grant() {
         }
     }
 }
-
-#[test]
-fn whose_grant_met_a_closed_connection_keeps_its_turn() {
-    for request in WAITS {
-        let server = Server::start();
-        if server.flavour().answers_at_once() {
-            return; // There the grant stands: the answer may have been sent.
-        }
-        let mut control = server.client();
-        assert_eq!(control.run("LOCK.ACQUIRE door holder"), 1);
-        let alice = Waiter::start(&server, request);
-        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-        let mut carol = Waiter::start(&server, "LOCK.ACQUIRE door carol BLOCK 0");
-        // Together, so that the grant is written and the connection closed in one loop round.
-        control.send_together(&["LOCK.RELEASE door holder", &format!("CLIENT KILL ID {}", alice.id())]);
-        assert_eq!(control.receive(), 0);
-        assert_eq!(control.receive(), 1);
-        assert_eq!(bob.reply(), 1, "the lock is taken back and goes to the next");
-        let mut again = Waiter::start(&server, request);
-        assert_eq!(control.run("LOCK.RELEASE door bob"), 0);
-        assert_eq!(again.reply(), 1, "before carol");
-        assert_eq!(field(&mut control, "door", "holds"), 1);
-        assert!(carol.is_blocked());
-        assert_eq!(control.run("LOCK.RELEASE door alice"), 0);
-        assert_eq!(carol.reply(), 1);
-    }
-}

@@ -1,6 +1,5 @@
-//! Leases that end by themselves while others wait, many at once: with the server's own expiry in full swing, after it
-//! has stood still, in several databases, with evictions and emptied databases in between. Everybody is answered, one
-//! after the other holds each lock, and the server lives.
+//! Many leases that end together while clients wait: while the server expires keys itself, after a stall, in several databases,
+//! and among evictions and flushes. Each waiter receives a reply, each lock has one holder at a time, and the server lives.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +10,7 @@ use support::listener::Listener;
 use support::parallel::for_each;
 use support::process::{Process, allow_open_files};
 use support::raw::RawConnection;
-use support::{Aof, Client, PATIENCE, Reply, Server, Setup, eventually, info_lock};
+use support::{Aof, Client, PATIENCE, Reply, Server, Setup, Waiting, Way, eventually, info_lock};
 
 /// Written as it comes, so that many hand-overs need not wait for the disk.
 const AOF: &str = "appendonly yes\nappendfsync no\naof-use-rdb-preamble no";
@@ -31,8 +30,8 @@ struct Contenders {
 }
 
 impl Contenders {
-    /// `each` clients for each of `locks` locks send all their requests at once; a client that waits has the rest read
-    /// when it has been granted the lock. Leases of 5 to 25 ms, which nobody waits to end.
+    /// `each` clients for each of `locks` locks send all their requests in one write. The server reads the next request of a
+    /// client after it has granted the earlier one. The leases last 5 to 25 ms, and no client releases a lock.
     fn start(server: &Server, locks: usize, each: usize, rounds: usize) -> Self {
         allow_open_files(locks * each + 500);
         let mut connections: Vec<_> = (0..locks * each).map(|_| RawConnection::open(server.port())).collect();
@@ -68,8 +67,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// By what the server has written nobody was granted a lock before the lease of the one before him was over: between
-/// two grants the key goes. Returns the number of grants.
+/// Checks in the append-only file that each lock was deleted between two grants. Returns the number of grants.
 #[track_caller]
 fn one_holder_after_the_other(aof: &Aof) -> i64 {
     let mut holders: HashMap<String, String> = HashMap::new();
@@ -90,7 +88,7 @@ fn one_holder_after_the_other(aof: &Aof) -> i64 {
 }
 
 #[test]
-fn thousands_of_short_leases_with_three_in_line_for_each_lock_on_a_busy_server() {
+fn thousands_of_short_leases_end_on_busy_server() {
     let server = Setup::new().config(AOF).config("hz 100").start();
     let mut control = server.client();
     let contenders = Contenders::start(&server, 300, 3, 24);
@@ -109,7 +107,7 @@ fn thousands_of_short_leases_with_three_in_line_for_each_lock_on_a_busy_server()
     assert_eq!(one_holder_after_the_other(&server.aof()), granted);
 }
 
-/// How a server may come to stand still.
+/// What causes a stall.
 #[derive(Clone, Copy, Debug)]
 enum Stall {
     Process,
@@ -131,7 +129,7 @@ impl Stall {
             }
             Self::Command => client.ok(&format!("DEBUG SLEEP {seconds}")),
             Self::Script => {
-                // Redis 7.0 has no clock for scripts but TIME, which stands still in scripts on later servers.
+                // Redis 7.0 has no clock for scripts but TIME, which does not advance in scripts on later servers.
                 let script = format!(
                     "local function time() local now = redis.call('TIME') return now[1] + now[2] / 1000000 end
                     local exists, clock = pcall(function() return os.clock end)
@@ -185,7 +183,7 @@ impl Doors {
         Self { blocked, told, _asker: asker, listener, count }
     }
 
-    /// All leases end in so many milliseconds, within some more.
+    /// All leases end after `in_ms` milliseconds, within `within_ms` more.
     #[track_caller]
     fn end_soon(&self, client: &mut Client, in_ms: i64, within_ms: i64) {
         let lines: Vec<String> = (0..self.count)
@@ -214,7 +212,7 @@ impl Doors {
 }
 
 #[test]
-fn leases_that_end_while_the_server_stands_still() {
+fn leases_end_during_stall() {
     let stalls = [Stall::Process, Stall::Command, Stall::Script];
     let cases: Vec<_> = stalls.iter().flat_map(|stall| RATES.map(|rate| (stall, rate))).collect();
     for_each(&cases, |(stall, rate)| {
@@ -229,12 +227,11 @@ fn leases_that_end_while_the_server_stands_still() {
     });
 }
 
-/// What clients ask for while the server stands still, to be found by it before anything else, in a connection to
-/// database 0; and how many answers that makes before the last, which comes when `lock0` of database 1 is released.
+/// What a connection to database 0 sends during the stall, before it begins to wait.
 const BEFORE_A_WAIT: [&[&str]; 4] = [&[], &["DEL lock0"], &["SELECT 1", "DEL lock0", "SELECT 0"], &["EXISTS lock3"]];
 
 #[test]
-fn leases_that_end_in_two_databases_while_one_frees_a_lock_and_begins_to_wait() {
+fn leases_end_in_two_databases_during_stall() {
     let cases: Vec<_> = BEFORE_A_WAIT.iter().flat_map(|lines| RATES.map(|rate| (lines, rate))).collect();
     for_each(&cases, |(lines, rate)| {
         let server = Setup::new().config(&format!("hz {rate}")).start();
@@ -274,11 +271,11 @@ const MEANWHILE: [&[&str]; 4] = [
 ];
 
 #[test]
-fn leases_that_end_while_databases_are_emptied_swapped_and_evicted() {
+fn leases_end_among_flushes_swaps_and_evictions() {
     let cases: Vec<_> = MEANWHILE.iter().flat_map(|lines| RATES.map(|rate| (lines, rate))).collect();
     for_each(&cases, |(lines, rate)| {
         let server = Setup::new().config(&format!("hz {rate}")).start();
-        // A lock that was granted may come to another database, where somebody else then waits for it.
+        // A lock that was granted may come to another database, where another client then waits for it.
         let doors = [0, 1].map(|database| Doors::start(&server, database, 40, 100));
         let (mut zero, mut one, mut control) = (server.client(), server.client_in(1), server.client());
         doors[0].end_soon(&mut zero, 20, 120);
@@ -294,4 +291,39 @@ fn leases_that_end_while_databases_are_emptied_swapped_and_evicted() {
         }
         eventually("nobody waits", || info_lock(&mut control, "waiters") == 0);
     });
+}
+
+/// How many threads read and write for the server's clients.
+fn io_threads(client: &mut Client) -> i64 {
+    let pair = client.run("CONFIG GET io-threads");
+    pair.items().get(1).expect("a value").string().parse().expect("a number")
+}
+
+/// How many replies they have sent.
+fn sent_by_threads(client: &mut Client) -> i64 {
+    let count = client.info("stats", "io_threaded_writes_processed").expect("the counter");
+    count.parse().expect("a number")
+}
+
+/// `SERVER_CONFIG="io-threads 2"` runs this and any other test with I/O threads.
+#[test]
+fn many_waiters_receive_replies_by_io_threads() {
+    const LOCKS: i64 = 64;
+    let server = Server::start();
+    let mut alice = server.client();
+    let mut waiters: Vec<Waiting> = (0..LOCKS)
+        .zip(Way::ALL.iter().cycle())
+        .map(|(number, way)| {
+            assert_eq!(alice.run(&format!("LOCK.ACQUIRE lock{number} alice")), 1);
+            way.send(&server, &format!("LOCK.ACQUIRE lock{number} bob BLOCK 0"))
+        })
+        .collect();
+    eventually("all wait", || info_lock(&mut alice, "waiters") == LOCKS);
+    let before = sent_by_threads(&mut alice);
+    let lines: Vec<String> = (0..LOCKS).map(|number| format!("LOCK.RELEASE lock{number} alice")).collect();
+    alice.send_together(&lines);
+    assert!(lines.iter().all(|_| alice.receive() == 0));
+    waiters.iter_mut().for_each(|waiter| assert_eq!(waiter.reply(), 1));
+    let used = sent_by_threads(&mut alice) > before;
+    assert_eq!(used, io_threads(&mut alice) > 1, "the threads are used, if there are any");
 }

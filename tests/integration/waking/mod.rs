@@ -1,10 +1,4 @@
-//! What serves those who wait, and what does not: docs/waking.md.
+//! What grants locks to waiters (docs/waking.md): tests with many clients and with stalls. Most are scenarios, in tests/scenarios/waking.
 
 mod contended_leases;
-mod freeing;
-mod io_threads;
-mod overwriting;
-mod shared;
-mod silent_timer;
-mod standstill;
-mod write_fences;
+mod suspension;

@@ -1,4 +1,4 @@
-//! The witness: a module that records what a server does to it, for the scenarios of tests/facts.
+//! The witness: a module that records what a server does to it, for the scenarios of tests/scenarios/facts.
 //!
 //! Each call of the server adds a line to the trace, which `WITNESS.TRACE` returns and empties. Each operation of a module is an
 //! [act](acts). The command `WITNESS.act words...` runs it and replies with its outcome; `WITNESS.LATER ms act words...` makes

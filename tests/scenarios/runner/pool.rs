@@ -1,0 +1,107 @@
+//! Servers that one scenario after the other uses, one server for each configuration and thread.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use support::{Client, Reply, Server, Setup, eventually, info_lock};
+
+/// How many servers may wait for their next scenario.
+const MAX_IDLE: usize = 24;
+
+static IDLE: Mutex<VecDeque<Pooled>> = Mutex::new(VecDeque::new());
+
+/// A server with the lines of its configuration.
+pub struct Pooled {
+    pub server: Server,
+    config: String,
+    /// All settings, as the server started with them.
+    settings: BTreeMap<String, Vec<u8>>,
+    control: Client,
+}
+
+impl Pooled {
+    /// Returns a server with this configuration, on which nothing is left of what it was used for before.
+    #[track_caller]
+    pub fn with(config: &str, setup: &Setup) -> Self {
+        let mut idle = IDLE.lock().expect("the pool");
+        let found = idle.iter().position(|pooled| pooled.config == config).and_then(|at| idle.remove(at));
+        drop(idle);
+        found.unwrap_or_else(|| {
+            let server = setup.start();
+            let mut control = server.client();
+            let settings = settings(&mut control);
+            Self { server, config: config.to_owned(), settings, control }
+        })
+    }
+
+    /// Gives the server back after a scenario, and checks that nothing is left of it.
+    #[track_caller]
+    pub fn give_back(mut self) {
+        self.reset();
+        let mut idle = IDLE.lock().expect("the pool");
+        idle.push_back(self);
+        let oldest = if idle.len() > MAX_IDLE { idle.pop_front() } else { None };
+        drop(idle);
+        drop(oldest);
+    }
+
+    #[track_caller]
+    fn reset(&mut self) {
+        let Self { control, settings: before, .. } = self;
+        for line in
+            ["CLIENT UNPAUSE", "REPLICAOF NO ONE", "FLUSHALL", "FUNCTION FLUSH", "SCRIPT FLUSH", "SLOWLOG RESET"]
+        {
+            control.ok(line);
+        }
+        for kind in ["normal", "pubsub"] {
+            control.run(&format!("CLIENT KILL TYPE {kind} SKIPME yes"));
+        }
+        let users: Vec<String> = control.run("ACL USERS").items().iter().map(Reply::string).collect();
+        for user in users.iter().filter(|user| *user != "default") {
+            control.run(&format!("ACL DELUSER {user}"));
+        }
+        for (name, value) in settings(control) {
+            let earlier = &before[&name];
+            if *earlier != value {
+                let args = [b"CONFIG".as_slice(), b"SET", name.as_bytes(), earlier];
+                assert_eq!(control.call(&args), "OK", "{name} gets its value back");
+            }
+        }
+        eventually("all waits and sessions have ended", || {
+            ["waiters", "sessions"].iter().all(|name| info_lock(control, name) == 0)
+        });
+        // A change of the role drops the queue entries of clients that have disconnected.
+        for line in [
+            "REPLICAOF 127.0.0.1 1",
+            "REPLICAOF NO ONE",
+            "LOCK.SLOWLOG RESET",
+            "CONFIG RESETSTAT",
+            "DEBUG SET-ACTIVE-EXPIRE 1",
+            "FLUSHALL",
+        ] {
+            control.ok(line);
+        }
+        assert_eq!(info_lock(control, "bugs"), 0, "the module counts broken invariants");
+    }
+}
+
+fn settings(control: &mut Client) -> BTreeMap<String, Vec<u8>> {
+    let list = control.run("CONFIG GET *");
+    list.pairs().into_iter().map(|(name, value)| (name, value.bytes().to_vec())).collect()
+}
+
+/// Ends all servers.
+///
+/// # Errors
+/// What a server says of its end.
+pub fn end() -> Result<(), String> {
+    let all = std::mem::take(&mut *IDLE.lock().expect("the pool"));
+    let mut result = Ok(());
+    for pooled in all {
+        if catch_unwind(AssertUnwindSafe(|| drop(pooled))).is_err() {
+            result = Err("a server that scenarios have shared did not end well; its log is above".to_owned());
+        }
+    }
+    result
+}

@@ -1,0 +1,88 @@
+//! Clients that wait for a message of NOTIFY instead of being blocked, so that a scenario reads the same in each way of waiting.
+
+use crate::Reply;
+
+use super::Way;
+
+/// For requests without a lease, which a request with NOTIFY has to have.
+const LEASE_MS: &str = "600000";
+
+/// A request that waits for a message.
+pub(super) struct Notified {
+    /// The client that receives the message.
+    pub listener: String,
+    channel: String,
+    key: String,
+    token: String,
+}
+
+impl Notified {
+    /// Describes the request of a client, and adds to it what NOTIFY needs. In a cluster the channel is in the slot of the key, if
+    /// that has a hash tag.
+    pub fn new(client: &str, way: Way, request: &mut Vec<Vec<u8>>) -> Self {
+        let word = |number: usize| request.get(number).map(|word| text(word)).unwrap_or_default();
+        let (key, token) = (word(1), word(2));
+        let tag = key.find('{').and_then(|from| key.get(from..)).unwrap_or_default();
+        let channel = format!("news-of-{client}{tag}");
+        let listener = if way == Way::Pushed { client.to_owned() } else { format!("listener-of-{client}") };
+        let has_lease =
+            request.iter().any(|word| ["PX", "EX"].iter().any(|unit| word.eq_ignore_ascii_case(unit.as_bytes())));
+        let lease = ["PX", LEASE_MS].into_iter().filter(|_| !has_lease);
+        let added = lease.chain(["NOTIFY", &channel]).map(|word| word.as_bytes().to_vec());
+        request.extend(added.collect::<Vec<_>>());
+        Self { listener, channel, key, token }
+    }
+
+    /// Returns the commands that the listener needs to send first. The last one subscribes.
+    pub fn to_listen(&self, way: Way) -> Vec<Vec<Vec<u8>>> {
+        let hello = (way == Way::Pushed).then_some("HELLO 3");
+        let subscribe = format!("SSUBSCRIBE {}", self.channel);
+        hello.into_iter().chain([subscribe.as_str()]).map(words).collect()
+    }
+
+    /// Returns the command whose reply lists the request while it waits.
+    pub fn to_see(&self) -> Vec<Vec<u8>> {
+        [b"LOCK.WAITERS".as_slice(), self.key.as_bytes(), b"COUNT", b"1000"].map(<[u8]>::to_vec).to_vec()
+    }
+
+    /// Returns whether the reply to that command lists the request.
+    pub fn is_in(&self, waiters: &Reply) -> bool {
+        let Reply::List(waiters) = waiters else { return false };
+        waiters.iter().any(|waiter| waiter.get("channel") == self.channel.as_str())
+    }
+
+    /// Returns the reply that a blocked client would receive instead of this message: 1, nil, or an error with the code LOST.
+    /// `None` if it is no message about this request.
+    pub fn outcome(&self, message: &Reply, now_ms: i64) -> Option<Reply> {
+        if *message == Reply::Closed {
+            return Some(Reply::Closed);
+        }
+        let (Reply::List(parts) | Reply::Push(parts)) = message else { return None };
+        let [kind, channel, message] = parts.as_slice() else { return None };
+        if *channel != self.channel.as_str() {
+            return None;
+        }
+        if *kind == "sunsubscribe" {
+            return Some(Reply::Error("LOST the subscription has ended".to_owned()));
+        }
+        let message = message.string();
+        let [event, end, _db, token, key] = message.splitn(5, ' ').collect::<Vec<_>>().try_into().ok()?;
+        let end: i64 = end.parse().ok()?;
+        match event {
+            _ if (token, key) != (self.token.as_str(), self.key.as_str()) => None,
+            "granted" if end > now_ms => Some(Reply::Int(1)),
+            "timeout" | "withdrawn" if end == 0 => Some(Reply::Nil),
+            "lost" if end == 0 => Some(Reply::Error("LOST this server cannot continue the wait".to_owned())),
+            _ => None,
+        }
+    }
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+/// The words of a command without quotes.
+pub(super) fn words(line: &str) -> Vec<Vec<u8>> {
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+}
