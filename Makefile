@@ -170,9 +170,9 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --exclude simulator --all-targets -- -D warnings
-	cargo clippy --locked --workspace --exclude simulator --all-targets --no-default-features -- -D warnings
+	cargo clippy --locked --no-default-features --lib -- -D warnings
 	cargo clippy --locked --features failpoints -- -D warnings
-	cargo clippy --locked --all-targets --no-default-features --features simulated -- -D warnings
+	cargo clippy --locked --no-default-features --features simulated --lib --test simulated --test scenarios -- -D warnings
 	cargo clippy --locked --package simulator --all-targets -- -D warnings
 	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
