@@ -186,7 +186,7 @@ class Simulation:
             is_added = choices.random() < 0.3
             process.start("extend", holding.extend, hold, choices.choice((800, 5000)), is_added, hold=hold)
         elif name == "enter" and hold is not None and hold.reentrant:
-            process.start("enter", holding.enter_again, hold, hold.count + 1, hold=hold)
+            process.start("enter", holding.enter_again, hold, hold=hold)
         elif name == "owned" and hold is not None:
             process.start("owned", holding.owned, hold, hold=hold)
         elif name == "cancel" and process.operations:

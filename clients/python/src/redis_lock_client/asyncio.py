@@ -38,7 +38,8 @@ class Lock(
 
     _event = asyncio.Event
     _engine_of = staticmethod(engine_of)
-    _caller = staticmethod(asyncio.current_task)
+    # Methods may be called outside of the loop, as in ``asyncio.run(lock.acquire())``.
+    _caller = staticmethod(lambda: asyncio.current_task() if asyncio._get_running_loop() else None)
     _client_module = ".asyncio"
 
     def __init__(self, *args: Any, cancel_on_lost: bool = False, **kwargs: Any) -> None:
@@ -82,20 +83,15 @@ class Lock(
         if not await self.acquire():
             raise LockTimeout("Unable to acquire lock within the time specified", self.name)
         for hold in [taken.hold for taken in self._held(self._holder())[-1:] if self.cancel_on_lost]:
-            hold.block = hold.block or await asyncio.timeout(None).__aenter__()
-            if hold.is_lost:
-                hold.block.reschedule(0)
+            hold.blocks.append(await asyncio.timeout(0 if hold.is_lost else None).__aenter__())
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Releases the lock. An exception of the block comes before that of the release."""
         was_cancelled = False
-        for hold in [
-            taken.hold for taken in self._held(self._holder())[-1:] if taken.hold.block and taken.hold.count == 1
-        ]:
-            block, hold.block = hold.block, None
+        for hold in [taken.hold for taken in self._held(self._holder())[-1:] if taken.hold.blocks]:
             try:
-                await block.__aexit__(kind, error, trace)
+                await hold.blocks.pop().__aexit__(kind, error, trace)
             except TimeoutError:  # This has cancelled the block, and nothing else has.
                 was_cancelled = True
         try:

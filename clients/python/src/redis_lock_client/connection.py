@@ -91,10 +91,9 @@ class Connection:
         self.has_messages: bool | None = None
         #: Scripts are used until this time, because the server has replied that it has no module.
         self.scripts_until = 0.0
-        self._unread = b""
+        self._unread, self._received_at = b"", 0.0
         #: The commands whose replies are due, or that are sent when it is open, with the waits for their replies.
         self.sent: deque[tuple[Any, int, Words]] = deque()
-        self._received_at = 0.0
 
     # ---- commands ----------------------------------------------------------------------------------------------------
 

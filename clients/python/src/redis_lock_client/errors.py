@@ -16,7 +16,9 @@ logger = logging.getLogger("redis_lock_client")
 
 def library_classes(name: str, module: str = ".exceptions") -> tuple[Any, ...]:
     """Returns what the libraries that are installed have by a name."""
-    found = [getattr(import_module(library + module), name) for library in LIBRARIES if find_spec(library)]
+    # A folder of the same name has no origin.
+    installed = [library for library in LIBRARIES if (spec := find_spec(library)) and spec.origin]
+    found = [getattr(import_module(library + module), name) for library in installed]
     if not found:
         raise ImportError("redis-lock-client needs a client library: install redis or valkey")
     return tuple(found)
@@ -54,6 +56,8 @@ LockLost = LockNotOwnedError
 
 class ModuleNeededError(LockError):
     """The server has not loaded the module redis-lock, which this feature needs."""
+
+    code = "UNKNOWN"
 
 
 class ServerError(base.ResponseError):

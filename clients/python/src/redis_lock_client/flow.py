@@ -152,8 +152,7 @@ class Scheduler:
     def _stop_waiting(self, flow: Flow) -> None:
         if isinstance(flow.wanted, Message):
             self._messages.pop(flow.wanted.tag, None)
-        flow.wanted = None
-        flow.wait_number += 1
+        flow.wanted, flow.wait_number = None, flow.wait_number + 1
 
     def _end(self, flow: Flow, value: Any, error: Exception | None) -> None:
         flow.ended = True

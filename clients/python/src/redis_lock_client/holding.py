@@ -6,7 +6,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .acquisition import RETRY_S, ask, exchange, take, withdraw
@@ -35,8 +35,8 @@ class Hold(Request):
     session_on: int = 0
     #: The flow that renews and watches it.
     watcher: Flow | None = None
-    #: The time-out of asyncio that cancels the block when it is lost.
-    block: Any = None
+    #: The time-outs of asyncio that cancel its blocks when it is lost.
+    blocks: list[Any] = field(default_factory=list)
 
     def acquired(self) -> None:
         """Notes that the lock is held."""
@@ -64,8 +64,8 @@ class Hold(Request):
                 self.lost.set()
             if self.on_lost is not None:
                 self.engine.tell(self.on_lost)
-            if self.block is not None:
-                self.block.reschedule(0)
+            for block in self.blocks:
+                block.reschedule(0)
 
     def begin_watch(self) -> None:
         """Starts the flow that renews and watches the lock, unless it runs."""
@@ -109,7 +109,7 @@ def release(flow: Flow, hold: Hold) -> Steps:
     """
     hold.count -= 1
     if hold.count:
-        if hold.is_lost or hold.is_expired():
+        if hold.is_lost or (hold.is_expired() and (yield from lease_left(flow, hold)) is None):
             raise ServerError("NOTHELD the lock was lost")
         return hold.count
     hold.end_watch()
@@ -128,14 +128,14 @@ def release(flow: Flow, hold: Hold) -> Steps:
             flow.scheduler.start(withdraw, hold)
 
 
-def enter_again(flow: Flow, hold: Hold, number: int) -> Steps:
-    """Acquires a re-entrant lock again for its holder, who then has it ``number`` times."""
+def enter_again(flow: Flow, hold: Hold) -> Steps:
+    """Acquires a re-entrant lock again for its holder."""
     left_ms = None if hold.is_lost else (yield from lease_left(flow, hold))
     if left_ms is None:
         raise ServerError("NOTHELD the lock was lost")
     if hold.lease_ms and 0 <= left_ms < hold.lease_ms:
         yield from extend(flow, hold, hold.lease_ms, False)
-    hold.count = number
+    hold.count += 1
     return True
 
 
@@ -150,6 +150,7 @@ def extend(flow: Flow, hold: Hold, lease_ms: int, add: bool) -> Steps:
         left_ms = yield from ask(flow, hold.key, *hold.extend(lease_ms, add), again=not add)
         hold.renewed_ms = left_ms if add else lease_ms
         hold.set_lease(asked_at, left_ms)
+        hold.renew_at = min(hold.renew_at, asked_at + hold.third_s) if hold.renew else math.inf
     finally:
         flow.scheduler.key_changed(hold.key)  # The watcher sets its timer again.
     return True
@@ -256,7 +257,7 @@ def for_holder(flow: Flow, name: object, steps: Callable[..., Steps], *args: Any
     try:
         return (yield from steps(flow, *args))
     except ServerError as error:
-        if error.code in NOT_HELD:
+        if error.code in NOT_HELD and (steps is not fence or error.code != "WRONGTYPE"):  # That is the counter's.
             raise LockNotOwnedError("The lock is no longer owned", name) from error
         if error.code == "NOLEASE":
             raise LockError("Cannot extend a lock with no timeout", name) from error

@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from . import acquisition, holding
 from .arguments import LEASES, Seconds, bytes_of, check, check_client, check_holders, seconds
-from .errors import LockError, library_classes, logger
+from .errors import LockError, LockNotOwnedError, library_classes, logger
 from .flow import Flow, Steps, nothing
 from .holding import Hold, Taken, for_holder
 from .request import hash_tag, label_of
@@ -35,11 +35,12 @@ class BaseLock(Generic[Nothing, Bool, Int]):
     _client_module: str
     _run: Callable[..., Any]
 
-    def __new__(cls, redis: Any, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, redis: Any = None, *args: Any, **kwargs: Any) -> Self:
         """Returns the library's own lock for a client whose commands others than the library execute."""
-        if not hasattr(redis, "execute_command") or is_executed_by_library(redis):
-            return super().__new__(cls)
-        return library_lock(redis, *args, **kwargs)
+        is_own_kind = hasattr(redis, "execute_command") and not is_executed_by_library(redis)
+        if is_own_kind and cls.__module__.startswith("redis_lock_client"):  # Subclasses have other arguments.
+            return library_lock(redis, *args, **kwargs)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -106,10 +107,9 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         self.reentrant, self.renew, self.on_lost, self.label = reentrant, renew, on_lost, label
         self._source = source_of(redis)
         self._is_watched = watch or session or renew or on_lost is not None
-        self._lease_ms = int(lease * 1000) if lease else None
+        self._lease_ms, self._process = int(lease * 1000) if lease else None, os.getpid()
         #: What each thread or task holds by this object.
         self._holds: weakref.WeakKeyDictionary[Any, list[Taken]] = weakref.WeakKeyDictionary()
-        self._process = os.getpid()
 
     @classmethod
     def from_url(cls, url: str, name: str | bytes, **arguments: Any) -> Self:
@@ -218,10 +218,11 @@ class BaseLock(Generic[Nothing, Bool, Int]):
                 earlier.hold.lose()
                 earlier.hold.end_watch()
             holds.clear()
+        if holds and not holds[-1].hold.lost.is_set():
+            hold.lost = holds[-1].hold.lost  # Any permit that is lost sets it.
         hold.acquired()
-        taken = Taken(hold, holder)
-        holds.append(taken)
-        return taken
+        holds.append(Taken(hold, holder))
+        return holds[-1]
 
     def _forget(self, taken: Taken) -> None:
         taken.detach()
@@ -242,7 +243,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         hold, holds = self._hold(self._engine(), token), self._held(holder)
         if self.reentrant and holds:
             number = holds[-1].hold.count + 1
-            again = for_holder, self.name, holding.enter_again, holds[-1].hold, number
+            again = for_holder, self.name, holding.enter_again, holds[-1].hold
             return partial(self._lower, holds[-1], number), *again
         return partial(self._give_back, holder, hold), self._acquiring, holder, hold, patience, pause or 0.001
 
@@ -285,7 +286,7 @@ class BaseLock(Generic[Nothing, Bool, Int]):
 
     def _lower(self, taken: Taken, number: int) -> None:
         """Undoes the acquisition with this number, because the caller was interrupted while it took or released it."""
-        taken.hold.count = number - 1
+        taken.hold.count = min(taken.hold.count, number - 1)
         if number == 1:
             self._forget(taken)
             taken.hold.drop()
@@ -315,5 +316,6 @@ class BaseLock(Generic[Nothing, Bool, Int]):
         """Raises the error of a release at the end of a block, unless the block has raised one itself."""
         if error is None and (self.raise_on_release_error or not isinstance(failure, LockError)):
             raise failure
-        what = "was lost before it was released" if isinstance(failure, LockError) else "could not be released"
+        is_lost = isinstance(failure, LockNotOwnedError)
+        what = "was lost before it was released" if is_lost else "could not be released"
         logger.warning("lock %r %s: %s", self.name, what, failure)

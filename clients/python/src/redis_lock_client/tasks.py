@@ -15,6 +15,8 @@ from .errors import Disconnected, logger
 from .flow import Scheduler, Steps
 from .threads import _all
 
+#: How often an engine whose client shares it with no other looks whether the client is gone, in seconds.
+IDLE_S = 1.0
 #: How long the end of a loop waits for releases that are under way, in seconds.
 END_S = 2.0
 
@@ -45,9 +47,8 @@ class Engine:
         self.source, self.now = source, self.loop.time
         self._links: dict[Connection, _Link] = {}
         self._timer: asyncio.Handle | None = None
-        self._is_ending, self.callers = False, 0
+        self._is_ending, self.is_driven, self.callers = False, False, 0
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.is_driven = False
         _all.add(self)
         self.scheduler = Scheduler(self, source)
 
@@ -132,16 +133,21 @@ class Engine:
         """Returns whether anything but watching locks is under way."""
         return bool(self.callers or self.scheduler.flows.difference(*self.scheduler.watchers.values()))
 
+    def retire(self, engines: dict[Any, Engine]) -> None:
+        """Ends when the only client that uses this engine is gone, and what it has left is released."""
+        if self.source.owner() is not None or self.is_busy():
+            self.loop.call_later(IDLE_S, self.retire, engines)
+        elif engines.pop(self.source, None):
+            self.close_all()
+
     def close_all(self) -> None:
-        """Ends all flows and closes all connections: the loop ends, or the only client that uses them is gone."""
+        """Ends all flows and closes all connections: the loop ends, or the only client that used them is gone."""
         self._is_ending = True
         for _ in range(2):  # Those that end may start others, which withdraw.
             for flow in [*self.scheduler.flows]:
                 self.scheduler.cancel(flow)
         for connection in [*self._links]:
             connection.close(Disconnected("the loop ends", sent=True))
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 async def _call(callback: Callable[[], Any]) -> None:
@@ -173,7 +179,7 @@ def engine_of(source: Any) -> Engine:
     if source not in engines:
         engines[source] = engine = Engine(source)
         if source.owner is not None:
-            weakref.finalize(source.owner(), engine.post, lambda: engines.pop(source).close_all())
+            engine.retire(engines)
     return engines[source]
 
 

@@ -100,14 +100,15 @@ class Engine:
             raise LockError("a signal handler or finalizer cannot wait for a lock while its thread is asking for one")
         outcome: list[Any] = []
         flow: list[Flow] = []
-        done = threading.Event()
+        done = threading.Lock()  # An Event can be left locked by an interruption.
+        done.acquire()
 
         def begin() -> None:
             flow.append(self.scheduler.start(start, *args, done=end))
 
         def end(value: Any, error: Exception | None) -> None:
             outcome.append((value, error))
-            done.set()
+            done.release()
 
         def give_up() -> None:
             if flow:
@@ -118,7 +119,7 @@ class Engine:
             if not self._drive(begin, outcome):
                 if not flow and not outcome:
                     self.post(begin)
-                while not done.wait(1.0):
+                while not done.acquire(timeout=1.0):
                     if not self._runner:
                         self._begin_thread()  # The thread could not begin before.
         except BaseException:  # Ctrl-C, or an exception that another thread raises here.
