@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{Client, Server, Setup, patient};
+use super::{Client, Reply, Server, Setup, patient};
 
 /// How long several servers may take to agree with each other: failure detection, election, synchronisation.
 const AGREEMENT: Duration = Duration::from_secs(30);
@@ -58,8 +58,8 @@ fn follows(client: &mut Client) -> bool {
 
 /// What the server says it is: master or slave. None while it closes connections.
 pub fn role(server: &Server) -> Option<String> {
-    let mut client = Client::connect(server.port(), super::Protocol::Resp2)?;
-    client.info("replication", "role")
+    let reply = Client::connect(server.port(), super::Protocol::Resp2)?.run("ROLE");
+    matches!(reply, Reply::List(_)).then(|| reply.items()[0].string())
 }
 
 /// Whether the server is a master and takes commands.

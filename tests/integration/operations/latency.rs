@@ -14,7 +14,7 @@ const PATTERNS: usize = 500;
 
 /// The least that the message about a key event takes on a slow server; each event has two. What the monitor is told of is
 /// often only a part of a command.
-const SLOW: Duration = Duration::from_millis(2);
+const SLOW: Duration = Duration::from_millis(6);
 
 /// A server on which writes take long, because each of their key events is matched with many patterns. The clients are
 /// those that have subscribed to them: as many as this machine needs.

@@ -2,7 +2,6 @@
 //! a reply, and no lock is granted by a server that may not grant it. Many leases end in each of these moments.
 
 use std::fs;
-use std::time::Duration;
 
 use support::parallel::for_each;
 use support::process::Process;
@@ -90,7 +89,7 @@ fn is_aborted(answer: &Reply) {
 
 #[track_caller]
 fn are_aborted(waiters: &mut [Waiting]) {
-    waiters.iter_mut().for_each(|waiter| is_aborted(&waiter.reply_within(Duration::from_secs(1))));
+    waiters.iter_mut().for_each(|waiter| is_aborted(&waiter.reply()));
 }
 
 /// Returns how many waiters have been granted their lock so far.

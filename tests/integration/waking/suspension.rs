@@ -109,7 +109,7 @@ fn master_of_cluster_that_was_replaced_grants_nothing() {
     cluster.let_replicas_take_over();
     let (old, new) = (cluster.master(0), cluster.replica(0));
     let tag = cluster.tag_of(0);
-    let locks = Staggered::start(old, &tag.name, 8, 100);
+    let locks = Staggered::start(old, &tag.name, 4, 1000);
     replicated(&mut old.client(), &tag.key("mark"));
     stall(old, LONG_STALL, || {
         in_time("the replica is promoted", || is_master(new));
