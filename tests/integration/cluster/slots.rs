@@ -129,7 +129,7 @@ fn leases_that_end_during_migration_are_not_granted() {
     let scene = Scene::start();
     let (tag, from, to) = (&scene.tag, scene.home(), scene.away());
     let migration = scene.leaves();
-    let locks = MUTEX.staggered(from, tag, 20, 15);
+    let locks = MUTEX.staggered(from, tag, 20, 60);
     let mut old = from.client();
     eventually("the first is granted", || info_lock(&mut old, "handovers_expiry") > 0);
     migration.open();
@@ -151,7 +151,7 @@ fn shares_are_granted_where_key_is_during_migration() {
     let scene = Scene::start();
     let (tag, from, to) = (&scene.tag, scene.home(), scene.away());
     let mut old = from.client();
-    let locks = SHARED.staggered(from, tag, 20, 15);
+    let locks = SHARED.staggered(from, tag, 20, 60);
     let stays = tag.key("stays");
     SHARED.hold(&mut old, &stays);
     let mut bob = Waiter::start(from, &SHARED.wait(&stays, "bob"));
@@ -211,7 +211,7 @@ fn are_not_granted_while_their_slot_is_dropped(form: &Form) {
     const COUNT: i64 = 80;
     let scene = Scene::configured("hz 100");
     let from = scene.home();
-    let locks = form.staggered(from, &scene.tag, COUNT, 10);
+    let locks = form.staggered(from, &scene.tag, COUNT, 40);
     let mut old = from.client();
     eventually("the first is granted", || info_lock(&mut old, "handovers_expiry") > 0);
     scene.leaves().seize();
