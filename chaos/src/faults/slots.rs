@@ -97,7 +97,7 @@ fn ask_during(run: &Run, name: &str, step: &Move<'_>) {
         (step.to, first, false, "MOVED"),
         (step.to, first, true, "1"),
         (step.from, second, false, "ASK"),
-        (step.to, second, true, "nil"),
+        (step.to, second, true, "(nil)"),
     ];
     for (server, token, asking, expected) in requests {
         let line = format!("LOCK.ACQUIRE {name} {token} PX 60000");

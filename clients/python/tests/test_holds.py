@@ -97,6 +97,7 @@ def test_held_lock_that_is_collected_is_released(client: Any, make: Any, kind: s
         del lock
         gc.collect()
         wait_until(lambda: not client.exists("door"))
+        time.sleep(0.05)  # It warns behind the release.
 
 
 def test_lock_of_a_thread_that_has_ended_is_released(client: Any) -> None:
@@ -108,6 +109,7 @@ def test_lock_of_a_thread_that_has_ended_is_released(client: Any) -> None:
         del thread
         gc.collect()
         wait_until(lambda: not client.exists("door"))
+        time.sleep(0.05)  # It warns behind the release.
 
 
 KEEPING = pytest.mark.parametrize("how", ["session", "renew"])
