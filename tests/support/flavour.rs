@@ -60,11 +60,6 @@ impl Flavour {
         self.version >= if self.is_valkey() { valkey } else { redis }
     }
 
-    /// Whether a module can put its commands into the server's ACL categories. Elsewhere they are in none.
-    pub fn has_acl_categories_for_modules(self) -> bool {
-        self.at_least((7, 2), (7, 2))
-    }
-
     /// Whether a module can make an ACL category of its own.
     pub fn has_module_acl_categories(self) -> bool {
         self.program == Program::Redict || self.at_least((7, 4), (8, 0))

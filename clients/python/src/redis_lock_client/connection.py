@@ -15,6 +15,8 @@ from .errors import Disconnected, NoReply, ServerError, library_classes
 from .flow import Call, Flow, Scheduler, Steps, waits
 from .request import Words, hash_tag
 
+#: What the libraries raise if a server refuses a connection.
+_REFUSALS = library_classes("ResponseError")
 #: The name in CLIENT LIST.
 NAME = "redis-lock-client"
 #: A connection on which nothing was received for this time in seconds, while a reply was due, is closed.
@@ -83,10 +85,9 @@ class Connection:
         self.state = "closed"  # or "opening", "open"
         #: Grows each time that it is opened. It begins with the time, as an interrupted engine has used other numbers.
         self.number = int(scheduler.now() * 1000)
-        self.opened_at = 0.0
+        self.opened_at, self.tracks = 0.0, False
         #: The channel of its messages.
         self.channel: bytes | None = None
-        self.tracks = False
         #: Whether messages can come between replies, None if that is unknown yet.
         self.has_messages: bool | None = None
         #: Scripts are used until this time, because the server has replied that it has no module.
@@ -186,7 +187,7 @@ def _as_lost(error: BaseException, sent: bool) -> Exception:
     """Returns the error of a command whose connection was lost, or could not be opened."""
     if isinstance(error, NoReply):
         return error
-    if isinstance(error, library_classes("ResponseError")):
+    if isinstance(error, _REFUSALS):
         return ServerError(str(error))
     failure = Disconnected(str(error) or "Connection closed by server.", sent)
     failure.__cause__ = error
