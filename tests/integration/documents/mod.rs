@@ -2,7 +2,6 @@
 
 pub mod blocks;
 mod contributing;
-mod coverage;
 mod facts;
 mod layers;
 mod lines;
