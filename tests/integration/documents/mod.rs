@@ -4,7 +4,6 @@ pub mod blocks;
 mod contributing;
 mod facts;
 mod layers;
-mod lines;
 mod links;
 mod lints;
 pub mod programs;
