@@ -107,6 +107,7 @@ hunt: ## give the simulated server faults and the module defects, one by one, an
 fuzz: ## make up bytes for the option parser, for histories in simulated servers, and for a server, for SECONDS=60 each
 	@scripts/setup fuzz
 	cargo build --release --locked
+	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --all-targets -- -D warnings
 	@server=$$(scripts/servers --server) && SERVER=$$server scripts/fuzz $(SECONDS) $(TARGETS)
 
 coverage: ## measure which lines of the module its tests run, on three servers and in simulated ones
@@ -169,13 +170,10 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	@scripts/setup lint
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --locked --workspace --exclude simulator --all-targets -- -D warnings
-	cargo clippy --locked --no-default-features --lib -- -D warnings
+	cargo clippy --locked --workspace --no-default-features --features redis-lock/simulated --all-targets -- -D warnings
+	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --features failpoints -- -D warnings
-	cargo clippy --locked --no-default-features --features simulated --lib --test simulated --test scenarios -- -D warnings
-	cargo clippy --locked --package simulator --all-targets -- -D warnings
-	cargo clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --exclude simulator --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 	shellcheck $$(grep -l '^#!.*bash' scripts/*) .ci/run
 	@scripts/deny check
 
