@@ -20,12 +20,10 @@ SCENARIO ?=
 ROUNDS ?= 1
 # The older version that upgrade begins with; scripts/upgrade knows one.
 FROM ?=
-# Which servers test-matrix, monitoring and upgrade use: those of CI, or with "yes" all that scripts/servers lists.
+# Which servers test-matrix and upgrade use: those of CI, or with "yes" all that scripts/servers lists.
 WIDE ?=
 # Where the change begins that mutants alters: a revision, or none.
 DIFF ?=
-# Where monitoring draws its picture, if anywhere.
-PLOT ?=
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 MODULE := $(TARGET)/release/libredis_lock.so
@@ -49,7 +47,7 @@ help: ## list the targets
 	@echo
 	@echo '  PORT=6380     another port for run'
 	@echo '  SERVER=path   another server for run, test, chaos, monitoring, upgrade and bench'
-	@echo '  WIDE=yes      test-matrix, monitoring and upgrade with every server of scripts/servers, not only those of CI'
+	@echo '  WIDE=yes      test-matrix and upgrade with every server of scripts/servers, not only those of CI'
 	@echo '  ARGS=...      more arguments for cargo test, chaos and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
@@ -129,11 +127,8 @@ test-clients: ## check the Python package and run its tests, with several server
 # All servers in one run, or SERVER alone.
 monitoring: ## run the alerts, the dashboard and the exporter's script of contrib/ with Prometheus
 	@scripts/setup monitoring
-	$(if $(SERVER),,@scripts/servers)
 	cargo build --release --locked
-	@servers=$$($(if $(SERVER),true,scripts/servers --list)) && server=$$(scripts/servers --server) && \
-		SERVERS=$$servers SERVER=$$server PLOT='$(abspath $(PLOT))' \
-		cargo test --locked --package monitoring -- $(ARGS)
+	@server=$$(scripts/servers --server) && SERVER=$$server cargo test --locked --package monitoring -- $(ARGS)
 
 memcheck: ## run integration tests on Valkey 9.1 under valgrind's memcheck; ARGS=... chooses some by name
 	@scripts/setup memcheck
@@ -147,7 +142,7 @@ sanitize: ## run the simulation and its tests under AddressSanitizer, with a loo
 	@scripts/setup build
 	@TESTS=$(TESTS) scripts/sanitize --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-upgrade: ## run an older version (FROM=commit) and this one in one replicated set, and in a rolling restart
+upgrade: ## run an older version (FROM=commit) and this one in one replicated set, and one after the other
 	@scripts/setup test
 	cargo build --release --locked
 	@scripts/upgrade $(ARGS)

@@ -1,30 +1,72 @@
-//! A Prometheus of the test's own, and what it answers.
+//! The programs of Debian's packages, and what a Prometheus replies.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{free_port, happens_within};
+use support::{free_port, happens_within, repository};
 
-use super::programs::{Daemon, command};
-
-/// How long it may take until a sample is there: to scrape, to evaluate, on a busy machine.
+/// How long it may take until there is a sample, on a busy machine.
 pub const PROMPT: Duration = Duration::from_secs(40);
+
+/// Returns a program of the machine, or the private copy of `scripts/setup monitoring`.
+#[track_caller]
+pub fn command(program: &str) -> Command {
+    let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    let folders = folders.into_iter().chain([repository().join(".tools/monitoring/usr/bin")]);
+    let path = folders.map(|folder| folder.join(program)).find(|path| path.is_file());
+    Command::new(path.unwrap_or_else(|| panic!("no {program}: run `scripts/setup monitoring` first")))
+}
+
+/// A program that runs until this is dropped. Its log is shown if the test fails.
+pub struct Daemon {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    #[track_caller]
+    pub fn start(mut command: Command, log: &Path) -> Self {
+        let file = File::create(log).expect("a log file");
+        let errors = file.try_clone().expect("a second handle of the log");
+        let process = command.stdin(Stdio::null()).stdout(file).stderr(errors).spawn();
+        Self { process: process.expect("a program that starts"), log: log.to_owned() }
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail only when the process has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            eprintln!("--- {}:\n{}", self.log.display(), self.log());
+        }
+    }
+}
 
 pub struct Prometheus {
     port: u16,
     _daemon: Daemon,
 }
 
-/// The labels of a time series, and its values by their time in seconds. The last of them is the value now.
+/// The labels of a time series, and its present value.
 pub struct Series {
     pub labels: BTreeMap<String, String>,
-    pub points: Vec<(f64, f64)>,
+    pub value: f64,
 }
 
 impl Prometheus {
-    /// Starts it in a folder, and waits until it is ready.
+    /// Starts it in a folder, and returns when it is ready.
     #[track_caller]
     pub fn start(configuration: &Path, folder: &Path) -> Self {
         let port = free_port();
@@ -40,82 +82,49 @@ impl Prometheus {
         Self { port, _daemon: daemon }
     }
 
+    /// Returns a list of the API.
     #[track_caller]
-    fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Value {
+    fn get(&self, path: &str, parameter: (&str, &str), list: &str) -> Vec<Value> {
         let url = format!("http://127.0.0.1:{}/api/v1/{path}", self.port);
-        let request = parameters
-            .iter()
-            .fold(minreq::get(url).with_timeout(10), |url, (name, value)| url.with_param(*name, *value));
-        let answer: Value = request.send().expect("an answer").json().expect("JSON");
-        assert_eq!(answer["status"], "success", "{parameters:?}: {answer}");
-        answer["data"].clone()
+        let request = minreq::get(url).with_timeout(10).with_param(parameter.0, parameter.1);
+        let reply: Value = request.send().expect("a reply").json().expect("JSON");
+        reply["data"][list].as_array().unwrap_or_else(|| panic!("{parameter:?}: {reply}")).clone()
     }
 
-    /// The present values of an expression.
+    /// Returns the present values of an expression.
     #[track_caller]
     pub fn query(&self, expression: &str) -> Vec<Series> {
-        self.get("query", &[("query", expression)])["result"]
-            .as_array()
-            .expect("series")
-            .iter()
-            .map(Series::of)
-            .collect()
-    }
-
-    /// The values of an expression, one for each second.
-    #[track_caller]
-    pub fn history(&self, expression: &str, from: f64, to: f64) -> Vec<Series> {
-        let [from, to] = [from, to].map(|time| time.to_string());
-        let parameters = [("query", expression), ("start", &*from), ("end", &*to), ("step", "1")];
-        self.get("query_range", &parameters)["result"].as_array().expect("series").iter().map(Series::of).collect()
-    }
-
-    /// The names of all alerts that the rules have.
-    #[track_caller]
-    pub fn alerts(&self) -> BTreeSet<String> {
-        let groups = self.get("rules", &[("type", "alert")])["groups"].clone();
-        let rules =
-            groups.as_array().expect("groups").iter().flat_map(|group| group["rules"].as_array().expect("rules"));
-        rules.map(|rule| text(&rule["name"])).collect()
-    }
-
-    /// Which alerts fire for which servers.
-    #[track_caller]
-    pub fn firing(&self) -> BTreeSet<(String, String)> {
-        let alerts = self.get("alerts", &[])["alerts"].clone();
-        let firing = alerts.as_array().expect("alerts").iter().filter(|alert| alert["state"] == "firing");
-        firing.map(|alert| (text(&alert["labels"]["alertname"]), text(&alert["labels"]["instance"]))).collect()
-    }
-}
-
-impl Series {
-    fn of(answer: &Value) -> Self {
-        let labels = answer["metric"].as_object().expect("labels");
-        let labels = labels.iter().map(|(name, value)| (name.clone(), text(value))).collect();
-        let points = match answer.get("values") {
-            Some(values) => values.as_array().expect("values").iter().map(point).collect(),
-            None => vec![point(&answer["value"])],
+        let series = |reply: &Value| Series {
+            labels: reply["metric"]
+                .as_object()
+                .expect("labels")
+                .iter()
+                .map(|(name, it)| (name.clone(), text(it)))
+                .collect(),
+            value: text(&reply["value"][1]).parse().expect("a number"),
         };
-        Self { labels, points }
+        self.get("query", ("query", expression), "result").iter().map(series).collect()
     }
 
-    /// What a label says; nothing if there is no such label.
-    pub fn label(&self, name: &str) -> &str {
-        self.labels.get(name).map_or("", String::as_str)
-    }
-
+    /// Returns the expressions of the alerts by their names.
     #[track_caller]
-    pub fn value(&self) -> f64 {
-        self.points.last().expect("a value").1
+    pub fn alerts(&self) -> BTreeMap<String, String> {
+        let groups = self.get("rules", ("type", "alert"), "groups");
+        let rules = groups.iter().flat_map(|group| group["rules"].as_array().expect("rules"));
+        rules.map(|rule| (text(&rule["name"]), text(&rule["query"]))).collect()
+    }
+
+    /// Returns whether an alert fires for a server.
+    #[track_caller]
+    pub fn fires(&self, alert: &str, instance: &str) -> bool {
+        self.get("alerts", ("", ""), "alerts").iter().any(|it| {
+            let labels = &it["labels"];
+            it["state"] == "firing" && labels["alertname"] == alert && labels["instance"] == instance
+        })
     }
 }
 
 #[track_caller]
 fn text(value: &Value) -> String {
     value.as_str().expect("a text").to_owned()
-}
-
-#[track_caller]
-fn point(value: &Value) -> (f64, f64) {
-    (value[0].as_f64().expect("a time"), text(&value[1]).parse().expect("a number"))
 }
