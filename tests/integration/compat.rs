@@ -6,8 +6,6 @@ use std::thread;
 use support::python::run_script;
 use support::{Client, PATIENCE, Reply, Server, Setup};
 
-use crate::clients::interop::RLOCK_TAKE;
-
 /// How often each takes the lock.
 const TIMES: usize = 20;
 
@@ -19,8 +17,8 @@ fn start(config: &str) -> Server {
 }
 
 #[test]
-fn python_redis_lock_is_woken_and_wakes() {
-    run_script(&start(""), "python_redis_lock_woken.py");
+fn locks_of_python_libraries_exclude_and_wake() {
+    run_script(&start(""), "locks.py");
 }
 
 #[test]
@@ -31,6 +29,17 @@ fn release_succeeds_without_publish_command() {
     assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
     assert_eq!(alice.run("DBSIZE"), 0);
 }
+
+/// The script by which Redisson takes a lock: KEYS[1] the lock, ARGV[1] the lease in ms, ARGV[2] the owner. Returns nil if it has
+/// the lock, or what is left of the holder's lease.
+const TAKE: &str = "
+local mine = redis.call('hexists', KEYS[1], ARGV[2]) == 1
+if mine or redis.call('exists', KEYS[1]) == 0 then
+    redis.call('hincrby', KEYS[1], ARGV[2], 1)
+    redis.call('pexpire', KEYS[1], ARGV[1])
+    return nil
+end
+return redis.call('pttl', KEYS[1])";
 
 /// The script with which Redisson releases its only hold.
 const FREE: &str = "
@@ -45,7 +54,7 @@ fn by_redisson(server: &Server, owner: &str) {
     let (mut client, mut news) = (server.client(), server.client());
     assert_eq!(news.run(&format!("SUBSCRIBE {CHANNEL}")).items()[0], "subscribe");
     for _ in 0..TIMES {
-        while client.call(&["EVAL", RLOCK_TAKE, "1", "door", LEASE_MS, owner]) != Reply::Nil {
+        while client.call(&["EVAL", TAKE, "1", "door", LEASE_MS, owner]) != Reply::Nil {
             assert_eq!(news.receive_within(PATIENCE).items()[2], "0", "{owner} is not woken");
         }
         alone(&mut client);

@@ -2,7 +2,6 @@
 //! and there may be far more of them at once than cores (`RUST_TEST_THREADS`). Those that need the machine to themselves
 //! are in tests/alone.
 
-mod clients;
 mod cluster;
 mod compat;
 mod contract;

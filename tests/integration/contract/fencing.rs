@@ -1,6 +1,6 @@
-//! Fencing tokens rise over a restart, and protect a resource.
+//! Fencing tokens rise over a restart.
 
-use support::{Server, Setup, python};
+use support::Setup;
 
 #[test]
 fn tokens_rise_over_restart_with_aof_and_rdb() {
@@ -19,9 +19,4 @@ fn tokens_rise_over_restart_with_aof_and_rdb() {
         assert_eq!(alice.run("LOCK.FENCE door alice counter"), AHEAD + 2, "{how}");
         assert_eq!(alice.expires_at("counter"), end, "{how}");
     }
-}
-
-#[test]
-fn resource_refuses_holder_after_its_lease() {
-    python::run_script(&Server::start(), "fenced_resource.py");
 }

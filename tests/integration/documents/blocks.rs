@@ -1,18 +1,13 @@
-//! The fenced blocks of the documentation.
+//! The documents, and their fenced blocks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use support::repository;
 
-/// The guide whose programs are in two blocks each: what a reader copies, and tasks that contend.
+/// The guides whose programs are in two blocks each: the code to copy, and an example of its use.
 pub const MULTIPLEXED: &str = "docs/guides/multiplexed-clients.md";
-
-/// The guide whose programs are in two blocks each: what a reader copies, and work under a lock.
 pub const LOSING: &str = "docs/guides/losing-a-lock.md";
-
-/// The guide whose programs use the package for Python.
-pub const MIGRATION: &str = "docs/guides/migration.md";
 
 /// A fenced block.
 #[derive(Clone)]
@@ -24,40 +19,45 @@ pub struct Block {
     pub lines: Vec<String>,
 }
 
-/// Every block of the documents.
-pub fn all_blocks() -> Vec<Block> {
-    documents().iter().flat_map(|path| blocks_of(path)).collect()
+impl Block {
+    pub fn place(&self) -> String {
+        format!("{}, line {}", self.document, self.first)
+    }
 }
 
-/// Those of one language.
-pub fn every_block(language: &str) -> Vec<Block> {
-    all_blocks().into_iter().filter(|block| block.language == language).collect()
-}
-
-/// What a guide with two blocks in a language shows: what readers copy, and what is done with it.
-#[track_caller]
-pub fn two_blocks(document: &str, language: &str) -> [String; 2] {
-    let blocks = every_block(language).into_iter().filter(|block| block.document == document);
-    let blocks: Vec<String> = blocks.map(|block| block.lines.join("\n")).collect();
-    blocks.try_into().expect("two blocks")
-}
-
-/// README.md, CONTRIBUTING.md, SECURITY.md and the pages below docs/.
+/// Returns README.md, CONTRIBUTING.md, SECURITY.md and the pages below docs/.
 pub fn documents() -> Vec<PathBuf> {
     let mut found = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| repository().join(name)).to_vec();
     let mut folders = vec![repository().join("docs")];
     while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for path in entries.map(|entry| entry.expect("a folder entry").path()) {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(path);
+        for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            match path.extension() {
+                None if path.is_dir() => folders.push(path),
+                Some(extension) if extension == "md" => found.push(path),
+                _ => {}
             }
         }
     }
     found.sort();
     found
+}
+
+/// Returns every block of the documents.
+pub fn all_blocks() -> Vec<Block> {
+    documents().iter().flat_map(|path| blocks_of(path)).collect()
+}
+
+/// Returns those of one language.
+pub fn every_block(language: &str) -> Vec<Block> {
+    all_blocks().into_iter().filter(|block| block.language == language).collect()
+}
+
+/// Returns the two blocks of a guide in a language.
+#[track_caller]
+pub fn two_blocks(document: &str, language: &str) -> [String; 2] {
+    let blocks = every_block(language).into_iter().filter(|block| block.document == document);
+    let blocks: Vec<String> = blocks.map(|block| block.lines.join("\n")).collect();
+    blocks.try_into().expect("two blocks")
 }
 
 /// Returns the lines of a text outside its blocks.
@@ -71,29 +71,27 @@ pub fn prose(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns the spans between single backticks outside the blocks.
+pub fn spans(text: &str) -> Vec<String> {
+    prose(text).split('`').skip(1).step_by(2).map(|span| span.replace('\n', " ")).collect()
+}
+
 fn blocks_of(path: &Path) -> Vec<Block> {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let document = path.strip_prefix(repository()).unwrap_or(path).display().to_string();
-    blocks_in(&document, &text)
-}
-
-/// The blocks of a text.
-pub fn blocks_in(document: &str, text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
+    // The open block, and the indentation of its fence.
     let mut open: Option<(Block, usize)> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let fence = line.trim_start();
-        let indent = line.len() - fence.len();
-        if let Some((mut block, inside)) = open.take() {
-            if fence.starts_with("```") {
-                blocks.push(block);
-            } else {
-                block.lines.push(line.get(inside.min(indent)..).unwrap_or_default().to_owned());
-                open = Some((block, inside));
+        match (&mut open, fence.strip_prefix("```")) {
+            (Some(_), Some(_)) => blocks.extend(open.take().map(|(block, _)| block)),
+            (Some((block, indent)), None) => block.lines.push(line.get(*indent..).unwrap_or_default().to_owned()),
+            (None, Some(language)) => {
+                let (document, language) = (document.clone(), language.trim().to_owned());
+                open = Some((Block { document, first: number + 1, language, lines: vec![] }, line.len() - fence.len()));
             }
-        } else if let Some(language) = fence.strip_prefix("```") {
-            let (document, language) = (document.to_owned(), language.trim().to_owned());
-            open = Some((Block { document, first: number + 1, language, lines: Vec::new() }, indent));
+            (None, None) => {}
         }
     }
     assert!(open.is_none(), "{document}: a block that is not closed");

@@ -1,13 +1,11 @@
-//! What the project says of itself: its documentation, and the rules of its sources.
+//! The documents: their sessions, snippets, programs and links; and the rules of the sources.
 
-pub mod blocks;
-mod contributing;
-mod facts;
+mod blocks;
 mod layers;
 mod links;
-mod lints;
-pub mod programs;
-mod reliability;
-mod replies;
-mod session;
+mod losing;
+mod multiplexed;
+mod programs;
+mod recipes;
+mod sessions;
 mod snippets;

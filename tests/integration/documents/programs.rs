@@ -1,4 +1,4 @@
-//! Running the documentation's programs in languages that need an interpreter.
+//! Runs the programs of the documents. Each connects to port 6379; the tests replace the port.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,31 +9,35 @@ use std::time::Duration;
 use support::python::interpreter;
 use support::{Client, happens_within, repository};
 
-/// Where the packages for Node.js are, which come with the benchmark's.
+/// The packages for Node.js, which come with those of the benchmark.
 const NODE_PACKAGES: &str = "bench/peers/node_modules/redis";
 
-/// The languages of programs that need something besides cargo to run.
-pub const LANGUAGES: [&str; 7] = ["python", "javascript", "go", "ruby", "php", "perl", "c"];
+pub const LANGUAGES: [&str; 6] = ["python", "javascript", "go", "ruby", "php", "c"];
 
-/// Whether the program of that name exists and ends well.
-fn runs(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
-}
+/// The arguments of `env` that run Go with the packages of Debian, which are no modules.
+const GO_OF_DEBIAN: [&str; 3] = ["GO111MODULE=off", "GOPATH=/usr/share/gocode", "go"];
 
-/// Whether a language can be run here with its client, or a package is there, which some mode of scripts/setup installs.
+/// Compiles a program in Go with the arguments before it, and runs it.
+const RUN_GO: &str = r#"
+into=$(mktemp -d) && trap 'rm -rf $into' EXIT
+printf %s "$4" >"$into/main.go"
+env "$1" "$2" "$3" build -o "$into/program" "$into/main.go" && "$into/program""#;
+
+/// Compiles a program in C and runs it.
+const RUN_C: &str = r#"
+into=$(mktemp -d) && trap 'rm -rf $into' EXIT
+printf %s "$1" | cc -Wall -Wextra -Werror -x c -o "$into/program" - -lhiredis && "$into/program""#;
+
+/// Returns whether a language can be run here with its client. A mode of scripts/setup installs it.
 pub fn is_installed(language: &str) -> bool {
     let (installed, mode) = match language {
         "javascript" => (repository().join(NODE_PACKAGES).exists(), "bench"),
-        "go" => (runs("env", &[&GO_OF_DEBIAN[..], &["list"], &GO_CLIENTS].concat()), "recipes"),
-        "ruby" => (runs("ruby", &["-e", "require 'redis'"]), "recipes"),
-        "php" => (runs("php", &["-r", PHP_CLIENTS]), "recipes"),
-        "symfony/lock" => {
-            (runs("php", &["-r", "exit((@include 'Symfony/Component/Lock/autoload.php') ? 0 : 1);"]), "recipes")
+        "go" => {
+            (succeeds("env", &[&GO_OF_DEBIAN[..], &["list", "github.com/gomodule/redigo/redis"]].concat()), "recipes")
         }
-        "perl" => (runs("perl", &["-MRedis", "-MRedis::Fast", "-e", "1"]), "recipes"),
-        "c" => (runs("cc", &["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"]), "recipes"),
+        "ruby" => (succeeds("ruby", &["-e", "require 'redis'"]), "recipes"),
+        "php" => (succeeds("php", &["-r", "exit(extension_loaded('redis') ? 0 : 1);"]), "recipes"),
+        "c" => (succeeds("cc", &["-E", "-include", "hiredis/hiredis.h", "-x", "c", "/dev/null"]), "recipes"),
         _ => (true, "test"),
     };
     if !installed {
@@ -42,55 +46,36 @@ pub fn is_installed(language: &str) -> bool {
     installed
 }
 
-/// The arguments of `env` that run Go with the packages that Debian has, which are no modules.
-const GO_OF_DEBIAN: [&str; 3] = ["GO111MODULE=off", "GOPATH=/usr/share/gocode", "go"];
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
 
-const GO_CLIENTS: [&str; 2] = ["github.com/gomodule/redigo/redis", "gopkg.in/redis.v5"];
-
-/// Ends well if both clients are there.
-const PHP_CLIENTS: &str = "exit(extension_loaded('redis') && (@include 'Predis/autoload.php') ? 0 : 1);";
-
-/// Compiles a program in Go, by what is given before it, and runs it.
-const RUN_GO: &str = "
-into=$(mktemp -d) && trap 'rm -rf $into' EXIT
-printf %s \"$4\" >\"$into/main.go\"
-env \"$1\" \"$2\" \"$3\" build -o \"$into/program\" \"$into/main.go\" && \"$into/program\"";
-
-/// Compiles a program in C and runs it.
-const RUN_C: &str = "
-into=$(mktemp -d) && trap 'rm -rf $into' EXIT
-printf %s \"$1\" | cc -Wall -Wextra -Werror -x c -o \"$into/program\" - -lhiredis && \"$into/program\"";
-
-/// Starts a program that connects to port 6379, here to another one.
+/// Starts a program against the server with this port.
 #[track_caller]
-pub fn start(language: &str, shown: &str, port: u16) -> Child {
+fn start(language: &str, shown: &str, port: u16) -> Child {
     let here = shown.replace("6379", &port.to_string());
     assert_ne!(here, shown, "it names the port:\n{shown}");
-    // A shell that runs the tests in the background may have them ignore SIGINT.
+    // A shell that runs the tests in the background may ignore SIGINT for them.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT");
     match language {
         "python" => command.arg(interpreter()).arg("-c"),
         "javascript" => command.args(["node", "--input-type=module", "--eval"]),
-        "ruby" | "perl" => command.args([language, "-e"]),
+        "ruby" => command.args(["ruby", "-e"]),
         "php" => command.args(["php", "-r"]),
         "c" => command.args(["sh", "-c", RUN_C, "sh"]),
         "go" => command.args(["sh", "-c", RUN_GO, "sh"]).args(GO_OF_DEBIAN),
         _ => panic!("nothing runs {language}"),
     };
-    command.arg(here.trim_start_matches("<?php")).current_dir(repository().join("bench/peers"));
+    command.arg(here.trim_start_matches("<?php"));
+    command.current_dir(repository().join("bench/peers")).env("PYTHONPATH", repository().join("clients/python/src"));
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("a program that starts")
 }
 
-/// What a program that ended well has said, or what went wrong.
-pub fn said(program: Child) -> Result<String, String> {
-    let output = program.wait_with_output().expect("a program that ends");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() { Ok(said) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-}
-
-/// A program that does not outlive its test.
+/// A program. Dropping it ends it.
 pub struct Running(Option<Child>);
 
 impl Running {
@@ -99,30 +84,27 @@ impl Running {
         Self(Some(start(language, shown, port)))
     }
 
-    #[track_caller]
-    fn child(&mut self) -> &mut Child {
+    pub fn child(&mut self) -> &mut Child {
         self.0.as_mut().expect("a program that runs")
-    }
-
-    pub fn id(&mut self) -> u32 {
-        self.child().id()
     }
 
     pub fn has_ended(&mut self) -> bool {
         self.child().try_wait().expect("a status").is_some()
     }
 
-    /// What it says, if it ends within the limit.
+    /// Returns what the program prints, or its errors if it fails. It ends within the limit.
     #[track_caller]
-    pub fn said_within(&mut self, limit: Duration) -> Result<String, String> {
+    pub fn output_within(&mut self, limit: Duration) -> Result<String, String> {
         assert!(happens_within(limit, || self.has_ended()), "the program does not end");
-        said(self.0.take().expect("a program"))
+        let output = self.0.take().expect("a program").wait_with_output().expect("a program that ends");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// What it says from now on, line by line, in place of all at its end.
+    /// Returns what the program prints from now on, line by line.
     #[track_caller]
     pub fn lines(&mut self) -> Lines {
-        let output = BufReader::new(self.child().stdout.take().expect("an output that nobody reads"));
+        let output = BufReader::new(self.child().stdout.take().expect("an output with no other reader"));
         let (sender, lines) = channel();
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Lines(lines)
@@ -138,11 +120,11 @@ impl Drop for Running {
     }
 }
 
-/// The lines that a program says.
+/// The lines that a program prints.
 pub struct Lines(Receiver<String>);
 
 impl Lines {
-    /// The next line; none when there is none within this time.
+    /// Returns the next line, if there is one within this time.
     #[track_caller]
     pub fn next_within(&self, span: Duration) -> Option<String> {
         match self.0.recv_timeout(span) {
@@ -153,7 +135,7 @@ impl Lines {
     }
 }
 
-/// How often the server has run a command.
+/// Returns how often the server has run a command.
 pub fn calls(client: &mut Client, command: &str) -> usize {
     let calls = client.info("commandstats", &format!("cmdstat_{command}"));
     calls.map_or(0, |calls| calls["calls=".len()..].split(',').next().unwrap_or_default().parse().expect("a number"))
