@@ -20,7 +20,7 @@ SCENARIO ?=
 ROUNDS ?= 1
 # The older version that upgrade begins with; scripts/upgrade knows one.
 FROM ?=
-# Which servers test-matrix and upgrade use: those of CI, or with "yes" all that scripts/servers lists.
+# Which servers test-matrix uses: those of CI, or with "yes" all that scripts/servers lists.
 WIDE ?=
 # Where the change begins that mutants alters: a revision, or none.
 DIFF ?=
@@ -47,7 +47,7 @@ help: ## list the targets
 	@echo
 	@echo '  PORT=6380     another port for run'
 	@echo '  SERVER=path   another server for run, test, chaos, monitoring, upgrade and bench'
-	@echo '  WIDE=yes      test-matrix and upgrade with every server of scripts/servers, not only those of CI'
+	@echo '  WIDE=yes      test-matrix with every server of scripts/servers, not only those of CI'
 	@echo '  ARGS=...      more arguments for cargo test, chaos and the benchmarks: ARGS=--short'
 
 build: ## build the module, target/release/libredis_lock.so
