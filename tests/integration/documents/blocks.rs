@@ -1,15 +1,19 @@
-//! The documents, and their fenced blocks.
+//! The documents with their fenced blocks, and the programs of `examples`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use support::repository;
 
-/// The guides whose programs are in two blocks each: the code to copy, and an example of its use.
-pub const MULTIPLEXED: &str = "docs/guides/multiplexed-clients.md";
-pub const LOSING: &str = "docs/guides/losing-a-lock.md";
+/// The folders whose programs have two parts: the code to copy, and an example of its use.
+pub const MULTIPLEXED: &str = "examples/shared_connection";
+pub const LOSING: &str = "examples/losing";
 
-/// A fenced block.
+/// The extensions of programs, and their languages in the documents.
+const EXTENSIONS: [(&str, &str); 6] =
+    [("py", "python"), ("mjs", "javascript"), ("go", "go"), ("rb", "ruby"), ("php", "php"), ("c", "c")];
+
+/// A fenced block, or a program of `examples`.
 #[derive(Clone)]
 pub struct Block {
     pub document: String,
@@ -42,9 +46,20 @@ pub fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// Returns every block of the documents.
+/// Returns every block of the documents, and every program of `examples`.
 pub fn all_blocks() -> Vec<Block> {
-    documents().iter().flat_map(|path| blocks_of(path)).collect()
+    let folders = ["waiting", "losing", "shared_connection"].map(|name| repository().join("examples").join(name));
+    let programs = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder of examples"));
+    let programs = programs.map(|entry| program(&entry.expect("a program").path()));
+    documents().iter().flat_map(|path| blocks_of(path)).chain(programs).collect()
+}
+
+fn program(path: &Path) -> Block {
+    let document = name_of(path);
+    let language = EXTENSIONS.into_iter().find(|(extension, _)| document.ends_with(&format!(".{extension}")));
+    let (_, language) = language.unwrap_or_else(|| panic!("{document}: an unknown language"));
+    let lines = read(path).lines().map(str::to_owned).collect();
+    Block { document, first: 1, language: language.to_owned(), lines }
 }
 
 /// Returns those of one language.
@@ -52,12 +67,14 @@ pub fn every_block(language: &str) -> Vec<Block> {
     all_blocks().into_iter().filter(|block| block.language == language).collect()
 }
 
-/// Returns the two blocks of a guide in a language.
+/// Returns the two parts of a folder's program in a language, before and after the comment `Example`.
 #[track_caller]
-pub fn two_blocks(document: &str, language: &str) -> [String; 2] {
-    let blocks = every_block(language).into_iter().filter(|block| block.document == document);
-    let blocks: Vec<String> = blocks.map(|block| block.lines.join("\n")).collect();
-    blocks.try_into().expect("two blocks")
+pub fn two_parts(folder: &str, language: &str) -> [String; 2] {
+    let program =
+        every_block(language).into_iter().find(|block| block.document.starts_with(folder)).expect("a program");
+    let parts = program.lines.split(|line| ["# Example", "// Example"].contains(&&**line));
+    let parts: Vec<String> = parts.map(|lines| lines.join("\n")).collect();
+    parts.try_into().expect("two parts")
 }
 
 /// Returns the lines of a text outside its blocks.
@@ -76,9 +93,17 @@ pub fn spans(text: &str) -> Vec<String> {
     prose(text).split('`').skip(1).step_by(2).map(|span| span.replace('\n', " ")).collect()
 }
 
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the path from the repository's folder.
+fn name_of(path: &Path) -> String {
+    path.strip_prefix(repository()).unwrap_or(path).display().to_string()
+}
+
 fn blocks_of(path: &Path) -> Vec<Block> {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let document = path.strip_prefix(repository()).unwrap_or(path).display().to_string();
+    let (text, document) = (read(path), name_of(path));
     let mut blocks = Vec::new();
     // The open block, and the indentation of its fence.
     let mut open: Option<(Block, usize)> = None;

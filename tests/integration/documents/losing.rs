@@ -1,4 +1,4 @@
-//! Runs the programs of docs/guides/losing-a-lock.md: work under a lock ends when the lock is lost, and continues while it
+//! Runs the programs of examples/losing: work under a lock ends when the lock is lost, and continues while it
 //! is held.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use support::parallel::for_each;
 use support::process::Process;
 use support::{PATIENCE, Server, Waiter, eventually, now_ms};
 
-use super::blocks::{LOSING, two_blocks};
+use super::blocks::{LOSING, two_parts};
 use super::programs::{Lines, Running, calls, is_installed};
 
 /// How long a program may take to start on a busy machine, and to end.
@@ -82,7 +82,7 @@ impl Holder {
     /// Starts the guide's code with a tail, and returns when it holds its locks.
     #[track_caller]
     fn start(language: &'static str, tail: &str, port: u16, count: usize, lease_ms: i64) -> Self {
-        let [copied, _] = two_blocks(LOSING, language);
+        let [copied, _] = two_parts(LOSING, language);
         // One at a time: an interpreter that starts needs a whole core.
         static STARTING: Mutex<()> = Mutex::new(());
         let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +199,7 @@ fn shown_work_is_done_or_ended() {
     for_each_language(|language, _| {
         let server = Server::start();
         let mut client = server.client();
-        let shown = two_blocks(LOSING, language).join("\n\n");
+        let shown = two_parts(LOSING, language).join("\n\n");
         let mut program = Running::start(language, &shown, server.port());
         assert_eq!(program.output_within(LIMIT), Ok("the door is ours\nall is done\n".to_owned()), "{language}");
         assert_eq!(client.run("EXISTS door"), 0, "{language}");

@@ -1,4 +1,4 @@
-//! Runs the programs of docs/guides/multiplexed-clients.md. 1,000 tasks contend for 10 locks, and each program checks that no
+//! Runs the programs of examples/shared_connection. 1,000 tasks contend for 10 locks, and each program checks that no
 //! two tasks hold one lock. The leases are longer than the test: a lost grant fails it.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use support::parallel::for_each;
 use support::{Client, Reply, Server, eventually, happens_within, info_lock, waiters_of};
 
-use super::blocks::{MULTIPLEXED, two_blocks};
+use super::blocks::{MULTIPLEXED, two_parts};
 use super::programs::{Running, calls, is_installed};
 
 /// How long a program may take on a busy machine. On an idle one it takes 3 s at most.
@@ -75,7 +75,7 @@ fn held(door: &str) -> (Server, Client) {
 fn thousand_tasks_get_locks_over_cut_connections() {
     for_each_language(|language, _| {
         let (server, mut client) = held("door:0");
-        let shown = two_blocks(MULTIPLEXED, language).join("\n\n");
+        let shown = two_parts(MULTIPLEXED, language).join("\n\n");
         let mut program = Running::start(language, &shown, server.port());
         for (holds, kinds) in CUTS {
             let in_time = happens_within(LIMIT, || program.has_ended() || calls(&mut client, "lock.fence") >= holds);
@@ -98,7 +98,7 @@ fn thousand_tasks_get_locks_over_cut_connections() {
 fn task_that_cancels_its_wait_leaves_queue() {
     for_each_language(|language, tail| {
         let (server, mut client) = held("door");
-        let [copied, _] = two_blocks(MULTIPLEXED, language);
+        let [copied, _] = two_parts(MULTIPLEXED, language);
         let mut program = Running::start(language, &(copied + tail), server.port());
         assert_eq!(program.output_within(LIMIT), Ok(String::new()), "{language}");
         eventually("no task waits", || waiters_of(&mut client, "door") == 0);

@@ -1,4 +1,4 @@
-//! Runs the programs of the documents that take the lock `door`, say so, and leave nothing behind.
+//! Runs the programs of the documents and of examples/waiting that take the lock `door`, say so, and leave nothing behind.
 
 use std::fs;
 use std::process::Command;
@@ -27,11 +27,11 @@ struct Program {
 }
 
 impl Program {
-    /// Returns the programs in languages that run here. Those of two guides are run in multiplexed.rs and losing.rs.
+    /// Returns the programs in languages that run here. Those of two folders are run in multiplexed.rs and losing.rs.
     fn all() -> Vec<Self> {
         let blocks = LANGUAGES.into_iter().filter(|language| is_installed(language)).flat_map(every_block);
         let all: Vec<Self> = blocks
-            .filter(|block| ![MULTIPLEXED, LOSING].contains(&&*block.document))
+            .filter(|block| ![MULTIPLEXED, LOSING].iter().any(|folder| block.document.starts_with(folder)))
             .flat_map(Self::with_relatives)
             .collect();
         assert!(!all.is_empty());

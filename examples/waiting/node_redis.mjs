@@ -1,0 +1,36 @@
+// Waits for a lock in slices: node-redis 5.12. destroy() closes the connection, which is the way to cancel a wait. See docs/guides/clients.md.
+
+import { randomBytes } from 'node:crypto'
+import { createClient } from 'redis'
+
+const SLICE_MS = 2000
+const client = createClient({ socket: { port: 6379 } })
+client.on('error', () => {}) // it reconnects; its caller gets the error of a failed request
+await client.connect()
+
+async function withLock(key, { leaseMs, patienceMs }, work) {
+    const token = randomBytes(16).toString('hex')
+    const waiting = client.duplicate()
+    waiting.on('error', () => {})
+    const end = Date.now() + patienceMs
+    let held = false
+    try {
+        await waiting.connect()
+        for (let left = patienceMs; !held && left > 0; left = end - Date.now()) {
+            const block = Math.min(left, SLICE_MS)
+            held = await waiting.sendCommand(['LOCK.ACQUIRE', key, token, 'PX', `${leaseMs}`, 'BLOCK', `${block}`]) === 1
+        }
+        if (held) await work(token)
+        return held
+    } finally {
+        waiting.destroy()
+        await client.sendCommand(['LOCK.RELEASE', key, token]).catch(error => {
+            if (held || !/^NOT(HELD|OWNER)/.test(error.message)) throw error
+        })
+    }
+}
+
+await withLock('door', { leaseMs: 30000, patienceMs: 20000 }, async () => {
+    console.log('the door is ours')
+})
+client.destroy()
