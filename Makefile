@@ -62,7 +62,7 @@ run: ## start a server with the module on 127.0.0.1, in the foreground
 test: ## run everything that must pass, against one server
 	@scripts/setup test
 	cargo build --release --locked
-	cargo build --release --locked --package gate --package witness
+	cargo build --release --locked --package witness
 	cargo build --profile checked --locked --features failpoints
 	@scripts/test one $(ARGS)
 
@@ -70,7 +70,7 @@ test-matrix: ## the same against the servers of CI, which it fetches into .serve
 	@scripts/setup test
 	@scripts/servers
 	cargo build --release --locked
-	cargo build --release --locked --package gate --package witness
+	cargo build --release --locked --package witness
 	cargo build --profile checked --locked --features failpoints
 	@scripts/test matrix $(ARGS)
 
@@ -134,7 +134,7 @@ memcheck: ## run integration tests on Valkey 9.1 under valgrind's memcheck; ARGS
 	@scripts/setup memcheck
 	@scripts/servers valkey-9.1.2
 	cargo build --profile checked --locked --features failpoints
-	cargo build --profile checked --locked --package gate --package witness
+	cargo build --profile checked --locked --package witness
 	@scripts/memcheck $(ARGS)
 
 # TESTS=no leaves out the tests.
@@ -165,8 +165,8 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 	@scripts/setup lint
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --locked --workspace --no-default-features --features redis-lock/simulated --all-targets -- -D warnings
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --workspace --exclude witness --no-default-features --features redis-lock/simulated --all-targets -- -D warnings
+	cargo clippy --locked --package redis-lock --package witness --all-targets -- -D warnings
 	cargo clippy --locked --features failpoints -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
 	shellcheck $$(grep -l '^#!.*bash' scripts/*) .ci/run

@@ -26,7 +26,7 @@ fn in_use(region: &Region<'_, System>) -> usize {
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)
 }
 
-/// Lets somebody wait as most clients do: with a random token as long as a UUID, a lease, and a time to wait.
+/// Adds a waiter as most clients are: with a random token as long as a UUID, a lease, and a time to wait.
 fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
     let owner = format!("{number:036}").into_bytes().into();
     let claim = Claim { kind: Kind::Mutex, owner, lease: Lease::from_ms(30_000), limit: None };
@@ -37,7 +37,7 @@ fn join(waiting: &mut WaitQueues, key: &[u8], number: usize) -> RequestId {
     joined.request
 }
 
-/// Bytes in the core for each of many waiters, so many at each key.
+/// Returns the bytes in the core for each of many waiters, with this number of waiters at each key.
 fn bytes_per_waiter(at_each_key: usize) -> usize {
     let keys: Vec<_> = (0..WAITERS / at_each_key).map(|number| format!("orders:{number:013}").into_bytes()).collect();
     let mut requests = Vec::with_capacity(WAITERS);
@@ -57,7 +57,7 @@ fn bytes_per_waiter(at_each_key: usize) -> usize {
     bytes.div_ceil(WAITERS)
 }
 
-/// One test, since others would allocate meanwhile.
+/// One test, because others would allocate at the same time.
 #[test]
 fn a_waiter_is_cheap() {
     for (at_each_key, limit) in [(WAITERS, 260), (10, 265), (1, 450)] {

@@ -1,8 +1,7 @@
-//! The tests that need the machine to themselves: they measure, or need most of the connections that a process may have.
+//! The tests that need the machine for themselves: they measure, or need most of the connections that a process may have.
 
-mod absence;
+mod batches;
 mod scale;
-mod stretches;
 mod timing;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

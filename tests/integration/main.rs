@@ -1,18 +1,15 @@
-//! The integration tests: each has servers of its own, so that all of them run side by side. Most of the time they wait,
-//! and there may be far more of them at once than cores (`RUST_TEST_THREADS`). Those that need the machine to themselves
-//! are in tests/alone.
+//! Tests on real servers of what a transcript of clients (tests/scenarios) cannot say. Each test has servers of its own, so all
+//! of them run in parallel. Most of the time they wait, so there may be more of them than cores (`RUST_TEST_THREADS`). The tests
+//! that need the machine for themselves are in tests/alone.
 
+mod closed_connections;
 mod cluster;
 mod compat;
-mod contract;
+mod contended_leases;
 mod documents;
-mod notify;
+mod io_threads;
+mod lost_timer;
 mod operations;
 mod panics;
-mod recovery;
 mod replication;
 mod security;
-mod sessions;
-mod shares;
-mod waiting;
-mod waking;

@@ -8,7 +8,7 @@
 
 typedef int (*Hear)(RedisModuleCtx *ctx, int class, const char *event, RedisModuleString *key);
 
-enum { GENERIC = 1 << 2, STRING = 1 << 3, HASH = 1 << 6, EXPIRED = 1 << 8 };
+enum { GENERIC = 1 << 2, STRING = 1 << 3, HASH = 1 << 6, SORTED_SET = 1 << 7, EXPIRED = 1 << 8 };
 enum { MAX_EVENTS = 100, LENGTH = 64 };
 
 static int (*SubscribeToKeyspaceEvents)(RedisModuleCtx *ctx, int classes, Hear hear);
@@ -41,5 +41,5 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc) 
     GET(ReplyWithArray);
     GET(ReplyWithCString);
     if (CreateCommand(ctx, "listener.heard", heard, "", 0, 0, 0) != OK) return ERR;
-    return SubscribeToKeyspaceEvents(ctx, GENERIC | STRING | HASH | EXPIRED, hear);
+    return SubscribeToKeyspaceEvents(ctx, GENERIC | STRING | HASH | SORTED_SET | EXPIRED, hear);
 }

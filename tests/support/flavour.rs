@@ -64,10 +64,4 @@ impl Flavour {
     pub fn has_module_acl_categories(self) -> bool {
         self.program == Program::Redict || self.at_least((7, 4), (8, 0))
     }
-
-    /// Whether a client that a module unblocks has its answer in its buffer at once, so that it may be sent whatever
-    /// happens then. Others make it, or hand it on from a stand-in, at the end of the loop round.
-    pub fn answers_at_once(self) -> bool {
-        self.program == Program::Redis && self.version < (7, 4)
-    }
 }

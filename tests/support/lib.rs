@@ -34,7 +34,6 @@ pub mod raw;
 pub mod replicas;
 pub mod scenario;
 pub mod sentinel;
-pub mod sessions;
 pub mod staggered;
 pub mod ways;
 
@@ -43,7 +42,7 @@ pub use client::{Client, Protocol, bytes_of};
 pub use conditions::{OBSERVATION, PATIENCE, eventually, happens_within, never_within, now_ms, now_us, patient};
 pub use flavour::{Flavour, Program};
 pub use library::Library;
-pub use locks::{field, held_with, held_with_a_waiter, info_lock, remaining_ms, waiters_of};
+pub use locks::{field, info_lock, remaining_ms, waiters_of};
 pub use reply::Reply;
 pub use server::{Ended, Server};
 pub use setup::{Setup, free_port, module_beside, module_under_test, module_with_names, repository, server_under_test};

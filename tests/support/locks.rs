@@ -1,6 +1,6 @@
 //! Looking at a lock and at the module's counters.
 
-use super::{Client, Reply, Server, Setup, Waiter, Waiting, Way};
+use super::{Client, Reply};
 
 /// One field of LOCK.INFO.
 #[track_caller]
@@ -27,24 +27,4 @@ pub fn remaining_ms(client: &mut Client, key: &str) -> i64 {
 pub fn info_lock(client: &mut Client, name: &str) -> i64 {
     let value = client.info("lock", &format!("lock_{name}")).unwrap_or_else(|| panic!("INFO lock has no lock_{name}"));
     value.parse().unwrap_or_else(|_| panic!("lock_{name} is not a number: {value}"))
-}
-
-/// A server where `alice` holds the mutex `door` and `bob` waits for it.
-#[track_caller]
-pub fn held_with_a_waiter(setup: &Setup) -> (Server, Client, Waiter) {
-    let server = setup.start();
-    let mut alice = server.client();
-    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000"), 1);
-    let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-    (server, alice, bob)
-}
-
-/// The same where bob waits in this way.
-#[track_caller]
-pub fn held_with(way: Way, setup: &Setup) -> (Server, Client, Waiting) {
-    let server = setup.start();
-    let mut alice = server.client();
-    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000"), 1);
-    let bob = way.start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-    (server, alice, bob)
 }

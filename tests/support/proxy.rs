@@ -1,23 +1,12 @@
-//! One connection that goes through a proxy, which lets as many bytes pass in either direction as the test says, holds
-//! the rest back, and cuts the connection when it is told to.
+//! One connection through a proxy, which lets bytes pass in either direction or holds them back, and cuts the connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use socket2::SockRef;
-
-use super::raw::RawConnection;
-use super::{PATIENCE, patient};
-
-/// The client's end, and the proxy between it and the server. Dropping it cuts the connection.
-pub struct Link {
-    pub client: RawConnection,
-    pub road: Road,
-}
 
 /// The proxy between a client and the server. Dropping it cuts the connection.
 pub struct Road {
@@ -36,50 +25,23 @@ pub struct Gate {
 
 #[derive(Default)]
 struct Flow {
-    /// Bytes that have reached the proxy.
-    arrived: usize,
-    passed: usize,
-    /// How many may pass in all.
-    allowed: usize,
+    is_open: bool,
     /// The end of the stream does not pass either.
     is_silent: bool,
     is_cut: bool,
 }
 
 impl Gate {
-    /// Lets this many bytes pass, counted from the beginning of the connection.
-    pub fn allow(&self, bytes: usize) {
-        self.flow().allowed = bytes;
-        self.changed.notify_all();
-    }
-
     pub fn open(&self) {
-        self.flow().is_silent = false;
-        self.allow(usize::MAX);
+        let mut flow = self.flow();
+        (flow.is_open, flow.is_silent) = (true, false);
+        self.changed.notify_all();
     }
 
     /// Lets nothing more pass, as if the wire were cut: the other side does not learn of the end of the stream either.
     pub fn fall_silent(&self) {
         let mut flow = self.flow();
-        (flow.allowed, flow.is_silent) = (flow.passed, true);
-    }
-
-    /// Returns when the proxy has so many bytes, passed or held back.
-    #[track_caller]
-    pub fn wait_until_arrived(&self, bytes: usize) {
-        self.wait_until("the bytes arrive", |flow| flow.arrived >= bytes);
-    }
-
-    #[track_caller]
-    pub fn wait_until_passed(&self, bytes: usize) {
-        self.wait_until("the bytes pass", |flow| flow.passed >= bytes);
-    }
-
-    #[track_caller]
-    fn wait_until(&self, what: &str, condition: impl Fn(&Flow) -> bool) {
-        let waited = self.changed.wait_timeout_while(self.flow(), patient(PATIENCE), |flow| !condition(flow));
-        let result = waited.expect("a proxy that has not panicked").1;
-        assert!(!result.timed_out(), "never came true: {what}");
+        (flow.is_open, flow.is_silent) = (false, true);
     }
 
     fn flow(&self) -> MutexGuard<'_, Flow> {
@@ -104,9 +66,13 @@ impl Gate {
     /// Carries pieces of bytes until their end, and then the end of the stream.
     pub(super) fn carry(&self, pieces: impl Iterator<Item = Vec<u8>>, mut to: TcpStream) {
         for piece in pieces {
-            self.flow().arrived += piece.len();
-            self.changed.notify_all();
-            if !self.pass(&mut piece.as_slice(), &mut to) {
+            let closed = |flow: &mut Flow| !flow.is_open && !flow.is_cut;
+            let flow = self.changed.wait_while(self.flow(), closed).expect("a proxy that has not panicked");
+            if flow.is_cut {
+                break;
+            }
+            drop(flow);
+            if to.write_all(&piece).is_err() {
                 break;
             }
         }
@@ -116,42 +82,6 @@ impl Gate {
             // Fails only where the other side is gone already.
             let _ = to.shutdown(Shutdown::Write);
         }
-    }
-
-    fn pass(&self, rest: &mut &[u8], to: &mut TcpStream) -> bool {
-        while !rest.is_empty() {
-            let closed = |flow: &mut Flow| flow.passed >= flow.allowed && !flow.is_cut;
-            let flow = self.changed.wait_while(self.flow(), closed).expect("a proxy that has not panicked");
-            if flow.is_cut {
-                return false;
-            }
-            let (now, later) = rest.split_at(rest.len().min(flow.allowed - flow.passed));
-            drop(flow);
-            if to.write_all(now).is_err() {
-                return false;
-            }
-            *rest = later;
-            self.flow().passed += now.len();
-            self.changed.notify_all();
-        }
-        true
-    }
-}
-
-impl Link {
-    /// A connection through which nothing passes yet.
-    #[track_caller]
-    pub fn open(port: u16) -> Self {
-        let (client, road) = Road::open(port, RawConnection::open).expect("a server that takes connections");
-        Self { client, road }
-    }
-}
-
-impl Deref for Link {
-    type Target = Road;
-
-    fn deref(&self) -> &Road {
-        &self.road
     }
 }
 
@@ -236,6 +166,7 @@ impl Drop for Road {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PATIENCE;
 
     fn pair() -> (TcpStream, Road, TcpStream) {
         let server = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");

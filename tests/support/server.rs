@@ -3,8 +3,6 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -152,27 +150,6 @@ impl Server {
         let mut client = self.client();
         client.ok(&format!("SELECT {database}"));
         client
-    }
-
-    /// The very bytes that answer one command on a connection of its own.
-    #[track_caller]
-    pub fn on_the_wire(&self, protocol: Protocol, line: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server that takes connections");
-        stream.set_read_timeout(Some(patient(PATIENCE))).expect("a connection with a time-out");
-        if protocol == Protocol::Resp3 {
-            stream.write_all(b"HELLO 3\r\n").expect("a greeting");
-        }
-        // PING marks the end of what was to be read, QUIT ends the stream.
-        let text = format!("PING start\r\n{line}\r\nQUIT\r\n");
-        stream.write_all(text.as_bytes()).expect("a command");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("an answer");
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        answer
-            .split_once("$5\r\nstart\r\n")
-            .and_then(|(_, rest)| rest.strip_suffix("+OK\r\n"))
-            .unwrap_or_else(|| panic!("an answer between PING and QUIT, not {answer:?}"))
-            .to_owned()
     }
 
     pub fn flavour(&self) -> Flavour {

@@ -42,27 +42,21 @@ impl Staggered {
     /// The hash tag goes into every key.
     #[track_caller]
     pub fn start(server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
-        Self::start_in_ways(&Way::ALL, server, tag, count, step_ms)
-    }
-
-    /// The same where they wait in these ways, by turns.
-    #[track_caller]
-    pub fn start_in_ways(ways: &[Way], server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
-        Self::start_as(Form::Alone, ways, server, tag, count, step_ms)
+        Self::start_as(Form::Alone, server, tag, count, step_ms)
     }
 
     /// The same with shared locks: Alice has one of two permits, for which bob waits, and zoe the other.
     #[track_caller]
     pub fn start_shared(server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
-        Self::start_as(Form::Shared, &Way::ALL, server, tag, count, step_ms)
+        Self::start_as(Form::Shared, server, tag, count, step_ms)
     }
 
     #[track_caller]
-    fn start_as(form: Form, ways: &[Way], server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
+    fn start_as(form: Form, server: &Server, tag: &str, count: i64, step_ms: i64) -> Self {
         let mut alice = server.client();
         let before = info_lock(&mut alice, "waiters");
         let locks: Vec<Lock> = (0..count)
-            .zip(ways.iter().cycle())
+            .zip(Way::ALL.iter().cycle())
             .map(|(number, way)| lock(form, *way, server, &mut alice, &format!("s{number}{tag}")))
             .collect();
         eventually("all wait", || info_lock(&mut alice, "waiters") == before + count);

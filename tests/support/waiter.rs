@@ -93,11 +93,6 @@ impl Waiter {
         assert_eq!(self.client.run("PING"), "PONG");
     }
 
-    /// The connection for what comes next, once the answer was read.
-    pub fn into_ready(self) -> Client {
-        self.client
-    }
-
     /// The answer, and the connection for what comes next.
     #[track_caller]
     pub fn into_client(mut self) -> (Reply, Client) {

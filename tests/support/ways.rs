@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::listener::Message;
-use super::{Client, PATIENCE, Protocol, Reply, Server, Waiter, bytes_of, eventually, now_ms};
+use super::{Client, PATIENCE, Protocol, Reply, Server, Waiter, bytes_of, now_ms};
 
 /// How a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +44,6 @@ const LEASE_MS: u32 = 600_000;
 
 impl Way {
     pub const ALL: [Self; 3] = [Self::Blocked, Self::Notified, Self::OnOneConnection];
-
-    /// The first and the second in one line: each kind alone, and both kinds in both orders.
-    pub const IN_LINE: [[Self; 2]; 4] = [
-        [Self::Blocked, Self::Blocked],
-        [Self::Blocked, Self::Notified],
-        [Self::OnOneConnection, Self::Blocked],
-        [Self::Notified, Self::OnOneConnection],
-    ];
 
     /// Sends a request with BLOCK and returns when it waits.
     #[track_caller]
@@ -156,21 +148,6 @@ impl Waiting {
             Self::Blocked(waiter) => waiter.has_heard_nothing_else(),
             Self::Notified(notified) => notified.has_heard_nothing_else(),
         }
-    }
-
-    /// Hangs up the connection that asked. A listener stays.
-    #[track_caller]
-    pub fn hang_up(self, control: &mut Client) -> Option<Client> {
-        let id = self.id();
-        let listener = match self {
-            Self::Blocked(waiter) => {
-                drop(waiter);
-                None
-            }
-            Self::Notified(notified) => notified.listener,
-        };
-        eventually("the connection is closed", || control.run(&format!("CLIENT LIST ID {id}")).string().is_empty());
-        listener
     }
 }
 

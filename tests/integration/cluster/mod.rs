@@ -1,10 +1,8 @@
-//! Locks in a cluster whose slots move: what a transcript of one node cannot say.
+//! Locks in a cluster whose slots move and whose masters are replaced.
 
 mod channels;
 mod contended;
 mod failovers;
-mod lost_slots;
-mod moving;
-mod reshard;
 mod scene;
+mod sessions;
 mod slots;

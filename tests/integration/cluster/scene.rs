@@ -4,8 +4,21 @@ use support::Server;
 use support::cluster::{Cluster, Tag};
 use support::migration::Migration;
 
-/// For clusters in which no node shall be thought dead, however busy the machine is.
-pub(super) const CALM_MS: u32 = 15_000;
+/// For clusters in which no node shall be considered dead, however busy the machine is.
+const CALM_MS: u32 = 15_000;
+
+/// The ways in which a slot moves. `false` where the server cannot.
+pub(super) const MOVES: [fn(&Migration<'_>) -> bool; 3] = [
+    |migration| {
+        migration.go_key_by_key();
+        true
+    },
+    |migration| {
+        migration.seize();
+        true
+    },
+    |migration| migration.run_atomically(),
+];
 
 /// A slot of the first master, which goes to the second.
 pub(super) struct Scene {
@@ -30,25 +43,19 @@ impl Scene {
         self.tag.key(name)
     }
 
-    /// A key of another slot of the same master, which stays.
-    pub fn neighbour(&self, name: &str) -> String {
-        self.cluster.tags_of(0).find(|tag| tag.slot != self.tag.slot).expect("another tag").key(name)
-    }
-
-    /// Keys of the slots of the same master that stay.
-    pub fn keys_of_home(&self, count: usize) -> Vec<String> {
+    /// Returns keys of other slots of the same master, which stay.
+    pub fn neighbours(&self, name: &str) -> impl Iterator<Item = String> {
         let stays = self.cluster.tags_of(0).filter(|tag| tag.slot != self.tag.slot);
-        stays.take(count).map(|tag| tag.key("stays")).collect()
+        stays.map(move |tag| tag.key(name))
     }
 
-    /// A key of the master to which the slot goes.
+    pub fn neighbour(&self, name: &str) -> String {
+        self.neighbours(name).next().expect("another tag")
+    }
+
+    /// Returns a key of the master to which the slot goes.
     pub fn key_away(&self, name: &str) -> String {
         self.cluster.tag_of(1).key(name)
-    }
-
-    /// A key of another slot.
-    pub fn key_elsewhere(&self, name: &str) -> String {
-        self.cluster.tag_of(2).key(name)
     }
 
     pub fn home(&self) -> &Server {
@@ -59,12 +66,7 @@ impl Scene {
         self.cluster.master(1)
     }
 
-    /// Neither the slot's master nor the one to which it goes.
-    pub fn third(&self) -> &Server {
-        self.cluster.master(2)
-    }
-
-    /// The replica of the slot's master.
+    /// Returns the replica of the slot's master.
     pub fn replica(&self) -> &Server {
         self.cluster.replica(0)
     }

@@ -1,13 +1,22 @@
-//! Loading and unloading. tests/scenarios/operations has the settings.
+//! Loads of the module that succeed or fail, what the log says of them, and that the server does not crash.
 
 use std::fs;
 
-use support::{Reply, Server, Setup, Waiter, eventually, repository, waiters_of};
+use support::{Client, Reply, Server, Setup, Waiter, module_under_test, repository};
 
 const OLD_SERVER: &str = ".servers/redis-6.2/redis-server";
 
-fn path_of_the_module() -> String {
-    support::module_under_test().display().to_string()
+const ALREADY_LOADED: &str = "module lock is not loaded: a module of this name is loaded already";
+
+fn path() -> String {
+    module_under_test().display().to_string()
+}
+
+/// Loads the module with settings, and returns the reply.
+fn load_with(client: &mut Client, settings: &[[&str; 2]]) -> Reply {
+    let path = path();
+    let settings = settings.iter().flat_map(|[name, value]| ["CONFIG", name, value]);
+    client.call(&["MODULE", "LOADEX", &path].into_iter().chain(settings).collect::<Vec<_>>())
 }
 
 #[test]
@@ -17,22 +26,16 @@ fn older_server_logs_what_is_needed() {
     let plain = Setup::new().old_binary(binary.clone()).without_module().try_start();
     assert!(plain.is_ok(), "the old server itself must run: {:?}", plain.err());
     let ended = Setup::new().old_binary(binary).try_start().err().expect("a refusal");
-    let sentence = ended.log.lines().find(|line| line.contains("needs Redis 7.0"));
-    assert!(sentence.is_some(), "no sentence in the log:\n{}", ended.log);
+    assert!(ended.log.contains("needs Redis 7.0"), "no sentence in the log:\n{}", ended.log);
     assert!(ended.log.contains("Can't load module"), "the server's own words:\n{}", ended.log);
 }
 
-/// The versions of glibc whose functions the module's file needs.
-fn needed_versions(file: &[u8]) -> Vec<[u32; 2]> {
-    let mark = b"\0GLIBC_";
-    let starts = file.windows(mark.len()).enumerate().filter(|(_, bytes)| bytes == mark).map(|(at, _)| at + mark.len());
-    let names = starts.filter_map(|at| file[at..].split(|byte| *byte == 0).next()?.escape_ascii().to_string().into());
-    let number = |part: Option<&str>| part.and_then(|part| part.parse().ok());
-    let version = |name: String| {
-        let mut parts = name.split('.');
-        Some([number(parts.next())?, number(parts.next())?])
-    };
-    names.filter_map(version).collect()
+/// Returns the minor versions of glibc 2 whose functions a file needs.
+fn needed_versions(file: &[u8]) -> Vec<u32> {
+    let mark = b"\0GLIBC_2.";
+    let ends = file.windows(mark.len()).enumerate().filter(|(_, bytes)| bytes == mark).map(|(at, _)| at + mark.len());
+    let digits = |at: usize| file[at..].iter().take_while(|byte| byte.is_ascii_digit()).copied().collect();
+    ends.filter_map(|at| String::from_utf8(digits(at)).ok()?.parse().ok()).collect()
 }
 
 #[test]
@@ -41,138 +44,102 @@ fn module_needs_no_newer_glibc_than_readme_says() {
     let (_, rest) = readme.split_once("glibc 2.").expect("a version of glibc");
     let named: u32 =
         rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).expect("digits");
-    let needed = needed_versions(&fs::read(path_of_the_module()).expect("the module"));
+    let needed = needed_versions(&fs::read(path()).expect("the module"));
     assert!(needed.len() > 3, "{needed:?}");
-    assert!(needed.iter().all(|version| *version <= [2, named]), "the README says 2.{named}: {needed:?}");
+    assert!(needed.iter().all(|version| *version <= named), "README.md says 2.{named}: {needed:?}");
 }
 
 #[test]
-fn setting_out_of_range_stops_start() {
-    for line in ["lock.max-waiters -5", "lock.max-block-ms soon", "lock.wake-foreign perhaps"] {
+fn wrong_configuration_stops_start_with_reason() {
+    let module = module_under_test().display().to_string();
+    for (line, reason) in [
+        ("lock.max-waiters -5", "lock.max-waiters"),
+        ("lock.max-block-ms soon", "lock.max-block-ms"),
+        ("lock.wake-foreign perhaps", "lock.wake-foreign"),
+        ("lock.no-such-setting 1", ""),
+        (&format!("loadmodule {module}"), ALREADY_LOADED),
+        (&format!("loadmodule {module}"), "is `loadmodule` given twice?"),
+    ] {
         let ended = Setup::new().config(line).try_start().err().unwrap_or_else(|| panic!("{line} was taken"));
-        let name = line.split(' ').next().unwrap_or_default();
-        assert!(ended.log.contains(name), "{line}: the log names it:\n{}", ended.log);
+        assert!(ended.log.contains(reason), "{line}: {reason} is not in the log:\n{}", ended.log);
     }
-    let unknown = Setup::new().config("lock.no-such-setting 1").try_start();
-    assert!(unknown.is_err(), "a setting that does not exist was taken");
-}
-
-#[test]
-fn unknown_argument_is_refused_with_reason() {
     let ended = Setup::new().module_args("max-waiters 5").try_start().err().expect("a refusal");
-    let sentence = ended.log.lines().find(|line| line.contains("argument") && line.contains("lock"));
-    assert!(sentence.is_some(), "no sentence in the log:\n{}", ended.log);
-
-    let server = Setup::new().without_module().start();
-    let mut client = server.client();
-    let path = path_of_the_module();
-    let refused = client.call(&["MODULE", "LOAD", &path, "unknown"]);
-    assert!(refused.is_error(), "{refused:?}");
-    assert_eq!(client.call(&["MODULE", "LOAD", &path]), "OK", "the server lives and the module loads");
-    assert_eq!(client.run("LOCK.ACQUIRE door alice"), 1);
+    assert!(ended.log.contains("module lock is not loaded: it takes no arguments"), "{}", ended.log);
 }
 
-/// It writes them to replicas and the AOF by their names, where the server would drop what it does not know in silence.
+/// The module writes these commands to replicas and to the append-only file by their names.
 #[test]
 fn renamed_command_is_refused_with_reason() {
     for command in ["SET", "HSET", "PEXPIREAT", "DEL", "EXISTS", "SETRANGE", "HDEL"] {
-        for name in ["\"\"", "hidden"] {
-            let ended = Setup::new().config(&format!("rename-command {command} {name}")).try_start().err();
-            let ended = ended.unwrap_or_else(|| panic!("the server runs without {command}"));
-            let sentence = format!("it needs the command {command} under its own name");
-            assert!(ended.log.contains(&sentence), "{}", ended.log);
-        }
+        let ended = Setup::new().config(&format!("rename-command {command} hidden")).try_start().err();
+        let ended = ended.unwrap_or_else(|| panic!("the server runs without {command}"));
+        let sentence = format!("it needs the command {command} under its own name");
+        assert!(ended.log.contains(&sentence), "{}", ended.log);
     }
     let server = Setup::new().config("rename-command FLUSHALL \"\"").start();
     assert_eq!(server.client().run("LOCK.ACQUIRE door alice"), 1, "others do not matter");
 }
 
 #[test]
-fn module_loadex_takes_settings() {
-    let server = Setup::new().without_module().start();
-    let mut client = server.client();
-    let path = path_of_the_module();
-    let bad = client.call(&["MODULE", "LOADEX", &path, "CONFIG", "lock.max-waiters", "-5"]);
-    assert!(bad.is_error(), "{bad:?}");
-    let good = client.call(&["MODULE", "LOADEX", &path, "CONFIG", "lock.max-waiters", "9"]);
-    assert_eq!(good, "OK");
-    for (name, value) in [("lock.max-waiters", "9"), ("lock.max-block-ms", "0")] {
-        assert_eq!(client.run(&format!("CONFIG GET {name}")).get(name), value);
-    }
-}
-
-#[test]
-fn reloaded_module_finds_locks_and_events() {
-    let server = Server::start();
-    let mut alice = server.client();
-    for round in 0..3 {
-        for free in ["DEL door", "PEXPIRE door 20", "FLUSHALL"] {
-            assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
-            let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-            alice.run(free);
-            assert_eq!(bob.reply(), 1, "{free} in round {round}");
-            assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
-        }
-        let mut carol = server.client();
-        assert_eq!(carol.run("LOCK.REENTER shed carol PX 60000 SESSION"), 1);
-        drop(carol);
-        eventually("the session ends with its connection", || alice.run("EXISTS shed") == 0);
-
-        assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
-        assert_eq!(alice.run("LOCK.REENTER gate alice"), 1);
-        // Waits with every outcome.
-        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 5000");
-        let mut short = Waiter::send(&server, "LOCK.ACQUIRE door short BLOCK 20");
-        let closed = Waiter::start(&server, "LOCK.ACQUIRE door closed BLOCK 0");
-        assert_eq!(short.reply(), Reply::Nil);
-        drop(closed);
-        eventually("one waits", || waiters_of(&mut alice, "door") == 1);
-        assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
-        assert_eq!(bob.reply(), 1);
-
-        drop((bob, short));
-        eventually("no connection keeps the module", || alice.run("MODULE UNLOAD lock") == "OK");
-        assert!(alice.run("LOCK.INFO door").error().starts_with("ERR unknown command"));
-        assert_eq!(alice.run("GET door"), "bob");
-        assert_eq!(alice.run("HGET gate alice"), "1");
-        assert_eq!(alice.call(&["MODULE", "LOAD", &path_of_the_module()]), "OK", "round {round}");
-        assert_eq!(alice.run("LOCK.ACQUIRE door carol"), Reply::Nil);
-        assert_eq!(alice.run("LOCK.RELEASE door bob"), 0);
-        assert_eq!(alice.run("LOCK.RELEASE gate alice"), 0);
-    }
-}
-
-#[test]
-fn waiter_prevents_unload() {
+fn second_load_is_refused_with_reason() {
     let server = Server::start();
     let mut alice = server.client();
     assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 60000"), 1);
-    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-    let refused = alice.run("MODULE UNLOAD lock");
-    assert!(refused.is_error(), "{refused:?}");
-    assert!(bob.is_blocked());
-    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0, "it goes on working");
+    let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0");
+    let copy = server.directory().join("copy.so");
+    fs::copy(path(), &copy).expect("a copy of the module");
+    for (number, path) in [(1, &path()), (2, &copy.display().to_string())] {
+        assert!(alice.call(&["MODULE", "LOAD", path]).is_error(), "{path}");
+        assert_eq!(server.log().matches(ALREADY_LOADED).count(), number, "{}", server.log());
+    }
+    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0, "the module that is loaded goes on");
     assert_eq!(bob.reply(), 1);
-    assert_eq!(alice.run("LOCK.ACQUIRE door bob"), 1);
-    drop(bob);
-    eventually("who waited has left", || alice.run("MODULE UNLOAD lock") == "OK");
 }
 
+/// The commands that load and unload the module are executed in one iteration of the event loop, and between them another
+/// connection has a command of the module in its transaction: a server that unloads the module would crash at its EXEC.
 #[test]
-fn restarted_server_has_locks() {
-    let setup = Setup::new().config("appendonly yes");
-    let mut server = setup.start();
-    let mut alice = server.client();
-    assert_eq!(alice.run("LOCK.ACQUIRE door alice PX 600000"), 1);
-    assert_eq!(alice.run("LOCK.REENTER gate alice"), 1);
-    let end = alice.expires_at("door");
-    server.shut_down("");
-    let again = setup.in_directory_of(&server).start();
-    let mut alice = again.client();
-    assert_eq!(alice.expires_at("door"), end);
-    assert_eq!(alice.run("LOCK.ACQUIRE door bob"), Reply::Nil);
-    assert_eq!(alice.run("LOCK.REENTER gate alice"), 2);
-    let mut bob = Waiter::start(&again, "LOCK.ACQUIRE door bob BLOCK 0");
-    assert_eq!(alice.run("LOCK.RELEASE door alice"), 0);
-    assert_eq!(bob.reply(), 1);
+fn transaction_prevents_unload_after_load() {
+    let server = Setup::new().without_module().start();
+    let [mut sleeper, mut loader, mut queuing, mut unloader] = [(); 4].map(|()| server.client());
+    sleeper.send(&["DEBUG", "SLEEP", "0.5"]);
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+    pause();
+    loader.send(&["MODULE", "LOAD", &path()]);
+    pause();
+    queuing.send_together(&["MULTI", "LOCK.ACQUIRE door bob", "GET key"]);
+    pause();
+    unloader.send(&["MODULE", "UNLOAD", "lock"]);
+    assert_eq!(loader.receive(), "OK");
+    assert!(unloader.receive().is_error());
+    (0..3).for_each(|_| _ = queuing.receive());
+    assert_eq!(queuing.run("EXEC").items().len(), 2);
+    assert!(!loader.run("LOCK.INFO door").is_error());
+}
+
+/// The server loads the module, finds that a setting does not exist or has a wrong value, and has to unload it again. Most
+/// servers crash if that is refused.
+#[test]
+fn wrong_setting_of_loadex_leaves_server_alive() {
+    for settings in [
+        &[["lock.no-such-setting", "5"]][..],
+        &[["lock.recovery-ms", "20000"], ["lock.no-such-setting", "5"]],
+        &[["lock.wake-foreign", "yes"], ["lock.max-waiters", "5"], ["other.setting", "5"]],
+        &[["lock.max-waiters", "-5"]],
+    ] {
+        let server = Setup::new().without_module().start();
+        let [mut admin, mut queuing] = [(); 2].map(|()| server.client());
+        let _blocked = Waiter::start(&server, "BLPOP list 0");
+        queuing.ok("MULTI");
+        assert_eq!(queuing.run("PING"), "QUEUED");
+        assert!(load_with(&mut admin, settings).is_error(), "{settings:?}");
+        assert!(admin.run("LOCK.INFO door").error().starts_with("ERR unknown command"), "{settings:?}");
+        assert_eq!(queuing.run("EXEC").items().len(), 1);
+
+        assert_eq!(load_with(&mut admin, &[["lock.max-waiters", "9"]]), "OK");
+        assert_eq!(admin.run("CONFIG GET lock.max-waiters").get("lock.max-waiters"), "9");
+        assert_eq!(admin.run("LOCK.ACQUIRE door alice PX 60000"), 1);
+        let mut bob = Waiter::start(&server, "LOCK.ACQUIRE door bob PX 60000 BLOCK 50");
+        assert_eq!(bob.reply(), Reply::Nil, "its timer runs");
+    }
 }

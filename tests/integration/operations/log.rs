@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::listener::Listener;
 use support::scenario::{Numbers, fits};
-use support::{Client, Program, Reply, Server, Setup, Waiter, eventually, module_under_test, repository};
+use support::{Program, Server, Setup, Waiter, eventually, repository};
 
 /// The lines that docs/operations.md lists, with `*` for what differs.
 fn documented() -> Vec<String> {
@@ -18,7 +17,7 @@ fn documented() -> Vec<String> {
     lines
 }
 
-/// Whether a line is what is listed.
+/// Returns whether a line fits a documented one.
 fn is_listed(line: &str, listed: &str) -> bool {
     fits(&listed.replace('*', "..."), line, &mut Numbers::new())
 }
@@ -58,90 +57,49 @@ fn load_logs_versions_and_missing_features() {
 }
 
 #[test]
-fn evicting_policy_logs_warning() {
-    let setup = |policy: &str| Setup::new().config(&format!("maxmemory-policy {policy}"));
-    let warnings = |policy: &str| beginning_with(&setup(policy).start(), "maxmemory-policy").len();
-    assert_eq!(warnings("noeviction"), 0);
-    for policy in ["volatile-lru", "allkeys-random"] {
-        assert_eq!(warnings(policy), 1, "{policy}");
+fn setting_of_server_logs_warning() {
+    for (config, line, count) in [
+        ("maxmemory-policy noeviction", "maxmemory-policy", 0),
+        ("maxmemory-policy volatile-lru", "maxmemory-policy", 1),
+        ("maxmemory-policy allkeys-random", "maxmemory-policy", 1),
+        ("rename-command CONFIG hidden", "CONFIG has another name", 1),
+    ] {
+        let server = Setup::new().config(config).start();
+        assert_eq!(beginning_with(&server, line).len(), count, "{config}");
     }
 }
 
+/// What goes wrong again and again is logged once in a minute.
 #[test]
-fn renamed_config_logs_warning() {
-    let server = Setup::new().config("rename-command CONFIG hidden").start();
-    assert_eq!(beginning_with(&server, "CONFIG has another name").len(), 1);
-}
-
-#[test]
-fn refused_load_and_unload_log_reason() {
-    let server = Server::start();
-    let mut client = server.client();
-    let path = module_under_test().display().to_string();
-    assert_eq!(client.run("LOCK.ACQUIRE door alice"), 1);
-    let mut news = Listener::start(&server, "news");
-    assert_eq!(client.run("LOCK.ACQUIRE door carol PX 60000 BLOCK 0 NOTIFY news"), Reply::waiting());
-    assert!(client.run("MODULE UNLOAD lock").is_error());
-    assert_eq!(beginning_with(&server, "module lock is not unloaded: requests wait").len(), 1);
-    assert_eq!(client.run("LOCK.RELEASE door alice"), 0);
-    news.hears("granted", "carol", "door");
-    eventually("it can be unloaded", || client.run("MODULE UNLOAD lock") == "OK");
-    assert!(client.call(&["MODULE", "LOAD", &path, "unknown"]).is_error());
-    assert_eq!(beginning_with(&server, "module lock is not loaded: it takes no arguments").len(), 1);
-}
-
-/// Sends a request many times, which is refused with this code each time.
-#[track_caller]
-fn is_refused(client: &mut Client, line: &str, code: &str) {
-    for _ in 0..50 {
-        assert_eq!(client.run(line).code(), code, "{line}");
-    }
-}
-
-#[test]
-fn full_queue_logs_one_line() {
-    let server = Setup::new().config("lock.max-waiters 1").start();
-    let mut client = server.client();
-    let _news = Listener::start(&server, "news");
-    assert_eq!(client.run("LOCK.ACQUIRE door alice"), 1);
-    let bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
-    assert_eq!(beginning_with(&server, "QUEUEFULL").len(), 0, "nobody was refused");
-    is_refused(&mut client, "LOCK.ACQUIRE door carol BLOCK 0", "QUEUEFULL");
-    let expected = "QUEUEFULL: requests are refused, because as many wait as lock.max-waiters allows (1)";
-    assert_eq!(beginning_with(&server, "QUEUEFULL"), [expected]);
-    is_refused(&mut client, "LOCK.SHARE door carol PX 60000 BLOCK 0 NOTIFY news", "QUEUEFULL");
-    drop(bob);
-    eventually("there is room again", || support::waiters_of(&mut client, "door") == 0);
-    let _dave = Waiter::start(&server, "LOCK.ACQUIRE door dave BLOCK 0");
-    is_refused(&mut client, "LOCK.REENTER door carol BLOCK 0", "QUEUEFULL");
-    assert_eq!(beginning_with(&server, "QUEUEFULL").len(), 1, "full again within a minute");
-    assert_eq!(beginning_with(&server, "SESSIONFULL").len(), 0);
-}
-
-#[test]
-fn too_many_sessions_log_one_line() {
-    let server = Setup::new().config("lock.max-sessions 1").start();
+fn repeated_refusal_logs_one_line() {
+    let config = "lock.max-waiters 1\nlock.max-sessions 1\nlock.wake-foreign yes\nrename-command LPUSH \"\"";
+    let server = Setup::new().config(config).start();
     let mut client = server.client();
     assert_eq!(client.run("LOCK.ACQUIRE door alice PX 60000 SESSION"), 1);
-    assert_eq!(beginning_with(&server, "SESSIONFULL").len(), 0, "nobody was refused");
-    is_refused(&mut client, "LOCK.ACQUIRE gate alice PX 60000 SESSION", "SESSIONFULL");
-    let expected =
-        "SESSIONFULL: requests are refused, because there are as many sessions as lock.max-sessions allows (1)";
-    assert_eq!(beginning_with(&server, "SESSIONFULL"), [expected]);
-    assert_eq!(beginning_with(&server, "QUEUEFULL").len(), 0);
+    let _bob = Waiter::start(&server, "LOCK.ACQUIRE door bob BLOCK 0");
+    assert_eq!(lines_of(&server.log()).iter().filter(|line| line.contains("FULL")).count(), 0, "none was refused");
+    for _ in 0..20 {
+        assert_eq!(client.run("LOCK.ACQUIRE door carol BLOCK 0").code(), "QUEUEFULL");
+        assert_eq!(client.run("LOCK.ACQUIRE gate alice PX 60000 SESSION").code(), "SESSIONFULL");
+        assert_eq!(client.run("LOCK.ACQUIRE lock:hall alice"), 1);
+        assert_eq!(client.run("LOCK.RELEASE lock:hall alice"), 0);
+    }
+    for (start, rest) in [
+        ("QUEUEFULL", ": requests are refused, because as many wait as lock.max-waiters allows (1)"),
+        ("SESSIONFULL", ": requests are refused, because there are as many sessions as lock.max-sessions allows (1)"),
+        ("lock.wake-foreign", ": the server has refused LPUSH, so somebody may not be woken"),
+    ] {
+        assert_eq!(beginning_with(&server, start), [start.to_owned() + rest]);
+    }
 }
 
 #[test]
-fn missing_wake_command_logs_one_line() {
-    let server = Setup::new().config("lock.wake-foreign yes\nrename-command LPUSH \"\"").start();
+fn recovery_period_logs_begin_and_end() {
+    let server = Setup::new().config("lock.recovery-ms 600000").start();
     let mut client = server.client();
-    for _ in 0..3 {
-        assert_eq!(client.run("LOCK.ACQUIRE lock:door alice"), 1);
-        assert_eq!(client.run("LOCK.RELEASE lock:door alice"), 0);
-    }
-    assert_eq!(client.run("DBSIZE"), 0);
-    let expected = "lock.wake-foreign: the server has refused LPUSH, so somebody may not be woken";
-    assert_eq!(beginning_with(&server, "lock.wake-foreign"), [expected]);
+    eventually("it has begun", || beginning_with(&server, "nobody is granted a lock for").len() == 1);
+    client.ok("CONFIG SET lock.recovery-ms 0");
+    eventually("it has ended", || beginning_with(&server, "locks are granted again").len() == 1);
 }
 
 /// The source files in a folder and in the folders below, without those of tests.

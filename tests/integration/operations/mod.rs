@@ -1,12 +1,10 @@
-//! What whoever runs the server sees of the module: docs/operations.md.
+//! What an operator sees of the module, and other modules in the same server: docs/operations.md and docs/guides.
 
-mod audience;
-mod config_rewrite;
-mod failed_loads;
+mod configuration_files;
+mod introspection;
 mod key_events;
 mod latency;
 mod loading;
 mod log;
-mod removal;
-mod second_module;
+mod module_calls;
 mod unloading;

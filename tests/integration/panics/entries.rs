@@ -1,4 +1,4 @@
-//! Holds the tests to the sources: every function that a server can call catches its panics, and panics in a test.
+//! Every function that a server can call catches its panics, and panics in a test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use support::repository;
 
-use super::sweep::SWEEPS;
+use super::sweep::sweeps;
 
 /// Functions in which nothing can panic, with the whole of what they do.
 const HARMLESS: [(&str, &str); 5] = [
@@ -17,7 +17,7 @@ const HARMLESS: [(&str, &str); 5] = [
     ("RedisModule_On", "load and unload, which catch panics"),
 ];
 
-/// What is tested one by one, in `at_load`.
+/// The entries that `at_load` tests.
 const LOADING: [&str; 4] = ["load", "loaded", "unload", "end"];
 
 /// What runs only behind another panic.
@@ -65,7 +65,7 @@ fn every_place_that_catches_panics_is_tested() {
     let calls = sources.iter().flat_map(|source| source.split("catch_panic(").skip(1));
     let named: BTreeSet<&str> = calls.filter_map(|call| call.strip_prefix('"')?.split('"').next()).collect();
     // Commands have their own names.
-    let swept = SWEEPS.iter().map(|sweep| sweep.entry).filter(|entry| !entry.starts_with("lock."));
+    let swept = sweeps().map(|sweep| sweep.entry).filter(|entry| !entry.starts_with("lock."));
     let tested: BTreeSet<&str> = swept.chain(LOADING).chain(BEHIND_A_PANIC).collect();
     assert_eq!(named, tested);
 }
@@ -78,6 +78,6 @@ fn every_command_is_tested() {
     let commands: BTreeSet<String> = pages.filter(|page| page.starts_with("lock.")).collect();
     assert!(commands.len() > 8, "{commands:?}");
     for command in commands {
-        assert!(SWEEPS.iter().any(|sweep| sweep.entry == command), "{command}");
+        assert!(sweeps().any(|sweep| sweep.entry == command), "{command}");
     }
 }

@@ -1,5 +1,7 @@
-//! What happens to locks when another server replaces theirs. What the module writes is in tests/scenarios/replication.
+//! What happens to locks when another server replaces theirs, or may have. What the module writes is in
+//! tests/scenarios/replication.
 
+mod recovery;
 mod roles;
-mod sentinel;
+mod stalls;
 mod without_module;
