@@ -38,7 +38,7 @@ export SERVER
 endif
 
 .PHONY: help build run test test-matrix test-core test-simulated test-clients chaos simulate hunt fuzz coverage mutants \
-	monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories fmt install uninstall clean
+	monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -175,6 +175,10 @@ lint: ## check format, clippy, documentation, scripts and what is used of others
 advisories: ## ask whether a defect is known of anything that is used; says so where that cannot be known
 	@scripts/setup lint
 	@scripts/deny advisories
+
+docs: ## build the site of the documents, target/docs/index.html, and check its links
+	@scripts/setup docs
+	@scripts/docs
 
 fmt: ## format the code
 	cargo fmt --all
