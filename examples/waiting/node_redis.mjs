@@ -1,16 +1,17 @@
-// Waits for a lock in slices: node-redis 5.12. destroy() closes the connection, which is the way to cancel a wait. See docs/guides/clients.md.
+// Waits for a lock in slices: node-redis 5.12 or 6 (npm install redis). destroy() closes the connection, which is the way to cancel a wait.
+// While the server is down, requests fail, and the client reconnects. See docs/guides/clients.md.
 
 import { randomBytes } from 'node:crypto'
 import { createClient } from 'redis'
 
 const SLICE_MS = 2000
-const client = createClient({ socket: { port: 6379 } })
-client.on('error', () => {}) // it reconnects; its caller gets the error of a failed request
+const client = createClient({ socket: { port: 6379 }, disableOfflineQueue: true })
+client.on('error', () => {}) // the caller of a failed request gets its error
 await client.connect()
 
 async function withLock(key, { leaseMs, patienceMs }, work) {
     const token = randomBytes(16).toString('hex')
-    const waiting = client.duplicate()
+    const waiting = client.duplicate({ socket: { ...client.options.socket, reconnectStrategy: false } })
     waiting.on('error', () => {})
     const end = Date.now() + patienceMs
     let held = false

@@ -78,7 +78,7 @@ pub fn two_parts(folder: &str, language: &str) -> [String; 2] {
 }
 
 /// Returns the lines of a text outside its blocks.
-pub fn prose(text: &str) -> String {
+fn prose(text: &str) -> String {
     let mut is_code = false;
     let lines = text.lines().filter(|line| {
         let is_fence = line.trim_start().starts_with("```");

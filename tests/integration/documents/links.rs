@@ -1,4 +1,4 @@
-//! The links of the documents, and the paths and numbers that they name.
+//! The pages of the documents, and the paths and numbers that they name. `make docs` checks their links.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use support::repository;
 
-use super::blocks::{documents, prose, spans};
+use super::blocks::{all_blocks, documents, spans};
 
 /// The folders that builds and tests create.
 const GENERATED: [&str; 2] = ["target", "proptest-regressions"];
@@ -21,51 +21,18 @@ fn entries(folder: &str) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 
-/// Returns the targets of the links in a text, without those to other sites.
-fn targets(text: &str) -> Vec<String> {
-    let text = prose(text);
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
-}
-
-/// Returns the headings of a document as links name them: small letters, digits and hyphens.
-fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = text.lines().filter(|line| line.starts_with('#'));
-    let kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
-    let anchor = |line: &str| line.trim_start_matches('#').trim_start().to_lowercase().chars().filter(kept).collect();
-    headings.map(anchor).map(|anchor: String| anchor.replace(' ', "-")).collect()
-}
-
-/// Returns the file and the heading to which a link in a document leads.
-fn destination(document: &Path, target: &str) -> (PathBuf, Option<String>) {
-    let (file, anchor) =
-        target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor.to_owned())));
-    let folder = document.parent().expect("a folder");
-    (if file.is_empty() { document.to_owned() } else { folder.join(file) }, anchor)
-}
-
 #[test]
-fn every_link_leads_somewhere() {
-    let mut wrong = Vec::new();
-    for document in documents() {
-        for target in targets(&read(&document)) {
-            let (file, anchor) = destination(&document, &target);
-            if !file.exists() || anchor.is_some_and(|anchor| !anchors(&read(&file)).contains(&anchor)) {
-                wrong.push(format!("{}: {target}", document.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-#[test]
-fn readme_leads_to_every_guide() {
-    let readme = repository().join("README.md");
-    let files: BTreeSet<PathBuf> =
-        targets(&read(&readme)).iter().map(|target| destination(&readme, target).0).collect();
-    let guides = documents().into_iter().filter(|path| path.starts_with(repository().join("docs/guides")));
-    let missing: Vec<PathBuf> = guides.filter(|path| !files.contains(path)).collect();
-    assert!(missing.is_empty(), "{missing:?}");
+fn contents_list_every_page() {
+    let docs = repository().join("docs");
+    let contents = read("docs/SUMMARY.md");
+    let targets = contents.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let listed: BTreeSet<PathBuf> = targets.filter_map(|target| docs.join(target).canonicalize().ok()).collect();
+    let programs = all_blocks().into_iter().map(|block| repository().join(block.document));
+    let packages = entries("clients").into_iter().map(|package| package.join("README.md"));
+    let pages: BTreeSet<PathBuf> = documents().into_iter().chain(programs).chain(packages).collect();
+    let missing: Vec<&PathBuf> =
+        pages.iter().filter(|page| !listed.contains(*page) && !page.ends_with("SUMMARY.md")).collect();
+    assert!(missing.is_empty(), "not in docs/SUMMARY.md: {missing:#?}");
 }
 
 #[test]
