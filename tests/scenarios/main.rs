@@ -10,9 +10,7 @@ use std::{fs, panic};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::repository;
-use support::scenario::{Scenario, message_of};
-
-use runner::Module;
+use support::scenario::{Scenario, message_of, parse};
 
 /// The options that have a value in the next word.
 const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--color", "--format", "--logfile"];
@@ -55,7 +53,9 @@ fn arguments() -> (Arguments, Vec<String>) {
 
 fn trials() -> Vec<Trial> {
     let root = repository().join("tests/scenarios");
-    let mut files: Vec<PathBuf> = subfolders(&root).iter().flat_map(|folder| scenario_files(folder)).collect();
+    let mut files =
+        entries(&root).iter().filter(|path| path.is_dir()).flat_map(|folder| entries(folder)).collect::<Vec<_>>();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "scenario"));
     files.sort();
     files.iter().flat_map(|file| trials_of(&root, file)).collect()
 }
@@ -64,33 +64,24 @@ fn trials() -> Vec<Trial> {
 fn trials_of(root: &Path, file: &Path) -> Vec<Trial> {
     let inside = file.strip_prefix(root).expect("a file of the folder").with_extension("");
     let topic = inside.display().to_string().replace('/', "::");
-    let module = if topic.starts_with("facts::") { Module::Witness } else { Module::Locks };
     let text = fs::read_to_string(file).map_err(|error| error.to_string());
     let path = file.strip_prefix(repository()).expect("a file of the repository").display().to_string();
-    let scenarios = match text.and_then(|text| Scenario::parse(&text)) {
+    let scenarios = match text.and_then(|text| parse(&text)) {
         Ok(scenarios) => scenarios,
         Err(problem) => return vec![Trial::test(topic, move || Err(Failed::from(format!("{path}: {problem}"))))],
     };
     let is_wanted = |scenario: &Scenario| !(scenario.not_simulated && runner::IS_SIMULATED);
     let trial = |scenario: Scenario| {
-        let name = if scenario.name.is_empty() { topic.clone() } else { format!("{topic}::{}", scenario.name) };
+        let name = format!("{topic}::{}", scenario.name);
         let path = path.clone();
         Trial::test(name, move || {
-            let played = panic::catch_unwind(|| runner::play(module, &scenario));
+            let played = panic::catch_unwind(|| runner::play(&scenario));
             played.map_err(|payload| Failed::from(format!("{path}\n{}", message_of(&*payload))))
         })
     };
     scenarios.into_iter().filter(is_wanted).map(trial).collect()
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path())
-}
-
-fn subfolders(root: &Path) -> Vec<PathBuf> {
-    entries(root).filter(|path| path.is_dir()).collect()
-}
-
-fn scenario_files(folder: &Path) -> Vec<PathBuf> {
-    entries(folder).filter(|path| path.extension().is_some_and(|extension| extension == "scenario")).collect()
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
 }

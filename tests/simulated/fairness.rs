@@ -3,7 +3,7 @@
 use redis_lock::core::steps;
 use redis_lock::server::{Node, Value};
 
-use super::crowd::Stage;
+use super::stage::Stage;
 
 /// Waiters of one lock: enough for dozens of batches.
 const MANY: usize = 3000;
@@ -17,126 +17,79 @@ fn has_holder(stage: &Stage, key: &str, token: &str) -> bool {
     entry.is_some_and(|entry| entry.value == Value::String(token.as_bytes().into()))
 }
 
-/// Turns the loop until `is_done`, and returns how many iterations that took.
 #[track_caller]
-fn turns_until(stage: &Stage, is_done: impl Fn() -> bool) -> usize {
-    for turns in 1..=MANY {
-        stage.node.turn();
-        stage.node.event_log();
-        if is_done() {
-            return turns;
-        }
-    }
-    panic!("it is not done after {MANY} iterations");
+fn is_soon(stage: &Stage, what: &str, is_done: impl Fn() -> bool) {
+    let is_done_now = |_: &usize| {
+        stage.turn();
+        is_done()
+    };
+    let turns = (1..=MANY).find(is_done_now);
+    assert!(turns.is_some_and(|turns| turns <= SOON), "{what}: {turns:?} iterations");
 }
 
-/// Alice holds the row, for which very many readers wait, and another lock, for which bob waits.
-fn readers_and_bob(lease_ms: i64) -> Stage {
+/// Alice holds the row, for which very many readers wait, and two other locks, for which bob and carol wait.
+fn readers_and_others(block_ms: i64) -> Stage {
     let stage = Stage::start();
-    stage.run(stage.alice, "LOCK.ACQUIRE row alice PX 600000");
-    stage.run(stage.alice, &format!("LOCK.ACQUIRE other alice PX {lease_ms}"));
-    stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 600000 BLOCK 0 NOTIFY news"));
-    stage.run(stage.asker, "LOCK.ACQUIRE other bob PX 600000 BLOCK 0 NOTIFY news");
-    assert_eq!(stage.waiters(), MANY as u64 + 1);
+    let others = stage.node.connect();
+    for line in ["row alice PX 600000", "other alice PX 100", "deleted alice PX 600000"] {
+        stage.run(stage.alice, &format!("LOCK.ACQUIRE {line}"));
+    }
+    stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 600000 BLOCK {block_ms} NOTIFY news"));
+    for line in ["other bob PX 600000 BLOCK 0", "deleted carol PX 600000 BLOCK 0", "deleted dave PX 600000 BLOCK 50"] {
+        stage.run(others, &format!("LOCK.ACQUIRE {line} NOTIFY news"));
+    }
+    stage.each(stage.alice, 200, |number| format!("LOCK.ACQUIRE s{number} a PX 300 SESSION"));
+    assert_eq!(stage.waiters(), MANY as u64 + 3);
     stage
 }
 
-/// The other lock's due work is done soon, and before the last reader has a share. In the end all readers have one.
+/// While the row is busy, a lease ends, a wait ends, sessions need a renewal, and a lock is deleted.
 #[track_caller]
-fn bob_is_granted_soon(stage: &Stage) {
-    let turns = turns_until(stage, || has_holder(stage, "other", "bob"));
-    assert!(turns <= SOON, "{turns} iterations");
-    assert!(stage.waiters() > 0, "some readers still wait");
-    stage.settle();
-    assert_eq!((stage.shares("row").len(), stage.waiters()), (MANY, 0));
-}
-
-#[test]
-fn long_queue_does_not_delay_deleted_lock() {
-    let stage = readers_and_bob(600_000);
-    stage.send(stage.alice, "LOCK.RELEASE row alice");
-    stage.node.turn();
-    stage.send(stage.alice, "DEL other");
-    bob_is_granted_soon(&stage);
-}
-
-#[test]
-fn long_queue_does_not_delay_end_of_lease() {
-    let stage = readers_and_bob(100);
-    stage.send(stage.alice, "LOCK.RELEASE row alice");
-    stage.node.turn();
-    Node::pass_us(101_000);
-    bob_is_granted_soon(&stage);
-}
-
-#[test]
-fn long_queue_does_not_delay_time_out() {
-    let stage = readers_and_bob(600_000);
-    stage.run(stage.asker, "LOCK.ACQUIRE other carol PX 600000 BLOCK 50 NOTIFY news");
-    stage.send(stage.alice, "LOCK.RELEASE row alice");
-    stage.node.turn();
-    Node::pass_us(51_000);
-    let timed_out = || stage.count("timed_out") == 1;
-    assert!(turns_until(&stage, timed_out) <= SOON);
-    assert!(stage.waiters() > 1, "some readers still wait");
-}
-
-#[test]
-fn long_queue_does_not_delay_renewals() {
-    let stage = readers_and_bob(600_000);
-    stage.each(stage.alice, 200, |number| format!("LOCK.ACQUIRE s{number} a PX 150 SESSION"));
-    stage.send(stage.alice, "LOCK.RELEASE row alice");
-    stage.node.turn();
-    Node::pass_us(60_000);
-    let end = stage.node.now_ms() + 150;
+fn others_have_their_turns(what: &str, stage: &Stage) {
+    let renewed = stage.node.now_ms() + 300;
     let is_renewed = |number: usize| {
         let keyspace = stage.node.keyspace();
-        keyspace.get(0, format!("s{number}").as_bytes()).is_some_and(|entry| entry.expiry == Some(end))
+        keyspace.get(0, format!("s{number}").as_bytes()).is_some_and(|entry| entry.expiry >= Some(renewed))
     };
-    assert!(turns_until(&stage, || (0..200).all(is_renewed)) <= SOON);
-    assert!(stage.waiters() > 1, "some readers still wait");
-}
-
-/// All requests of a long queue end together. The lock is to be reviewed after each, and other locks have their turns.
-#[track_caller]
-fn ends_of_long_queue_delay_no_other_lock(block_ms: i64, end_all: impl Fn(&Stage)) {
-    let stage = Stage::start();
-    let [bob, carol] = [(); 2].map(|()| stage.node.connect());
-    stage.run(stage.alice, "LOCK.ACQUIRE row alice PX 600000");
-    stage.run(stage.alice, "LOCK.ACQUIRE other alice PX 100");
-    stage.run(stage.alice, "LOCK.ACQUIRE deleted alice PX 600000");
-    stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 600000 BLOCK {block_ms} NOTIFY news"));
-    stage.run(bob, "LOCK.ACQUIRE other bob PX 600000 BLOCK 0");
-    stage.run(carol, "LOCK.ACQUIRE deleted carol PX 600000 BLOCK 0");
-    Node::pass_us(101_000);
-    end_all(&stage);
+    let done = || {
+        let granted = has_holder(stage, "other", "bob") && has_holder(stage, "deleted", "carol");
+        granted && stage.count("timed_out") > 0 && (0..200).all(is_renewed)
+    };
     stage.send(stage.alice, "DEL deleted");
-    let are_granted = || has_holder(&stage, "other", "bob") && has_holder(&stage, "deleted", "carol");
-    let turns = turns_until(&stage, are_granted);
-    assert!(turns <= SOON, "{turns} iterations");
-    assert!(stage.waiters() > 0, "some readers still wait");
+    is_soon(stage, what, done);
+    assert!(stage.waiters() > 0, "{what}: some readers still wait");
     stage.settle();
     assert_eq!(stage.waiters(), 0);
 }
 
 #[test]
-fn time_outs_of_long_queue_delay_no_other_lock() {
-    ends_of_long_queue_delay_no_other_lock(100, |_| {});
+fn grants_to_long_queue_delay_no_other_lock() {
+    let stage = readers_and_others(0);
+    Node::pass_us(101_000);
+    stage.send(stage.alice, "LOCK.RELEASE row alice");
+    others_have_their_turns("grants", &stage);
+    assert_eq!(stage.shares("row").len(), MANY);
 }
 
 #[test]
-fn closed_connection_with_long_queue_delays_no_other_lock() {
-    ends_of_long_queue_delay_no_other_lock(0, |stage| stage.node.hang_up(stage.asker));
+fn ends_of_long_queue_delay_no_other_lock() {
+    let stage = readers_and_others(100);
+    Node::pass_us(101_000);
+    others_have_their_turns("time-outs", &stage);
+    let stage = readers_and_others(0);
+    Node::pass_us(101_000);
+    stage.node.hang_up(stage.asker);
+    others_have_their_turns("a closed connection", &stage);
 }
 
 #[test]
 fn release_of_share_grants_no_second_batch() {
-    let stage = readers_and_bob(600_000);
+    let stage = readers_and_others(0);
     stage.send(stage.alice, "LOCK.RELEASE row alice");
-    stage.node.turn();
+    stage.turn();
     let before = stage.waiters();
     (0..50).for_each(|number| stage.send(stage.asker, &format!("LOCK.RELEASE row r{number}")));
-    stage.node.turn();
+    stage.turn();
     assert!(before - stage.waiters() <= 200, "{} readers get a share in an iteration", before - stage.waiters());
 }
 
@@ -147,32 +100,17 @@ fn returned_shares_do_not_delay_other_lock() {
     stage.run(stage.alice, "LOCK.ACQUIRE other alice PX 600000");
     stage.run(stage.asker, "LOCK.ACQUIRE other bob PX 600000 BLOCK 0 NOTIFY news");
     Node::pass_us(20_000_000);
-    let has_begun = || !stage.shares("row").is_empty();
-    for _ in 0..200 {
+    let is_under_way = |_: &usize| {
         Node::pass_us(10_000);
-        stage.node.turn();
-        if has_begun() && stage.shares("row").len() < MANY {
-            break;
-        }
-    }
+        stage.turn();
+        (1..MANY).contains(&stage.shares("row").len())
+    };
+    assert!((0..200).find(is_under_way).is_some());
     stage.send(stage.alice, "DEL other");
-    assert!(turns_until(&stage, || has_holder(&stage, "other", "bob")) <= SOON);
+    is_soon(&stage, "a deleted lock", || has_holder(&stage, "other", "bob"));
     assert!(stage.shares("row").len() < MANY, "shares are still being returned");
     stage.settle();
     assert_eq!((stage.shares("row").len(), stage.count("sessions")), (MANY, MANY as u64));
-}
-
-#[test]
-fn time_outs_of_one_lock_do_not_delay_another() {
-    let stage = Stage::start();
-    ["row", "other"].iter().for_each(|key| stage.run(stage.alice, &format!("LOCK.ACQUIRE {key} alice PX 600000")));
-    stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 1000 BLOCK 50 NOTIFY news"));
-    stage.run(stage.asker, "LOCK.ACQUIRE other bob PX 1000 BLOCK 51 NOTIFY news");
-    Node::pass_us(55_000);
-    stage.node.turn();
-    assert!(stage.count("timed_out") < MANY as u64);
-    let bob_waits = || stage.count("contended_locks") > 1;
-    assert!(!bob_waits(), "the other lock's request is answered in the first iteration");
 }
 
 #[test]
@@ -182,7 +120,7 @@ fn connection_with_many_sessions_does_not_delay_another() {
     stage.each(stage.asker, MANY, |number| format!("LOCK.SHARE row r{number} PX 600000 SESSION"));
     stage.run(other, "LOCK.ACQUIRE other bob PX 600000 SESSION");
     [stage.asker, other].into_iter().for_each(|client| stage.node.hang_up(client));
-    assert!(turns_until(&stage, || !has_holder(&stage, "other", "bob")) <= SOON);
+    is_soon(&stage, "another connection", || !has_holder(&stage, "other", "bob"));
     assert!(!stage.shares("row").is_empty(), "shares are still being released");
 }
 
@@ -196,13 +134,11 @@ fn cluster_that_is_down_is_asked_once_for_all_locks() {
         stage.each(stage.alice, count, |number| format!("LOCK.ACQUIRE own{number} alice PX 100 SESSION"));
         stage.node.set_cluster_down(true);
         steps::take();
-        let mut all = 0;
         for _ in 0..200 {
             Node::pass_us(5_000);
-            stage.node.turn();
-            stage.node.event_log();
-            all += steps::take();
+            stage.turn();
         }
+        let all = steps::take();
         stage.node.set_cluster_down(false);
         stage.pass(1000);
         assert_eq!(stage.waiters(), 0, "all locks are granted when the cluster is up again");

@@ -5,7 +5,7 @@ mod sessions;
 
 use redis_lock::core::steps;
 
-use super::crowd::Stage;
+use super::stage::Stage;
 
 const FEW: usize = 1200;
 const MANY: usize = 2400;
@@ -25,55 +25,67 @@ fn does_not_grow(what: &str, longest: impl Fn(&Stage, usize) -> usize) {
     assert!(many <= few + few / 5, "{what}: {few} steps with {FEW}, {many} with {MANY}");
 }
 
+/// Asserts the same of a command.
+#[track_caller]
+fn command_does_not_grow(line: &str, prepare: impl Fn(&Stage, usize)) {
+    does_not_grow(line, |stage, count| {
+        prepare(stage, count);
+        stage.send(stage.alice, line);
+        stage.settle()
+    });
+}
+
+/// Asserts the same of what `end_all` begins, after which no request waits and no session is left.
+#[track_caller]
+fn end_of_all_does_not_grow(what: &str, prepare: impl Fn(&Stage, usize), end_all: impl Fn(&Stage)) {
+    does_not_grow(what, |stage, count| {
+        prepare(stage, count);
+        steps::take();
+        end_all(stage);
+        let longest = steps::take().max(stage.pass(2000));
+        assert_eq!((stage.waiters(), stage.count("sessions")), (0, 0), "{what}");
+        longest
+    });
+}
+
 /// Alice holds `count` locks, and one request waits for a message about each.
-fn wait_for_each(stage: &Stage, count: usize, px: i64) {
-    stage.each(stage.alice, count, |number| format!("LOCK.ACQUIRE lock{number} alice PX {px}"));
+fn wait_for_each(stage: &Stage, count: usize) {
+    stage.each(stage.alice, count, |number| format!("LOCK.ACQUIRE lock{number} alice PX 600000"));
     stage.each(stage.asker, count, |number| format!("LOCK.ACQUIRE lock{number} bob PX 600000 BLOCK 0 NOTIFY news"));
     assert_eq!(stage.waiters(), count as u64);
 }
 
 /// Alice holds the door, and `count` requests wait for a message about it.
-fn wait_for_one(stage: &Stage, count: usize, block: i64) {
+fn wait_for_one(stage: &Stage, count: usize) {
+    wait_in_form(stage, count, "ACQUIRE", 0);
+}
+
+fn wait_in_form(stage: &Stage, count: usize, form: &str, block_ms: i64) {
     stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
-    let line = |number| format!("LOCK.ACQUIRE door b{number} PX 600000 BLOCK {block} NOTIFY news");
+    let line = |number| format!("LOCK.{form} door b{number} PX 600000 BLOCK {block_ms} NOTIFY news");
     stage.each(stage.asker, count, line);
     assert_eq!(stage.waiters(), count as u64);
 }
 
-#[test]
-fn release_with_long_queue() {
-    does_not_grow("a release", |stage, count| {
-        wait_for_one(stage, count, 0);
-        stage.send(stage.alice, "LOCK.RELEASE door alice");
-        stage.settle()
-    });
-}
-
-#[test]
-fn listing_of_long_queue() {
-    does_not_grow("LOCK.WAITERS", |stage, count| {
-        wait_for_one(stage, count, 0);
-        stage.send(stage.alice, "LOCK.WAITERS door COUNT 1000000");
-        stage.settle()
-    });
-}
-
-/// Returns the numbers of entries that LOCK.QUEUES and INFO touch.
-fn review_all(stage: &Stage) -> [usize; 2] {
-    stage.send(stage.alice, "LOCK.QUEUES COUNT 1000");
-    let queues = stage.settle();
-    stage.node.info();
-    [queues, steps::take()]
-}
-
-#[test]
-fn listing_of_locks_with_one_long_queue() {
-    for (number, what) in ["LOCK.QUEUES", "INFO"].into_iter().enumerate() {
-        does_not_grow(what, |stage, count| {
-            wait_for_one(stage, count, 0);
-            review_all(stage)[number]
-        });
+fn without(client: impl Fn(&Stage) -> i64, prepare: impl Fn(&Stage, usize)) -> impl Fn(&Stage, usize) {
+    move |stage, count| {
+        prepare(stage, count);
+        stage.node.hang_up(client(stage));
+        stage.settle();
     }
+}
+
+#[test]
+fn commands_for_long_queue() {
+    command_does_not_grow("LOCK.RELEASE door alice", wait_for_one);
+    command_does_not_grow("LOCK.WAITERS door COUNT 1000000", wait_for_one);
+    command_does_not_grow("LOCK.QUEUES COUNT 1000", wait_for_one);
+    does_not_grow("INFO", |stage, count| {
+        wait_for_one(stage, count);
+        steps::take();
+        stage.node.info();
+        steps::take()
+    });
 }
 
 /// These two grow with the number of contended locks, but not faster.
@@ -81,8 +93,11 @@ fn listing_of_locks_with_one_long_queue() {
 fn listing_of_many_contended_locks() {
     let [few, many] = [FEW, MANY].map(|count| {
         let stage = Stage::start();
-        wait_for_each(&stage, count, 600_000);
-        review_all(&stage)
+        wait_for_each(&stage, count);
+        stage.send(stage.alice, "LOCK.QUEUES COUNT 1000");
+        let queues = stage.settle();
+        stage.node.info();
+        [queues, steps::take()]
     });
     for (what, (few, many)) in ["LOCK.QUEUES", "INFO"].into_iter().zip(few.into_iter().zip(many)) {
         println!("{what}: {few} steps with {FEW} locks, {many} with {MANY}");
@@ -92,48 +107,38 @@ fn listing_of_many_contended_locks() {
 
 #[test]
 fn release_with_queue_of_blocked_clients() {
-    does_not_grow("a release with blocked clients", |stage, count| {
+    command_does_not_grow("LOCK.RELEASE door alice", |stage, count| {
         stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
         for number in 0..count {
             stage.run(stage.node.connect(), &format!("LOCK.ACQUIRE door b{number} PX 600000 BLOCK 0"));
         }
-        stage.send(stage.alice, "LOCK.RELEASE door alice");
-        stage.settle()
     });
+}
+
+#[test]
+fn all_locks_are_freed_together() {
+    for line in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+        end_of_all_does_not_grow(line, wait_for_each, |stage| stage.send(stage.alice, line));
+    }
+    let unheard = without(|stage| stage.listener, wait_for_each);
+    end_of_all_does_not_grow("FLUSHALL without a listener", unheard, |stage| stage.send(stage.alice, "FLUSHALL"));
+    let detached = without(|stage| stage.asker, wait_for_each);
+    end_of_all_does_not_grow("FLUSHALL, entries are detached", detached, |stage| stage.send(stage.alice, "FLUSHALL"));
 }
 
 #[test]
 fn leases_end_together() {
-    does_not_grow("leases", |stage, count| {
-        wait_for_each(stage, count, 600_000);
+    end_of_all_does_not_grow("leases", wait_for_each, |stage| {
         let end = stage.node.now_ms() + 50;
-        stage.each(stage.alice, count, |number| format!("PEXPIREAT lock{number} {end}"));
-        let longest = stage.pass(2000);
-        assert_eq!(stage.waiters(), 0);
-        longest
+        stage.each(stage.alice, MANY, |number| format!("PEXPIREAT lock{number} {end}"));
     });
-}
-
-#[test]
-fn locks_are_flushed_or_swapped() {
-    let after = |stage: &Stage, count, change| {
-        wait_for_each(stage, count, 600_000);
-        stage.send(stage.alice, change);
-        let longest = stage.settle();
-        assert_eq!(stage.waiters(), 0, "{change}");
-        longest
-    };
-    does_not_grow("FLUSHALL", |stage, count| after(stage, count, "FLUSHALL"));
-    does_not_grow("FLUSHDB", |stage, count| after(stage, count, "FLUSHDB"));
-    does_not_grow("SWAPDB", |stage, count| after(stage, count, "SWAPDB 0 1"));
 }
 
 #[test]
 fn time_outs_and_grace_periods_end_together() {
     does_not_grow("time-outs and grace times", |stage, count| {
-        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
         // The requests take no time here: their waits end together.
-        wait_for_one(stage, count, 1000);
+        wait_in_form(stage, count, "ACQUIRE", 1000);
         let longest = stage.pass(2000);
         assert_eq!(stage.waiters(), 0);
         longest.max(stage.pass(12_000))
@@ -141,73 +146,30 @@ fn time_outs_and_grace_periods_end_together() {
 }
 
 #[test]
-fn connection_with_waits_for_messages_closes() {
-    does_not_grow("waits of a connection", |stage, count| {
-        wait_for_one(stage, count, 0);
-        stage.node.hang_up(stage.asker);
-        let longest = stage.settle();
-        assert_eq!(stage.waiters(), 0);
-        longest
-    });
-}
-
-#[test]
-fn release_after_subscriber_left() {
-    does_not_grow("waits without a subscriber", |stage, count| {
-        wait_for_one(stage, count, 0);
-        stage.node.hang_up(stage.listener);
-        stage.settle();
-        stage.send(stage.alice, "LOCK.RELEASE door alice");
-        let longest = stage.settle();
-        assert_eq!(stage.waiters(), 0);
-        longest
-    });
-}
-
-#[test]
-fn flush_after_subscriber_left() {
-    does_not_grow("waits for many locks without a subscriber", |stage, count| {
-        wait_for_each(stage, count, 600_000);
-        stage.node.hang_up(stage.listener);
-        stage.settle();
-        stage.send(stage.alice, "FLUSHALL");
-        let longest = stage.settle();
-        assert_eq!(stage.waiters(), 0);
-        longest
-    });
+fn waits_of_one_connection_end_together() {
+    end_of_all_does_not_grow("a closed connection", wait_for_one, |stage| stage.node.hang_up(stage.asker));
+    let unheard = without(|stage| stage.listener, wait_for_one);
+    end_of_all_does_not_grow("no listener", unheard, |stage| stage.send(stage.alice, "LOCK.RELEASE door alice"));
 }
 
 #[test]
 fn readers_are_granted_together() {
-    does_not_grow("readers", |stage, count| {
-        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
-        stage.each(stage.asker, count, |number| format!("LOCK.SHARE door b{number} PX 600000 BLOCK 0 NOTIFY news"));
-        stage.send(stage.alice, "LOCK.RELEASE door alice");
-        let longest = stage.settle();
-        assert_eq!(stage.waiters(), 0);
-        longest
-    });
-}
-
-#[test]
-fn readers_of_many_locks_are_granted_together() {
-    does_not_grow("readers of many locks", |stage, count| {
+    let readers = |stage: &Stage, count: usize| wait_in_form(stage, count, "SHARE", 0);
+    end_of_all_does_not_grow("readers", readers, |stage| stage.send(stage.alice, "LOCK.RELEASE door alice"));
+    let readers_of_many = |stage: &Stage, count: usize| {
         let locks = count / 20;
         stage.each(stage.alice, locks, |number| format!("LOCK.ACQUIRE lock{number} alice PX 600000"));
         stage.each(stage.asker, count, |number| {
             format!("LOCK.SHARE lock{} b{number} PX 600000 BLOCK 0 NOTIFY news", number % locks)
         });
-        stage.send(stage.alice, "FLUSHALL");
-        let longest = stage.settle();
-        assert_eq!(stage.waiters(), 0);
-        longest
-    });
+    };
+    end_of_all_does_not_grow("readers of many locks", readers_of_many, |stage| stage.send(stage.alice, "FLUSHALL"));
 }
 
 #[test]
 fn recovery_period_ends() {
     does_not_grow("the end of a recovery period", |stage, count| {
-        wait_for_each(stage, count, 600_000);
+        wait_for_each(stage, count);
         stage.run(stage.alice, "CONFIG SET lock.recovery-ms 20000");
         stage.node.become_replica();
         stage.settle();
@@ -224,67 +186,47 @@ fn recovery_period_ends() {
 
 #[test]
 fn role_changes_with_waits_and_sessions() {
-    does_not_grow("a new role", |stage, count| {
-        wait_for_each(stage, count, 600_000);
+    let prepare = |stage: &Stage, count: usize| {
+        wait_for_each(stage, count);
         stage.each(stage.alice, count, |number| format!("LOCK.ACQUIRE other{number} a PX 600000 SESSION"));
-        steps::take();
-        stage.node.become_replica();
-        let longest = steps::take().max(stage.settle());
-        assert_eq!((stage.waiters(), stage.count("sessions")), (0, 0));
-        longest
-    });
+    };
+    end_of_all_does_not_grow("a new role", prepare, |stage| stage.node.become_replica());
 }
 
 #[test]
 fn slot_with_long_queue_moves() {
-    does_not_grow("a slot that moves", |stage, count| {
+    let prepare = |stage: &Stage, count: usize| {
         stage.node.join_cluster();
-        wait_for_one(stage, count, 0);
-        stage.node.lose_slot(redis_lock::server::slot_of(b"door"));
-        let longest = stage.pass(1000);
-        assert_eq!(stage.waiters(), 0);
-        longest
-    });
-}
-
-#[test]
-fn flush_with_detached_entries_only() {
-    does_not_grow("locks with detached queue entries", |stage, count| {
-        wait_for_each(stage, count, 600_000);
-        stage.node.hang_up(stage.asker);
-        stage.settle();
-        stage.send(stage.alice, "FLUSHALL");
-        stage.settle()
-    });
+        wait_for_one(stage, count);
+    };
+    let slot = redis_lock::server::slot_of(b"door");
+    end_of_all_does_not_grow("a slot that moves", prepare, |stage| stage.node.lose_slot(slot));
 }
 
 #[test]
 fn release_with_copies_of_one_request() {
-    does_not_grow("copies", |stage, count| {
+    command_does_not_grow("LOCK.RELEASE door alice", |stage, count| {
         stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
         for _ in 0..count {
             stage.run(stage.node.connect(), "LOCK.ACQUIRE door bob PX 600000 BLOCK 0");
         }
         assert_eq!(stage.waiters(), 1000, "the limit of copies");
-        stage.send(stage.alice, "LOCK.RELEASE door alice");
-        stage.settle()
     });
 }
 
 #[test]
 fn grant_withdraws_entries_for_other_kinds() {
     does_not_grow("queue entries for other kinds", |stage, count| {
-        stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
-        stage.each(stage.asker, 100, |token| format!("LOCK.SHARE door t{token} PX 600000 BLOCK 0 NOTIFY news"));
+        wait_in_form(stage, 100, "SHARE", 0);
         let (count, copies) = (2 * count, count / 50);
         stage.each(stage.listener, copies, |copy| format!("SSUBSCRIBE news{copy}"));
         stage.each(stage.asker, count, |number| {
             let (token, copy) = (number % 100, number / 100);
-            format!("LOCK.ACQUIRE door t{token} PX 600000 BLOCK 0 NOTIFY news{copy}")
+            format!("LOCK.ACQUIRE door b{token} PX 600000 BLOCK 0 NOTIFY news{copy}")
         });
         assert_eq!(stage.waiters(), 100 + count as u64);
         stage.send(stage.alice, "LOCK.RELEASE door alice");
-        stage.node.turn();
+        stage.turn();
         let received = 100 + count as u64 - stage.waiters();
         stage.settle();
         assert_eq!(stage.waiters(), 0);

@@ -1,19 +1,16 @@
-//! Tests of modules in a simulated server.
+//! Tests of the module in a simulated server, for what clients cannot choose or see: moments between two iterations of the event
+//! loop, failures of the server, and the work of an iteration.
 
 #![cfg(feature = "simulated")]
 
 mod channels;
-mod clients;
-mod crowd;
 mod fairness;
 mod growth;
 mod idle;
-mod module;
+mod moments;
 mod refusing;
-mod renewals;
 mod returning;
-mod sessions;
 mod single_commands;
-mod slow_log;
+mod stage;
 #[path = "../modules/witness/witness/mod.rs"]
 mod witness;

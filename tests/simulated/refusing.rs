@@ -2,11 +2,11 @@
 
 use redis_lock::server::Reply;
 
-use super::clients::{Stage, on_every_kind, received};
+use super::stage::{Stage, on_every_kind, received};
 
 /// Returns the value of the lock's key.
 fn holder(stage: &Stage) -> Option<String> {
-    let keyspace = stage.0.keyspace();
+    let keyspace = stage.node.keyspace();
     let entry = keyspace.get(0, b"door")?;
     Some(format!("{:?}", entry.value))
 }
@@ -18,14 +18,14 @@ fn lock_in_use_is_granted_after_save() {
         on_every_kind(|stage, alice, bob| {
             assert_eq!(stage.run(alice, &format!("LOCK.{take} door alice PX 60000 SESSION")), received(alice, 1));
             assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
-            let held = holder(&stage);
+            let held = holder(stage);
             stage.stream();
-            stage.0.save_without_fork(true);
-            stage.0.hang_up(alice);
-            assert_eq!(stage.pass(500), [], "{take}");
-            assert_eq!((holder(&stage), stage.stream()), (held, Vec::new()), "{take}: nothing is written");
-            stage.0.save_without_fork(false);
-            assert_eq!(stage.pass(25), received(bob, 1), "{take}");
+            stage.node.save_without_fork(true);
+            stage.node.hang_up(alice);
+            assert_eq!(stage.wait(500), [], "{take}");
+            assert_eq!((holder(stage), stage.stream()), (held, Vec::new()), "{take}: nothing is written");
+            stage.node.save_without_fork(false);
+            assert_eq!(stage.wait(25), received(bob, 1), "{take}");
             assert!(stage.stream().concat().contains("bob"), "{take}");
         });
     }
@@ -37,15 +37,15 @@ fn review_of_a_lock_in_use_grants_nothing() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 60000"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
-        stage.0.save_without_fork(true);
+        stage.node.save_without_fork(true);
         assert_eq!(stage.run(alice, "PEXPIRE door 500"), received(alice, 1));
         stage.stream();
-        let held = holder(&stage);
-        assert_eq!(stage.pass(300), []);
-        assert_eq!((holder(&stage), stage.stream()), (held, Vec::new()), "nothing is written");
-        stage.0.save_without_fork(false);
-        assert_eq!(stage.pass(200), []);
-        assert_eq!(stage.pass(1), received(bob, 1), "the lease has ended");
+        let held = holder(stage);
+        assert_eq!(stage.wait(300), []);
+        assert_eq!((holder(stage), stage.stream()), (held, Vec::new()), "nothing is written");
+        stage.node.save_without_fork(false);
+        assert_eq!(stage.wait(200), []);
+        assert_eq!(stage.wait(1), received(bob, 1), "the lease has ended");
     });
 }
 
@@ -54,13 +54,13 @@ fn session_of_a_lock_in_use_is_renewed_after_the_save() {
     on_every_kind(|stage, alice, bob| {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 600 SESSION"), received(alice, 1));
         stage.stream();
-        stage.0.save_without_fork(true);
-        assert_eq!(stage.pass(400), []);
+        stage.node.save_without_fork(true);
+        assert_eq!(stage.wait(400), []);
         assert_eq!(stage.stream(), [""; 0], "no lease is lengthened");
-        stage.0.save_without_fork(false);
-        stage.pass(60);
+        stage.node.save_without_fork(false);
+        stage.wait(60);
         assert_eq!(stage.stream().len(), 1, "the lease is renewed");
-        stage.pass(400);
+        stage.wait(400);
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob"), [(bob, Reply::Nil)]);
     });
 }
@@ -72,12 +72,12 @@ fn refused_replication_is_counted() {
         assert_eq!(stage.run(alice, "LOCK.ACQUIRE door alice PX 100"), received(alice, 1));
         assert_eq!(stage.run(bob, "LOCK.ACQUIRE door bob PX 60000 BLOCK 0"), []);
         stage.stream();
-        stage.0.refuse_replication(true);
-        assert_eq!(stage.pass(101), received(bob, 1));
+        stage.node.refuse_replication(true);
+        assert_eq!(stage.wait(101), received(bob, 1));
         assert_eq!(stage.stream().iter().filter(|line| line.contains("bob")).count(), 0);
-        assert_eq!(stage.info("replication_errors"), 1);
-        stage.0.refuse_replication(false);
+        assert_eq!(stage.count("replication_errors"), 1);
+        stage.node.refuse_replication(false);
         assert_eq!(stage.run(bob, "LOCK.RELEASE door bob"), received(bob, 0));
-        assert_eq!(stage.info("replication_errors"), 1);
+        assert_eq!(stage.count("replication_errors"), 1);
     });
 }

@@ -3,7 +3,7 @@
 
 use redis_lock::core::steps;
 
-use super::crowd::Stage;
+use super::stage::Stage;
 
 const MANY: usize = 4000;
 
@@ -17,9 +17,7 @@ fn no_command_touches_many(what: &str, stage: &Stage, line: impl Fn(usize) -> St
     let steps_of = |number| {
         steps::take();
         stage.send(stage.asker, &line(number));
-        stage.node.turn();
-        stage.node.event_log();
-        stage.node.stream();
+        stage.turn();
         steps::take()
     };
     let longest = (0..MANY).map(steps_of).max().unwrap_or(0);
@@ -27,53 +25,53 @@ fn no_command_touches_many(what: &str, stage: &Stage, line: impl Fn(usize) -> St
     assert!((1..=MAX_STEPS).contains(&longest), "{what}: {longest} steps in one command");
 }
 
+/// Requests add an entry each, which the field `count` of INFO counts, and releases remove it. `claim` is a key and a token.
+#[track_caller]
+fn grow_and_shrink_in_steps(
+    stage: &Stage,
+    count: &str,
+    form: &str,
+    claim: impl Fn(usize) -> String,
+    options: impl Fn(usize) -> String,
+) {
+    no_command_touches_many(count, stage, |number| {
+        format!("LOCK.{form} {} PX 600000 {}", claim(number), options(number))
+    });
+    assert_eq!(stage.count(count), MANY as u64);
+    no_command_touches_many("their end", stage, |number| format!("LOCK.RELEASE {}", claim(number)));
+    assert_eq!(stage.count(count), 0);
+}
+
 #[test]
 fn waits_for_many_locks_grow_and_shrink_in_steps() {
     let stage = Stage::start();
     stage.each(stage.alice, MANY, |number| format!("LOCK.ACQUIRE lock{number} alice PX 600000"));
-    no_command_touches_many("waits for many locks", &stage, |number| {
-        format!("LOCK.ACQUIRE lock{number} bob PX 600000 BLOCK 0 NOTIFY news")
-    });
-    assert_eq!(stage.waiters(), MANY as u64);
-    no_command_touches_many("their end", &stage, |number| format!("LOCK.RELEASE lock{number} bob"));
-    assert_eq!(stage.waiters(), 0);
+    let claim = |number| format!("lock{number} bob");
+    grow_and_shrink_in_steps(&stage, "waiters", "ACQUIRE", claim, |_| "BLOCK 0 NOTIFY news".to_owned());
 }
 
 #[test]
 fn waits_for_one_lock_grow_and_shrink_in_steps() {
     let stage = Stage::start();
     stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
-    no_command_touches_many("waits for one lock", &stage, |number| {
-        format!("LOCK.ACQUIRE door b{number} PX 600000 BLOCK 0 NOTIFY news")
-    });
-    assert_eq!(stage.waiters(), MANY as u64);
-    no_command_touches_many("their end", &stage, |number| format!("LOCK.RELEASE door b{number}"));
-    assert_eq!(stage.waiters(), 0);
-}
-
-#[test]
-fn channels_of_waits_grow_in_steps() {
-    let stage = Stage::start();
-    stage.run(stage.alice, "LOCK.ACQUIRE door alice PX 600000");
     stage.each(stage.listener, MANY, |number| format!("SSUBSCRIBE news{number}"));
-    no_command_touches_many("channels", &stage, |number| {
-        format!("LOCK.ACQUIRE door b{number} PX 600000 BLOCK 0 NOTIFY news{number}")
-    });
-    assert_eq!(stage.waiters(), MANY as u64);
+    let options: [fn(usize) -> String; 2] =
+        [|_| "BLOCK 0 NOTIFY news".to_owned(), |number| format!("BLOCK 0 NOTIFY news{number}")];
+    for options in options {
+        grow_and_shrink_in_steps(&stage, "waiters", "ACQUIRE", |number| format!("door b{number}"), options);
+    }
 }
 
 #[test]
 fn sessions_grow_and_shrink_in_steps() {
-    let stage = Stage::start();
-    no_command_touches_many("sessions", &stage, |number| format!("LOCK.ACQUIRE lock{number} a PX 600000 SESSION"));
-    assert_eq!(stage.count("sessions"), MANY as u64);
-    no_command_touches_many("their end", &stage, |number| format!("LOCK.RELEASE lock{number} a"));
-    assert_eq!(stage.count("sessions"), 0);
-}
-
-#[test]
-fn sessions_of_shares_grow_in_steps() {
-    let stage = Stage::start();
-    no_command_touches_many("shares", &stage, |number| format!("LOCK.SHARE lock{number} a PX 600000 SESSION"));
-    assert_eq!(stage.count("sessions"), MANY as u64);
+    for form in ["ACQUIRE", "SHARE"] {
+        let stage = Stage::start();
+        grow_and_shrink_in_steps(
+            &stage,
+            "sessions",
+            form,
+            |number| format!("lock{number} a"),
+            |_| "SESSION".to_owned(),
+        );
+    }
 }

@@ -21,11 +21,3 @@ pub use simulated::{end, play};
 
 /// Whether the servers are simulated.
 pub const IS_SIMULATED: bool = cfg!(feature = "simulated");
-
-/// The module that is loaded into the servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Module {
-    Locks,
-    /// Records what a server does to a module, for the facts about servers.
-    Witness,
-}

@@ -9,38 +9,37 @@ use support::{Client, Reply, Server, Setup, eventually, info_lock};
 /// How many servers may wait for their next scenario.
 const MAX_IDLE: usize = 24;
 
-static IDLE: Mutex<VecDeque<Pooled>> = Mutex::new(VecDeque::new());
+static IDLE: Mutex<VecDeque<(Server, Place)>> = Mutex::new(VecDeque::new());
 
-/// A server with the lines of its configuration.
-pub struct Pooled {
-    pub server: Server,
+/// The place of a server, which is for one configuration.
+pub struct Place {
     config: String,
     /// All settings, as the server started with them.
     settings: BTreeMap<String, Vec<u8>>,
     control: Client,
 }
 
-impl Pooled {
+impl Place {
     /// Returns a server with this configuration, on which nothing is left of what it was used for before.
     #[track_caller]
-    pub fn with(config: &str, setup: &Setup) -> Self {
+    pub fn take(config: String, setup: &Setup) -> (Server, Self) {
         let mut idle = IDLE.lock().expect("the pool");
-        let found = idle.iter().position(|pooled| pooled.config == config).and_then(|at| idle.remove(at));
+        let found = idle.iter().position(|(_, place)| place.config == config).and_then(|at| idle.remove(at));
         drop(idle);
         found.unwrap_or_else(|| {
             let server = setup.start();
             let mut control = server.client();
             let settings = settings(&mut control);
-            Self { server, config: config.to_owned(), settings, control }
+            (server, Self { config, settings, control })
         })
     }
 
     /// Gives the server back after a scenario, and checks that nothing is left of it.
     #[track_caller]
-    pub fn give_back(mut self) {
+    pub fn give_back(mut self, server: Server) {
         self.reset();
         let mut idle = IDLE.lock().expect("the pool");
-        idle.push_back(self);
+        idle.push_back((server, self));
         let oldest = if idle.len() > MAX_IDLE { idle.pop_front() } else { None };
         drop(idle);
         drop(oldest);

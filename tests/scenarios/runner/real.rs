@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use support::process::Process;
 use support::replicas::{REPLICATION, in_step};
-use support::scenario::{self, Change, Scenario, Snapshot, Stage};
+use support::scenario::{self, Change, Record, Scenario, Snapshot, Stage};
 use support::{Aof, Client, Flavour, Reply, Server, Setup, module_beside, now_ms};
 
-use super::Module;
 use super::pair::{self, Other};
-use super::pool::Pooled;
+use super::pool::Place;
 pub use super::pool::end;
 
 /// The settings whose defaults differ between servers.
@@ -19,23 +18,19 @@ const ALIKE: &str = "lazyfree-lazy-expire no\nlazyfree-lazy-user-del no\nlazyfre
 
 /// Plays a scenario on the server under test, unless it is for other servers.
 #[track_caller]
-pub fn play(module: Module, scenario: &Scenario) {
-    let mut stage = Real::start(module, scenario);
+pub fn play(scenario: &Scenario) {
+    let mut stage = Real::start(scenario);
     if scenario.is_shown_by(stage.kind()) {
         scenario::play(&mut stage, scenario);
     }
     stage.end();
 }
 
-/// The server of a scenario.
-enum Node {
-    Own(Box<Server>),
-    Pooled(Box<Pooled>),
-}
-
 struct Real {
-    node: Node,
-    module: Module,
+    server: Server,
+    /// Where the server goes after the scenario, if others use it.
+    place: Option<Place>,
+    has_witness: bool,
     kind: Flavour,
     /// A connection of the stage itself. It has no name in the trace.
     observer: Client,
@@ -45,45 +40,46 @@ struct Real {
     replica: Option<(Server, Client)>,
     /// The process of the server, while it is stopped.
     paused: Option<Process>,
-    /// The process of the replica, while it is stopped.
-    stopped: Option<Process>,
     /// The number of commands of the append-only file that have been read.
     read: usize,
 }
 
 impl Real {
     #[track_caller]
-    fn start(module: Module, scenario: &Scenario) -> Self {
-        let (setup, config) = setup(module, scenario);
-        let (node, other) = match (scenario.cluster, scenario.needs_own_server() || module == Module::Witness) {
+    fn start(scenario: &Scenario) -> Self {
+        let (setup, config) = setup(scenario);
+        let (server, place, other) = match (scenario.cluster, scenario.needs_own_server()) {
             (true, _) => {
                 let (server, other) = pair::start(&setup);
-                (Node::Own(Box::new(server)), Some(other))
+                (server, None, Some(other))
             }
-            (false, true) => (Node::Own(Box::new(setup.start())), None),
-            (false, false) => (Node::Pooled(Box::new(Pooled::with(&config, &setup))), None),
+            (false, true) => (setup.start(), None, None),
+            (false, false) => {
+                let (server, place) = Place::take(config, &setup);
+                (server, Some(place), None)
+            }
         };
-        let server = node.server();
         let replica = scenario.replica.then(|| {
             let replica = match scenario.cluster {
-                true => pair::replica_of(server, &setup),
-                false => replica_of(server, setup),
+                true => pair::replica_of(&server, &setup),
+                false => replica_of(&server, setup),
             };
-            let observer = observer(&replica, module);
+            let observer = observer(&replica, scenario.witness);
             (replica, observer)
         });
-        let (kind, observer) = (server.flavour(), observer(server, module));
+        let (kind, observer) = (server.flavour(), observer(&server, scenario.witness));
         let read = if scenario.has_stream() { server.aof().commands().len() } else { 0 };
+        let clients = BTreeMap::new();
         Self {
-            node,
-            module,
+            server,
+            place,
+            has_witness: scenario.witness,
             kind,
             observer,
-            clients: BTreeMap::new(),
+            clients,
             other,
             replica,
             paused: None,
-            stopped: None,
             read,
         }
     }
@@ -91,10 +87,10 @@ impl Real {
     /// Ends the scenario, which was played to its end.
     #[track_caller]
     fn end(self) {
-        let Self { node, clients, observer, .. } = self;
+        let Self { server, place, clients, observer, .. } = self;
         drop((clients, observer));
-        if let Node::Pooled(pooled) = node {
-            pooled.give_back();
+        if let Some(place) = place {
+            place.give_back(server);
         }
     }
 
@@ -103,30 +99,21 @@ impl Real {
     }
 }
 
-impl Node {
-    fn server(&self) -> &Server {
-        match self {
-            Self::Own(server) => server,
-            Self::Pooled(pooled) => &pooled.server,
-        }
-    }
-}
-
 /// Returns the setup of the server of a scenario, and the lines of its configuration.
-fn setup(module: Module, scenario: &Scenario) -> (Setup, String) {
+fn setup(scenario: &Scenario) -> (Setup, String) {
     let mut lines = scenario.config.clone();
     if scenario.has_stream() {
         lines.insert(0, Aof::CONFIG.to_owned());
     }
     let lines = lines.join("\n");
-    let setup = match module {
-        Module::Locks if scenario.replica || scenario.cluster => Setup::new().config(REPLICATION),
-        Module::Locks => Setup::new(),
-        Module::Witness => {
-            let witness = format!("loadmodule {}", module_beside("witness").display());
-            Setup::new().config(REPLICATION).without_module().config(ALIKE).config(&witness)
-        }
-    };
+    let mut setup = Setup::new();
+    if scenario.replica || scenario.cluster || scenario.witness {
+        setup = setup.config(REPLICATION);
+    }
+    if scenario.witness {
+        let load = format!("loadmodule {}", module_beside("witness").display());
+        setup = setup.without_module().config(ALIKE).config(&load);
+    }
     (setup.config(&lines), lines)
 }
 
@@ -139,19 +126,12 @@ fn replica_of(server: &Server, setup: Setup) -> Server {
 
 /// Returns a connection that reads the trace. Earlier events are not in it.
 #[track_caller]
-fn observer(server: &Server, module: Module) -> Client {
+fn observer(server: &Server, has_witness: bool) -> Client {
     let mut observer = server.client();
-    if module == Module::Witness {
+    if has_witness {
         assert_eq!(observer.run("WITNESS.LISTEN"), "done");
     }
     observer
-}
-
-fn trace(observer: &mut Client, module: Module) -> Vec<String> {
-    match module {
-        Module::Locks => Vec::new(),
-        Module::Witness => observer.run("WITNESS.TRACE").items().iter().map(Reply::string).collect(),
-    }
 }
 
 impl Stage for Real {
@@ -166,9 +146,9 @@ impl Stage for Real {
     fn open(&mut self, client: &str) -> i64 {
         let mut connection = match (client, &self.replica) {
             ("r", Some((replica, _))) => replica.client(),
-            _ => self.node.server().client(),
+            _ => self.server.client(),
         };
-        if self.module == Module::Witness {
+        if self.has_witness {
             assert!(!connection.run(&format!("WITNESS.ENTER {client}")).is_error());
         }
         let id = connection.id();
@@ -195,19 +175,18 @@ impl Stage for Real {
         flags.is_some_and(|flags| flags.contains('b'))
     }
 
-    fn trace(&mut self) -> Vec<String> {
-        trace(&mut self.observer, self.module)
-    }
-
-    fn replica_trace(&mut self) -> Vec<String> {
-        let module = self.module;
-        self.replica.as_mut().map(|(_, observer)| trace(observer, module)).unwrap_or_default()
-    }
-
-    fn stream(&mut self) -> Vec<String> {
-        let new = self.node.server().aof().commands().split_off(self.read);
-        self.read += new.len();
-        new
+    fn news(&mut self, record: Record) -> Vec<String> {
+        let observer = match record {
+            Record::Stream => {
+                let new = self.server.aof().commands().split_off(self.read);
+                self.read += new.len();
+                return new;
+            }
+            Record::Trace => Some(&mut self.observer),
+            Record::ReplicaTrace => self.replica.as_mut().map(|(_, observer)| observer),
+        };
+        let observer = observer.filter(|_| self.has_witness);
+        observer.map(trace_of).unwrap_or_default()
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -226,15 +205,8 @@ impl Stage for Real {
         sleep(Duration::from_millis(ms));
     }
 
-    fn stall(&mut self, ms: u64) {
-        let process = Process::of(self.node.server());
-        process.stop();
-        sleep(Duration::from_millis(ms));
-        process.resume();
-    }
-
     fn run_server(&mut self, runs: bool) {
-        let process = self.paused.take().unwrap_or_else(|| Process::of(self.node.server()));
+        let process = self.paused.take().unwrap_or_else(|| Process::of(&self.server));
         if runs {
             process.resume();
         } else {
@@ -243,20 +215,13 @@ impl Stage for Real {
         }
     }
 
-    fn run_replica(&mut self, runs: bool) {
-        if let Some(process) = self.stopped.take() {
-            process.resume();
-        }
-        if !runs {
-            let process = Process::of(&self.replica.as_ref().expect("a replica").0);
-            process.stop();
-            self.stopped = Some(process);
-        }
-    }
-
     fn change(&mut self, change: &Change) {
         self.other.as_mut().expect("a cluster").change(change);
     }
+}
+
+fn trace_of(observer: &mut Client) -> Vec<String> {
+    observer.run("WITNESS.TRACE").items().iter().map(Reply::string).collect()
 }
 
 /// Returns the keys of a database with their values and times, as lines.

@@ -6,12 +6,11 @@ use redis_lock::host::Locks;
 use redis_lock::server::{self, ClientId, LoggedEvent, Node, ServerKind, Tag};
 use support::Reply;
 
-use super::Module;
 use super::witness::Witness;
 
 pub struct Served {
     pub node: Node,
-    module: Module,
+    has_witness: bool,
     /// Reads the trace. It has no name there.
     observer: ClientId,
     /// Replies that have reached their clients.
@@ -24,13 +23,19 @@ pub struct Served {
 }
 
 impl Served {
-    pub fn start(kind: ServerKind, module: Module) -> Self {
-        let node = match module {
-            Module::Locks => Node::new::<Locks>(kind),
-            Module::Witness => Node::new::<Witness>(kind),
-        };
+    pub fn start(kind: ServerKind, has_witness: bool) -> Self {
+        let node = if has_witness { Node::new::<Witness>(kind) } else { Node::new::<Locks>(kind) };
         let (observer, inboxes, buffers) = (node.connect(), BTreeMap::new(), BTreeMap::new());
-        Self { node, module, observer, inboxes, buffers, messages: BTreeMap::new(), last_tag: 0 }
+        Self { node, has_witness, observer, inboxes, buffers, messages: BTreeMap::new(), last_tag: 0 }
+    }
+
+    /// Opens a connection, which has this name in the trace.
+    pub fn connect(&mut self, name: &str) -> ClientId {
+        let client = self.node.connect();
+        if self.has_witness {
+            self.ask(client, &["WITNESS.ENTER", name]);
+        }
+        client
     }
 
     /// Sends a command, which the server reads in the next iteration of its event loop.
@@ -55,7 +60,7 @@ impl Served {
     }
 
     /// Sends a command that does not block, and returns its reply.
-    pub fn ask(&mut self, client: ClientId, words: &[&str]) -> Reply {
+    fn ask(&mut self, client: ClientId, words: &[&str]) -> Reply {
         self.send(client, words.iter().map(|word| word.as_bytes().to_vec()).collect());
         self.settle();
         self.next_reply(client).expect("a reply")
@@ -68,17 +73,17 @@ impl Served {
 
     /// Begins to record events. Earlier events are not in the trace.
     pub fn listen(&mut self) {
-        if self.module == Module::Witness {
+        if self.has_witness {
             assert_eq!(self.ask_as_observer(&["WITNESS.LISTEN"]), "done");
         }
     }
 
     /// Returns the lines of the trace since the last call.
     pub fn trace(&mut self) -> Vec<String> {
-        match self.module {
-            Module::Locks => Vec::new(),
-            Module::Witness => self.ask_as_observer(&["WITNESS.TRACE"]).items().iter().map(Reply::string).collect(),
+        if !self.has_witness {
+            return Vec::new();
         }
+        self.ask_as_observer(&["WITNESS.TRACE"]).items().iter().map(Reply::string).collect()
     }
 
     /// Runs the event loop until no work is due.

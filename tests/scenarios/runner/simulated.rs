@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redis_lock::server::{ClientId, Effect, Node, ServerKind, Unit, WriteFence, slot_of};
-use support::scenario::{self, Change, Scenario, Snapshot, Stage, message_of};
+use support::scenario::{self, Change, Record, Scenario, Snapshot, Stage, message_of};
 use support::{Flavour, Program, Reply};
 
-use super::Module;
 use super::served::Served;
 
 /// The time that a reply may take, in milliseconds.
@@ -27,9 +26,9 @@ const CONTROLS: [&str; 5] = ["REPLICAOF", "CONFIG", "DEBUG", "WAIT", "INFO"];
 
 /// Plays a scenario on every kind of simulated server to which it applies.
 #[track_caller]
-pub fn play(module: Module, scenario: &Scenario) {
+pub fn play(scenario: &Scenario) {
     for kind in ServerKind::ALL {
-        let mut stage = Simulated::start(kind, module, scenario);
+        let mut stage = Simulated::start(kind, scenario);
         if scenario.is_shown_by(stage.kind()) {
             let played = catch_unwind(AssertUnwindSafe(|| scenario::play(&mut stage, scenario)));
             if let Err(payload) = played {
@@ -49,11 +48,8 @@ pub fn end() -> Result<(), String> {
 
 struct Simulated {
     kind: ServerKind,
-    module: Module,
     server: Served,
     replica: Option<Served>,
-    /// What the replica has not received, while it is stopped.
-    missed: Option<Vec<Unit>>,
     clients: BTreeMap<String, ClientId>,
     /// Whether the server is stopped: it finds later what its clients do.
     is_stopped: bool,
@@ -64,12 +60,12 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn start(kind: ServerKind, module: Module, scenario: &Scenario) -> Self {
+    fn start(kind: ServerKind, scenario: &Scenario) -> Self {
         Node::forget_all();
-        let (server, replica) = (Served::start(kind, module), scenario.replica.then(|| Served::start(kind, module)));
-        let (missed, clients, received) = (None, BTreeMap::new(), Vec::new());
-        let mut stage =
-            Self { kind, module, server, replica, missed, clients, is_stopped: false, expires: true, received };
+        let start = || Served::start(kind, scenario.witness);
+        let (server, replica) = (start(), scenario.replica.then(start));
+        let (clients, received) = (BTreeMap::new(), Vec::new());
+        let mut stage = Self { kind, server, replica, clients, is_stopped: false, expires: true, received };
         if scenario.cluster {
             stage.server.node.join_cluster();
         }
@@ -133,13 +129,9 @@ impl Simulated {
         }
         self.server.settle();
         let received = self.server.node.stream();
-        match (&mut self.missed, &mut self.replica) {
-            (Some(missed), _) => missed.extend(received.iter().cloned()),
-            (None, Some(replica)) => {
-                received.iter().for_each(|unit| replica.node.replay(unit));
-                replica.settle();
-            }
-            (None, None) => {}
+        if let Some(replica) = &mut self.replica {
+            received.iter().for_each(|unit| replica.node.replay(unit));
+            replica.settle();
         }
         self.received.extend(received);
     }
@@ -162,12 +154,7 @@ impl Stage for Simulated {
     }
 
     fn open(&mut self, client: &str) -> i64 {
-        let module = self.module;
-        let server = self.by_client(client);
-        let number = server.node.connect();
-        if module == Module::Witness {
-            server.ask(number, &["WITNESS.ENTER", client]);
-        }
+        let number = self.by_client(client).connect(client);
         self.clients.insert(client.to_owned(), number);
         number
     }
@@ -215,17 +202,15 @@ impl Stage for Simulated {
         vec![format!("{:?}", self.server.node.keyspace())]
     }
 
-    fn trace(&mut self) -> Vec<String> {
-        self.server.trace()
-    }
-
-    fn replica_trace(&mut self) -> Vec<String> {
-        self.replica.as_mut().map(Served::trace).unwrap_or_default()
-    }
-
-    fn stream(&mut self) -> Vec<String> {
-        self.settle();
-        std::mem::take(&mut self.received).iter().flat_map(as_lines).collect()
+    fn news(&mut self, record: Record) -> Vec<String> {
+        match record {
+            Record::Trace => self.server.trace(),
+            Record::ReplicaTrace => self.replica.as_mut().map(Served::trace).unwrap_or_default(),
+            Record::Stream => {
+                self.settle();
+                std::mem::take(&mut self.received).iter().flat_map(as_lines).collect()
+            }
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -253,22 +238,8 @@ impl Stage for Simulated {
         }
     }
 
-    fn stall(&mut self, ms: u64) {
-        Node::pass_us(i64::try_from(ms).expect("a short while") * 1000);
-        self.settle();
-    }
-
     fn run_server(&mut self, runs: bool) {
         self.is_stopped = !runs;
-        self.settle();
-    }
-
-    fn run_replica(&mut self, runs: bool) {
-        let missed = self.missed.take().unwrap_or_default();
-        if let Some(replica) = &mut self.replica {
-            missed.iter().for_each(|unit| replica.node.replay(unit));
-        }
-        self.missed = (!runs).then(Vec::new);
         self.settle();
     }
 

@@ -8,13 +8,14 @@
 //! cluster                               the server is a node of a cluster, and has every slot
 //! replica                               it has a replica, to which the client `r` connects
 //! own server                            no other scenario uses the server
+//! witness                               the server has the witness module, which records what servers do, instead of the locks
 //! let $WORD = {PX|EX|"P X"}              a text that stands for the name
 //! each $TAKE = LOCK.ACQUIRE | LOCK.REENTER           plays it once with each value
 //! each $TAKE, $TYPE = LOCK.ACQUIRE, string | LOCK.REENTER, hash
 //! each b waits                          plays it once for each way of waiting: blocked | notified | pushed
 //! each b waits, c waits                 each way alone, and two ways in both orders
 //!
-//! ## release_grants_to_waiter           a scenario begins; the file with no heading is one scenario
+//! ## release_grants_to_waiter           a scenario begins
 //! a> $TAKE door alice -> 1              a sends a command, and receives this reply
 //! a> SET door x ; GET door -> OK ; x    two commands in one write
 //! a> GET {door|gate} -> x               one line for each alternative, which the same text or as many in the reply go with
@@ -28,24 +29,22 @@
 //! b< 1                                  the reply to the wait, in each way of waiting
 //! b hears nothing                       no reply, and no message, has come since
 //! a closes
-//! took 80..200                          the milliseconds from the last command that was sent to the last reply
 //! now <end>..                           the time in Unix milliseconds, here at least `end`; `now <begin>` gives it a name
 //! wait 20                               lets 20 milliseconds pass
-//! stall 20                              the process is stopped for 20 milliseconds
 //! server stops                          the process is stopped; the server finds what clients do when it goes on
 //! server goes on
+//! stall 20                              the process is stopped for 20 milliseconds
 //! snapshot                              remembers all keys with their values and times
 //! unchanged                             they are the same
-//! stream: SET door x                    the next command that replicas and the append-only file receive
+//! stream: SET door x ; DEL door         the next commands that replicas and the append-only file receive
 //! stream: (nothing)                     there is none
-//! * del 0 door                          the next line of the trace of the witness module; `r*` for the replica
-//! replica stops                         the replica's process is stopped
-//! replica goes on                       and receives what it missed
+//! * del 0 door                          the next lines of the trace of the witness module; `r*` for the replica
 //! slot of door migrates                 the slot of this key is on its way to another node
 //! slot of door leaves                   it belongs to another node, and the server knows
 //! cluster fails                         a slot has no node
 //! cluster recovers                      the slot has its node again
 //! [redis 7.0, valkey] b< 1              a line for these servers alone; [real] and [simulated] are servers, too
+//! [not redis 7.0] b< 1                  a line for all others
 //! ```
 //!
 //! A client connects when it is first named. In commands, double quotes enclose a word, with the escapes of redis-cli
@@ -71,6 +70,7 @@ mod player;
 mod stage;
 mod words;
 
+pub use parser::parse;
 pub use pattern::{Numbers, fits};
 pub use player::{message_of, play};
 pub use stage::{Snapshot, Stage};
@@ -80,7 +80,7 @@ use super::Flavour;
 /// One scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scenario {
-    /// The name under its heading, with the values of its variables. Empty in a file without headings.
+    /// The name in its heading, with the values of its variables.
     pub name: String,
     /// Lines for the server's configuration.
     pub config: Vec<String>,
@@ -92,6 +92,8 @@ pub struct Scenario {
     pub replica: bool,
     /// Whether no other scenario uses its server.
     pub own_server: bool,
+    /// Whether its server has the witness module instead of the locks.
+    pub witness: bool,
     /// The ways in which clients wait, by their names. Others are blocked.
     pub ways: Vec<(String, Way)>,
     pub lines: Vec<Line>,
@@ -145,11 +147,8 @@ pub enum Step {
     Close {
         client: String,
     },
-    /// `None`: no line is left.
-    Trace(Option<String>),
-    ReplicaTrace(Option<String>),
-    Stream(Option<String>),
-    Took(String),
+    /// The next lines of a record. None: no line is left.
+    Recorded(Record, Vec<String>),
     /// The range of the time, in Unix milliseconds.
     Now(String),
     Snapshot,
@@ -158,9 +157,18 @@ pub enum Step {
     Stall(u64),
     /// Whether the server's process runs.
     Server(bool),
-    /// Whether the replica's process runs.
-    Replica(bool),
     Cluster(Change),
+}
+
+/// What the stage records while a scenario is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Record {
+    /// The trace of the witness module.
+    Trace,
+    /// The same in the replica.
+    ReplicaTrace,
+    /// The commands that replicas and the append-only file receive.
+    Stream,
 }
 
 /// A change of a cluster.
@@ -173,39 +181,36 @@ pub enum Change {
 }
 
 impl Scenario {
-    /// Returns the scenarios of a file. One with variables stands for several.
-    ///
-    /// # Errors
-    /// The number and the text of a line that is not understood.
-    pub fn parse(text: &str) -> Result<Vec<Self>, String> {
-        parser::parse(text)
-    }
-
     /// Returns whether this kind of server shows it.
     pub fn is_shown_by(&self, kind: Flavour) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| kind.is(name))
+        are_for(&self.only, kind, false)
     }
 
     /// Returns whether it reads what replicas receive.
     pub fn has_stream(&self) -> bool {
-        self.lines.iter().any(|line| matches!(line.step, Step::Stream(_)))
+        self.lines.iter().any(|line| matches!(line.step, Step::Recorded(Record::Stream, _)))
     }
 
     /// Returns whether it needs a server that no other scenario uses.
     pub fn needs_own_server(&self) -> bool {
         let stops = |line: &Line| matches!(line.step, Step::Stall(_) | Step::Server(_));
-        self.own_server || self.cluster || self.replica || self.lines.iter().any(stops)
+        self.own_server || self.cluster || self.replica || self.witness || self.lines.iter().any(stops)
     }
 }
 
 impl Line {
     /// Returns whether the line is for this server.
     pub fn is_for(&self, kind: Flavour, simulated: bool) -> bool {
-        let is_named = |name: &String| match name.as_str() {
-            "real" => !simulated,
-            "simulated" => simulated,
-            name => kind.is(name),
-        };
-        self.kinds.is_empty() || self.kinds.iter().any(is_named)
+        are_for(&self.kinds, kind, simulated)
     }
+}
+
+/// Returns whether these kinds of servers, all if there is none, include this one.
+fn are_for(kinds: &[String], kind: Flavour, simulated: bool) -> bool {
+    let is = |name: &str| match name {
+        "real" => !simulated,
+        "simulated" => simulated,
+        name => kind.is(name),
+    };
+    kinds.is_empty() || kinds.iter().any(|name| name.strip_prefix("not ").map_or_else(|| is(name), |other| !is(other)))
 }

@@ -9,8 +9,6 @@ const LEASE_MS: &str = "600000";
 
 /// A request that waits for a message.
 pub(super) struct Notified {
-    /// The client that receives the message.
-    pub listener: String,
     channel: String,
     key: String,
     token: String,
@@ -19,18 +17,17 @@ pub(super) struct Notified {
 impl Notified {
     /// Describes the request of a client, and adds to it what NOTIFY needs. In a cluster the channel is in the slot of the key, if
     /// that has a hash tag.
-    pub fn new(client: &str, way: Way, request: &mut Vec<Vec<u8>>) -> Self {
+    pub fn new(client: &str, request: &mut Vec<Vec<u8>>) -> Self {
         let word = |number: usize| request.get(number).map(|word| text(word)).unwrap_or_default();
         let (key, token) = (word(1), word(2));
         let tag = key.find('{').and_then(|from| key.get(from..)).unwrap_or_default();
         let channel = format!("news-of-{client}{tag}");
-        let listener = if way == Way::Pushed { client.to_owned() } else { format!("listener-of-{client}") };
         let has_lease =
             request.iter().any(|word| ["PX", "EX"].iter().any(|unit| word.eq_ignore_ascii_case(unit.as_bytes())));
         let lease = ["PX", LEASE_MS].into_iter().filter(|_| !has_lease);
         let added = lease.chain(["NOTIFY", &channel]).map(|word| word.as_bytes().to_vec());
         request.extend(added.collect::<Vec<_>>());
-        Self { listener, channel, key, token }
+        Self { channel, key, token }
     }
 
     /// Returns the commands that the listener needs to send first. The last one subscribes.
@@ -38,17 +35,6 @@ impl Notified {
         let hello = (way == Way::Pushed).then_some("HELLO 3");
         let subscribe = format!("SSUBSCRIBE {}", self.channel);
         hello.into_iter().chain([subscribe.as_str()]).map(words).collect()
-    }
-
-    /// Returns the command whose reply lists the request while it waits.
-    pub fn to_see(&self) -> Vec<Vec<u8>> {
-        [b"LOCK.WAITERS".as_slice(), self.key.as_bytes(), b"COUNT", b"1000"].map(<[u8]>::to_vec).to_vec()
-    }
-
-    /// Returns whether the reply to that command lists the request.
-    pub fn is_in(&self, waiters: &Reply) -> bool {
-        let Reply::List(waiters) = waiters else { return false };
-        waiters.iter().any(|waiter| waiter.get("channel") == self.channel.as_str())
     }
 
     /// Returns the reply that a blocked client would receive instead of this message: 1, nil, or an error with the code LOST.

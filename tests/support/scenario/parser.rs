@@ -2,14 +2,16 @@
 
 use super::alternatives::{Values, combined, defined, lines_of};
 use super::words::{commands, split_outside};
-use super::{Change, Line, Scenario, Step};
+use super::{Change, Line, Record, Scenario, Step};
 
 /// A line with its number.
 type Numbered<'t> = (usize, &'t str);
 
+/// Returns the scenarios of a file. One with variables stands for several.
+///
 /// # Errors
 /// The number and the text of a line that is not understood.
-pub(super) fn parse(text: &str) -> Result<Vec<Scenario>, String> {
+pub fn parse(text: &str) -> Result<Vec<Scenario>, String> {
     let lines = (1..).zip(text.lines().map(str::trim));
     let mut shared: Vec<Numbered<'_>> = Vec::new();
     let mut parts: Vec<(&str, Vec<Numbered<'_>>)> = Vec::new();
@@ -20,9 +22,6 @@ pub(super) fn parse(text: &str) -> Result<Vec<Scenario>, String> {
             (None, Some((_, lines))) => lines.push((number, line)),
             (None, None) => shared.push((number, line)),
         }
-    }
-    if parts.is_empty() {
-        parts.push(("", Vec::new()));
     }
     let all = parts.iter().map(|(name, lines)| scenarios(name, &[shared.as_slice(), lines].concat()));
     Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
@@ -60,6 +59,7 @@ impl Scenario {
             (_, Some(("only", kinds))) => self.only = list(kinds),
             ("not simulated", _) => self.not_simulated = true,
             ("own server", _) => self.own_server = true,
+            ("witness", _) => self.witness = true,
             ("cluster", _) => self.cluster = true,
             ("replica", _) => self.replica = true,
             _ => {
@@ -82,13 +82,11 @@ fn line(number: usize, text: &str) -> Option<Line> {
 }
 
 fn step(text: &str) -> Option<Step> {
-    let expected = |text: &str| Some(text.trim().to_owned()).filter(|text| text != "(nothing)");
     let (head, rest) = text.split_once(' ').unwrap_or((text, ""));
     Some(match (head, rest) {
-        ("*", line) => Step::Trace(expected(line)),
-        ("r*", line) => Step::ReplicaTrace(expected(line)),
-        ("stream:", line) => Step::Stream(expected(line)),
-        ("took", range) => Step::Took(range.to_owned()),
+        ("*", lines) => Step::Recorded(Record::Trace, recorded(lines)),
+        ("r*", lines) => Step::Recorded(Record::ReplicaTrace, recorded(lines)),
+        ("stream:", lines) => Step::Recorded(Record::Stream, recorded(lines)),
         ("now", range) => Step::Now(range.to_owned()),
         ("snapshot", "") => Step::Snapshot,
         ("unchanged", "") => Step::Unchanged,
@@ -96,8 +94,6 @@ fn step(text: &str) -> Option<Step> {
         ("stall", ms) => Step::Stall(ms.parse().ok()?),
         ("server", "stops") => Step::Server(false),
         ("server", "goes on") => Step::Server(true),
-        ("replica", "stops") => Step::Replica(false),
-        ("replica", "goes on") => Step::Replica(true),
         ("cluster", "fails") => Step::Cluster(Change::Fails),
         ("cluster", "recovers") => Step::Cluster(Change::Recovers),
         ("slot", rest) => Step::Cluster(match rest.strip_prefix("of ")?.split_once(' ')? {
@@ -120,6 +116,11 @@ fn step(text: &str) -> Option<Step> {
             _ => return None,
         },
     })
+}
+
+fn recorded(lines: &str) -> Vec<String> {
+    let lines = Some(lines).filter(|lines| *lines != "(nothing)");
+    lines.into_iter().flat_map(|lines| lines.split(" ; ")).map(|line| line.trim().to_owned()).collect()
 }
 
 fn send(client: &str, text: &str) -> Option<Step> {
@@ -148,52 +149,19 @@ mod tests {
     const OTHER: Flavour = Flavour { program: Program::Valkey, version: (9, 1) };
 
     fn only_one(text: &str) -> Scenario {
-        parse(text).expect("a scenario").remove(0)
-    }
-
-    fn only_step(text: &str) -> Step {
-        only_one(text).lines.remove(0).step
-    }
-
-    #[test]
-    fn commands_have_their_replies_behind() {
-        let Step::Send { commands, replies, .. } = only_step("a> MULTI ; EVAL \"return 1\" 0 -> OK ; QUEUED") else {
-            panic!("a command")
-        };
-        assert_eq!(commands[1], [b"EVAL".as_slice(), b"return 1", b"0"]);
-        assert_eq!(replies, ["OK", "QUEUED"]);
-        assert!(parse("a> MULTI ; EXEC -> OK").is_err(), "two commands and one reply");
-    }
-
-    #[test]
-    fn every_step_is_understood() {
-        let (a, door) = ("a".to_owned(), "door".to_owned());
-        assert_eq!(only_step("a< [OK, 1]"), Step::Receive { client: a.clone(), reply: "[OK, 1]".to_owned() });
-        assert_eq!(only_step("a closes"), Step::Close { client: a.clone() });
-        assert_eq!(only_step("a waits"), Step::Waits { client: a.clone() });
-        assert_eq!(only_step("a hears nothing"), Step::HearsNothing { client: a });
-        assert_eq!(only_step("* del 0 door"), Step::Trace(Some("del 0 door".to_owned())));
-        assert_eq!(only_step("* (nothing)"), Step::Trace(None));
-        assert_eq!(only_step("r* del 0 door"), Step::ReplicaTrace(Some("del 0 door".to_owned())));
-        assert_eq!(only_step("stream: DEL door"), Step::Stream(Some("DEL door".to_owned())));
-        assert_eq!(only_step("took 1..5"), Step::Took("1..5".to_owned()));
-        assert_eq!(only_step("now <end>.."), Step::Now("<end>..".to_owned()));
-        assert_eq!(only_step("wait 20"), Step::Wait(20));
-        assert_eq!(only_step("stall 20"), Step::Stall(20));
-        assert_eq!(only_step("replica stops"), Step::Replica(false));
-        assert_eq!(only_step("server goes on"), Step::Server(true));
-        assert_eq!(only_step("cluster fails"), Step::Cluster(Change::Fails));
-        assert_eq!(only_step("slot of door leaves"), Step::Cluster(Change::Leaves { key: door }));
+        parse(&format!("## one\n{text}")).expect("a scenario").remove(0)
     }
 
     #[test]
     fn lines_and_scenarios_can_be_for_some_servers() {
-        let scenario = only_one("# A fact.\nconfig save 1\nonly valkey\n\n[redis 7.0, valkey 8] * one\n[real] * two\n");
+        let text = "# A fact.\nconfig save 1\nonly valkey\n\n[redis 7.0, valkey 8] * one\n[real] * two\n[not redis 7.0] * three";
+        let scenario = only_one(text);
         assert_eq!(scenario.config, ["save 1"]);
         assert!(scenario.is_shown_by(OTHER) && !scenario.is_shown_by(OLD));
-        let [one, two] = scenario.lines.as_slice() else { panic!("two lines") };
+        let [one, two, three] = scenario.lines.as_slice() else { panic!("three lines") };
+        assert!(three.is_for(OTHER, true) && !three.is_for(OLD, true));
         assert!(one.is_for(OLD, true) && !one.is_for(OTHER, true) && two.is_for(OLD, false) && !two.is_for(OLD, true));
-        assert_eq!((one.number, two.number), (5, 6));
+        assert_eq!((one.number, two.number), (6, 7));
     }
 
     #[test]
@@ -205,7 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
-        assert_eq!(parse("wait 1\nnonsense here").unwrap_err(), "line 2 is not understood: nonsense here");
+    fn lines_that_are_not_understood_are_refused() {
+        assert_eq!(parse("## one\nnonsense here").unwrap_err(), "line 2 is not understood: nonsense here");
+        assert!(parse("## one\na> MULTI ; EXEC -> OK").is_err(), "two commands and one reply");
+    }
+
+    #[test]
+    fn record_has_several_lines_or_none() {
+        let [some, none] =
+            [only_one("stream: MULTI ; DEL x ; EXEC"), only_one("* (nothing)")].map(|one| one.lines[0].step.clone());
+        let lines = ["MULTI", "DEL x", "EXEC"].map(str::to_owned).to_vec();
+        assert_eq!((some, none), (Step::Recorded(Record::Stream, lines), Step::Recorded(Record::Trace, Vec::new())));
     }
 }

@@ -179,27 +179,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_stays_the_same() {
-        let mut numbers = Numbers::new();
-        assert!(fits("SET door x PXAT <end>", "SET door x PXAT 123", &mut numbers));
-        assert!(fits("[<end>, x]", "[123, x]", &mut numbers) && !fits("<end>", "124", &mut numbers));
-        assert!(fits("<end+5>", "128", &mut numbers) && !fits("<other>", "x", &mut numbers));
-    }
-
-    #[test]
-    fn dots_stand_for_anything() {
-        let mut numbers = Numbers::new();
-        assert!(fits("-ERR ...", "-ERR no", &mut numbers) && fits("... door", "del 0 door", &mut numbers));
-        assert!(!fits("-ERR ...", "OK", &mut numbers) && !fits("a ... c", "a b", &mut numbers));
-        assert!(fits("...", "", &mut numbers) && !fits("", "x", &mut numbers));
-    }
-
-    #[test]
-    fn ranges_have_numbers_or_names_as_bounds() {
+    fn texts_have_gaps_names_and_ranges() {
         let mut numbers = Numbers::from([("end".to_owned(), 100)]);
-        assert!(fits("5..9 ms", "9 ms", &mut numbers) && !fits("5..9", "10", &mut numbers));
-        assert!(fits("-3..", "-2", &mut numbers) && !fits("5..", "4", &mut numbers));
-        assert!(fits("<end>..<end+5>", "105", &mut numbers) && !fits("<end>..<end+5>", "106", &mut numbers));
+        let right = [
+            ("-ERR ...", "-ERR no"),
+            ("... door", "del 0 door"),
+            ("...", ""),
+            ("PXAT <new> x", "PXAT 7 x"),
+            ("<new>", "7"),
+        ];
+        let in_range = [("<end+5>", "105"), ("5..9 ms", "9 ms"), ("-3..", "-2"), ("<end>..<end+5>", "105")];
+        for (expected, actual) in right.iter().chain(&in_range) {
+            assert!(fits(expected, actual, &mut numbers), "{expected}, {actual}");
+        }
+        let wrong = [("-ERR ...", "OK"), ("a ... c", "a b"), ("", "x"), ("<end>", "101"), ("<other>", "x")];
+        let outside = [("5..9", "10"), ("5..", "4"), ("<end>..<end+5>", "106")];
+        for (expected, actual) in wrong.iter().chain(&outside) {
+            assert!(!fits(expected, actual, &mut numbers), "{expected}, {actual}");
+        }
     }
 
     #[test]

@@ -9,14 +9,11 @@ use crate::Reply;
 
 use super::notified::{Notified, words};
 use super::pattern::{Numbers, filled, fits, fits_reply};
-use super::{Line, Scenario, Snapshot, Stage, Step, Way};
+use super::{Line, Record, Scenario, Snapshot, Stage, Step, Way};
 
 /// How often the stage is asked for what must come, and how long it waits in between, in milliseconds.
 const ATTEMPTS: u32 = 2000;
 const POLL_MS: u64 = 5;
-
-/// The connection that asks for the clients that wait for messages.
-const OBSERVER: &str = "observer";
 
 /// Plays a scenario to its end.
 ///
@@ -29,7 +26,7 @@ pub fn play(stage: &mut impl Stage, scenario: &Scenario) {
     for line in scenario.lines.iter().filter(|line| line.is_for(kind, simulated)) {
         let step = catch_unwind(AssertUnwindSafe(|| play.step(&line.step)));
         if let Err(problem) = step.unwrap_or_else(|payload| Err(message_of(&*payload).to_owned())) {
-            panic!("{}line {}: {}\n{problem}\nthen traced: {:?}", play.script, line.number, line.text, play.trace);
+            panic!("{}line {}: {}\n{problem}\nthen recorded: {:?}", play.script, line.number, line.text, play.recorded);
         }
         play.note(line);
     }
@@ -53,43 +50,30 @@ struct Play<'s, S> {
     open: BTreeSet<String>,
     /// Requests that wait for a message, by their clients.
     notified: BTreeMap<String, Notified>,
-    /// The listeners of those whose message has come, by their clients.
-    ended: BTreeMap<String, String>,
+    /// The clients that receive the messages for others, also after the wait.
+    listeners: BTreeMap<String, String>,
     /// The replies to requests that did not have to wait for a message, by their clients.
     early: BTreeMap<String, Reply>,
-    /// The databases that clients have selected.
-    databases: BTreeMap<String, String>,
     numbers: Numbers,
-    trace: VecDeque<String>,
-    replica_trace: VecDeque<String>,
-    stream: VecDeque<String>,
+    /// The lines of each record that the scenario has not read.
+    recorded: BTreeMap<Record, VecDeque<String>>,
     snapshot: Snapshot,
-    /// When the last command was sent and the last reply was received.
-    sent_ms: i64,
-    received_ms: i64,
     /// What has been as expected.
     script: String,
 }
 
 impl<'s, S: Stage> Play<'s, S> {
     fn new(stage: &'s mut S, scenario: &'s Scenario) -> Self {
-        let [trace, replica_trace, stream] = [const { VecDeque::new() }; 3];
-        let now = stage.now_ms();
         Self {
             stage,
             ways: scenario.ways.iter().map(|(client, way)| (client.as_str(), *way)).collect(),
             open: BTreeSet::new(),
             notified: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            listeners: BTreeMap::new(),
             early: BTreeMap::new(),
-            databases: BTreeMap::new(),
             numbers: Numbers::new(),
-            trace,
-            replica_trace,
-            stream,
+            recorded: BTreeMap::new(),
             snapshot: Snapshot::new(),
-            sent_ms: now,
-            received_ms: now,
             script: String::new(),
         }
     }
@@ -109,7 +93,7 @@ impl<'s, S: Stage> Play<'s, S> {
             }
             Step::Send { client, commands, replies } => {
                 let commands = self.fill(client, commands)?;
-                self.send(client, &commands);
+                self.stage.send(client, &commands);
                 replies.iter().try_for_each(|reply| self.receive(client, reply))?;
             }
             Step::Eventually { client, command, reply } => self.eventually(client, command, reply)?,
@@ -120,15 +104,8 @@ impl<'s, S: Stage> Play<'s, S> {
                 self.stage.close(client);
                 self.open.remove(client);
             }
-            Step::Trace(expected) => self.next_is(expected.as_ref(), |play| &mut play.trace, S::trace)?,
-            Step::ReplicaTrace(expected) => {
-                self.next_is(expected.as_ref(), |play| &mut play.replica_trace, S::replica_trace)?;
-            }
-            Step::Stream(expected) => self.next_is(expected.as_ref(), |play| &mut play.stream, S::stream)?,
-            Step::Took(range) => {
-                let ms = self.received_ms - self.sent_ms;
-                self.compare(range, &Reply::Int(ms))?;
-            }
+            Step::Recorded(record, lines) if lines.is_empty() => self.nothing_is_recorded(*record)?,
+            Step::Recorded(record, lines) => lines.iter().try_for_each(|line| self.is_recorded(*record, line))?,
             Step::Now(range) => {
                 let now = self.stage.now_ms();
                 self.compare(range, &Reply::Int(now))?;
@@ -141,9 +118,12 @@ impl<'s, S: Stage> Play<'s, S> {
                 }
             }
             Step::Wait(ms) => self.stage.wait(*ms),
-            Step::Stall(ms) => self.stage.stall(*ms),
+            Step::Stall(ms) => {
+                self.stage.run_server(false);
+                self.stage.wait(*ms);
+                self.stage.run_server(true);
+            }
             Step::Server(runs) => self.stage.run_server(*runs),
-            Step::Replica(runs) => self.stage.run_replica(*runs),
             Step::Cluster(change) => self.stage.change(change),
         }
         Ok(())
@@ -168,18 +148,6 @@ impl<'s, S: Stage> Play<'s, S> {
         }
     }
 
-    fn send(&mut self, client: &str, commands: &[Vec<Vec<u8>>]) {
-        for command in commands {
-            if let [name, db] = command.as_slice() {
-                if name == b"SELECT" {
-                    self.databases.insert(client.to_owned(), String::from_utf8_lossy(db).into_owned());
-                }
-            }
-        }
-        self.sent_ms = self.stage.now_ms();
-        self.stage.send(client, commands);
-    }
-
     fn receive(&mut self, client: &str, expected: &str) -> Checked {
         let reply = self.reply(client)?;
         self.compare(expected, &reply)
@@ -190,14 +158,10 @@ impl<'s, S: Stage> Play<'s, S> {
         if let Some(reply) = self.early.remove(client) {
             return Ok(reply);
         }
-        let listener = self.notified.get(client).map_or(client, |notified| &notified.listener);
-        let reply = self.stage.receive(listener);
-        self.received_ms = self.stage.now_ms();
-        let Some(notified) = self.notified.remove(client) else { return Ok(reply) };
-        self.ended.insert(client.to_owned(), notified.listener.clone());
-        notified
-            .outcome(&reply, self.received_ms)
-            .ok_or_else(|| format!("it is no message about this request: {reply}"))
+        let Some(notified) = self.notified.remove(client) else { return Ok(self.stage.receive(client)) };
+        let message = self.stage.receive(&self.listeners[client]);
+        let outcome = notified.outcome(&message, self.stage.now_ms());
+        outcome.ok_or_else(|| format!("it is no message about this request: {message}"))
     }
 
     fn compare(&mut self, expected: &str, actual: &Reply) -> Checked {
@@ -211,7 +175,7 @@ impl<'s, S: Stage> Play<'s, S> {
         let mut last = Ok(());
         for _ in 0..ATTEMPTS {
             let commands = self.fill(client, &[command.to_vec()])?;
-            self.send(client, &commands);
+            self.stage.send(client, &commands);
             last = self.receive(client, expected);
             if last.is_ok() {
                 break;
@@ -226,12 +190,21 @@ impl<'s, S: Stage> Play<'s, S> {
         let mut commands = self.fill(client, commands)?;
         let way = self.ways.get(client).copied().unwrap_or(Way::Blocked);
         let Some(request) = commands.first_mut().filter(|_| way != Way::Blocked) else {
-            self.send(client, &commands);
+            self.stage.send(client, &commands);
             return Ok(());
         };
-        let notified = Notified::new(client, way, request);
-        self.listen(&notified, way)?;
-        self.send(client, &commands);
+        let notified = Notified::new(client, request);
+        let listener = if way == Way::Pushed { client.to_owned() } else { format!("listener-of-{client}") };
+        self.open(&listener);
+        for command in notified.to_listen(way) {
+            self.stage.send(&listener, &[command]);
+            let reply = self.stage.receive(&listener);
+            if reply.is_error() {
+                return Err(format!("the listener receives {reply}"));
+            }
+        }
+        self.listeners.insert(client.to_owned(), listener);
+        self.stage.send(client, &commands);
         match self.stage.receive(client) {
             reply if reply == "WAITING" => self.notified.insert(client.to_owned(), notified).map_or((), drop),
             reply => self.early.insert(client.to_owned(), reply).map_or((), drop),
@@ -239,33 +212,15 @@ impl<'s, S: Stage> Play<'s, S> {
         Ok(())
     }
 
-    fn listen(&mut self, notified: &Notified, way: Way) -> Checked {
-        let listener = &notified.listener;
-        self.open(listener);
-        for command in notified.to_listen(way) {
-            self.send(listener, &[command]);
-            let reply = self.stage.receive(listener);
-            if reply.is_error() {
-                return Err(format!("the listener receives {reply}"));
-            }
-        }
-        Ok(())
-    }
-
     fn check_that_waits(&mut self, client: &str) -> Checked {
+        if self.notified.contains_key(client) {
+            return self.check_that_hears_nothing(client);
+        }
         for _ in 0..ATTEMPTS {
-            let waits = match self.notified.get(client).map(Notified::to_see) {
-                Some(command) => {
-                    self.open(OBSERVER);
-                    let select = format!("SELECT {}", self.databases.get(client).map_or("0", String::as_str));
-                    self.stage.send(OBSERVER, &[words(&select), command]);
-                    let [_, waiters] = [(); 2].map(|()| self.stage.receive(OBSERVER));
-                    self.notified.get(client).is_some_and(|notified| notified.is_in(&waiters))
-                }
-                None if self.early.contains_key(client) => false,
-                None => self.stage.is_blocked(client),
-            };
-            if waits {
+            if self.early.contains_key(client) {
+                break;
+            }
+            if self.stage.is_blocked(client) {
                 return Ok(());
             }
             self.stage.wait(POLL_MS);
@@ -274,45 +229,39 @@ impl<'s, S: Stage> Play<'s, S> {
     }
 
     fn check_that_hears_nothing(&mut self, client: &str) -> Checked {
-        let waiting = self.notified.get(client).map(|notified| notified.listener.clone());
-        let ear = waiting.or_else(|| self.ended.get(client).cloned()).unwrap_or_else(|| client.to_owned());
-        self.stage.send(&ear, &[words("PING")]);
-        let reply = self.stage.receive(&ear);
+        let listener = self.listeners.get(client).map_or(client, String::as_str);
+        self.stage.send(listener, &[words("PING")]);
+        let reply = self.stage.receive(listener);
         let is_pong = reply == "PONG" || reply == Reply::list([Reply::text("pong"), Reply::text("")]);
         is_pong.then_some(()).ok_or_else(|| format!("it hears {reply}"))
     }
 
-    /// Compares the next line of a record, for which it waits if there is to be one.
-    fn next_is(
-        &mut self,
-        expected: Option<&String>,
-        record: fn(&mut Self) -> &mut VecDeque<String>,
-        news: fn(&mut S) -> Vec<String>,
-    ) -> Checked {
-        let mut next = None;
+    /// Compares the next line of a record, for which it waits.
+    fn is_recorded(&mut self, record: Record, expected: &str) -> Checked {
         for _ in 0..ATTEMPTS {
-            let more = news(self.stage);
-            record(self).extend(more);
-            next = record(self).pop_front();
-            if next.is_some() || expected.is_none() {
-                break;
+            if let Some(line) = self.next_recorded(record) {
+                let fits = fits(expected, &line, &mut self.numbers);
+                return fits.then_some(()).ok_or_else(|| format!("it is: {line}"));
             }
             self.stage.wait(POLL_MS);
         }
-        let fits = match (expected, &next) {
-            (Some(expected), Some(next)) => fits(expected, next, &mut self.numbers),
-            (expected, next) => expected.is_none() && next.is_none(),
-        };
-        fits.then_some(()).ok_or_else(|| format!("it is: {}", next.as_deref().unwrap_or("(nothing)")))
+        Err("it is: (nothing)".to_owned())
+    }
+
+    fn nothing_is_recorded(&mut self, record: Record) -> Checked {
+        self.next_recorded(record).map_or(Ok(()), |line| Err(format!("it is: {line}")))
+    }
+
+    fn next_recorded(&mut self, record: Record) -> Option<String> {
+        let lines = self.recorded.entry(record).or_default();
+        lines.extend(self.stage.news(record));
+        lines.pop_front()
     }
 
     /// Nothing has happened that the scenario does not say.
     fn end(&mut self, has_stream: bool) -> Checked {
-        self.next_is(None, |play| &mut play.trace, S::trace)?;
-        self.next_is(None, |play| &mut play.replica_trace, S::replica_trace)?;
-        if has_stream {
-            self.next_is(None, |play| &mut play.stream, S::stream)?;
-        }
-        Ok(())
+        self.nothing_is_recorded(Record::Trace)?;
+        self.nothing_is_recorded(Record::ReplicaTrace)?;
+        if has_stream { self.nothing_is_recorded(Record::Stream) } else { Ok(()) }
     }
 }

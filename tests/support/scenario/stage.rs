@@ -2,7 +2,7 @@
 
 use crate::{Flavour, Reply};
 
-use super::Change;
+use super::{Change, Record};
 
 /// All keys with their values and times, as lines to compare.
 pub type Snapshot = Vec<String>;
@@ -27,14 +27,8 @@ pub trait Stage {
     /// Returns whether the client is blocked, and its reply is therefore still to come.
     fn is_blocked(&mut self, client: &str) -> bool;
 
-    /// Returns the lines of the witness's trace since the last call.
-    fn trace(&mut self) -> Vec<String>;
-
-    /// Returns the same of the replica's witness.
-    fn replica_trace(&mut self) -> Vec<String>;
-
-    /// Returns the commands that replicas and the append-only file received since the last call.
-    fn stream(&mut self) -> Vec<String>;
+    /// Returns the lines that were recorded since the last call.
+    fn news(&mut self, record: Record) -> Vec<String>;
 
     fn snapshot(&mut self) -> Snapshot;
 
@@ -43,14 +37,8 @@ pub trait Stage {
 
     fn wait(&mut self, ms: u64);
 
-    /// Stops the server for so long.
-    fn stall(&mut self, ms: u64);
-
     /// Stops the server, or resumes it.
     fn run_server(&mut self, runs: bool);
-
-    /// Stops the replica, or resumes it.
-    fn run_replica(&mut self, runs: bool);
 
     /// Changes the cluster that the server is in, and returns when the server knows.
     fn change(&mut self, change: &Change);
