@@ -1,12 +1,13 @@
 //! Durability probes: locks that are taken before a fault. All that was replied must still be true after it.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use crate::clients::Kind;
-use crate::evidence::{Suspended, is_put_off};
+use crate::evidence::is_put_off;
+use crate::history::Kind;
 use crate::link::{Link, PATIENCE};
 use crate::run::Run;
 use crate::snapshot;
@@ -28,7 +29,7 @@ pub struct Probe<'r> {
     database: u32,
     begun: Instant,
     locks: Vec<Taken>,
-    _flushes: Option<Suspended<'r>>,
+    _no_flushes: Option<Arc<()>>,
 }
 
 /// The state of a lock, or the difference; `None` where a fault excuses the reply.
@@ -51,13 +52,13 @@ impl<'r> Probe<'r> {
     /// earlier fault.
     pub fn take(run: &'r Run, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
         run.counters.begin(CHECK);
-        let flushes = (random.u8(..ONE_FLUSHED_OF) > 0).then(|| run.flushes.suspend());
+        let no_flushes = (random.u8(..ONE_FLUSHED_OF) > 0).then(|| Arc::clone(&run.no_flushes));
         let begun = Instant::now();
         let mut links = (run.connect(database, false)?, run.connect(database, false)?);
         let number = run.tokens.fresh();
         let name = |index| format!("d{number}.{index}{}", run.suffix(database));
         let locks: Option<_> = (0..LOCKS).map(|index| Taken::take(run, &mut links, name(index), random)).collect();
-        Some(Self { run, database, begun, locks: locks?, _flushes: flushes })
+        Some(Self { run, database, begun, locks: locks?, _no_flushes: no_flushes })
     }
 
     /// Compares these locks on two servers.
@@ -77,7 +78,7 @@ impl<'r> Probe<'r> {
 
     /// Whether everything may have been flushed since.
     pub fn is_flushed(&self) -> bool {
-        self.run.flushes.any_since(self.begun)
+        self.run.evidence.flushes.any_since(self.begun)
     }
 
     /// Checks that every lock is as it was, and releases it; leases may have gained `gained` ms. Returns whether all
@@ -105,7 +106,7 @@ impl<'r> Probe<'r> {
             let checked = check(taken, &mut link);
             if let Some(Err(what)) = checked.as_ref().filter(|_| !self.is_flushed()) {
                 let text = format!("{} of {}, {:?}: {what}", taken.name, taken.token, taken.kind);
-                self.run.report("nothing that was replied is forgotten", text);
+                self.run.fails("nothing that was replied is forgotten", text);
             }
             matches!(checked, Some(Ok(()))) && !self.is_flushed()
         })
@@ -206,6 +207,6 @@ impl Taken {
 fn answer(run: &Run, link: &mut Link, line: &str) -> Option<Reply> {
     let sent = Instant::now();
     let reply = link.run(line);
-    let is_put_off = is_put_off(&reply) && run.in_force.may_suspend(sent, Instant::now());
+    let is_put_off = is_put_off(&reply) && run.evidence.may_suspend(sent, Instant::now());
     (reply != Reply::Closed && !run.is_refusal(&reply) && !is_put_off).then_some(reply)
 }

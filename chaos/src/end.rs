@@ -61,7 +61,7 @@ fn check_memory(run: &Run, link: &mut Link, before: i64) -> Option<()> {
         }
         if since.elapsed() > SETTLING {
             let text = format!("{used} bytes are used without buffers, {before} before the run, and no key is left");
-            run.report(NOTHING_LEFT, text);
+            run.fails(NOTHING_LEFT, text);
             return None;
         }
         sleep(POLL);
@@ -111,7 +111,7 @@ fn wait_for_file(run: &Run, link: &mut Link) -> Option<()> {
             return Some(());
         }
     }
-    run.report("the server writes its append-only file", format!("not within {SETTLING:?}"));
+    run.fails("the server writes its append-only file", format!("not within {SETTLING:?}"));
     None
 }
 
@@ -121,7 +121,7 @@ fn settle(run: &Run, links: &mut [Link]) -> Option<()> {
     let mut left = what_is_left(run, links)?;
     while !left.is_empty() {
         if begun.elapsed() > SETTLING {
-            run.report(NOTHING_LEFT, format!("after all clients have gone: {left}"));
+            run.fails(NOTHING_LEFT, format!("after all clients have gone: {left}"));
             return None;
         }
         sleep(POLL);
@@ -165,7 +165,7 @@ fn compare_with_file(run: &Run, link: &mut Link) -> Option<()> {
     if loaded != "OK" || before != after {
         let differences = snapshot::differences(&before, &after);
         let text = format!("DEBUG LOADAOF: {loaded:?}; keys that differ, before and after: {differences}");
-        run.report("the append-only file has the same locks", text);
+        run.fails("the append-only file has the same locks", text);
         return None;
     }
     Some(())

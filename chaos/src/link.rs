@@ -7,7 +7,7 @@ use support::connection::{Connection, Sender, packed};
 use support::{Reply, bytes_of};
 
 use crate::clients::network::NetworkPath;
-use crate::history::{History, Request, Requests, locked};
+use crate::history::{Endpoint, History, Request, Requests, locked};
 
 /// How long the server may take to accept a connection and to answer short requests. Above the longest stall.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -16,11 +16,10 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Link {
     connection: Connection,
     requests: Arc<Mutex<Requests>>,
-    port: u16,
-    database: u32,
-    id: i64,
+    /// As the history knows it.
+    endpoint: Endpoint,
     /// The path through a network that can be bad.
-    path: Option<Arc<NetworkPath>>,
+    path: Option<NetworkPath>,
     /// A reply has not come in time: the next one would belong to another request.
     is_dead: bool,
 }
@@ -39,19 +38,15 @@ impl Link {
 
     /// A connection without a greeting, which is made within this time.
     pub fn bare(history: &Arc<History>, port: u16, within: Duration) -> Option<Self> {
-        let link = Self::of(history, Connection::open(port, within).ok()?, port, None);
-        locked(&link.requests).connection = history.next_connection();
-        Some(link)
+        Some(Self::of(history, Connection::open(port, within).ok()?, port, None))
     }
 
-    /// A connection through a network that can be bad.
-    pub fn through(history: &Arc<History>, connection: Connection, path: NetworkPath, port: u16) -> Self {
-        Self::of(history, connection, port, Some(Arc::new(path)))
-    }
-
-    fn of(history: &Arc<History>, connection: Connection, port: u16, path: Option<Arc<NetworkPath>>) -> Self {
-        let requests = Arc::new(Mutex::new(Requests::new(history, port, 0)));
-        Self { connection, requests, port, database: 0, id: 0, path, is_dead: false }
+    /// A connection, perhaps through a network that can be bad.
+    pub fn of(history: &Arc<History>, connection: Connection, port: u16, path: Option<NetworkPath>) -> Self {
+        let (number, is_direct) = (history.next_connection(), path.is_none());
+        let endpoint = Endpoint { server: port, database: 0, connection: number, is_direct };
+        let requests = Arc::new(Mutex::new(Requests::new(history, endpoint)));
+        Self { connection, requests, endpoint, path, is_dead: false }
     }
 
     /// Chooses the protocol and the database.
@@ -60,38 +55,37 @@ impl Link {
             return None;
         }
         let Reply::Int(id) = self.run("CLIENT ID") else { return None };
-        self.id = id;
-        locked(&self.requests).connection = id;
+        self.endpoint.connection = id;
         Some(self.for_database(database))
     }
 
     /// Takes it for this database: in a cluster, which has one database alone, each stands for a slot.
     pub fn for_database(mut self, database: u32) -> Self {
-        self.database = database;
-        locked(&self.requests).database = database;
+        self.endpoint.database = database;
+        locked(&self.requests).endpoint = self.endpoint;
         self
     }
 
     pub fn database(&self) -> u32 {
-        self.database
+        self.endpoint.database
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.endpoint.server
     }
 
     /// The reply of CLIENT ID for this connection.
     pub fn id(&self) -> i64 {
-        self.id
+        self.endpoint.connection
     }
 
-    pub fn path(&self) -> Option<&Arc<NetworkPath>> {
+    pub fn path(&self) -> Option<&NetworkPath> {
         self.path.as_ref()
     }
 
     /// Whether the network has disturbed it.
     pub fn is_disturbed(&self) -> bool {
-        self.path.as_ref().is_some_and(|path| path.is_disturbed())
+        self.path.as_ref().is_some_and(NetworkPath::is_disturbed)
     }
 
     /// Sends lines, whose words have no spaces, in one write. Returns a moment before the first byte left, `None` if
@@ -152,6 +146,7 @@ impl Link {
         match self.connection.receive() {
             Err(error) if error.is_timeout() => {
                 self.is_dead = true;
+                locked(&self.requests).check_late();
                 None
             }
             result => Some(locked(&self.requests).answered(Reply::of(result))),
@@ -200,9 +195,9 @@ impl LinkSender {
         sent
     }
 
-    /// The request that is the next to be answered.
-    pub fn oldest(&self) -> Option<Request> {
-        locked(&self.requests).oldest().cloned()
+    /// Checks that the reply to the oldest request is not late.
+    pub fn check_late(&self) {
+        locked(&self.requests).check_late();
     }
 
     pub fn close(&self) {

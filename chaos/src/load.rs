@@ -5,7 +5,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use crate::Part;
-use crate::clients::{Client, Notified, burst_forever, network, observe, run_quiet_locks};
+use crate::clients::{Client, Notified, burst_forever, observe, run_quiet_locks};
 use crate::end;
 use crate::evidence::probe_latency;
 use crate::faults::{self, Faults};
@@ -107,7 +107,6 @@ fn start_all<'s>(
         (run.has(Part::External), faults::send_external_commands as Work),
         (run.has(Part::Bursts), burst_forever),
         (run.has(Part::Settings), faults::change_settings),
-        (run.has(Part::Network), network::run),
         (true, observe),
         (run.settings.has_quiet_locks(), run_quiet_locks),
         (run.is(Scenario::Soak), soak::watch_memory),
@@ -125,7 +124,7 @@ fn check_end(run: &Run, servers: &mut Servers, memory: i64) {
         faults::compare_at_end(run, servers);
     }
     if end::check(run, memory).is_none() && !run.is_over() {
-        run.report("the server lives", "a connection was closed at the end of the run");
+        run.fails("the server lives", "a connection was closed at the end of the run");
     }
 }
 
@@ -133,7 +132,6 @@ fn show_progress(run: &Run) {
     while run.goes_on() {
         run.rest(PROGRESS.min(run.deadline.saturating_duration_since(Instant::now())));
         end::count_handovers(run);
-        run.counters.raise("shares together", run.history.most_together() as u64);
         println!("  {}", run.counters);
     }
 }

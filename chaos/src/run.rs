@@ -1,19 +1,19 @@
 //! What all threads of a run share.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::{Reply, now_us};
+use support::Reply;
 
 use crate::Part;
-use crate::clients::network::Network;
-use crate::evidence::{Flushes, InForce, Nodes, Pauses, StallLog};
-use crate::history::{History, HistoryFile, Hold};
-use crate::keys::{Key, Keys};
+use crate::evidence::{Evidence, Spans};
+use crate::history::{History, HistoryFile};
+use crate::keys::{DATABASES, Keys};
 use crate::link::Link;
-use crate::report::{Counters, Finding, Rule};
+use crate::report::Rule;
 use crate::scenario::{Scenario, Settings};
 use crate::servers::Servers;
 use crate::token::Tokens;
@@ -26,28 +26,32 @@ pub const AGREEMENT: Duration = Duration::from_secs(10);
 
 pub struct Run {
     pub settings: Settings,
-    pub nodes: Nodes,
+    /// Of the server with each database, or in a cluster with the slot that stands for it. The thread that makes faults
+    /// changes them.
+    ports: [AtomicU16; DATABASES as usize],
     /// A moment before the start of the server.
     pub started: Instant,
-    /// The same by the wall clock of that time, in Unix time.
-    started_us: i64,
     /// When clients begin nothing new any more.
     pub deadline: Instant,
     pub keys: Keys,
     pub tokens: Tokens,
     pub history: Arc<History>,
-    pub stalls: StallLog,
-    pub flushes: Flushes,
-    pub pauses: Pauses,
-    pub in_force: InForce,
-    pub network: Network,
-    pub counters: Counters,
+    /// No FLUSHALL begins while another owner has this.
+    pub no_flushes: Arc<()>,
     /// Whether the append-only file is behind DEBUG RELOAD: the file still has the keys that had expired.
     pub file_is_stale: AtomicBool,
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
     suffixes: Vec<String>,
     pub without: Vec<Part>,
+}
+
+impl Deref for Run {
+    type Target = History;
+
+    fn deref(&self) -> &History {
+        &self.history
+    }
 }
 
 impl Run {
@@ -60,20 +64,22 @@ impl Run {
         file: Option<HistoryFile>,
     ) -> Self {
         let keys = Keys::new(settings.keys_in_each_part, settings.evicts(), &servers.suffixes());
+        let evidence = Evidence {
+            longest_lease_ms: Spans::beginning_with(settings.max_lease_ms),
+            recovery_ms: Spans::beginning_with(settings.recovery_ms),
+            refusals: settings.refusals(),
+            sets_clock: !settings.scenario.has_steady_clock(),
+            checks_replies: true,
+            ..Evidence::default()
+        };
         Self {
-            nodes: Nodes::at(|database| servers.port_of(database)),
+            ports: std::array::from_fn(|database| AtomicU16::new(servers.port_of(database))),
             started,
-            started_us: start_us(started),
             deadline,
-            history: History::new(started, 0, keys.all().iter(), file),
+            history: History::new(started, 0, keys.all().iter(), evidence, file),
             keys,
             tokens: Tokens::default(),
-            stalls: StallLog::default(),
-            flushes: Flushes::default(),
-            pauses: Pauses::default(),
-            in_force: InForce::start_with(settings.max_lease_ms, settings.recovery_ms),
-            network: Network::default(),
-            counters: Counters::since(started),
+            no_flushes: Arc::default(),
             file_is_stale: AtomicBool::new(false),
             moves_keys: !servers.server().flavour().is("valkey 8"),
             suffixes: servers.suffixes(),
@@ -95,16 +101,30 @@ impl Run {
         self.settings.scenario.has_steady_clock()
     }
 
-    /// Whether this is an error with which the server refuses a command because of a fault, before it has done anything
-    /// of it.
+    /// Whether this is an error with which the server refuses a command because of a fault.
     pub fn is_refusal(&self, reply: &Reply) -> bool {
-        self.refusal(reply).is_some()
+        self.evidence.refusal(reply).is_some()
     }
 
-    /// The code of such an error.
-    pub fn refusal(&self, reply: &Reply) -> Option<&'static str> {
-        let Reply::Error(line) = reply else { return None };
-        self.settings.refusals().iter().copied().find(|code| line.starts_with(code))
+    pub fn port_of(&self, database: u32) -> u16 {
+        self.ports[database as usize].load(Ordering::SeqCst)
+    }
+
+    /// From now on there may be no server. Sessions and queues end; all earlier replies must still be true afterwards.
+    pub fn server_goes_down(&self) {
+        self.evidence.changes.begin(());
+        self.evidence.pauses.end_all();
+    }
+
+    pub fn server_is_back_at(&self, port: u16) {
+        self.ports.iter().for_each(|own| own.store(port, Ordering::SeqCst));
+        self.evidence.changes.end_all();
+    }
+
+    /// From now on another server has this database.
+    pub fn moves(&self, database: u32, port: u16) {
+        self.ports[database as usize].store(port, Ordering::SeqCst);
+        self.evidence.changes.mark(());
     }
 
     pub fn in_cluster(&self) -> bool {
@@ -118,7 +138,7 @@ impl Run {
 
     /// Whether the run is over because of a failure.
     pub fn is_over(&self) -> bool {
-        self.history.failures.first().is_some()
+        self.failures.first().is_some()
     }
 
     /// Whether clients may begin something new.
@@ -137,60 +157,33 @@ impl Run {
             if let Some(link) = Link::open(&self.history, port, selected, resp3) {
                 return Some(link.for_database(database));
             }
-            refusals = if self.nodes.is_down() { 0 } else { refusals + 1 };
+            refusals = if self.evidence.changes.is_open() { 0 } else { refusals + 1 };
             sleep(POLL);
         }
-        self.report("the server lives", "it takes no connections any more");
+        self.fails("the server lives", "it takes no connections any more");
         None
     }
 
     /// The port of the server with this database, and the database to select there: in a cluster, where slots stand for
     /// databases, the only one.
     pub fn address_of(&self, database: u32) -> (u16, u32) {
-        (self.nodes.port_of(database), if self.in_cluster() { 0 } else { database })
+        (self.port_of(database), if self.in_cluster() { 0 } else { database })
     }
 
     /// Returns this connection if it still leads to the server that clients talk to.
     pub fn current(&self, link: Option<Link>) -> Option<Link> {
-        link.filter(|link| link.port() == self.nodes.port_of(link.database()))
+        link.filter(|link| link.port() == self.port_of(link.database()))
     }
 
     /// Reports a failure that concerns no lock of the run.
-    pub fn report(&self, rule: Rule, what: impl AsRef<str>) {
-        self.history.failures.report(rule, what);
-    }
-
-    /// Reports a failure of a lock, with the history of that lock.
-    pub fn report_lock(&self, key: &Key, rule: Rule, what: &str) {
-        let history = self.history.report(key.database, &key.name);
-        // Leases end by the wall clock: if it was set during the run, both times differ.
-        let [then, now] = [self.started_us, start_us(self.started)].map(|us| us as f64 / 1000.0);
-        let text = format!(
-            "{} in database {}, {what}\nits history, in ms since the start, which was at {then:.1} by the clock of that time, and at \
-             {now:.1} by the clock of now:\n{history}",
-            key.name, key.database
-        );
-        self.report(rule, text);
-    }
-
-    /// The same for a finding. Rough keys are promised less.
-    pub fn check_strict(&self, key: &Key, finding: Finding) {
-        if let Some((rule, what)) = finding.filter(|_| key.is_strict()) {
-            self.report_lock(key, rule, &what);
-        }
-    }
-
-    /// Notes that a token certainly held a lock. Strict locks are checked.
-    pub fn confirm(&self, key: &Key, hold: Hold) {
-        if key.is_strict() {
-            self.check_strict(key, self.history.confirm(key, hold));
-        }
+    pub fn fails(&self, rule: Rule, what: impl AsRef<str>) {
+        self.failures.report(rule, what);
     }
 
     /// Counts a fault that is made now, and notes it.
-    pub fn fault(&self, kind: &'static str, what: &str) {
+    pub fn make_fault(&self, kind: &'static str, what: &str) {
         self.counters.count(kind);
-        self.history.fault(what);
+        self.fault(what);
     }
 
     /// Sleeps, but not beyond the end of the run.
@@ -231,11 +224,6 @@ impl Run {
 
     /// Whether no lease of this length was too long at any time since then.
     pub fn allows_lease(&self, lease_ms: u64, since: Instant) -> bool {
-        self.in_force.cut(Some(lease_ms), since, Instant::now()) == Some(lease_ms)
+        self.evidence.cut(Some(lease_ms), since, Instant::now()) == Some(lease_ms)
     }
-}
-
-/// The start by the wall clock of now, in Unix time.
-fn start_us(started: Instant) -> i64 {
-    now_us() - i64::try_from(started.elapsed().as_micros()).unwrap_or_default()
 }

@@ -26,7 +26,7 @@ pub fn watch_memory(run: &Run, _: fastrand::Rng) {
         run.rest(EVERY);
         let mut bytes = |name| link.number("memory", name).map(|bytes| bytes as f64);
         let (Some(used), Some(resident)) = (bytes("used_memory"), bytes("used_memory_rss")) else {
-            return run.report("the server lives", "it does not reply to INFO");
+            return run.fails("the server lives", "it does not reply to INFO");
         };
         let requests = run.counters.of("requests") as f64;
         samples.push(Sample { minutes: begun.elapsed().as_secs_f64() / 60.0, requests, used, resident });
@@ -50,7 +50,7 @@ fn check_flat(run: &Run, what: &str, steady: &[Sample], most: f64, figure: fn(&S
     );
     println!("{text}");
     if slope - 3.0 * error > most {
-        run.report("memory stays the same under load", text);
+        run.fails("memory stays the same under load", text);
     }
 }
 

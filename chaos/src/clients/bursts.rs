@@ -18,38 +18,32 @@ const KEPT_MS: u64 = 2000;
 const SLACK: Duration = Duration::from_millis(250);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The connections of a burst, kept for the next one: the holder and the waiters.
-type Crowd = (Link, Vec<Link>);
-
-/// Makes bursts until the run is over.
+/// Makes bursts until the run is over, with the same connections as long as all of them are open.
 pub fn burst_forever(run: &Run, mut random: fastrand::Rng) {
-    let mut crowd = None;
+    let mut crowd = Vec::new();
     for number in 0_u32.. {
         run.rest(Duration::from_millis(random.u64(500..3000)));
         if !run.goes_on() {
             return;
         }
-        let locks = random.usize(20..100);
-        crowd = gather(run, crowd, locks).and_then(|crowd| burst(run, &mut random, crowd, number, locks));
+        if burst(run, &mut random, &mut crowd, number).is_none() {
+            crowd.clear();
+        }
     }
 }
 
-/// Enough connections, in a database of strict keys.
-fn gather(run: &Run, crowd: Option<Crowd>, locks: usize) -> Option<Crowd> {
-    let (holder, mut waiters) = crowd.or_else(|| Some((run.connect(1, false)?, Vec::new())))?;
-    while waiters.len() < locks * WAITERS {
-        waiters.push(run.connect(1, false)?);
+/// Makes one burst, in a database of strict keys; `None` if a fault has disturbed it. The first connection holds.
+fn burst(run: &Run, random: &mut fastrand::Rng, crowd: &mut Vec<Link>, number: u32) -> Option<()> {
+    let locks = random.usize(20..100);
+    while crowd.len() < 1 + locks * WAITERS {
+        crowd.push(run.connect(1, false)?);
     }
-    Some((holder, waiters))
-}
-
-/// Makes one burst. Returns the crowd if all of its connections are still open.
-fn burst(run: &Run, random: &mut fastrand::Rng, mut crowd: Crowd, number: u32, locks: usize) -> Option<Crowd> {
-    let (holder, waiters) = &mut crowd;
+    let (holder, waiters) = crowd.split_first_mut()?;
+    let waiters = &mut waiters[..locks * WAITERS];
     let lease = random.u64(5..=25);
     let first = |lock: usize| request(run, number, lock, if lock % 4 == KEPT { KEPT_MS } else { lease });
     holder.send(&(0..locks).map(first).collect::<Vec<_>>())?;
-    for (at, waiter) in waiters.iter_mut().enumerate().take(locks * WAITERS) {
+    for (at, waiter) in waiters.iter_mut().enumerate() {
         waiter.send(&[format!("{} BLOCK {BLOCK_MS}", request(run, number, at % locks, lease))])?;
     }
     let (sent, starved_before) = (Instant::now(), starved());
@@ -63,22 +57,19 @@ fn burst(run: &Run, random: &mut fastrand::Rng, mut crowd: Crowd, number: u32, l
         }
     }
     let leases = Duration::from_millis((WAITERS as u64 + 1) * (lease + 1));
-    for (at, waiter) in waiters.iter_mut().enumerate().take(locks * WAITERS) {
+    for (at, waiter) in waiters.iter_mut().enumerate() {
         let reply = waiter.receive(LIMIT).unwrap_or(Reply::Closed);
         let received = Instant::now();
-        if run.in_force.may_suspend(sent, received) {
-            return None;
-        }
+        (!run.evidence.may_suspend(sent, received)).then_some(())?;
         let (took, allowed) = (received - sent, leases + SLACK + starved().saturating_sub(starved_before));
-        if took > allowed && took > allowed + run.stalls.between(sent, received) {
-            let (lock, stalled) = (at % locks, run.stalls.between(sent, received));
-            let text =
-                format!("b{number}.{lock}, leases of {lease} ms: a reply after {took:?}, stalls explain {stalled:?}");
-            run.report("the end of a lease is noticed", text);
+        if took > allowed && took > allowed + run.evidence.stalls.between(sent, received) {
+            let (lock, stalled) = (at % locks, run.evidence.stalls.between(sent, received));
+            let text = format!("b{number}.{lock}, leases of {lease} ms: {took:?}, stalls explain {stalled:?}");
+            run.fails("the end of a lease is noticed", text);
         }
         check(run, &reply)?;
     }
-    Some(crowd)
+    Some(())
 }
 
 /// Every other lock has one permit, or two of which the first holder keeps one.
@@ -89,18 +80,10 @@ fn request(run: &Run, burst: u32, lock: usize, lease: u64) -> String {
 
 /// Each waiter is granted the lock; `None` ends the burst, because a fault has closed connections.
 fn check(run: &Run, reply: &Reply) -> Option<()> {
-    match reply {
-        Reply::Int(1) => {
-            run.counters.add("grants", 1);
-            return Some(());
-        }
-        Reply::Closed => {}
-        // A clock that is set forward ends waits too.
-        Reply::Nil if !run.has_steady_clock() => {}
-        other if run.is_refusal(other) => {}
-        other => {
-            run.report("every waiter is granted the lock", format!("the reply to a request of a burst is {other:?}"))
-        }
+    // A clock that is set forward ends waits too.
+    let is_excused = *reply == Reply::Nil && run.evidence.sets_clock;
+    if *reply != 1 && *reply != Reply::Closed && !is_excused && !run.is_refusal(reply) {
+        run.fails("every waiter is granted the lock", format!("the reply to a request of a burst is {reply:?}"));
     }
-    None
+    (*reply == 1).then_some(())
 }

@@ -50,9 +50,9 @@ fn examine(run: &Run, key: &Key, link: &mut Link) -> Option<()> {
     while last.is_free && !last.queue.is_empty() && last.queue.first() == first.queue.first() {
         let (since, now) = (first.received, last.sent);
         let span = now.saturating_duration_since(since);
-        if span > BOUND && span > BOUND + run.stalls.between(since, now) {
+        if span > BOUND && span > BOUND + run.evidence.stalls.between(since, now) {
             let text = format!("free for {span:?} while these waited: {:?}", last.queue);
-            run.report_lock(key, "no request waits for a free lock", &text);
+            run.report(key.database, &key.name, "no request waits for a free lock", &text);
             return Some(());
         }
         run.rest(BETWEEN_LOOKS);

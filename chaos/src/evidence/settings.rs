@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use super::{ROUNDING, Spans};
+use super::{Evidence, ROUNDING};
 use crate::report::{Finding, Rule};
 
 const TOO_LONG: Rule = "a lease is refused if it is longer than lock.max-lease-ms, and only then";
@@ -14,42 +14,16 @@ const PUT_OFF: Rule = "TRYAGAIN is replied while lock.recovery-ms is set, and on
 pub const SUSPENDED: Rule = "in a recovery period no token is granted a lock that it does not hold already";
 const NO_LEASE: Rule = "in a recovery period no lease is set before the longest lease from its end";
 
-/// The known values of all settings.
-#[derive(Default)]
-pub struct InForce {
-    pub longest_lease_ms: Spans<u64>,
-    pub recovery_ms: Spans<u64>,
-    /// Grants were certainly suspended.
-    suspended: Spans<()>,
-    /// Certainly no lease might be set.
-    pub no_leases: Spans<()>,
-}
-
-impl InForce {
-    /// The server is about to start with these.
-    pub fn start_with(longest_lease_ms: u64, recovery_ms: u64) -> Self {
-        let settings = Self::default();
-        settings.longest_lease_ms.begin(longest_lease_ms);
-        settings.recovery_ms.begin(recovery_ms);
-        settings
-    }
-
-    /// A server that grants nothing for so long is about to start, and no other server replies any more.
-    pub fn period_begins(&self, length: Duration) {
-        let now = Instant::now();
-        self.suspended.add(now, now + length.saturating_sub(ROUNDING), ());
-    }
-
-    /// The shortest lease that a grant of this one can have, if it was made between these two.
-    pub fn cut(&self, lease_ms: Option<u64>, from: Instant, until: Instant) -> Option<u64> {
-        let limits = self.longest_lease_ms.during(from, until);
-        limits.into_iter().filter(|limit| *limit > 0).chain(lease_ms).min()
-    }
-
-    /// The leases that a wait with this lease can have got, if it was granted between these two.
-    pub fn possible_leases(&self, lease_ms: u64, from: Instant, until: Instant) -> Vec<u64> {
-        let cut = |limit: u64| if limit == 0 { lease_ms } else { lease_ms.min(limit) };
+impl Evidence {
+    /// The leases that a request for this one can have got, if it was granted between these two.
+    pub fn possible_leases(&self, lease_ms: Option<u64>, from: Instant, until: Instant) -> Vec<Option<u64>> {
+        let cut = |limit: u64| Some(limit).filter(|limit| *limit > 0).into_iter().chain(lease_ms).min();
         self.longest_lease_ms.during(from, until).into_iter().map(cut).collect()
+    }
+
+    /// The shortest of them; `None` without a lease.
+    pub fn cut(&self, lease_ms: Option<u64>, from: Instant, until: Instant) -> Option<u64> {
+        self.possible_leases(lease_ms, from, until).into_iter().flatten().chain(lease_ms).min()
     }
 
     /// Whether grants may have been suspended, and leases not renewed, at some time between these two.
@@ -57,9 +31,14 @@ impl InForce {
         self.recovery_ms.during(from, until).iter().any(|ms| *ms > 0)
     }
 
+    /// Whether grants were certainly suspended all the time.
+    pub fn is_suspended(&self, from: Instant, until: Instant) -> bool {
+        self.suspended.cover(from, until, |()| true)
+    }
+
     /// Returns the rule that a reply breaks, if any, to a request with this lease. `fresh`: the token cannot hold the
     /// lock before.
-    pub fn check(
+    pub fn check_lease(
         &self,
         lease_ms: Option<u64>,
         fresh: bool,
@@ -82,16 +61,17 @@ impl InForce {
     }
 
     /// The same for LOCK.EXTEND.
-    pub fn check_extension(&self, lease_ms: u64, reply: &Reply, sent: Instant, received: Instant) -> Finding {
+    pub fn check_extension(&self, lease_ms: Option<u64>, reply: &Reply, sent: Instant, received: Instant) -> Finding {
         if matches!(reply, Reply::Int(_)) && self.no_leases.cover(sent, received, |()| true) {
             return Some((NO_LEASE, format!("the reply is {reply:?}")));
         }
-        self.check(Some(lease_ms), false, reply, sent, received)
+        self.check_lease(lease_ms, false, reply, sent, received)
     }
 
-    /// Whether grants were certainly suspended all the time.
-    pub fn is_suspended(&self, from: Instant, until: Instant) -> bool {
-        self.suspended.cover(from, until, |()| true)
+    /// A server that grants nothing for so long is about to start, and no other server replies any more.
+    pub fn period_begins(&self, length: Duration) {
+        let now = Instant::now();
+        self.suspended.add(now, now + length.saturating_sub(ROUNDING), ());
     }
 
     /// LOCK.INFO has shown the rest of a recovery period at some time between these two.
@@ -118,76 +98,61 @@ pub fn is_put_off(reply: &Reply) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Spans;
     use super::*;
 
-    fn after(ms: u64) -> Instant {
-        Instant::now() + Duration::from_millis(ms)
+    fn in_force(limit_ms: u64, recovery_ms: u64) -> Evidence {
+        let (longest_lease_ms, recovery_ms) = (Spans::beginning_with(limit_ms), Spans::beginning_with(recovery_ms));
+        Evidence { longest_lease_ms, recovery_ms, ..Evidence::default() }
     }
 
     fn error(code: &str) -> Reply {
         Reply::Error(format!("{code} with a reason"))
     }
 
-    /// The rule that a reply breaks while these are in force.
-    fn broken(limit_ms: u64, recovery_ms: u64, lease_ms: Option<u64>, reply: &Reply) -> Option<Rule> {
-        let settings = InForce::start_with(limit_ms, recovery_ms);
-        settings.check(lease_ms, true, reply, Instant::now(), after(5)).map(|(rule, _)| rule)
-    }
-
     #[test]
     fn lease_is_refused_only_if_it_is_too_long() {
-        assert_eq!(broken(100, 0, Some(100), &Reply::Int(1)), None);
-        assert_eq!(broken(100, 0, Some(101), &error("LEASELIMIT")), None);
-        assert_eq!(broken(100, 0, None, &error("LEASELIMIT")), None);
-        assert_eq!(broken(100, 0, Some(100), &error("LEASELIMIT")), Some(TOO_LONG));
-        assert_eq!(broken(0, 0, None, &error("LEASELIMIT")), Some(TOO_LONG));
-        assert_eq!(broken(100, 0, Some(101), &Reply::Nil), Some(TOO_LONG));
-        assert_eq!(broken(100, 0, None, &Reply::Int(1)), Some(TOO_LONG));
+        let broken = |limit, recovery, lease, reply: Reply| {
+            let soon = Instant::now() + Duration::from_millis(5);
+            let evidence = in_force(limit, recovery);
+            evidence.check_lease(lease, true, &reply, Instant::now(), soon).map(|(rule, _)| rule)
+        };
+        assert_eq!(broken(100, 0, Some(100), Reply::Int(1)), None);
+        assert_eq!(broken(100, 0, Some(101), error("LEASELIMIT")), None);
+        assert_eq!(broken(100, 0, None, error("LEASELIMIT")), None);
+        assert_eq!(broken(100, 0, Some(100), error("LEASELIMIT")), Some(TOO_LONG));
+        assert_eq!(broken(0, 0, None, error("LEASELIMIT")), Some(TOO_LONG));
+        assert_eq!(broken(100, 0, Some(101), Reply::Nil), Some(TOO_LONG));
+        assert_eq!(broken(100, 0, None, Reply::Int(1)), Some(TOO_LONG));
+        assert_eq!(broken(0, 0, Some(10), error("TRYAGAIN")), Some(PUT_OFF));
+        assert_eq!(broken(0, 100, Some(10), error("TRYAGAIN")), None);
     }
 
     #[test]
     fn either_limit_can_count_while_it_changes() {
-        let settings = InForce::start_with(0, 0);
-        let sent = Instant::now();
-        settings.longest_lease_ms.begin(100);
-        let check = |sent, reply: &Reply| settings.check(Some(200), false, reply, sent, after(2)).map(|(rule, _)| rule);
-        assert_eq!(check(sent, &Reply::Int(1)), None);
-        assert_eq!(check(sent, &error("LEASELIMIT")), None);
-        assert_eq!(settings.cut(Some(200), sent, Instant::now()), Some(100));
-        assert_eq!(settings.possible_leases(200, sent, after(2)), [200, 100]);
-        settings.longest_lease_ms.settle();
-        let later = after(2);
-        assert_eq!(check(later, &Reply::Int(1)), Some(TOO_LONG));
-        assert_eq!(settings.possible_leases(200, later, after(4)), [100]);
-        assert_eq!(settings.possible_leases(50, later, after(4)), [50]);
+        let (evidence, sent) = (in_force(0, 0), Instant::now());
+        evidence.longest_lease_ms.begin(100);
+        let leases = |sent| evidence.possible_leases(Some(200), sent, Instant::now() + Duration::from_millis(2));
+        assert_eq!(leases(sent), [Some(200), Some(100)]);
+        assert_eq!(evidence.cut(Some(200), sent, Instant::now()), Some(100));
+        evidence.longest_lease_ms.settle();
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(leases(Instant::now()), [Some(100)]);
     }
 
     #[test]
-    fn recovery_period_suspends_grants() {
-        assert_eq!(broken(0, 0, Some(10), &error("TRYAGAIN")), Some(PUT_OFF));
-        assert_eq!(broken(0, 100, Some(10), &error("TRYAGAIN")), None);
-        let (settings, now) = (InForce::start_with(0, 1000), Instant::now());
-        settings.note_remaining(Duration::from_millis(1000), now, now);
-        let rule = |fresh, reply, ms| settings.check(None, fresh, &reply, after(1), after(ms)).map(|(rule, _)| rule);
-        assert_eq!(rule(true, Reply::Int(1), 500), Some(SUSPENDED));
-        assert_eq!(rule(true, Reply::Nil, 500), None);
-        assert_eq!(rule(false, Reply::Int(1), 500), None);
-        assert_eq!(rule(true, Reply::Int(1), 1500), None);
-        settings.recovery_changes();
-        assert_eq!(rule(true, Reply::Int(1), 500), None);
-    }
-
-    #[test]
-    fn first_part_of_recovery_period_allows_no_lease() {
-        let extended = |limit_ms: u64, reply: &Reply, ms: u64| {
-            let (settings, now) = (InForce::start_with(limit_ms, 1000), Instant::now());
-            settings.note_remaining(Duration::from_millis(1000), now, now);
-            let at = |ms| now + Duration::from_millis(ms);
-            settings.check_extension(10, reply, at(1), at(ms)).map(|(rule, _)| rule)
-        };
-        assert_eq!(extended(400, &Reply::Int(10), 590), Some(NO_LEASE));
-        assert_eq!(extended(400, &Reply::Int(10), 600), None, "the longest lease from its end");
-        assert_eq!(extended(400, &error("TRYAGAIN"), 500), None);
-        assert_eq!(extended(0, &Reply::Int(10), 500), None, "the longest lease is unknown");
+    fn recovery_period_suspends_grants_and_leases() {
+        let (evidence, now) = (in_force(400, 1000), Instant::now());
+        let at = |ms| now + Duration::from_millis(ms);
+        evidence.note_remaining(Duration::from_millis(1000), now, now);
+        let grant = |fresh, ms| evidence.check_lease(None, fresh, &Reply::Int(1), at(1), at(ms));
+        let granted = |fresh, ms| grant(fresh, ms).is_some_and(|(rule, _)| rule == SUSPENDED);
+        assert!(!granted(false, 500) && !granted(true, 1500));
+        let extended = |reply: &Reply, ms| evidence.check_extension(Some(10), reply, at(1), at(ms));
+        assert_eq!(extended(&Reply::Int(10), 590).map(|(rule, _)| rule), Some(NO_LEASE));
+        assert_eq!(extended(&Reply::Int(10), 600), None, "the longest lease from its end");
+        assert_eq!(extended(&error("TRYAGAIN"), 500), None);
+        evidence.recovery_changes();
+        assert!(!evidence.is_suspended(at(1), at(500)));
     }
 }

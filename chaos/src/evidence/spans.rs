@@ -1,6 +1,5 @@
 //! Spans of time in which something was so.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -8,11 +7,11 @@ use std::time::{Duration, Instant};
 const REMEMBERED: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy)]
-pub struct Span<T> {
-    pub from: Instant,
+struct Span<T> {
+    from: Instant,
     /// `None` as long as the span goes on.
-    pub until: Option<Instant>,
-    pub value: T,
+    until: Option<Instant>,
+    value: T,
 }
 
 /// All spans of one kind, in the order in which they were added.
@@ -25,6 +24,12 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T: Copy> Spans<T> {
+    pub fn beginning_with(value: T) -> Self {
+        let spans = Self::default();
+        spans.begin(value);
+        spans
+    }
+
     /// Begins a span now.
     pub fn begin(&self, value: T) {
         self.push(Instant::now(), None, value);
@@ -32,6 +37,12 @@ impl<T: Copy> Spans<T> {
 
     pub fn add(&self, from: Instant, until: Instant, value: T) {
         self.push(from, Some(until), value);
+    }
+
+    /// Adds a moment.
+    pub fn mark(&self, value: T) {
+        let now = Instant::now();
+        self.add(now, now, value);
     }
 
     /// Ends all spans now that would go on.
@@ -48,16 +59,43 @@ impl<T: Copy> Spans<T> {
         all[..before].iter_mut().for_each(|span| span.until = span.until.or(Some(now)));
     }
 
+    /// Ends the span that began last now, and gives it its value.
+    pub fn end_last(&self, value: T) {
+        if let Some(last) = self.all().last_mut() {
+            (last.until, last.value) = (Some(Instant::now()), value);
+        }
+    }
+
+    /// Whether a span goes on.
+    pub fn is_open(&self) -> bool {
+        self.all().iter().any(|span| span.until.is_none())
+    }
+
     /// The values of the spans that have a moment between these two.
     pub fn during(&self, from: Instant, until: Instant) -> Vec<T> {
         let meets = |span: &&Span<T>| span.from < until && span.until.is_none_or(|end| end > from);
         self.all().iter().filter(meets).map(|span| span.value).collect()
     }
 
+    /// The beginning of the first span that has a moment after this one.
+    pub fn first_since(&self, moment: Instant) -> Option<Instant> {
+        self.all().iter().find(|span| span.until.is_none_or(|end| end > moment)).map(|span| span.from)
+    }
+
+    pub fn any_since(&self, moment: Instant) -> bool {
+        self.first_since(moment).is_some()
+    }
+
     /// Whether one span with a value that fits lasts from before the first moment until after the second.
     pub fn cover(&self, from: Instant, until: Instant, fits: impl Fn(T) -> bool) -> bool {
         let covers = |span: &Span<T>| span.from <= from && span.until.is_none_or(|end| until < end);
         self.all().iter().any(|span| fits(span.value) && covers(span))
+    }
+
+    /// Whether one span with a value that fits lies between these two.
+    pub fn any_within(&self, from: Instant, until: Instant, fits: impl Fn(T) -> bool) -> bool {
+        let is_within = |span: &Span<T>| span.from > from && span.until.is_some_and(|end| end < until);
+        self.all().iter().any(|span| fits(span.value) && is_within(span))
     }
 
     fn push(&self, from: Instant, until: Option<Instant>, value: T) {
@@ -68,63 +106,6 @@ impl<T: Copy> Spans<T> {
 
     fn all(&self) -> MutexGuard<'_, Vec<Span<T>>> {
         self.0.lock().expect("no panic")
-    }
-}
-
-/// When FLUSHALL removed all locks. A lock that was granted before has no promises after it; and a token that certainly
-/// held a lock before does not hold it after it. The value of a span is whether all databases were certainly flushed.
-#[derive(Default)]
-pub struct Flushes {
-    spans: Spans<bool>,
-    suspended: AtomicU32,
-}
-
-/// No flush begins while this exists.
-pub struct Suspended<'f>(&'f Flushes);
-
-impl Drop for Suspended<'_> {
-    fn drop(&mut self) {
-        self.0.suspended.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Flushes {
-    /// The command is about to be sent.
-    pub fn begin(&self) {
-        self.spans.begin(false);
-    }
-
-    /// The reply was read, or the connection is closed.
-    pub fn end(&self, is_certain: bool) {
-        if let Some(last) = self.spans.all().last_mut() {
-            (last.until, last.value) = (Some(Instant::now()), is_certain);
-        }
-    }
-
-    /// Suspends flushes; one can be under way.
-    pub fn suspend(&self) -> Suspended<'_> {
-        self.suspended.fetch_add(1, Ordering::SeqCst);
-        Suspended(self)
-    }
-
-    pub fn are_suspended(&self) -> bool {
-        self.suspended.load(Ordering::SeqCst) > 0
-    }
-
-    /// The beginning of the first flush that can come after a request of this time.
-    pub fn first_since(&self, asked: Instant) -> Option<Instant> {
-        let all = self.spans.all();
-        all.iter().find(|span| span.until.is_none_or(|ended| ended > asked)).map(|span| span.from)
-    }
-
-    pub fn any_since(&self, asked: Instant) -> bool {
-        self.first_since(asked).is_some()
-    }
-
-    /// Whether everything was certainly flushed at some time between these two.
-    pub fn took_all(&self, from: Instant, until: Instant) -> bool {
-        let within = |span: &Span<bool>| span.from > from && span.until.is_some_and(|ended| ended < until);
-        self.spans.all().iter().any(|span| span.value && within(span))
     }
 }
 
@@ -143,8 +124,7 @@ mod tests {
 
     #[test]
     fn value_counts_until_the_next_is_settled() {
-        let spans = Spans::default();
-        spans.begin(1);
+        let spans = Spans::beginning_with(1);
         let first = later();
         spans.begin(2);
         let both = later();
@@ -154,36 +134,21 @@ mod tests {
         assert_eq!(spans.during(last, later()), [2]);
         assert!(spans.cover(last, later(), |value| value == 2) && !spans.cover(first, last, |value| value == 2));
         spans.end_all();
-        assert!(spans.during(later(), later()).is_empty());
+        assert!(spans.during(later(), later()).is_empty() && !spans.is_open());
     }
 
     #[test]
-    fn request_before_the_reply_can_be_flushed() {
-        let flushes = Flushes::default();
+    fn span_that_ended_is_found_from_before_its_end() {
+        let spans = Spans::default();
         let before = later();
-        flushes.begin();
+        spans.begin(false);
         let during = later();
-        assert!(flushes.any_since(during), "the flush is under way");
-        flushes.end(true);
+        assert!(spans.any_since(during) && spans.is_open());
+        spans.end_last(true);
         let after = later();
-        assert!(flushes.first_since(before).is_some_and(|begun| before < begun && begun < during));
-        assert!(flushes.any_since(during) && !flushes.any_since(after));
-        assert!(flushes.took_all(before, after));
-        assert!(!flushes.took_all(during, after) && !flushes.took_all(before, during));
-        let flushes = Flushes::default();
-        let before = later();
-        flushes.begin();
-        flushes.end(false);
-        assert!(!flushes.took_all(before, later()), "a part of the keys only");
-    }
-
-    #[test]
-    fn flushes_are_suspended_until_the_last_guard_is_dropped() {
-        let flushes = Flushes::default();
-        let (one, other) = (flushes.suspend(), flushes.suspend());
-        drop(one);
-        assert!(flushes.are_suspended());
-        drop(other);
-        assert!(!flushes.are_suspended());
+        assert!(spans.first_since(before).is_some_and(|begun| before < begun && begun < during));
+        assert!(spans.any_since(during) && !spans.any_since(after));
+        assert!(spans.any_within(before, after, |value| value) && !spans.any_within(before, after, |value| !value));
+        assert!(!spans.any_within(during, after, |_| true) && !spans.any_within(before, during, |_| true));
     }
 }

@@ -1,5 +1,4 @@
-//! When a server stalled, because of a fault or a busy machine. Promises about time are checked against the time
-//! without stalls.
+//! When a server stalled, because of a fault or a busy machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -21,29 +20,16 @@ const MEMORY: Duration = Duration::from_secs(120);
 const EVERY: Duration = Duration::from_millis(5);
 /// The longest time for a reply that is no stall.
 const SOON: Duration = Duration::from_millis(10);
+/// A fault that goes on, among the probes, which have the numbers of their databases.
+const FAULT: u32 = u32::MAX;
 
-#[derive(Clone, Copy)]
-struct Stall {
-    from: Instant,
-    until: Instant,
-}
+type Stall = (Instant, Instant);
 
 #[derive(Default)]
 struct Log {
     stalls: VecDeque<Stall>,
-    /// When the probe of each database was sent, as long as it has no reply.
-    probes: BTreeMap<u32, Instant>,
-    /// The beginning of a fault that goes on.
-    fault: Option<Instant>,
-}
-
-impl Log {
-    fn add(&mut self, from: Instant, until: Instant) {
-        while self.stalls.front().is_some_and(|first| first.until + MEMORY < from) {
-            self.stalls.pop_front();
-        }
-        self.stalls.push_back(Stall { from, until });
-    }
+    /// When the probe of each database was sent, as long as it has no reply, and when a fault began.
+    open: BTreeMap<u32, Instant>,
 }
 
 #[derive(Default)]
@@ -52,65 +38,66 @@ pub struct StallLog(Mutex<Log>);
 impl StallLog {
     /// The server stalled, or may have, for all of this time.
     pub fn add(&self, from: Instant, until: Instant) {
-        locked(&self.0).add(from, until);
+        let stalls = &mut locked(&self.0).stalls;
+        while stalls.front().is_some_and(|first| first.1 + MEMORY < from) {
+            stalls.pop_front();
+        }
+        stalls.push_back((from, until));
+    }
+
+    /// From now on the server may stall for so long.
+    pub fn add_from_now(&self, length: Duration) {
+        let now = Instant::now();
+        self.add(now, now + length);
     }
 
     /// Runs a fault, during which the server counts as stalled.
     pub fn during<T>(&self, fault: impl FnOnce() -> T) -> T {
         let from = Instant::now();
-        locked(&self.0).fault = Some(from);
+        self.begin(FAULT, from);
         let result = fault();
-        let mut log = locked(&self.0);
-        log.fault = None;
-        log.add(from, Instant::now());
+        self.add(from, Instant::now());
+        self.end(FAULT);
         result
     }
 
-    /// A probe is sent at this time; until [`StallLog::answered`] the server counts as stalled.
-    fn probe(&self, database: u32, sent: Instant) {
-        locked(&self.0).probes.insert(database, sent);
+    /// From this time on the server counts as stalled, until the end.
+    fn begin(&self, what: u32, from: Instant) {
+        locked(&self.0).open.insert(what, from);
     }
 
-    /// The reply to the probe was read. `took` is the time that it took, if that is a stall.
-    fn answered(&self, database: u32, took: Option<Duration>) {
-        let mut log = locked(&self.0);
-        if let (Some(from), Some(took)) = (log.probes.remove(&database), took) {
-            log.add(from, from + took);
-        }
+    fn end(&self, what: u32) {
+        locked(&self.0).open.remove(&what);
     }
 
     /// Returns how much of this time the server stalled, with the time in which the module then suspends grants.
     pub fn between(&self, from: Instant, until: Instant) -> Duration {
         let log = locked(&self.0);
-        let open = log.probes.values().copied().chain(log.fault);
-        let open = open.map(|begun| Stall { from: begun, until: until.max(begun) });
+        let open = log.open.values().map(|begun| (*begun, until.max(*begun)));
         covered(log.stalls.iter().copied().chain(open).collect(), from, until)
     }
 }
 
 /// Returns how much of a span the stalls cover. Stalls that touch are one stall.
 fn covered(mut stalls: Vec<Stall>, from: Instant, until: Instant) -> Duration {
-    stalls.sort_by_key(|stall| stall.from);
+    stalls.sort_by_key(|stall| stall.0);
     let mut joined: Vec<Stall> = Vec::new();
     for stall in stalls {
         match joined.last_mut() {
-            Some(last) if stall.from <= last.until => last.until = last.until.max(stall.until),
+            Some(last) if stall.0 <= last.1 => last.1 = last.1.max(stall.1),
             _ => joined.push(stall),
         }
     }
-    let mut total = Duration::ZERO;
-    let mut counted = from;
+    let (mut total, mut counted) = (Duration::ZERO, from);
     let mut resumed: Option<Instant> = None;
-    for stall in joined {
-        let length = stall.until - stall.from;
+    for (begin, end) in joined {
         // A stall while grants are suspended lengthens the suspension.
-        resumed = match resumed.filter(|at| *at > stall.from) {
-            _ if length >= LONG => Some(stall.until + AFTER_A_LONG_ONE),
-            Some(at) => Some(at + length),
+        resumed = match resumed.filter(|at| *at > begin) {
+            _ if end - begin >= LONG => Some(end + AFTER_A_LONG_ONE),
+            Some(at) => Some(at + (end - begin)),
             None => None,
         };
-        let end = resumed.unwrap_or(stall.until).max(stall.until);
-        let (begin, end) = (stall.from.max(counted), end.min(until));
+        let (begin, end) = (begin.max(counted), resumed.unwrap_or(end).max(end).min(until));
         if end > begin {
             total += end - begin;
             counted = end;
@@ -121,28 +108,30 @@ fn covered(mut stalls: Vec<Stall>, from: Instant, until: Instant) -> Duration {
 
 /// Sends a PING every few milliseconds and logs the stalls of the server with this database, until `done`.
 pub fn probe_latency(run: &Run, database: u32, done: impl Fn() -> bool) {
+    let stalls = &run.evidence.stalls;
     let mut link = None;
     // A probe whose connection is killed has measured nothing yet.
     let mut unanswered = None;
     while !done() && !run.is_over() {
         let sent = *unanswered.get_or_insert_with(Instant::now);
-        run.stalls.probe(database, sent);
+        stalls.begin(database, sent);
         let open = run.current(link.take()).or_else(|| run.connect(database, false));
         link = open.and_then(|mut link| (link.run("PING") != Reply::Closed).then_some(link));
         if link.is_none() {
             continue;
         }
-        let took = sent.elapsed();
-        run.stalls.answered(database, (took > SOON).then_some(took));
-        unanswered = None;
         let begun = Instant::now();
+        if begun - sent > SOON {
+            stalls.add(sent, begun);
+        }
+        unanswered = None;
         // If this thread oversleeps, other threads ask before it can log that.
-        run.stalls.probe(database, begun + EVERY + SOON);
+        stalls.begin(database, begun + EVERY + SOON);
         sleep(EVERY);
         // A thread that oversleeps has no processor, and the server may have none either.
         let now = Instant::now();
         if now - begun > EVERY + SOON {
-            run.stalls.add(begun, now);
+            stalls.add(begun, now);
         }
     }
 }
@@ -183,29 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn fault_is_a_stall_from_its_beginning() {
+    fn fault_and_probe_without_a_reply_are_stalls() {
         let (log, begun) = (StallLog::default(), Instant::now());
-        let during = log.during(|| log.between(begun, begun + Duration::from_secs(1)));
-        assert!(during > Duration::from_millis(500), "{during:?}");
-        assert!(log.between(begun, begun + Duration::from_secs(1)) < Duration::from_millis(500));
-    }
-
-    #[test]
-    fn old_stalls_are_forgotten() {
-        let (log, start) = (StallLog::default(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        (0..1000).for_each(|second| log.add(at(second), at(second + 1)));
-        assert!(locked(&log.0).stalls.len() < 130);
-        assert_eq!(log.between(at(990), at(999)), Duration::from_secs(9));
-    }
-
-    #[test]
-    fn probe_without_a_reply_is_a_stall() {
-        let (log, start) = (StallLog::default(), Instant::now());
-        log.probe(0, start);
-        let later = start + Duration::from_millis(40);
-        assert_eq!(log.between(start, later), Duration::from_millis(40));
-        log.answered(0, None);
-        assert_eq!(log.between(start, later), Duration::ZERO);
+        let later = begun + Duration::from_secs(1);
+        let during = log.during(|| log.between(begun, later));
+        assert!(during > Duration::from_millis(500) && log.between(begun, later) < Duration::from_millis(500));
+        log.begin(0, begun);
+        assert_eq!(log.between(begun, later), Duration::from_secs(1));
     }
 }

@@ -13,7 +13,7 @@ use support::Reply;
 use super::MAX_LEASE;
 use super::nodes::NODES;
 use super::round::{Contest, LIMIT};
-use crate::history::{Form, Hold};
+use crate::history::Hold;
 use crate::keys::Key;
 use crate::link::Link;
 
@@ -40,11 +40,7 @@ pub struct Client<'c> {
 }
 
 /// A reply, with the times of the request and the reply.
-struct Answer {
-    sent: Instant,
-    at: Instant,
-    reply: Reply,
-}
+type Answer = (Instant, Instant, Reply);
 
 /// A lock that the client believes to hold.
 struct Held<'c> {
@@ -75,28 +71,25 @@ impl<'c> Client<'c> {
     fn ask(&mut self) -> Option<Held<'c>> {
         let (key, is_shared) = self.contest.choose(&mut self.random);
         let token = self.contest.tokens.fresh();
-        let form = if is_shared && self.random.u8(..4) > 0 { Form::Share } else { Form::Exclusive };
+        let is_share = is_shared && self.random.u8(..4) > 0;
         let lease = if self.random.bool() { MAX_LEASE } else { Duration::from_millis(self.random.u64(300..1000)) };
         let (waits, session) = (self.random.bool(), self.random.u8(..5) == 0);
-        let command = if form == Form::Share { "SHARE" } else { "ACQUIRE" };
-        let mut line = format!("LOCK.{command} {} {token} PX {}", key.name, lease.as_millis());
-        let mut limit = if self.is_loyal { LATE_REPLY } else { REPLY };
-        if form == Form::Share {
-            line += &format!(" LIMIT {LIMIT}");
-        }
+        let (command, limit) = if is_share { ("SHARE", format!(" LIMIT {LIMIT}")) } else { ("ACQUIRE", String::new()) };
+        let mut line = format!("LOCK.{command} {} {token} PX {}{limit}", key.name, lease.as_millis());
+        let mut patience = if self.is_loyal { LATE_REPLY } else { REPLY };
         if session {
             line += " SESSION";
         }
         if waits {
             line += &format!(" BLOCK {}", BLOCK.as_millis());
-            limit += BLOCK;
+            patience += BLOCK;
         }
-        let answer = self.send(&line, limit).filter(|answer| answer.reply == 1)?;
+        let (sent, at, _) = self.send(&line, patience).filter(|(_, _, reply)| *reply == 1)?;
         self.contest.granted(self.node);
-        let mut hold = Hold { token, form, from: answer.at, until: answer.sent + lease, one_request: false };
+        let mut hold = Hold { token, is_share, from: at, until: sent + lease, one_request: false };
         if waits || session {
-            let confirmed = self.extend(key, &hold, REPLY).filter(Answer::is_confirmed)?;
-            (hold.from, hold.until) = (confirmed.at, confirmed.sent + MAX_LEASE);
+            let (sent, at, _) = self.extend(key, &hold, REPLY).filter(|(.., reply)| matches!(reply, Reply::Int(_)))?;
+            (hold.from, hold.until) = (at, sent + MAX_LEASE);
         }
         Some(Held { key, hold, session })
     }
@@ -128,22 +121,20 @@ impl<'c> Client<'c> {
     /// is up.
     fn renew(&mut self, held: &mut Held<'c>) -> bool {
         while !self.contest.is_over() {
-            let left = held.hold.until.saturating_duration_since(Instant::now());
+            let asked = Instant::now();
+            let left = held.hold.until.saturating_duration_since(asked);
             if left.is_zero() {
                 return false;
             }
             self.hear();
-            let asked = Instant::now();
             match self.extend(held.key, &held.hold, REPLY.min(left)) {
-                Some(answer) if answer.is_confirmed() => {
+                Some((sent, at, Reply::Int(_))) => {
                     // Too late is too late, whatever the server replies.
-                    let is_in_time = answer.at <= held.hold.until;
-                    if is_in_time {
-                        held.hold.until = answer.sent + MAX_LEASE;
-                    }
+                    let is_in_time = at <= held.hold.until;
+                    held.hold.until = if is_in_time { sent + MAX_LEASE } else { held.hold.until };
                     return is_in_time;
                 }
-                Some(Answer { reply: Reply::Error(line), at, .. }) if is_loss(&line) => {
+                Some((_, at, reply)) if is_loss(&reply) => {
                     held.hold.until = held.hold.until.min(at);
                     return false;
                 }
@@ -161,12 +152,7 @@ impl<'c> Client<'c> {
     }
 
     fn extend(&mut self, key: &Key, hold: &Hold, limit: Duration) -> Option<Answer> {
-        let line = format!("LOCK.EXTEND {} {} PX {}", key.name, hold.token, MAX_LEASE.as_millis());
-        let answer = self.send(&line, limit)?;
-        if matches!(&answer.reply, Reply::Error(line) if line.starts_with("TRYAGAIN")) {
-            self.contest.put_off.fetch_add(1, Ordering::Relaxed);
-        }
-        Some(answer)
+        self.send(&format!("LOCK.EXTEND {} {} PX {}", key.name, hold.token, MAX_LEASE.as_millis()), limit)
     }
 
     /// Sends a line and waits for its reply. `None` without a connection, or a reply in time.
@@ -188,18 +174,14 @@ impl<'c> Client<'c> {
             }
             return None;
         };
-        self.leave_no_master(&reply);
-        Some(Answer { sent, at, reply })
-    }
-
-    /// Goes to another node if this one cannot grant the lock.
-    fn leave_no_master(&mut self, reply: &Reply) {
-        let Reply::Error(line) = reply else { return };
-        let is_no_master = ["READONLY", "MOVED", "UNBLOCKED"].iter().any(|code| line.starts_with(code));
-        let is_useless = is_no_master || !self.is_loyal && !is_loss(line) && !line.starts_with("TRYAGAIN");
-        if is_useless && !self.is_bound {
+        // Goes to another node if this one cannot grant the lock.
+        let has_code = |codes: &[&str]| reply.is_error() && codes.contains(&reply.code());
+        let is_no_master = has_code(&["READONLY", "MOVED", "UNBLOCKED"]);
+        let refuses = !self.is_loyal && reply.is_error() && !is_loss(&reply) && !has_code(&["TRYAGAIN"]);
+        if (is_no_master || refuses) && !self.is_bound {
             self.go_on();
         }
+        Some((sent, at, reply))
     }
 
     /// Goes to a new master that is announced.
@@ -221,12 +203,6 @@ impl<'c> Client<'c> {
     }
 }
 
-impl Answer {
-    fn is_confirmed(&self) -> bool {
-        matches!(self.reply, Reply::Int(_))
-    }
-}
-
-fn is_loss(line: &str) -> bool {
-    line.starts_with("NOTHELD") || line.starts_with("NOTOWNER")
+fn is_loss(reply: &Reply) -> bool {
+    reply.is_error() && matches!(reply.code(), "NOTHELD" | "NOTOWNER")
 }

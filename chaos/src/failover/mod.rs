@@ -2,28 +2,24 @@
 //! fault takes the old master away. No lock may have two holders at the same time. `--without-period` shows that the
 //! check finds overlaps.
 //!
-//! [`nodes`] are the servers, with a network between them that can be cut; a [`round`] is one [`fault`] with one
-//! promotion. [`client`]s note from when to when they believed that they held a lock, which goes into the history of
-//! the round. A round in which the machine was too busy is repeated.
+//! [`nodes`] are the servers, with a network between them that can be cut; a [`round`] is one fault with one promotion.
+//! [`client`]s note from when to when they believed that they held a lock, which goes into the history of the round. A
+//! round in which the machine was too busy is repeated.
 
 mod client;
-mod cluster;
-mod fault;
 mod nodes;
 mod round;
-mod sentinel;
-mod tally;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::history::{HistoryFile, locked};
-pub use fault::Fault;
 use nodes::Nodes;
 pub use nodes::Topology;
+pub use round::Fault;
 use round::Outcome;
-use tally::Tally;
 
 /// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(1);
@@ -44,7 +40,6 @@ pub struct Options {
     pub rounds: usize,
     /// Set lock.recovery-ms to 0
     pub without_period: bool,
-    /// Empty for all
     pub faults: Vec<Fault>,
     pub topologies: Vec<Topology>,
     /// The number of rounds at a time
@@ -63,12 +58,8 @@ fn recovery() -> Duration {
 fn config(with_period: bool) -> String {
     let recovery_ms = if with_period { recovery().as_millis() } else { 0 };
     format!(
-        "repl-diskless-sync-delay 0\n\
-         repl-ping-replica-period 1\n\
-         repl-timeout {REPL_TIMEOUT_S}\n\
-         min-replicas-max-lag {MAX_LAG_S}\n\
-         min-replicas-to-write {REPLICAS}\n\
-         lock.max-lease-ms {}\n\
+        "repl-diskless-sync-delay 0\nrepl-ping-replica-period 1\nrepl-timeout {REPL_TIMEOUT_S}\n\
+         min-replicas-max-lag {MAX_LAG_S}\nmin-replicas-to-write {REPLICAS}\nlock.max-lease-ms {}\n\
          lock.recovery-ms {recovery_ms}",
         MAX_LEASE.as_millis()
     )
@@ -80,7 +71,9 @@ struct Rounds {
     with_period: bool,
     left: Vec<(Topology, Fault)>,
     begun: u32,
-    tally: Tally,
+    /// The sums of the rounds with each fault that count.
+    tally: BTreeMap<(Topology, Fault), Outcome>,
+    repeated: usize,
     failure: Option<String>,
     history: Option<HistoryFile>,
 }
@@ -97,21 +90,19 @@ pub fn run(options: Options) -> Result<String, String> {
     println!("Seed {seed}: {rounds} rounds of each fault, lock.recovery-ms {}", period.as_millis());
 
     let mut random = fastrand::Rng::with_seed(seed);
-    let tally = Tally::new(&topologies, &faults);
     let each = topologies.iter().flat_map(|&topology| faults.iter().map(move |&fault| (topology, fault)));
     let mut left: Vec<(Topology, Fault)> = each.flat_map(|round| std::iter::repeat_n(round, rounds)).collect();
     random.shuffle(&mut left);
-    let rounds = Rounds { started: Instant::now(), with_period, left, begun: 0, tally, failure: None, history };
-    let rounds = Mutex::new(rounds);
+    let (started, tally) = (Instant::now(), BTreeMap::new());
+    let all = Rounds { started, with_period, left, begun: 0, tally, repeated: 0, failure: None, history };
+    let all = Mutex::new(all);
     thread::scope(|scope| {
         for number in 0..jobs.max(topologies.len()) {
-            let (topology, random, rounds) = (topologies[number % topologies.len()], random.fork(), &rounds);
-            scope.spawn(move || play_rounds(rounds, topology, random));
+            let (topology, random, all) = (topologies[number % topologies.len()], random.fork(), &all);
+            scope.spawn(move || play_rounds(all, topology, random));
         }
     });
-    let rounds = rounds.into_inner().map_err(|_| "a thread has panicked".to_owned())?;
-    println!("\n{}", rounds.tally);
-    rounds.verdict(&topologies)
+    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(&topologies)
 }
 
 /// Plays rounds with the same servers until none is left.
@@ -127,7 +118,7 @@ fn play_rounds(rounds: &Mutex<Rounds>, topology: Topology, mut random: fastrand:
                     nodes = Nodes::start(topology, with_period);
                 }
             }
-            Err(what) => locked(rounds).failure = Some(format!("{topology}, {fault}: {what}")),
+            Err(what) => locked(rounds).failure = Some(format!("{topology:?}, {fault:?}: {what}")),
         }
     }
 }
@@ -135,38 +126,53 @@ fn play_rounds(rounds: &Mutex<Rounds>, topology: Topology, mut random: fastrand:
 impl Rounds {
     fn next(&mut self, topology: Topology) -> Option<(Fault, u32, Option<HistoryFile>)> {
         let place = self.left.iter().position(|(wanted, _)| *wanted == topology)?;
-        if self.failure.is_some() {
-            return None;
-        }
+        self.failure.is_none().then_some(())?;
         self.begun += 1;
         Some((self.left.remove(place).1, self.begun, self.history.clone()))
     }
 
     fn note(&mut self, topology: Topology, fault: Fault, outcome: &Outcome) {
+        let Outcome { rounds: _, grants, grants_of_old, overlaps, disturbance, .. } = outcome;
         let at = self.started.elapsed().as_secs();
-        println!("{at:4} s {topology}, {fault}: {outcome}");
+        println!(
+            "{at:4} s {topology:?}, {fault:?}: {grants} grants, {grants_of_old} by the old master after the fault, {} overlaps",
+            overlaps.len()
+        );
         if self.with_period {
-            outcome.overlaps.iter().for_each(|overlap| println!("{overlap}"));
+            overlaps.iter().for_each(|overlap| println!("{overlap}"));
         }
-        let Some(what) = &outcome.disturbance else { return self.tally.add(topology, fault, outcome) };
+        let Some(what) = disturbance else {
+            let sum = self.tally.entry((topology, fault)).or_default();
+            (sum.rounds, sum.grants, sum.grants_of_old) =
+                (sum.rounds + 1, sum.grants + grants, sum.grants_of_old + grants_of_old);
+            return sum.overlaps.extend(overlaps.first().cloned());
+        };
         println!("       does not count, and is repeated: {}", what.lines().next().unwrap_or_default());
-        self.tally.repeated += 1;
+        self.repeated += 1;
         self.left.push((topology, fault));
-        if self.tally.repeated > REPETITIONS + REPETITIONS_PER_ROUND * self.tally.rounds() {
+        let counted: usize = self.tally.values().map(|sum| sum.rounds).sum();
+        if self.repeated > REPETITIONS + REPETITIONS_PER_ROUND * counted {
             self.failure = Some("the machine is too busy for this".to_owned());
         }
     }
 
     fn verdict(self, topologies: &[Topology]) -> Result<String, String> {
+        println!("\n| | fault | rounds | grants | by the old master after the fault | rounds with overlaps |");
+        println!("|---|---|---|---|---|---|");
+        for ((topology, fault), Outcome { rounds, grants, grants_of_old, overlaps, .. }) in &self.tally {
+            println!("| {topology:?} | {fault:?} | {rounds} | {grants} | {grants_of_old} | {} |", overlaps.len());
+        }
+        println!("Rounds that did not count, and were repeated: {}\n", self.repeated);
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         for &topology in topologies {
-            match (self.with_period, self.tally.with_overlaps(topology)) {
+            let rows = self.tally.iter().filter(|((of, _), _)| *of == topology);
+            match (self.with_period, rows.map(|(_, sum)| sum.overlaps.len()).sum::<usize>()) {
                 (true, 0) | (false, 1..) => {}
-                (true, count) => return Err(format!("{topology}: a lock had two holders in {count} rounds")),
+                (true, count) => return Err(format!("{topology:?}: a lock had two holders in {count} rounds")),
                 (false, 0) => {
-                    return Err(format!("{topology}: no overlap was found, so a run without one shows nothing"));
+                    return Err(format!("{topology:?}: no overlap was found, so a run without one shows nothing"));
                 }
             }
         }

@@ -1,24 +1,31 @@
-//! The servers of a failover scenario: a master with two replicas, and the hosts that replace it, Sentinels or the
-//! other masters of a cluster. They reach each other through a [`Network`]; clients reach each of them directly.
+//! The servers of a failover scenario: a master with two replicas, and the hosts that replace it: three Sentinels, or
+//! two more masters of a cluster, which have no replicas. They reach each other through a [`Network`]; clients reach
+//! each of them directly.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::network::{Address, Network};
+use support::cluster::{Node as Member, bus_port, form, id_of, slots_of, start_node};
+use support::network::{Address, Network, Traffic, address_of};
 use support::process::Process;
-use support::{Reply, Server, Setup};
+use support::replicas::{in_step, in_time};
+use support::sentinel::Sentinel;
+use support::{Client, Reply, Server, Setup};
 
-use super::{REPLICAS, cluster, sentinel};
+use super::{DOWN_AFTER_MS, REPLICAS, config};
 
 /// The master and its replicas are the hosts 0 to 2, whichever is master; the other hosts follow.
 pub const NODES: usize = REPLICAS + 1;
+/// The masters of a new cluster.
+const MASTERS: [usize; 3] = [0, NODES, NODES + 1];
 /// How long the servers may take to agree.
 const AGREEMENT: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(25);
+/// How often Sentinels check the servers, so that they make the old master a replica soon after it is back.
+const PERIODS: &str = "SENTINEL DEBUG INFO-PERIOD 500 PUBLISH-PERIOD 500";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topology {
     Sentinel,
     Cluster,
@@ -28,38 +35,24 @@ pub struct Nodes {
     pub network: Network,
     /// The end of each key, which is in a slot of the master.
     pub tag: String,
-    pub nodes: Vec<Node>,
-    pub others: Box<dyn Others>,
+    nodes: Vec<Node>,
+    others: Others,
 }
 
 /// A server that is a master or a replica.
-pub struct Node {
-    pub server: Server,
-    pub setup: Setup,
-    pub address: Address,
+struct Node {
+    server: Server,
+    setup: Setup,
+    address: Address,
     /// Of the cluster bus.
-    pub bus: Option<Address>,
-    pub frozen: Option<Process>,
+    bus: Address,
+    frozen: Option<Process>,
 }
 
 /// The hosts that replace a master.
-pub trait Others: Send {
-    fn count(&self) -> usize;
-
-    /// Whether they agree that this one is the master, and that all is well.
-    fn agree(&self, nodes: &[Node], master: usize) -> bool;
-
-    /// Does what an operator has to do so that all replicas follow the master directly.
-    fn mend(&self, nodes: &[Node], master: usize);
-
-    /// Promotes a replica before they notice that the master is down. The promotion can be refused: then they notice it
-    /// in time.
-    fn promote(&self, replica: &Server);
-
-    fn logs(&self) -> Vec<String>;
-
-    /// Lines for the configuration of a node that starts again.
-    fn on_restart(&self, master: &Node) -> String;
+enum Others {
+    Sentinels(Vec<Sentinel>),
+    Voters(Vec<Node>),
 }
 
 /// The ports of the nodes, which change when a node starts again.
@@ -72,35 +65,96 @@ impl Ports {
     }
 }
 
-impl fmt::Display for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sentinel => "Sentinel",
-            Self::Cluster => "cluster",
-        })
-    }
-}
-
 impl Node {
+    fn start(network: &Network, host: usize, topology: Topology, setup: Setup, role: &str) -> Self {
+        let (address, bus) = (network.open(host, Traffic::Data), network.open(host, Traffic::Bus));
+        let setup = setup.config(&format!("bind-source-addr {}", address_of(host)));
+        if topology == Topology::Sentinel {
+            let port = address.port;
+            let setup = setup.config(&format!("replica-announce-ip 127.0.0.1\nreplica-announce-port {port}"));
+            let server = setup.clone().config(role).start();
+            address.leads_to(server.port());
+            return Self { server, setup, address, bus, frozen: None };
+        }
+        let setup = setup.config(&format!(
+            "cluster-enabled yes\ncluster-node-timeout {DOWN_AFTER_MS}\ncluster-announce-ip 127.0.0.1\n\
+             cluster-announce-port {}\ncluster-announce-bus-port {}\ncluster-require-full-coverage no\n\
+             cluster-replica-validity-factor 0\ncluster-allow-replica-migration no",
+            address.port, bus.port
+        ));
+        let server = start_node(&setup);
+        address.leads_to(server.port());
+        bus.leads_to(bus_port(&server));
+        let setup = setup.config(&format!("cluster-port {}", bus_port(&server)));
+        Self { server, setup, address, bus, frozen: None }
+    }
+
+    /// The reply to a line as text.
+    fn text(&self, line: &str) -> String {
+        let reply = self.server.ask(line);
+        if let Reply::Text(text) = reply { String::from_utf8_lossy(&text).into_owned() } else { String::new() }
+    }
+
     /// A field of INFO replication.
-    pub fn shows(&self, field: &str) -> Option<String> {
-        let Reply::Text(info) = self.server.ask("INFO replication") else { return None };
-        let info = String::from_utf8_lossy(&info);
+    fn shows(&self, field: &str) -> Option<String> {
+        let info = self.text("INFO replication");
         info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
+    }
+
+    fn is_in_step(&self) -> bool {
+        self.shows("master_link_status").as_deref() == Some("up")
+    }
+
+    /// Whether the cluster works for a node, all others are connected, and the node knows that one as a master.
+    fn agrees(&self, master: &str) -> bool {
+        let nodes = self.text("CLUSTER NODES");
+        let is_connected = |line: &&str| {
+            let is_known = line.contains("myself") || line.contains(" connected");
+            is_known && !line.contains("handshake") && !line.contains("fail")
+        };
+        nodes.lines().filter(is_connected).count() == NODES + MASTERS.len() - 1
+            && nodes.lines().any(|line| line.starts_with(master) && line.contains("master"))
+            && self.text("CLUSTER INFO").contains("cluster_state:ok")
     }
 }
 
 impl Nodes {
     pub fn start(topology: Topology, with_period: bool) -> Self {
-        match topology {
-            Topology::Sentinel => sentinel::start(with_period),
-            Topology::Cluster => cluster::start(with_period),
+        let (network, setup) = (Network::default(), Setup::new().config(&config(with_period)));
+        let mut nodes: Vec<Node> = Vec::new();
+        let hosts = if topology == Topology::Sentinel { NODES } else { NODES + MASTERS.len() - 1 };
+        for host in 0..hosts {
+            let role = nodes.first().map(replica_of).unwrap_or_default();
+            nodes.push(Node::start(&network, host, topology, setup.clone(), &role));
         }
+        if topology == Topology::Sentinel {
+            nodes[1..].iter().for_each(|replica| in_step(&replica.server));
+            let others = Others::Sentinels(start_sentinels(nodes[0].address.port));
+            return Self { network, tag: String::new(), nodes, others };
+        }
+        let member = |node| {
+            let Node { server, address, bus, .. }: &Node = node;
+            Member { server, port: address.port, bus: bus.port }
+        };
+        form(&nodes.iter().map(member).collect::<Vec<_>>(), &MASTERS);
+        let id = id_of(&nodes[0].server);
+        for replica in &nodes[1..NODES] {
+            replica.server.client().ok(&format!("CLUSTER REPLICATE {id}"));
+            in_step(&replica.server);
+        }
+        in_time("all nodes agree", || nodes.iter().all(|node| node.agrees(&id)));
+        let tag = tag_in(&mut nodes[0].server.client(), slots_of(0, MASTERS.len()).1);
+        let others = Others::Voters(nodes.split_off(NODES));
+        Self { network, tag, nodes, others }
     }
 
     /// All hosts but this one.
     pub fn other_hosts(&self, host: usize) -> impl Iterator<Item = usize> + use<> {
-        (0..NODES + self.others.count()).filter(move |other| *other != host)
+        let others = match &self.others {
+            Others::Sentinels(sentinels) => sentinels.len(),
+            Others::Voters(voters) => voters.len(),
+        };
+        (0..NODES + others).filter(move |other| *other != host)
     }
 
     pub fn publish(&self, ports: &Ports) {
@@ -115,14 +169,7 @@ impl Nodes {
     }
 
     pub fn thaw(&mut self, node: usize) {
-        if let Some(process) = self.nodes[node].frozen.take() {
-            process.resume();
-        }
-    }
-
-    /// Delays replication from a master.
-    pub fn delay_replication(&self, master: usize, delay: Duration) {
-        (0..NODES).filter(|node| *node != master).for_each(|replica| self.network.slow(master, replica, delay));
+        self.nodes[node].frozen.take().iter().for_each(Process::resume);
     }
 
     pub fn kill(&mut self, node: usize) {
@@ -132,17 +179,23 @@ impl Nodes {
 
     /// Starts a node that was killed, with nothing but its folder.
     pub fn restart(&mut self, node: usize, master: usize) {
-        let lines = self.others.on_restart(&self.nodes[master]);
+        let is_sentinel = matches!(self.others, Others::Sentinels(_));
+        let role = if is_sentinel { replica_of(&self.nodes[master]) } else { String::new() };
         let node = &mut self.nodes[node];
-        node.server = node.setup.clone().in_directory_of(&node.server).config(&lines).start();
+        node.server = node.setup.clone().in_directory_of(&node.server).config(&role).start();
         node.address.leads_to(node.server.port());
     }
 
-    /// Promotes the replica that has received most of this master.
+    /// Promotes the replica that has received most of this master, before the others notice that the master is down.
+    /// The promotion can be refused: then they notice it in time.
     pub fn promote_a_replica_of(&self, master: usize) {
         let received = |node: &usize| self.nodes[*node].shows("slave_repl_offset")?.parse::<u64>().ok();
-        if let Some(node) = (0..NODES).filter(|node| *node != master).max_by_key(received) {
-            self.others.promote(&self.nodes[node].server);
+        match &self.others {
+            Others::Sentinels(sentinels) => drop(sentinels[0].try_to_fail_over()),
+            Others::Voters(_) => {
+                let latest = (0..NODES).filter(|node| *node != master).max_by_key(received);
+                latest.map(|node| self.nodes[node].server.ask("CLUSTER FAILOVER FORCE"));
+            }
         }
     }
 
@@ -169,8 +222,10 @@ impl Nodes {
         self.in_time("one master, and all its replicas in step", || {
             let masters: Vec<usize> = (0..NODES).filter(|node| self.is_master(*node)).collect();
             let [master] = masters[..] else { return None };
-            self.others.mend(&self.nodes, master);
-            (self.has_all_replicas(master) && self.others.agree(&self.nodes, master)).then_some(master)
+            let connected = self.nodes[master].shows("connected_slaves");
+            let are_in_step = || (0..NODES).all(|node| node == master || self.nodes[node].is_in_step());
+            let agree = self.agree(master)?;
+            (connected == Some(REPLICAS.to_string()) && are_in_step() && agree).then_some(master)
         })
     }
 
@@ -178,10 +233,25 @@ impl Nodes {
         self.nodes[node].shows("role").as_deref() == Some("master")
     }
 
-    fn has_all_replicas(&self, master: usize) -> bool {
-        let connected = self.nodes[master].shows("connected_slaves");
-        let is_up = |node: usize| self.nodes[node].shows("master_link_status").as_deref() == Some("up");
-        connected == Some(REPLICAS.to_string()) && (0..NODES).filter(|node| *node != master).all(is_up)
+    /// Whether the hosts that replace a master agree that this one is it, and that all is well.
+    fn agree(&self, master: usize) -> Option<bool> {
+        let port = self.nodes[master].address.port;
+        match &self.others {
+            Others::Sentinels(sentinels) => Some(sentinels.iter().all(|sentinel| {
+                let knows_all = sentinel.knows(sentinels.len() - 1, REPLICAS);
+                sentinel.master_port() == Some(port) && knows_all && sentinel.is_calm()
+            })),
+            Others::Voters(voters) => {
+                let id = Some(self.nodes[master].text("CLUSTER MYID")).filter(|id| !id.is_empty())?;
+                // A replica whose master has become a replica of another can stay with it: an operator has to move it.
+                for node in self.nodes.iter().filter(|node| node.is_in_step()) {
+                    if node.shows("master_port").is_some_and(|other| other != port.to_string()) {
+                        node.server.ask(&format!("CLUSTER REPLICATE {id}"));
+                    }
+                }
+                Some(self.nodes.iter().chain(voters).all(|node| node.agrees(&id)))
+            }
+        }
     }
 
     fn in_time<T>(&self, what: &str, mut condition: impl FnMut() -> Option<T>) -> Result<T, String> {
@@ -191,16 +261,38 @@ impl Nodes {
                 return Ok(found);
             }
             if Instant::now() > deadline {
-                let logs = self.nodes.iter().map(|node| node.server.log()).chain(self.others.logs());
-                let logs: Vec<String> = logs.map(|log| last_lines(&log)).collect();
-                return Err(format!("never came true: {what}\n{}", logs.join("\n--\n")));
+                let own = self.nodes.iter().map(|node| node.server.log());
+                let logs: Vec<String> = match &self.others {
+                    Others::Sentinels(sentinels) => own.chain(sentinels.iter().map(Sentinel::log)).collect(),
+                    Others::Voters(voters) => own.chain(voters.iter().map(|node| node.server.log())).collect(),
+                };
+                let ends = logs.iter().map(|log| log.lines().rev().take(25).collect::<Vec<_>>());
+                let ends = ends.map(|lines| lines.into_iter().rev().collect::<Vec<_>>().join("\n"));
+                return Err(format!("never came true: {what}\n{}", ends.collect::<Vec<_>>().join("\n--\n")));
             }
             sleep(POLL);
         }
     }
 }
 
-fn last_lines(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(25)..].join("\n")
+fn replica_of(master: &Node) -> String {
+    format!("replicaof 127.0.0.1 {}", master.address.port)
+}
+
+fn start_sentinels(port: u16) -> Vec<Sentinel> {
+    let sentinels = Sentinel::start_three_at(port, REPLICAS, |number, name| {
+        format!(
+            "bind-source-addr {}\nsentinel announce-ip 127.0.0.1\n\
+             sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}\nsentinel failover-timeout {name} 3000\n",
+            address_of(NODES + number)
+        )
+    });
+    sentinels.iter().for_each(|sentinel| sentinel.client().expect("a sentinel that answers").ok(PERIODS));
+    sentinels
+}
+
+/// A hash tag whose slot is not above this one.
+fn tag_in(client: &mut Client, last: i64) -> String {
+    let is_here = |tag: &String| client.run(&format!("CLUSTER KEYSLOT {tag}")).int() <= last;
+    (0..).map(|number| format!("{{{number}}}")).find(is_here).expect("a tag for every slot")
 }

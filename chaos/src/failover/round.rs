@@ -1,19 +1,20 @@
 //! One round: clients contend, the master is struck by a fault and replaced, the fault ends, and all is as before.
 
-use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use support::connection::{Connection, packed};
+use clap::ValueEnum;
 
-use super::REPLICAS;
 use super::client::Client;
-use super::fault::Fault;
 use super::nodes::{NODES, Nodes, Ports};
+use super::{DELAY, REPLICAS};
+use crate::evidence::Evidence;
 use crate::history::{History, HistoryFile, Hold, locked};
 use crate::keys::{Class, Key};
+use crate::link::Link;
 use crate::token::Tokens;
 
 const CLIENTS: usize = 20;
@@ -26,24 +27,83 @@ pub const LIMIT: usize = 2;
 const GRANTS: usize = 6;
 /// How long they may take, which includes a recovery period.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any round, also one whose thread has panicked.
+const MAX_LENGTH: Duration = Duration::from_secs(240);
 const POLL: Duration = Duration::from_millis(25);
 /// When the fault comes, once there is contention, in milliseconds.
-const CALM_MS: std::ops::Range<u64> = 0..1000;
+const CALM_MS: Range<u64> = 0..1000;
+/// How long the fault lasts after the promotion: clients of both masters go on during this time.
+const AFTER_FREEZE_MS: Range<u64> = 0..300;
+const AFTER_CUT_MS: Range<u64> = 0..3500;
 /// Longer stalls make a round void: they add to the time in which a master notices that its replicas are gone.
 const STALL: Duration = Duration::from_millis(400);
 
-/// The result of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Fault {
+    /// kill -9
+    Kill,
+    /// kill -9 with replication that is late by half a second, and a promotion right after it
+    LateKill,
+    /// SIGSTOP, and SIGCONT after the promotion
+    Freeze,
+    /// Nothing passes between the master and the others
+    Cut,
+    /// The master receives nothing
+    Deaf,
+    /// Nothing that the master sends arrives
+    Mute,
+}
+
+impl Fault {
+    fn strike(self, nodes: &mut Nodes, master: usize) {
+        match self {
+            Self::LateKill => {
+                (0..NODES).filter(|node| *node != master).for_each(|node| nodes.network.slow(master, node, DELAY));
+                // Replication is late from now on; all that was sent before arrives.
+                sleep(2 * DELAY);
+                nodes.kill(master);
+            }
+            Self::Kill => nodes.kill(master),
+            Self::Freeze => nodes.freeze(master),
+            Self::Cut | Self::Deaf | Self::Mute => {
+                for other in nodes.other_hosts(master) {
+                    let ways = [(Self::Mute, other, master), (Self::Deaf, master, other)];
+                    let cut = ways.into_iter().filter(|(open, ..)| *open != self);
+                    cut.for_each(|(_, from, to)| nodes.network.cut(from, to));
+                }
+            }
+        }
+    }
+
+    /// Ends the fault, some time after the promotion.
+    fn end(self, nodes: &mut Nodes, old: usize, master: usize, ports: &Ports, random: &mut fastrand::Rng) {
+        let mut rest = |range| sleep(Duration::from_millis(random.u64(range)));
+        match self {
+            Self::Kill | Self::LateKill => {
+                nodes.network.heal();
+                nodes.restart(old, master);
+                nodes.publish(ports);
+            }
+            Self::Freeze => {
+                rest(AFTER_FREEZE_MS);
+                nodes.thaw(old);
+            }
+            Self::Cut | Self::Deaf | Self::Mute => {
+                rest(AFTER_CUT_MS);
+                nodes.network.heal();
+            }
+        }
+    }
+}
+
+/// The result of a round, or of several.
 #[derive(Default)]
 pub struct Outcome {
+    pub rounds: usize,
     pub grants: usize,
     /// Grants of the old master after the fault.
     pub grants_of_old: usize,
-    pub grants_of_new: usize,
-    pub put_off: u64,
-    pub until_promotion: Duration,
-    /// The longest time without a grant.
-    pub gap: Duration,
-    /// Holds that overlap, with the history of their lock.
+    /// Holds that overlap, with the history of their lock; one of each round for several.
     pub overlaps: Vec<String>,
     /// Why the round does not count, if it does not.
     pub disturbance: Option<String>,
@@ -59,54 +119,38 @@ enum Stop {
     Stuck(String),
 }
 
-/// What happened when.
-struct Course {
-    old: usize,
-    new: usize,
-    struck: Instant,
-    promoted: Instant,
-    /// The master in the end.
-    last: usize,
-}
-
 /// What the clients of a round share.
 pub struct Contest<'r> {
     pub ports: &'r Ports,
-    pub keys: Vec<Key>,
+    keys: Vec<Key>,
     pub tokens: Tokens,
     pub history: Arc<History>,
     /// The node and the time of each grant.
     grants: Mutex<Vec<(usize, Instant)>>,
     overlaps: Mutex<Vec<String>>,
-    /// How many leases were not set, with TRYAGAIN.
-    pub put_off: AtomicU64,
     /// The master that Sentinel or the cluster announces to clients.
     pub master: AtomicUsize,
-    is_over: Mutex<bool>,
-    ended: Condvar,
+    begun: Instant,
+    is_over: AtomicBool,
 }
 
 impl<'r> Contest<'r> {
     fn new(ports: &'r Ports, tag: &str, master: usize, (round, file): (u32, Option<HistoryFile>)) -> Self {
-        let key = |number| Key {
-            number,
-            database: 0,
-            name: format!("lock-{number}{tag}"),
-            class: Class::Strict,
-            limit: Some(LIMIT),
+        let key = |number| {
+            let name = format!("lock-{number}{tag}");
+            Key { number, database: 0, name, class: Class::Strict, limit: Some(LIMIT) }
         };
-        let keys: Vec<Key> = (0..MUTEXES + SHARED).map(key).collect();
+        let (keys, begun): (Vec<Key>, _) = ((0..MUTEXES + SHARED).map(key).collect(), Instant::now());
         Self {
             ports,
             tokens: Tokens::default(),
-            history: History::new(Instant::now(), round, keys.iter(), file),
+            history: History::new(begun, round, keys.iter(), Evidence::default(), file),
             keys,
             grants: Mutex::default(),
             overlaps: Mutex::default(),
-            put_off: AtomicU64::new(0),
             master: AtomicUsize::new(master),
-            is_over: Mutex::new(false),
-            ended: Condvar::new(),
+            begun,
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -123,7 +167,7 @@ impl<'r> Contest<'r> {
     /// A client believed that it held a lock.
     pub fn believed(&self, key: &Key, hold: Hold) {
         if let Some((rule, what)) = self.history.confirm(key, hold) {
-            let text = format!("{}: {rule}\n{what}\n{}", key.name, self.history.report(0, &key.name));
+            let text = format!("{}: {rule}\n{what}\n{}", key.name, self.history.events(0, &key.name));
             locked(&self.overlaps).push(text);
         }
     }
@@ -145,19 +189,20 @@ impl<'r> Contest<'r> {
     }
 
     pub fn is_over(&self) -> bool {
-        *locked(&self.is_over)
+        self.is_over.load(Ordering::Relaxed) || self.begun.elapsed() > MAX_LENGTH
     }
 
     /// Sleeps until then, or until the round is over.
     pub fn rest_until(&self, then: Instant) {
-        let left = then.saturating_duration_since(Instant::now());
-        drop(self.ended.wait_timeout_while(locked(&self.is_over), left, |is_over| !*is_over));
+        while !self.is_over() && Instant::now() < then {
+            sleep(POLL.min(then.saturating_duration_since(Instant::now())));
+        }
     }
 
     /// Sends a PING to the nodes again and again until the round is over. Returns the first stall that no fault
     /// explains: the node that is `struck` is left out.
     fn watch_stalls(&self, struck: Option<usize>) -> Option<String> {
-        let mut links: [Option<Connection>; NODES] = [const { None }; NODES];
+        let mut links: [Option<Link>; NODES] = [const { None }; NODES];
         let mut first = None;
         while !self.is_over() {
             let begun = Instant::now();
@@ -166,25 +211,13 @@ impl<'r> Contest<'r> {
             first = first.or((slept > STALL).then(|| format!("{POLL:?} took {slept:?}")));
             for node in (0..NODES).filter(|node| Some(*node) != struck) {
                 let begun = Instant::now();
-                let open = links[node].take().or_else(|| Connection::open(self.ports.of(node), 10 * STALL).ok());
-                let is_answered =
-                    |link: &mut Connection| link.send(&packed(&["PING"])).is_ok() && link.receive().is_ok();
-                links[node] = open.and_then(|mut link| is_answered(&mut link).then_some(link));
+                let open = links[node].take().or_else(|| Link::bare(&self.history, self.ports.of(node), 10 * STALL));
+                links[node] = open.and_then(|mut link| (link.run("PING") == "PONG").then_some(link));
                 let took = begun.elapsed();
                 first = first.or((took > STALL).then(|| format!("node {node} took {took:?}")));
             }
         }
         first
-    }
-}
-
-/// Ends the round also if a thread panics, so that its clients end.
-struct Ending<'c, 'r>(&'c Contest<'r>);
-
-impl Drop for Ending<'_, '_> {
-    fn drop(&mut self) {
-        *locked(&self.0.is_over) = true;
-        self.0.ended.notify_all();
     }
 }
 
@@ -207,41 +240,46 @@ pub fn play(
     let ports = Ports::default();
     nodes.publish(&ports);
     let contest = Contest::new(&ports, &nodes.tag, old, history);
-    contest.history.fault(&format!("round: {fault} of node {old}"));
+    contest.history.fault(&format!("round: {fault:?} of node {old}"));
+    let is_silent = matches!(fault, Fault::Kill | Fault::LateKill | Fault::Freeze);
     let (course, stall) = thread::scope(|scope| {
-        let ending = Ending(&contest);
         for number in 0..CLIENTS {
             let client = Client::new(&contest, number, random.fork());
             scope.spawn(move || client.run());
         }
-        let watcher = scope.spawn(|| contest.watch_stalls(fault.silences().then_some(old)));
+        let watcher = scope.spawn(|| contest.watch_stalls(is_silent.then_some(old)));
         let course = run(nodes, fault, old, &contest, random);
-        drop(ending);
+        contest.is_over.store(true, Ordering::Relaxed);
         (course, watcher.join().expect("a watcher that has not panicked"))
     });
     let overlaps = std::mem::take(&mut *locked(&contest.overlaps));
     match (course, stall) {
-        (Ok(course), stall) => Ok(course.outcome(&contest, overlaps, stall)),
+        (Ok((struck, replaced)), stall) => {
+            let (grants, grants_of_old) = (locked(&contest.grants).len(), contest.count(old, struck));
+            let disturbance = stall.or(replaced);
+            Ok(Outcome { rounds: 1, grants, grants_of_old, overlaps, disturbance, is_lost: false })
+        }
         (Err(Stop::Lost(what)), _) => Ok(Outcome { overlaps, ..lost(what) }),
         (Err(Stop::Stuck(what)), Some(stall)) => Ok(lost(format!("{what}; {stall}"))),
         (Err(Stop::Stuck(what)), None) => Err(what),
     }
 }
 
+/// Returns the time of the fault, and whether the new master was replaced too.
 fn run(
     nodes: &mut Nodes,
     fault: Fault,
     old: usize,
     contest: &Contest<'_>,
     random: &mut fastrand::Rng,
-) -> Result<Course, Stop> {
+) -> Result<(Instant, Option<String>), Stop> {
     contest.wait_for_grants(old, Instant::now())?;
     sleep(Duration::from_millis(random.u64(CALM_MS)));
-    fault.prepare(nodes, old);
     fault.strike(nodes, old);
     let struck = Instant::now();
-    contest.history.fault(&format!("node {old} is struck: {fault}"));
-    if fault.is_noticed_early(random) {
+    contest.history.fault(&format!("node {old} is struck: {fault:?}"));
+    // An operator promotes a replica, before the others notice that the master is gone.
+    if fault == Fault::LateKill || random.bool() {
         nodes.promote_a_replica_of(old);
     }
     let new = nodes.wait_for_promotion(old).map_err(Stop::Lost)?;
@@ -254,42 +292,5 @@ fn run(
     let last = nodes.wait_until_whole().map_err(Stop::Lost)?;
     nodes.require_replicas(last, REPLICAS);
     contest.wait_for_grants(last, promoted)?;
-    Ok(Course { old, new, struck, promoted, last })
-}
-
-impl Course {
-    fn outcome(self, contest: &Contest<'_>, overlaps: Vec<String>, stall: Option<String>) -> Outcome {
-        let Self { old, new, struck, promoted, last } = self;
-        let grants = locked(&contest.grants).clone();
-        let gaps = grants.windows(2).map(|pair| pair[1].1.saturating_duration_since(pair[0].1));
-        let replaced = (new != last).then(|| format!("node {new} was replaced by node {last}"));
-        Outcome {
-            grants: grants.len(),
-            grants_of_old: contest.count(old, struck),
-            grants_of_new: contest.count(new, promoted),
-            put_off: contest.put_off.load(Ordering::Relaxed),
-            until_promotion: promoted - struck,
-            gap: gaps.max().unwrap_or_default(),
-            overlaps,
-            disturbance: stall.or(replaced),
-            is_lost: false,
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} grants, {} by the old master after the fault, {} by the new one, promoted after {:.1} s, {} times TRYAGAIN, no grant \
-             for {:.1} s, {} overlaps",
-            self.grants,
-            self.grants_of_old,
-            self.grants_of_new,
-            self.until_promotion.as_secs_f64(),
-            self.put_off,
-            self.gap.as_secs_f64(),
-            self.overlaps.len()
-        )
-    }
+    Ok((struck, (new != last).then(|| format!("node {new} was replaced by node {last}"))))
 }

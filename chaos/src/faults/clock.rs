@@ -29,9 +29,9 @@ impl Faults<'_> {
             _ => vec![self.random.i64(FORWARD_MS)],
         };
         // A pause ends by that clock too.
-        run.pauses.end();
-        run.fault("steps of the clock", &format!("the clock is set by {steps:?} ms"));
-        run.stalls.during(|| {
+        run.evidence.pauses.end_all();
+        run.make_fault("steps of the clock", &format!("the clock is set by {steps:?} ms"));
+        run.evidence.stalls.during(|| {
             for step in &steps {
                 self.step(*step);
                 let span = Duration::from_millis(self.random.u64(..100));
@@ -41,7 +41,7 @@ impl Faults<'_> {
         // A step forward looks like a stall of that length; a step back delays all timers.
         let forward: i64 = steps.iter().sum();
         let back = Duration::from_millis(forward.min(0).unsigned_abs());
-        run.stalls.add(begun, Instant::now() + back + LOOKS_LIKE_A_STALL);
+        run.evidence.stalls.add(begun, Instant::now() + back + LOOKS_LIKE_A_STALL);
         self.aim_met(probe.is_some_and(|probe| probe.check(-forward..=-forward)));
     }
 

@@ -47,9 +47,9 @@ impl Faults<'_> {
         let mode = if self.random.bool() { "WRITE" } else { "ALL" };
         let line = format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis());
         run.counters.begin(PAUSED);
-        run.history.fault(&line);
+        run.fault(&line);
         let now = Instant::now();
-        run.stalls.add(now, now + PAUSE);
+        run.evidence.stalls.add(now, now + PAUSE);
         let (sent_ms, sent) = (now_ms(), Instant::now());
         let reply = locks.control.run(&line);
         self.paused(&locks.control, &line, sent, &reply);
@@ -78,8 +78,8 @@ impl Faults<'_> {
         }
         let leases = [Duration::from_millis(800), Duration::from_millis(300)];
         let Some(mut locks) = Contention::set_up(run, REFUSED, leases) else { return };
-        run.fault("min-replicas-to-write", "CONFIG SET min-replicas-to-write 1");
-        let is_checked = run.stalls.during(|| {
+        run.make_fault("min-replicas-to-write", "CONFIG SET min-replicas-to-write 1");
+        let is_checked = run.evidence.stalls.during(|| {
             let begun = locks.control.run("CONFIG SET min-replicas-to-write 1") == "OK" && !locks.has_lost_lease();
             run.rest(locks.lease + Duration::from_millis(300));
             let is_checked = begun && locks.check_free(|| true).is_some() && locks.check_refused().is_some();
@@ -117,9 +117,12 @@ impl<'r> Contention<'r> {
 
     /// Reports a failure, unless FLUSHALL or other settings can be the cause.
     fn report(&self, what: String) {
-        let may_suspend = self.run.in_force.may_suspend(self.asked, Instant::now());
-        if !self.run.flushes.any_since(self.asked) && !may_suspend && self.run.allows_lease(NEXT_MS, self.asked) {
-            self.run.report(self.rule, what);
+        let may_suspend = self.run.evidence.may_suspend(self.asked, Instant::now());
+        if !self.run.evidence.flushes.any_since(self.asked)
+            && !may_suspend
+            && self.run.allows_lease(NEXT_MS, self.asked)
+        {
+            self.run.fails(self.rule, what);
         }
     }
 

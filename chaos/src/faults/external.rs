@@ -1,6 +1,7 @@
 //! External commands: those of other clients on rough keys, keys that end by the thousand, and FLUSHALL, which removes
 //! all keys.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Reply, now_ms};
@@ -50,20 +51,20 @@ fn count(run: &Run, kind: &'static str, reply: Option<Reply>) {
 
 /// Takes every lock from its holder.
 fn flush_all(run: &Run, random: &mut fastrand::Rng) {
-    if run.flushes.are_suspended() {
+    if Arc::strong_count(&run.no_flushes) > 1 {
         return;
     }
     let Some(mut link) = run.connect(random.u32(..DATABASES), false) else { return };
-    run.history.fault("FLUSHALL");
+    run.fault("FLUSHALL");
     run.history.counters_lost();
-    run.flushes.begin();
+    run.evidence.flushes.begin(false);
     let sent = link.send(&["FLUSHALL"]);
     let reply = if sent.is_some() { link.receive(PATIENCE) } else { Some(Reply::Closed) };
     run.history.counters_lost();
     if let Some(reply) = reply {
         // In a cluster it has flushed one server.
-        run.flushes.end(reply == "OK" && !run.in_cluster());
-        run.history.fault(&format!("the reply to FLUSHALL is {reply:?}"));
+        run.evidence.flushes.end_last(reply == "OK" && !run.in_cluster());
+        run.fault(&format!("the reply to FLUSHALL is {reply:?}"));
         count(run, "FLUSHALL", Some(reply));
     }
 }

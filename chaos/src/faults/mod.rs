@@ -128,7 +128,7 @@ impl<'r> Faults<'r> {
 
     /// Makes a fault of one line, which counts if the server takes it.
     fn make(&mut self, kind: &'static str, line: &str) {
-        self.run.history.fault(line);
+        self.run.fault(line);
         let reply = self.reply_to(line);
         if reply != Reply::Closed && !reply.is_error() {
             self.run.counters.count(kind);
@@ -142,7 +142,7 @@ impl<'r> Faults<'r> {
 
     /// Repeats a line, which ends a fault, until the server has replied.
     fn insist(&mut self, line: &str) {
-        self.run.history.fault(line);
+        self.run.fault(line);
         while !self.run.is_over() && self.reply_to(line) == Reply::Closed {}
     }
 

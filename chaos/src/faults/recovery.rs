@@ -51,7 +51,7 @@ impl Period {
         if is_short || is_long {
             let ages = [received - before, sent.saturating_duration_since(after)];
             let text = format!("{rest:?} are left of {:?}, at an age between {ages:?}", self.length);
-            run.report("a recovery period lasts for lock.recovery-ms from the start", text);
+            run.fails("a recovery period lasts for lock.recovery-ms from the start", text);
         }
         Some(())
     }
@@ -60,14 +60,14 @@ impl Period {
     fn check_grant(&self, run: &Run, asked: Instant, received: Instant, reply: &Reply) {
         let (before, after) = self.started;
         if *reply == 1 && received + ROUNDING < before + self.length {
-            return run.report(SUSPENDED, format!("a free lock was granted {:?} after the start", received - before));
+            return run.fails(SUSPENDED, format!("a free lock was granted {:?} after the start", received - before));
         }
         let due = (after + self.length).max(asked);
-        let stalled = run.stalls.between(asked, received);
+        let stalled = run.evidence.stalls.between(asked, received);
         let late = received.saturating_duration_since(due + SLACK + stalled);
         if stalled < STALL && (*reply != 1 || !late.is_zero()) {
             let text = format!("the reply to the waiter is {reply:?}, {late:?} late, stalls explain {stalled:?}");
-            run.report("the queues are served at the end of a recovery period", text);
+            run.fails("the queues are served at the end of a recovery period", text);
         }
     }
 }

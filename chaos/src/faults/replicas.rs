@@ -40,12 +40,12 @@ impl Faults<'_> {
 
     fn begin_replica(&mut self) {
         let has_module = self.random.u8(..4) > 0 || !self.has_met_aim();
-        self.run.fault("replicas", &format!("a replica starts, with the module: {has_module}"));
+        self.run.make_fault("replicas", &format!("a replica starts, with the module: {has_module}"));
         check_alive(self.run, self.servers.start_replica(has_module));
     }
 
     fn end_replica(&mut self) {
-        self.run.fault("replicas end", "the replica is killed");
+        self.run.make_fault("replicas end", "the replica is killed");
         check_alive(self.run, self.servers.end_replica());
     }
 
@@ -58,12 +58,12 @@ impl Faults<'_> {
             return;
         };
         let (name, notified) = (run.tokens.fresh(), run.tokens.fresh());
-        run.fault(RETURNED, "REPLICAOF NO ONE");
+        run.make_fault(RETURNED, "REPLICAOF NO ONE");
         link.run("REPLICAOF NO ONE");
         link.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh()));
         let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", run.tokens.fresh())]);
         if asked.is_none() || !run.eventually(|| link.has_waiters(&name.to_string(), 1)) {
-            return run.report(ALIVE, "no request waits at a replica that has left its master");
+            return run.fails(ALIVE, "no request waits at a replica that has left its master");
         }
         listener.run("SSUBSCRIBE left");
         let waiting = link.run(&format!("LOCK.ACQUIRE {name} {notified} PX 60000 BLOCK 0 NOTIFY left"));
@@ -77,13 +77,13 @@ impl Faults<'_> {
                 heard => *heard == Some(Reply::Closed),
             };
             if !is_right {
-                run.report(NOTIFIED, format!("the message is {heard:?} and not {expected}"));
+                run.fails(NOTIFIED, format!("the message is {heard:?} and not {expected}"));
             }
         }
         match waiter.receive(AGREEMENT) {
             Some(Reply::Closed) => {}
             Some(Reply::Error(line)) if line.starts_with("UNBLOCKED") => {}
-            other => run.report(NOTIFIED, format!("the reply is {other:?}")),
+            other => run.fails(NOTIFIED, format!("the reply is {other:?}")),
         }
     }
 
@@ -95,11 +95,11 @@ impl Faults<'_> {
         if !follows(run, replica, &mut link) {
             return;
         }
-        run.fault(COMPARED, "the replica is compared");
+        run.make_fault(COMPARED, "the replica is compared");
         let Some(mut other) = link_to(run, replica) else { return };
         if let Err(what) = probe.compare(&mut link, &mut other) {
             if !probe.is_flushed() {
-                run.report(SAME, what);
+                run.fails(SAME, what);
             }
             return;
         }
@@ -117,23 +117,23 @@ impl Faults<'_> {
         let probe = Probe::take(run, 0, &mut self.random);
         let (port, next) = (self.servers.server().port(), replica.server.port());
         end::count_handovers(run);
-        run.history.fault("FAILOVER");
-        run.pauses.end();
-        run.nodes.goes_down();
+        run.fault("FAILOVER");
+        run.evidence.pauses.end_all();
+        run.server_goes_down();
         let line = format!("FAILOVER TO 127.0.0.1 {next} TIMEOUT 3000");
-        let is_done = run.stalls.during(|| link.run(&line) == "OK" && hands_over(run, &mut link));
+        let is_done = run.evidence.stalls.during(|| link.run(&line) == "OK" && hands_over(run, &mut link));
         if is_done {
-            run.fault("FAILOVER", &format!("{next} is the master now, after {port}"));
+            run.make_fault("FAILOVER", &format!("{next} is the master now, after {port}"));
             self.servers.swap();
         }
-        run.nodes.is_back_at(if is_done { next } else { port });
+        run.server_is_back_at(if is_done { next } else { port });
         self.aim_met(probe.is_some_and(|probe| probe.check(0..=0)) && is_done);
     }
 }
 
 fn check_alive(run: &Run, result: Result<(), String>) {
     if let Err(what) = result {
-        run.report(ALIVE, what);
+        run.fails(ALIVE, what);
     }
 }
 
@@ -173,11 +173,11 @@ fn check_requests(run: &Run, replica: &Replica) {
     let expected = if replica.has_module { "READONLY" } else { "ERR unknown command" };
     let reply = link.run(&format!("LOCK.ACQUIRE asked {} PX 1000 BLOCK 0", run.tokens.fresh()));
     if !matches!(&reply, Reply::Error(line) if line.starts_with(expected)) && reply != Reply::Closed {
-        run.report("a replica grants nothing", format!("the reply is {reply:?}, not {expected}"));
+        run.fails("a replica grants nothing", format!("the reply is {reply:?}, not {expected}"));
     }
     let unknown = link.number("stats", "unexpected_error_replies").unwrap_or_default();
     if unknown > 0 {
-        run.report("replicas need no module", format!("{unknown} commands that the replica did not know"));
+        run.fails("replicas need no module", format!("{unknown} commands that the replica did not know"));
     }
 }
 
@@ -195,12 +195,12 @@ pub fn compare_at_end(run: &Run, servers: &mut Servers) {
 fn compare_all(run: &Run, replica: &Replica, link: &mut Link) -> Option<()> {
     snapshot::take_locks(run, link)?;
     if !follows(run, replica, link) {
-        run.report(ALIVE, "the replica does not follow its master at the end of the run");
+        run.fails(ALIVE, "the replica does not follow its master at the end of the run");
         return None;
     }
     let (here, there) = (snapshot::take(link)?, snapshot::take(&mut link_to(run, replica)?)?);
     if here != there {
-        run.report(SAME, format!("at the end: {}", snapshot::differences(&here, &there)));
+        run.fails(SAME, format!("at the end: {}", snapshot::differences(&here, &there)));
     }
     check_requests(run, replica);
     Some(())

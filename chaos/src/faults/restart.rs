@@ -20,24 +20,24 @@ impl Faults<'_> {
         };
         let downtime = Duration::from_millis(if self.random.bool() { 0 } else { self.random.u64(..300) });
         end::count_handovers(run);
-        run.pauses.end();
-        run.fault(kind, &format!("{how:?}, and a start {downtime:?} later"));
+        run.evidence.pauses.end_all();
+        run.make_fault(kind, &format!("{how:?}, and a start {downtime:?} later"));
         self.link = None;
-        run.nodes.goes_down();
+        run.server_goes_down();
         let length = Duration::from_millis(run.settings.recovery_ms);
         let mut before = Instant::now();
         let pause = || {
             run.rest(downtime);
             before = Instant::now();
-            run.in_force.period_begins(length);
+            run.evidence.period_begins(length);
         };
         let (servers, random) = (&mut self.servers, &mut self.random);
-        if let Err(what) = run.stalls.during(|| servers.restart(how, pause, random)) {
-            return run.report("a server that has ended starts again", what);
+        if let Err(what) = run.evidence.stalls.during(|| servers.restart(how, pause, random)) {
+            return run.fails("a server that has ended starts again", what);
         }
         let period = Period { started: (before, Instant::now()), length };
-        run.nodes.is_back_at(self.servers.server().port());
-        run.history.fault("the server has started");
+        run.server_is_back_at(self.servers.server().port());
+        run.fault("the server has started");
         if !length.is_zero() {
             period.check(run, probe.as_ref());
         }

@@ -31,7 +31,7 @@ impl Faults<'_> {
 
     pub(super) fn stop_process(&mut self) {
         let stall = self.stall();
-        self.run.fault("SIGSTOP", &format!("SIGSTOP for {stall:?}"));
+        self.run.make_fault("SIGSTOP", &format!("SIGSTOP for {stall:?}"));
         self.servers.process().stop();
         sleep(stall);
         self.servers.process().resume();
@@ -44,7 +44,7 @@ impl Faults<'_> {
 
     pub(super) fn slow_script(&mut self) {
         let seconds = self.stall().as_secs_f64();
-        self.run.history.fault(&format!("a script of {seconds} s"));
+        self.run.fault(&format!("a script of {seconds} s"));
         let text = format!("{SCRIPT_CLOCK} local e = clock() + {seconds} while clock() < e do end");
         let Some(mut link) = self.link() else { return };
         let reply = link.call(&[b"EVAL", text.as_bytes(), b"0"]);
@@ -71,10 +71,10 @@ impl Faults<'_> {
     pub(super) fn pause_line(&mut self) -> String {
         let ms = self.random.u64(5..150);
         let now = Instant::now();
-        self.run.stalls.add(now, now + Duration::from_millis(ms) + PAUSE_NOTICED);
+        self.run.evidence.stalls.add(now, now + Duration::from_millis(ms) + PAUSE_NOTICED);
         let mode = if self.random.bool() { "WRITE" } else { "ALL" };
         let line = format!("CLIENT PAUSE {ms} {mode}");
-        self.run.history.fault(&line);
+        self.run.fault(&line);
         line
     }
 
@@ -84,13 +84,13 @@ impl Faults<'_> {
         let length = Duration::from_millis(ms);
         if *reply == "OK" {
             self.run.counters.count("CLIENT PAUSE");
-            self.run.pauses.add(link.port(), sent, length);
+            self.run.evidence.paused(link.port(), sent, length);
         }
-        self.run.stalls.add(sent, Instant::now() + length + PAUSE_NOTICED);
+        self.run.evidence.stalls.add(sent, Instant::now() + length + PAUSE_NOTICED);
     }
 
     pub(super) fn reload(&mut self) {
-        self.run.nodes.begin_epoch();
+        self.run.evidence.changes.mark(());
         self.run.file_is_stale.store(true, Ordering::SeqCst);
         self.make("DEBUG RELOAD", "DEBUG RELOAD");
         if let Some(link) = &mut self.link {
@@ -121,7 +121,7 @@ impl Faults<'_> {
     /// Lets the server write a file, and checks by INFO that it does.
     fn write_file(&mut self, command: &'static str, under_way: &[&str], status: &str) {
         let run = self.run;
-        run.history.fault(command);
+        run.fault(command);
         let Some(mut link) = self.link() else { return };
         let reply = if command == "BGSAVE" { link.run(command) } else { end::rewrite_file(run, &mut link) };
         // It is refused while another process writes a file, for a replica for example.
@@ -136,7 +136,7 @@ impl Faults<'_> {
             let is_wrong = result.as_ref().is_some_and(|result| result != "ok");
             if is_wrong || !is_written && !run.is_over() {
                 let text = format!("{command}: written in time: {is_written}; {status}: {result:?}");
-                run.report("the server writes its files", text);
+                run.fails("the server writes its files", text);
             } else if result.is_some() {
                 run.counters.count(WRITTEN);
             }

@@ -43,9 +43,9 @@ pub fn change_settings(run: &Run, mut random: fastrand::Rng) {
 
 /// Sets the longest lease; 0 for none.
 fn set_limit(run: &Run, link: &mut Link, ms: u64) -> Option<()> {
-    run.in_force.no_leases.end_all();
-    run.fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
-    set(&run.in_force.longest_lease_ms, link, "lock.max-lease-ms", ms)
+    run.evidence.no_leases.end_all();
+    run.make_fault("CONFIG SET lock.max-lease-ms", &format!("CONFIG SET lock.max-lease-ms {ms}"));
+    set(&run.evidence.longest_lease_ms, link, "lock.max-lease-ms", ms)
 }
 
 /// Begins a recovery period, which counts from the start of the server. It ends by itself, or is ended.
@@ -58,15 +58,15 @@ fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<
         set_limit(run, link, SHORTEST_LIMIT_MS)?;
     }
     let since_start = u64::try_from((run.started.elapsed() + length).as_millis()).ok()?;
-    run.in_force.recovery_changes();
-    set(&run.in_force.recovery_ms, link, "lock.recovery-ms", since_start)?;
+    run.evidence.recovery_changes();
+    set(&run.evidence.recovery_ms, link, "lock.recovery-ms", since_start)?;
     let rest = note_recovery(run, link)?;
     if ends_early(run.started, since_start, Instant::now() + rest) {
         let text = format!("LOCK.INFO shows {rest:?}, with lock.recovery-ms {since_start}, and the server is younger");
-        run.report(LONG_ENOUGH, text);
+        run.fails(LONG_ENOUGH, text);
     }
     run.counters.begin(CHECK);
-    run.fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {rest:?} are left"));
+    run.make_fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {rest:?} are left"));
     if rest > Duration::ZERO && rest < length + ODD {
         check_requests(run, link, holder)?;
         run.counters.count(CHECK);
@@ -79,11 +79,11 @@ fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<
     if random.u8(..4) == 0 {
         return Some(());
     }
-    run.in_force.recovery_changes();
-    run.history.fault("CONFIG SET lock.recovery-ms 0");
-    set(&run.in_force.recovery_ms, link, "lock.recovery-ms", 0)?;
+    run.evidence.recovery_changes();
+    run.fault("CONFIG SET lock.recovery-ms 0");
+    set(&run.evidence.recovery_ms, link, "lock.recovery-ms", 0)?;
     if note_recovery(run, link)? > Duration::ZERO {
-        run.report(ENDED, "LOCK.INFO shows a period");
+        run.fails(ENDED, "LOCK.INFO shows a period");
     }
     Some(())
 }
@@ -91,7 +91,7 @@ fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<
 /// Takes a lock that is held when the period begins.
 fn take(run: &Run, link: &mut Link) -> Option<Token> {
     let now = Instant::now();
-    let lease_ms = run.in_force.cut(Some(LEASE_MS), now, now)?;
+    let lease_ms = run.evidence.cut(Some(LEASE_MS), now, now)?;
     let token = run.tokens.fresh();
     link.run(&format!("LOCK.ACQUIRE period{token} {token} PX {lease_ms}"));
     Some(token)
@@ -101,15 +101,15 @@ fn take(run: &Run, link: &mut Link) -> Option<Token> {
 fn check_requests(run: &Run, link: &mut Link, holder: Token) -> Option<()> {
     let check = |finding: Finding| {
         if let Some((rule, what)) = finding {
-            run.report(rule, what);
+            run.fails(rule, what);
         }
     };
     let sent = Instant::now();
     let reply = link.run(&format!("LOCK.EXTEND period{holder} {holder} PX {SHORTEST_LIMIT_MS}"));
-    check(run.in_force.check_extension(SHORTEST_LIMIT_MS, &reply, sent, Instant::now()));
+    check(run.evidence.check_extension(Some(SHORTEST_LIMIT_MS), &reply, sent, Instant::now()));
     let (sent, other) = (Instant::now(), run.tokens.fresh());
     let reply = link.run(&format!("LOCK.ACQUIRE period{other} {other} PX {SHORTEST_LIMIT_MS}"));
-    check(run.in_force.check(Some(SHORTEST_LIMIT_MS), true, &reply, sent, Instant::now()));
+    check(run.evidence.check_lease(Some(SHORTEST_LIMIT_MS), true, &reply, sent, Instant::now()));
     (reply != Reply::Closed).then_some(())
 }
 
@@ -130,7 +130,7 @@ fn note_recovery(run: &Run, link: &mut Link) -> Option<Duration> {
     let info = link.run("LOCK.INFO period");
     let received = Instant::now();
     let rest = recovery_of(&info)?;
-    run.in_force.note_remaining(rest, sent, received);
+    run.evidence.note_remaining(rest, sent, received);
     Some(rest)
 }
 

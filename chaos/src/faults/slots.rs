@@ -26,20 +26,21 @@ impl Faults<'_> {
         let Some(cluster) = &mut self.servers.cluster else { return };
         let whole = moves_slots(&cluster.nodes[0]) && self.random.bool();
         let kind = if whole { "slots moved as a whole" } else { "slots moved key by key" };
-        run.fault(kind, &format!("the slot of database {database} begins to move: {kind}"));
+        run.make_fault(kind, &format!("the slot of database {database} begins to move: {kind}"));
         let probe = Probe::take(run, database, &mut self.random);
         let waiter = Waiter::start(run, database);
-        run.nodes.begin_epoch();
+        run.evidence.changes.mark(());
         let name = format!("a{}{}", run.tokens.fresh(), run.suffix(database));
         let (number, begun) = (database as usize, Instant::now());
-        let moved = run.stalls.during(|| cluster.move_slot(number, whole, |step| ask_during(run, &name, step)));
+        let moved =
+            run.evidence.stalls.during(|| cluster.move_slot(number, whole, |step| ask_during(run, &name, step)));
         if let Err(what) = moved {
-            return run.report("slots move", what);
+            return run.fails("slots move", what);
         }
-        run.nodes.moves(database, cluster.port_of(number));
-        run.history.fault("the slot has moved");
+        run.moves(database, cluster.port_of(number));
+        run.fault("the slot has moved");
         let now = Instant::now();
-        run.stalls.add(now, now + CHECKED);
+        run.evidence.stalls.add(now, now + CHECKED);
         if let Some(waiter) = waiter {
             waiter.check(run);
         }
@@ -69,17 +70,17 @@ impl Waiter {
     fn check(mut self, run: &Run) {
         let asked = Instant::now();
         let reply = self.link.receive(GIVE_UP);
-        let late = asked.elapsed().saturating_sub(LIMIT + run.stalls.between(asked, Instant::now()));
+        let late = asked.elapsed().saturating_sub(LIMIT + run.evidence.stalls.between(asked, Instant::now()));
         let is_right = match &reply {
             Some(Reply::Error(line)) => line.starts_with("MOVED"),
             reply => *reply == Some(Reply::Closed),
         };
-        if (!is_right || !late.is_zero()) && !run.flushes.any_since(self.begun) {
+        if (!is_right || !late.is_zero()) && !run.evidence.flushes.any_since(self.begun) {
             let (id, port) = (self.link.id(), self.link.port());
             let shown =
                 Link::open(&run.history, port, 0, false).map(|mut link| link.run(&format!("CLIENT LIST ID {id}")));
             let text = format!("the reply is {reply:?}, {late:?} late; the server shows {shown:?}");
-            run.report("the waiters of a lock whose slot moves are notified", text);
+            run.fails("the waiters of a lock whose slot moves are notified", text);
         }
         if reply != Some(Reply::Closed) {
             run.counters.count(CHECK);
@@ -103,9 +104,9 @@ fn ask_during(run: &Run, name: &str, step: &Move<'_>) {
         let line = format!("LOCK.ACQUIRE {name} {token} PX 60000");
         let Some(reply) = reply(run, server, &line, asking) else { return };
         let is_right = reply.to_string().trim_start_matches('-').starts_with(expected);
-        if !is_right && !run.flushes.any_since(begun) {
+        if !is_right && !run.evidence.flushes.any_since(begun) {
             let text = format!("the reply to {line} (asking: {asking}) is {reply:?}, not {expected}");
-            return run.report("a lock whose slot moves has one holder", text);
+            return run.fails("a lock whose slot moves has one holder", text);
         }
     }
 }

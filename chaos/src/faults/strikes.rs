@@ -7,7 +7,6 @@ use support::Reply;
 
 use super::Faults;
 use crate::Part;
-use crate::history::{Form, Hold};
 use crate::keys::Key;
 use crate::link::{Link, PATIENCE};
 use crate::run::Run;
@@ -41,27 +40,19 @@ impl Faults<'_> {
         let run = self.run;
         let key = run.keys.any(&mut self.random);
         let Some(mut link) = run.connect(key.database, false) else { return };
-        let (token, asked) = (run.tokens.fresh(), Instant::now());
-        let Some(from) = take(run, key, token, &mut link) else { return };
+        let token = run.tokens.fresh();
+        if !takes(run, key, token, &mut link) {
+            return;
+        }
         run.rest(Duration::from_millis(self.random.u64(2..60)));
         let targets = waiters(key, &mut link);
         let lines = self.lines(key, token, &targets);
-        let Some(until) = link.send(&lines) else { return };
+        let Some(sent) = link.send(&lines) else { return };
         for line in &lines {
             let Some(reply) = link.receive(PATIENCE) else { return };
             self.struck(line, &reply);
             if line.starts_with("CLIENT PAUSE") {
-                self.paused(&link, line, until, &reply);
-            }
-            if !line.starts_with("LOCK.RELEASE") {
-                continue;
-            }
-            let lease = run.in_force.cut(Some(LEASE_MS), asked, Instant::now());
-            let has_lease = lease.is_some_and(|ms| asked.elapsed() < Duration::from_millis(ms));
-            if reply == 0 {
-                run.confirm(key, Hold { token, form: Form::Exclusive, from, until, one_request: true });
-            } else if has_lease && !run.flushes.any_since(asked) && reply != Reply::Closed {
-                run.check_strict(key, Some(("a holder can release", format!("{token}: the reply is {reply:?}"))));
+                self.paused(&link, line, sent, &reply);
             }
         }
     }
@@ -76,7 +67,7 @@ impl Faults<'_> {
         }
         match self.random.u8(..24) {
             0 => {
-                self.run.history.fault(STRIKES[0]);
+                self.run.fault(STRIKES[0]);
                 lines.push(STRIKES[0].to_owned());
             }
             1..6 if self.run.has(Part::Pauses) => lines.push(self.pause_line()),
@@ -106,17 +97,16 @@ impl Faults<'_> {
             _ => format!("CLIENT KILL ID {id}"),
         };
         self.run.history.unblocks(id);
-        self.run.history.fault(&line);
+        self.run.fault(&line);
         line
     }
 }
 
-/// Takes the lock and returns when the grant was read.
-fn take(run: &Run, key: &Key, token: Token, link: &mut Link) -> Option<Instant> {
+/// Takes the lock, perhaps after a while.
+fn takes(run: &Run, key: &Key, token: Token, link: &mut Link) -> bool {
     let now = Instant::now();
-    let lease = run.in_force.cut(Some(LEASE_MS), now, now)?;
-    link.send(&[format!("LOCK.ACQUIRE {} {token} PX {lease} BLOCK 1000", key.name)])?;
-    (link.receive(PATIENCE)? == 1).then(Instant::now)
+    let lease = run.evidence.cut(Some(LEASE_MS), now, now).unwrap_or(LEASE_MS);
+    link.run(&format!("LOCK.ACQUIRE {} {token} PX {lease} BLOCK 1000", key.name)) == 1
 }
 
 /// The connections of the first waiters of a lock.

@@ -14,17 +14,11 @@ use crate::token::Token;
 /// How long holds and queues are kept. Far longer than any wait or lease.
 const MEMORY: Duration = Duration::from_secs(30);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// A mutex or a re-entrant lock.
-    Exclusive,
-    Share,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
     pub token: Token,
-    pub form: Form,
+    /// It is a share: a mutex or a re-entrant lock is exclusive.
+    pub is_share: bool,
     pub from: Instant,
     pub until: Instant,
     /// The grant is the reply to the only request with this token. Such a token has been in the queue without a break
@@ -70,10 +64,15 @@ impl Lock {
     }
 
     fn overlap(&self, hold: &Hold, together: usize) -> Conflict {
-        let exclusive = |other: &&Hold| hold.form == Form::Exclusive || other.form == Form::Exclusive;
-        if let Some(other) = self.during(hold).find(exclusive) {
-            let shared = hold.form != other.form;
-            return Some((if shared { "no share during an exclusive hold" } else { "one holder at a time" }, *other));
+        if let Some(other) = self.during(hold).find(|other| !(hold.is_share && other.is_share)) {
+            return Some((
+                if hold.is_share != other.is_share {
+                    "no share during an exclusive hold"
+                } else {
+                    "one holder at a time"
+                },
+                *other,
+            ));
         }
         let too_many = self.limit.is_some_and(|limit| together > limit);
         self.during(hold).next().filter(|_| too_many).map(|other| ("no more shares than the limit", *other))
@@ -114,7 +113,7 @@ impl Lock {
     /// Whether one was certainly granted after the other: it was still in the queue when the other client had read its
     /// grant, or it held later, and not at the same time.
     fn granted_after(&self, later: &Hold, earlier: &Hold) -> bool {
-        let exclusive = later.form == Form::Exclusive || earlier.form == Form::Exclusive;
+        let exclusive = !(later.is_share && earlier.is_share);
         let was_queued = self.seen.get(&later.token).is_some_and(|seen| *seen >= earlier.from);
         was_queued || (exclusive && later.from >= earlier.until)
     }

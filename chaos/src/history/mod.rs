@@ -27,53 +27,69 @@
 //! restarts.
 
 mod holds;
+mod judge;
 mod operation;
 mod requests;
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use support::{Reply, now_ms};
 
+use crate::evidence::{Evidence, NOTHING_IN_A_PAUSE, starved};
 use crate::keys::Key;
-use crate::report::{Failures, Finding};
+use crate::report::{Counters, Failures, Finding, Rule};
+use crate::token::Token;
 use holds::{Fences, Lock};
-pub use holds::{Form, Hold};
-pub use operation::Operation;
-pub use requests::{Request, Requests};
+use judge::{Exchange, Message, Record, Ruling};
+use operation::{Action, Operation};
+
+pub use holds::Hold;
+pub use judge::EXPECTED;
+pub use operation::Kind;
+pub use requests::{Endpoint, Request, Requests};
 
 /// The number of events of a lock that are kept for the report of a failure.
 const EVENTS: usize = 400;
+/// What is known of a token is kept for so long after its first request if there are many. Longer than any wait.
+const MEMORY: Duration = Duration::from_secs(60);
+const MANY: usize = 500;
+/// The time that a request may take beyond its BLOCK on a server that does not stall.
+const SLACK: Duration = Duration::from_millis(500);
+const ANSWERED: Rule = "every request is answered";
+/// The commands that are not refused when memory has run out.
+const TAKES_NO_MEMORY: [Action; 2] = [Action::Extend, Action::Release];
 
 /// The file that a history is written to.
 #[derive(Clone)]
 pub struct HistoryFile(Arc<Mutex<BufWriter<File>>>);
 
 /// One event, for the report.
-struct Event {
-    at: Instant,
-    text: String,
-}
+type Event = (Instant, String);
 
 /// A lock with the events of its key.
 struct Account {
     is_strict: bool,
-    events: Mutex<VecDeque<Event>>,
-    lock: Mutex<Lock>,
-    fences: Mutex<Fences>,
+    events: VecDeque<Event>,
+    lock: Lock,
+    fences: Fences,
+    records: HashMap<Token, Record>,
 }
 
 pub struct History {
     started: Instant,
+    /// The start by the wall clock of that time, in Unix time.
+    started_ms: i64,
     round: u32,
     file: Option<HistoryFile>,
-    accounts: BTreeMap<(u32, String), Account>,
+    accounts: BTreeMap<(u32, String), Mutex<Account>>,
     /// Events that concern all locks.
     common: Mutex<VecDeque<Event>>,
     /// Connections for which CLIENT UNBLOCK was sent. A grant can be under way when such a client is unblocked, and
@@ -83,7 +99,8 @@ pub struct History {
     counters_lost: AtomicU64,
     /// The number of connections without a CLIENT ID.
     connections: AtomicI64,
-    most_together: AtomicUsize,
+    pub evidence: Evidence,
+    pub counters: Counters,
     pub failures: Failures,
 }
 
@@ -96,12 +113,6 @@ impl HistoryFile {
     pub fn create(path: &Path) -> std::io::Result<Self> {
         Ok(Self(Arc::new(Mutex::new(BufWriter::new(File::create(path)?)))))
     }
-
-    fn write(&self, line: &Value) {
-        let mut file = self.0.lock().expect("no panic");
-        serde_json::to_writer(&mut *file, line).expect("a line that can be written");
-        file.write_all(b"\n").expect("a line that can be written");
-    }
 }
 
 impl History {
@@ -109,111 +120,237 @@ impl History {
         started: Instant,
         round: u32,
         keys: impl Iterator<Item = &'k Key>,
+        evidence: Evidence,
         file: Option<HistoryFile>,
     ) -> Arc<Self> {
         let account = |key: &Key| Account {
             is_strict: key.is_strict(),
-            events: Mutex::default(),
-            lock: Mutex::new(Lock::with_limit(key.limit)),
-            fences: Mutex::default(),
+            events: VecDeque::new(),
+            lock: Lock::with_limit(key.limit),
+            fences: Fences::default(),
+            records: HashMap::new(),
         };
         Arc::new(Self {
             started,
+            started_ms: start_ms(started),
             round,
             file,
-            accounts: keys.map(|key| ((key.database, key.name.clone()), account(key))).collect(),
+            accounts: keys.map(|key| ((key.database, key.name.clone()), Mutex::new(account(key)))).collect(),
             common: Mutex::default(),
             unblocked: Mutex::default(),
             counters_lost: AtomicU64::new(0),
             connections: AtomicI64::new(0),
-            most_together: AtomicUsize::new(0),
+            evidence,
+            counters: Counters::since(started),
             failures: Failures::default(),
         })
     }
 
-    /// Notes that a request was sent on a connection.
-    fn sent(&self, database: u32, connection: i64, request: &Request) {
-        if let Some(operation) = Operation::of(&request.line) {
-            let text = format!("connection {connection} sends {}", request.line);
-            self.note(database, operation.lock, request.sent, text);
+    /// Notes that a request is about to be sent on a connection.
+    fn sent(&self, endpoint: &Endpoint, request: &Request) {
+        let Some(operation) = &request.operation else { return };
+        let Some(mut account) = self.account(endpoint.database, &operation.lock) else { return };
+        account.note(request.sent, format!("connection {} sends {}", endpoint.connection, request.line));
+        if !account.is_strict || !self.evidence.checks_replies {
+            return;
+        }
+        if let Action::Acquire(kind) = operation.action {
+            let records = &mut account.records;
+            if records.len() > MANY {
+                records.retain(|_, record| record.begun().elapsed() < MEMORY);
+            }
+            records.entry(operation.token).or_insert_with(|| Record::new(operation, kind, request.sent, now_ms()));
+        }
+        if let Some(record) = account.records.get_mut(&operation.token) {
+            record.sent(operation, endpoint.connection);
         }
     }
 
     /// Takes in the reply to a request, `None` if the connection was closed before one was read.
-    fn completed(
-        &self,
-        server: u16,
-        database: u32,
-        connection: i64,
-        request: &Request,
-        reply: Option<&support::Reply>,
-    ) {
-        let Some(mut operation) = Operation::of(&request.line) else { return };
+    fn completed(&self, endpoint: &Endpoint, request: &Request, reply: Option<&Reply>) {
         let now = Instant::now();
-        let text = match reply {
-            Some(reply) => format!("connection {connection}: {} is answered {reply:?}", request.line),
-            None => format!("connection {connection} ends before the reply to {}", request.line),
-        };
-        self.note(database, operation.lock, now, text);
-        operation.complete(reply, self.is_unblocked(connection));
-        self.check_fence(database, &operation, request, now);
-        let Some(file) = &self.file else { return };
-        let external = self.account(database, operation.lock).is_none_or(|account| !account.is_strict);
-        let times = [Some(request.sent), reply.map(|_| now), operation.lease_end(request.sent)];
-        let [invoked, completed, lease_end] = times.map(|at| at.map(|at| self.us(at)));
-        file.write(&json!({ "round": self.round, "invoked": invoked, "completed": completed, "server": server,
-            "connection": connection, "database": database, "external": external, "lease_end": lease_end,
-            "operation": operation.operation, "lock": operation.lock, "token": operation.token, "kind": operation.kind,
-            "limit": operation.limit, "hold": operation.hold, "session": operation.session, "outcome": operation.outcome,
-            "reply": operation.reply, "fence": operation.fence }));
+        let finding = reply.filter(|_| self.evidence.checks_replies).and_then(|reply| {
+            self.check_late(endpoint, request, now);
+            self.check_fault(endpoint, request, reply)
+        });
+        let Some(operation) = &request.operation else { return };
+        let (database, connection) = (endpoint.database, endpoint.connection);
+        if let (Action::Acquire(kind), Some(Reply::Int(1))) = (operation.action, reply) {
+            self.counters.count("grants");
+            self.counters.count(kind.names().1);
+        }
+        let mut rest = Vec::new();
+        if let Some(mut account) = self.account(database, &operation.lock) {
+            account.note(
+                now,
+                match reply {
+                    Some(reply) => format!("connection {connection}: {} is answered {reply:?}", request.line),
+                    None => format!("connection {connection} ends before the reply to {}", request.line),
+                },
+            );
+            if account.is_strict && self.evidence.checks_replies {
+                let is_unblocked = self.is_unblocked(connection);
+                let Request { line, sent, .. } = request;
+                let is_direct = endpoint.is_direct;
+                rest.push(match reply {
+                    Some(reply) => {
+                        let (sent, received) = (*sent, now);
+                        let exchange =
+                            Exchange { operation, line, reply, sent, received, connection, is_unblocked, is_direct };
+                        self.judge(&mut account, &exchange)
+                    }
+                    None => {
+                        account.records.get_mut(&operation.token).into_iter().for_each(|record| record.lost(operation));
+                        None
+                    }
+                });
+                rest.push(self.check_fence(&mut account, operation, request, reply, now));
+            }
+        }
+        for (rule, what) in finding.into_iter().chain(rest.into_iter().flatten()) {
+            self.report(database, &operation.lock, rule, &format!("{}: {what}", request.line));
+        }
+        self.write_completed(endpoint, operation, request, reply, now);
+    }
+
+    fn judge(&self, account: &mut Account, exchange: &Exchange<'_>) -> Finding {
+        let (token, evidence) = (exchange.operation.token, &self.evidence);
+        let record = account.records.get_mut(&token)?;
+        let (finding, ruling) = record.judge(evidence, exchange);
+        let hold = record.hold(token, evidence, exchange.sent).filter(|_| ruling == Ruling::Held);
+        let is_released = exchange.operation.action == Action::Release && *exchange.reply == 0;
+        match ruling {
+            Ruling::Held => record.held(evidence, exchange),
+            Ruling::Over if record.is_flushed(evidence, exchange.sent) => {
+                self.counters.count("locks lost to FLUSHALL");
+            }
+            _ => {}
+        }
+        if ruling == Ruling::Over || is_released {
+            account.records.remove(&token);
+        }
+        let broken = if let Ruling::Broken(rule) = ruling { Some(rule) } else { None };
+        let broken = broken.map(|rule| (rule, format!("the reply is {:?}", exchange.reply)));
+        finding.or(broken).or_else(|| self.confirm_in(account, hold?))
     }
 
     /// A fencing token must be higher than each one whose draw had completed before.
-    fn check_fence(&self, database: u32, operation: &Operation<'_>, request: &Request, now: Instant) {
-        let Some(account) = self.account(database, operation.lock).filter(|account| account.is_strict) else { return };
-        let kept_counters = request.counters_lost == self.counters_lost.load(Ordering::SeqCst);
-        let Some(fence) = operation.fence.filter(|_| kept_counters) else { return };
-        let falls = account.fences.lock().expect("no panic").draw(request.counters_lost, request.sent, now, fence);
-        if let Some(before) = falls {
-            let text = format!(
-                "{}: {fence} was drawn after {before}\n{}",
-                operation.lock,
-                self.report(database, operation.lock)
-            );
-            self.failures.report("fencing tokens rise", text);
+    fn check_fence(
+        &self,
+        account: &mut Account,
+        operation: &Operation,
+        request: &Request,
+        reply: Option<&Reply>,
+        now: Instant,
+    ) -> Finding {
+        let Some(Reply::Int(fence)) = reply.filter(|_| operation.action == Action::Fence) else { return None };
+        (request.counters_lost == self.times_counters_lost()).then_some(())?;
+        self.counters.count("fencing tokens");
+        let before = account.fences.draw(request.counters_lost, request.sent, now, *fence)?;
+        Some(("fencing tokens rise", format!("{fence} was drawn after {before}")))
+    }
+
+    /// A reply must come in time, apart from the time that stalls explain.
+    fn check_late(&self, endpoint: &Endpoint, request: &Request, now: Instant) {
+        let took = now.saturating_duration_since(request.sent);
+        self.counters.raise("longest wait in ms", took.as_millis());
+        let Some(late) = request.block.and_then(|block| took.checked_sub(block + SLACK)) else { return };
+        if !endpoint.is_direct || !request.line.starts_with("LOCK.") {
+            return;
         }
+        let stalled = self.evidence.stalls.between(request.sent, now) + starved().saturating_sub(request.starved);
+        if late > stalled {
+            let text = format!("{}: {late:?} late, stalls explain {stalled:?}", request.line);
+            self.failures.report(ANSWERED, text);
+        }
+    }
+
+    /// A write that is sent in a pause is answered after it, and memory that runs out does not concern all commands.
+    fn check_fault(&self, endpoint: &Endpoint, request: &Request, reply: &Reply) -> Finding {
+        let operation = request.operation.as_ref()?;
+        let has_written = matches!(reply, Reply::Int(_)) || *reply == Reply::waiting();
+        if has_written && self.evidence.pause_covers(endpoint.server, request.sent, Instant::now()) {
+            return Some((NOTHING_IN_A_PAUSE, format!("it was sent in a pause, and the reply in it is {reply:?}")));
+        }
+        let code = self.evidence.refusal(reply)?;
+        self.counters.count(code);
+        let is_wrong = code == "OOM" && TAKES_NO_MEMORY.contains(&operation.action);
+        is_wrong.then(|| ("RELEASE and EXTEND succeed when memory has run out", "the reply is OOM".to_owned()))
+    }
+
+    fn write_completed(
+        &self,
+        endpoint: &Endpoint,
+        operation: &Operation,
+        request: &Request,
+        reply: Option<&Reply>,
+        now: Instant,
+    ) {
+        if self.file.is_none() {
+            return;
+        }
+        let Endpoint { server, database, connection, .. } = *endpoint;
+        let external = self.account(database, &operation.lock).is_none_or(|account| !account.is_strict);
+        let outcome = operation.outcome(reply, self.is_unblocked(connection));
+        let lease = operation.lease_ms.filter(|_| outcome == "granted").map(Duration::from_millis);
+        let lease_end = lease.map(|lease| self.us(request.sent + lease));
+        let kind = if let Action::Acquire(kind) = operation.action { Some(kind.names().0) } else { None };
+        let is_fence = operation.action == Action::Fence;
+        let fence = if let Some(Reply::Int(fence)) = reply.filter(|_| is_fence) { Some(fence) } else { None };
+        self.write(&json!({ "round": self.round, "invoked": self.us(request.sent), "lease_end": lease_end,
+            "completed": reply.map(|_| self.us(now)), "server": server, "connection": connection, "database": database,
+            "external": external, "operation": operation.name(), "lock": operation.lock, "fence": fence, "kind": kind,
+            "token": operation.token.to_string(), "limit": operation.limit, "hold": operation.hold,
+            "session": operation.session, "outcome": outcome, "reply": reply.map(ToString::to_string) }));
     }
 
     /// Takes in a message about a wait.
     pub fn message(&self, server: u16, key: &Key, at: Instant, [event, end, token]: [&str; 3]) {
-        self.note(key.database, &key.name, at, format!("message: {event} {end} {token}"));
-        if let Some(file) = &self.file {
-            let end = end.parse::<i64>().ok().filter(|end| *end > 0);
-            let (round, at) = (self.round, self.us(at));
-            file.write(
-                &json!({ "round": round, "at": at, "message": event, "server": server, "database": key.database,
-                "lock": key.name, "token": token, "lease_end_unix_ms": end }),
-            );
-        }
+        let end_ms = end.parse::<i64>().ok().filter(|end| *end > 0);
+        self.write(&json!({ "round": self.round, "at": self.us(at), "message": event, "server": server,
+            "database": key.database, "lock": key.name, "token": token, "lease_end_unix_ms": end_ms }));
+        let Some(mut account) = self.account(key.database, &key.name) else { return };
+        account.note(at, format!("message: {event} {end} {token}"));
+        let record = Token::read(token.as_bytes()).and_then(|token| account.records.get_mut(&token));
+        let Some((record, lease_end_ms)) = record.zip(end_ms.filter(|_| event == "granted")) else { return };
+        let message = Message { server, received: at, received_ms: now_ms(), lease_end_ms };
+        let finding = record.message(&self.evidence, &message);
+        drop(account);
+        self.check(key, finding.map(|(rule, what)| (rule, format!("{token}: {what}"))));
+    }
+
+    /// A client does nothing more with a token that may hold.
+    pub fn abandon(&self, key: &Key, token: Token) {
+        let Some(mut account) = self.account(key.database, &key.name) else { return };
+        let hold = account.records.remove(&token).and_then(|record| record.last_hold(token, &self.evidence));
+        let finding = hold.and_then(|hold| self.confirm_in(&mut account, hold));
+        drop(account);
+        self.check(key, finding);
+    }
+
+    /// Notes a hold, which must not contradict the holds and queues that are known.
+    pub fn confirm(&self, key: &Key, hold: Hold) -> Finding {
+        self.confirm_in(&mut *self.account(key.database, &key.name)?, hold)
+    }
+
+    fn confirm_in(&self, account: &mut Account, hold: Hold) -> Finding {
+        let (finding, together) = account.lock.confirm(hold);
+        self.counters.raise("shares together", together);
+        finding.map(|(rule, other)| (rule, format!("{}\n{}", self.shown(&hold), self.shown(&other))))
     }
 
     /// Notes that a connection was closed, some time after its last reply.
-    fn closed(&self, server: u16, connection: i64, last_reply: Instant) {
-        if let Some(file) = &self.file {
-            let (since, at) = (self.us(last_reply), self.us(Instant::now()));
-            file.write(
-                &json!({ "round": self.round, "at": at, "since": since, "closed": connection, "server": server }),
-            );
-        }
+    fn closed(&self, endpoint: &Endpoint, last_reply: Instant) {
+        let (since, at) = (self.us(last_reply), self.us(Instant::now()));
+        let Endpoint { server, connection, .. } = endpoint;
+        self.write(&json!({ "round": self.round, "at": at, "since": since, "closed": connection, "server": server }));
     }
 
     /// Notes a fault.
     pub fn fault(&self, what: &str) {
         let now = Instant::now();
-        remember(&mut self.common.lock().expect("no panic"), Event { at: now, text: format!("fault: {what}") });
-        if let Some(file) = &self.file {
-            file.write(&json!({ "round": self.round, "at": self.us(now), "fault": what }));
-        }
+        remember(&mut locked(&self.common), (now, format!("fault: {what}")));
+        self.write(&json!({ "round": self.round, "at": self.us(now), "fault": what }));
     }
 
     /// Returns a number for a connection whose CLIENT ID is not asked for.
@@ -226,72 +363,86 @@ impl History {
         self.counters_lost.fetch_add(1, Ordering::SeqCst);
     }
 
+    fn times_counters_lost(&self) -> u64 {
+        self.counters_lost.load(Ordering::SeqCst)
+    }
+
     /// Notes, before CLIENT UNBLOCK or CLIENT KILL is sent, which connection it is for.
     pub fn unblocks(&self, connection: i64) {
-        self.unblocked.lock().expect("no panic").insert(connection);
+        locked(&self.unblocked).insert(connection);
     }
 
     pub fn is_unblocked(&self, connection: i64) -> bool {
-        self.unblocked.lock().expect("no panic").contains(&connection)
+        locked(&self.unblocked).contains(&connection)
     }
 
     /// Notes a queue that was asked for at this time.
-    pub fn saw_queue(&self, key: &Key, at: Instant, queue: Vec<crate::token::Token>) {
-        if let Some(account) = self.account(key.database, &key.name) {
-            account.lock.lock().expect("no panic").saw_queue(at, queue);
+    pub fn saw_queue(&self, key: &Key, at: Instant, queue: Vec<Token>) {
+        if let Some(mut account) = self.account(key.database, &key.name) {
+            account.lock.saw_queue(at, queue);
         }
     }
 
-    /// Notes a hold, which must not contradict the holds and queues that are known.
-    pub fn confirm(&self, key: &Key, hold: Hold) -> Finding {
-        let (finding, together) = self.account(key.database, &key.name)?.lock.lock().expect("no panic").confirm(hold);
-        self.most_together.fetch_max(together, Ordering::Relaxed);
-        finding.map(|(rule, other)| (rule, format!("{}\n{}", self.shown(&hold), self.shown(&other))))
+    /// Reports a finding about a lock. Rough locks are promised less.
+    pub fn check(&self, key: &Key, finding: Finding) {
+        if let Some((rule, what)) = finding.filter(|_| key.is_strict()) {
+            self.report(key.database, &key.name, rule, &what);
+        }
     }
 
-    /// The most shares of one lock that were certainly held at the same time.
-    pub fn most_together(&self) -> usize {
-        self.most_together.load(Ordering::Relaxed)
+    /// Reports a failure of a lock, with its events. Leases end by the wall clock: if it was set during the run, both
+    /// times of the start differ.
+    pub fn report(&self, database: u32, name: &str, rule: Rule, what: &str) {
+        let (then, now, events) = (self.started_ms, start_ms(self.started), self.events(database, name));
+        let text = format!(
+            "{name} in database {database}, {what}\nits history, in ms since the start, which was at {then} by the clock of that \
+             time, and at {now} by the clock of now:\n{events}"
+        );
+        self.failures.report(rule, text);
     }
 
     /// Returns the events of a key, one line each, in the order of time.
-    pub fn report(&self, database: u32, name: &str) -> String {
+    pub fn events(&self, database: u32, name: &str) -> String {
         let Some(account) = self.account(database, name) else { return String::new() };
-        let (events, common) = (account.events.lock().expect("no panic"), self.common.lock().expect("no panic"));
-        let first = events.iter().map(|event| event.at).min();
-        let during = common.iter().filter(|event| first.is_some_and(|first| event.at >= first));
-        let mut all: Vec<&Event> = events.iter().chain(during).collect();
-        all.sort_by_key(|event| event.at);
-        all.iter().fold(String::new(), |mut text, event| {
-            let _ = writeln!(text, "  {:10.1} {}", self.ms(event.at), event.text);
+        let common = locked(&self.common);
+        let first = account.events.iter().map(|(at, _)| *at).min();
+        let during = common.iter().filter(|(at, _)| first.is_some_and(|first| *at >= first));
+        let mut all: Vec<&Event> = account.events.iter().chain(during).collect();
+        all.sort_by_key(|(at, _)| *at);
+        all.iter().fold(String::new(), |mut text, (at, event)| {
+            let _ = writeln!(text, "  {:10.1} {event}", self.ms(*at));
             text
         })
     }
 
-    fn note(&self, database: u32, name: &str, at: Instant, text: String) {
-        if let Some(account) = self.account(database, name) {
-            remember(&mut account.events.lock().expect("no panic"), Event { at, text });
+    fn account(&self, database: u32, name: &str) -> Option<MutexGuard<'_, Account>> {
+        self.accounts.get(&(database, name.to_owned())).map(locked)
+    }
+
+    fn write(&self, line: &Value) {
+        if let Some(HistoryFile(file)) = &self.file {
+            let mut file = locked(file);
+            serde_json::to_writer(&mut *file, line).expect("a line that can be written");
+            file.write_all(b"\n").expect("a line that can be written");
         }
     }
 
-    fn account(&self, database: u32, name: &str) -> Option<&Account> {
-        self.accounts.get(&(database, name.to_owned()))
-    }
-
-    fn since_start(&self, at: Instant) -> Duration {
-        at.saturating_duration_since(self.started)
-    }
-
     fn us(&self, at: Instant) -> u64 {
-        u64::try_from(self.since_start(at).as_micros()).unwrap_or(u64::MAX)
+        u64::try_from(at.saturating_duration_since(self.started).as_micros()).unwrap_or(u64::MAX)
     }
 
     fn ms(&self, at: Instant) -> f64 {
-        self.since_start(at).as_secs_f64() * 1000.0
+        at.saturating_duration_since(self.started).as_secs_f64() * 1000.0
     }
 
     fn shown(&self, hold: &Hold) -> String {
         format!("{} held from {:.1} to {:.1} ms", hold.token, self.ms(hold.from), self.ms(hold.until))
+    }
+}
+
+impl Account {
+    fn note(&mut self, at: Instant, text: String) {
+        remember(&mut self.events, (at, text));
     }
 }
 
@@ -300,6 +451,11 @@ fn remember(events: &mut VecDeque<Event>, event: Event) {
     if events.len() > EVENTS {
         events.pop_front();
     }
+}
+
+/// The start by the wall clock of now, in Unix time.
+fn start_ms(started: Instant) -> i64 {
+    now_ms() - i64::try_from(started.elapsed().as_millis()).unwrap_or_default()
 }
 
 /// Locks a list that many threads of a run change.

@@ -1,109 +1,125 @@
-//! One operation on a lock, as a request and its reply say it.
+//! One operation on a lock, as a request asks for it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::Reply;
 
-/// An operation with its outcome. The table of the history describes the fields.
-pub struct Operation<'l> {
-    pub operation: &'static str,
-    pub lock: &'l str,
-    pub token: &'l str,
-    pub kind: Option<&'static str>,
-    pub limit: Option<u64>,
-    pub hold: Option<u64>,
-    pub session: bool,
-    pub outcome: &'static str,
-    pub reply: Option<String>,
-    pub fence: Option<i64>,
-    lease_ms: Option<u64>,
+use crate::token::Token;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Mutex,
+    Reentrant,
+    Share,
 }
 
-impl<'l> Operation<'l> {
-    /// Returns the operation that a request asks for, with an unknown outcome; `None` if it is no operation on a lock.
-    pub fn of(line: &'l str) -> Option<Self> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Acquire(Kind),
+    Extend,
+    Release,
+    Fence,
+}
+
+/// The table of the history describes the fields.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub action: Action,
+    pub lock: String,
+    pub token: Token,
+    pub limit: Option<u64>,
+    pub hold: Option<i64>,
+    pub session: bool,
+    pub lease_ms: Option<u64>,
+}
+
+impl Kind {
+    /// The name in the history, and the name of its counter.
+    pub fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Mutex => ("mutex", "mutexes"),
+            Self::Reentrant => ("reentrant", "re-entrant locks"),
+            Self::Share => ("share", "shares"),
+        }
+    }
+}
+
+impl Operation {
+    /// Returns the operation that a request asks for; `None` if it is no operation on a lock.
+    pub fn of(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
-        let (operation, kind) = match words.next()? {
-            "LOCK.ACQUIRE" => ("acquire", Some("mutex")),
-            "LOCK.REENTER" => ("acquire", Some("reentrant")),
-            "LOCK.SHARE" => ("acquire", Some("share")),
-            "LOCK.EXTEND" => ("extend", None),
-            "LOCK.RELEASE" => ("release", None),
-            "LOCK.FENCE" => ("fence", None),
+        let action = match words.next()? {
+            "LOCK.ACQUIRE" => Action::Acquire(Kind::Mutex),
+            "LOCK.REENTER" => Action::Acquire(Kind::Reentrant),
+            "LOCK.SHARE" => Action::Acquire(Kind::Share),
+            "LOCK.EXTEND" => Action::Extend,
+            "LOCK.RELEASE" => Action::Release,
+            "LOCK.FENCE" => Action::Fence,
             _ => return None,
         };
-        let (lock, token) = (words.next()?, words.next()?);
-        let options: Vec<&str> = words.collect();
-        let number = |name| options.windows(2).find(|pair| pair[0] == name)?[1].parse().ok();
-        let (limit, hold, lease_ms) = (number("LIMIT"), number("HOLD"), number("PX"));
-        let session = options.contains(&"SESSION");
-        Some(Self {
-            operation,
-            lock,
-            token,
-            kind,
-            limit,
-            hold,
-            session,
-            outcome: "unknown",
-            reply: None,
-            fence: None,
-            lease_ms,
-        })
+        let (lock, token) = (words.next()?.to_owned(), Token::read(words.next()?.as_bytes())?);
+        let (limit, hold, lease_ms) = (option(line, " LIMIT "), option(line, " HOLD "), option(line, " PX "));
+        Some(Self { action, lock, token, limit, hold, session: line.contains(" SESSION"), lease_ms })
     }
 
-    /// Takes in the reply. The reply to a client that was unblocked can hide a grant.
-    pub fn complete(&mut self, reply: Option<&Reply>, is_unblocked: bool) {
-        self.outcome = match reply {
+    /// Whether it asks for the lock, and not only for another hold of it.
+    pub fn asks(&self) -> bool {
+        matches!(self.action, Action::Acquire(_)) && self.hold.unwrap_or(1) == 1
+    }
+
+    /// The name in the history.
+    pub fn name(&self) -> &'static str {
+        match self.action {
+            Action::Acquire(_) => "acquire",
+            Action::Extend => "extend",
+            Action::Release => "release",
+            Action::Fence => "fence",
+        }
+    }
+
+    /// Returns the outcome in the history. The reply to a client that was unblocked can hide a grant.
+    pub fn outcome(&self, reply: Option<&Reply>, is_unblocked: bool) -> &'static str {
+        match reply {
             None | Some(Reply::Closed) => "unknown",
-            Some(Reply::Int(_)) if self.operation == "release" => "released",
+            Some(Reply::Int(_)) if self.action == Action::Release => "released",
             Some(Reply::Int(_)) => "granted",
             Some(reply) if *reply == Reply::waiting() => "waiting",
-            Some(_) if self.operation == "acquire" && is_unblocked => "unknown",
+            Some(_) if matches!(self.action, Action::Acquire(_)) && is_unblocked => "unknown",
             Some(_) => "refused",
-        };
-        self.reply = reply.map(ToString::to_string);
-        self.fence = match reply {
-            Some(Reply::Int(number)) if self.operation == "fence" => Some(*number),
-            _ => None,
-        };
-    }
-
-    /// Returns the earliest end of the lease that a grant of a request from this time has.
-    pub fn lease_end(&self, sent: Instant) -> Option<Instant> {
-        self.lease_ms.filter(|_| self.outcome == "granted").map(|ms| sent + Duration::from_millis(ms))
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn completed<'l>(request: &'l str, reply: Option<&Reply>) -> Operation<'l> {
-        let mut operation = Operation::of(request).expect("an operation");
-        operation.complete(reply, false);
-        operation
+/// Returns for how long a request can block its connection, `None` without an end.
+pub fn block_of(line: &str) -> Option<Duration> {
+    match option(line, " BLOCK ") {
+        Some(0) => None,
+        Some(ms) if !line.contains(" NOTIFY ") => Some(Duration::from_millis(ms)),
+        _ => Some(Duration::ZERO),
     }
+}
 
-    #[test]
-    fn operation_has_the_options_of_the_request() {
-        let share = completed("LOCK.SHARE s1 t5 PX 20 LIMIT 3 SESSION BLOCK 50", Some(&Reply::Int(1)));
-        assert_eq!((share.operation, share.kind, share.lock, share.token), ("acquire", Some("share"), "s1", "t5"));
-        assert_eq!((share.limit, share.hold, share.session, share.outcome), (Some(3), None, true, "granted"));
-        let now = Instant::now();
-        assert_eq!(share.lease_end(now), Some(now + Duration::from_millis(20)));
-    }
+fn option<T: std::str::FromStr>(line: &str, name: &str) -> Option<T> {
+    line.split_once(name)?.1.split(' ').next()?.parse().ok()
+}
 
-    #[test]
-    fn outcome_follows_from_the_reply() {
-        let acquire = |reply: Option<&Reply>| completed("LOCK.ACQUIRE s1 t5", reply).outcome;
-        assert_eq!((acquire(None), acquire(Some(&Reply::Closed))), ("unknown", "unknown"));
-        assert_eq!((acquire(Some(&Reply::Nil)), acquire(Some(&Reply::waiting()))), ("refused", "waiting"));
-        assert_eq!(completed("LOCK.RELEASE s1 t5", Some(&Reply::Int(0))).outcome, "released");
-        assert_eq!(completed("LOCK.FENCE s1 t5 c", Some(&Reply::Int(7))).fence, Some(7));
-        assert!(Operation::of("LOCK.INFO s1").is_none() && Operation::of("PING").is_none());
-        let mut operation = completed("LOCK.ACQUIRE s1 t5", None);
-        operation.complete(Some(&Reply::Nil), true);
-        assert_eq!(operation.outcome, "unknown", "the reply to an unblocked client");
-    }
+#[test]
+fn operation_has_the_options_of_the_request() {
+    let share = Operation::of("LOCK.SHARE s1 t5 PX 20 LIMIT 3 SESSION BLOCK 50").expect("an operation");
+    assert_eq!((share.action, share.lock.as_str()), (Action::Acquire(Kind::Share), "s1"));
+    assert_eq!((share.limit, share.hold, share.session, share.lease_ms), (Some(3), None, true, Some(20)));
+    assert!(Operation::of("LOCK.INFO s1").is_none() && Operation::of("PING").is_none());
+    let block = |line| block_of(line).map(|block| block.as_millis());
+    assert_eq!([block("X BLOCK 70 NX"), block("X BLOCK 0"), block("X BLOCK 5 NOTIFY c")], [Some(70), None, Some(0)]);
+}
+
+#[test]
+fn outcome_follows_from_the_reply() {
+    let outcome = |line: &str, reply: Option<&Reply>| Operation::of(line).expect("an operation").outcome(reply, false);
+    let acquire = |reply: Reply| outcome("LOCK.ACQUIRE s1 t5", Some(&reply));
+    assert_eq!([outcome("LOCK.ACQUIRE s1 t5", None), acquire(Reply::Closed)], ["unknown", "unknown"]);
+    assert_eq!([acquire(Reply::Nil), acquire(Reply::waiting())], ["refused", "waiting"]);
+    assert_eq!(outcome("LOCK.RELEASE s1 t5", Some(&Reply::Int(0))), "released");
+    let unblocked = Operation::of("LOCK.ACQUIRE s1 t5").expect("an operation").outcome(Some(&Reply::Nil), true);
+    assert_eq!(unblocked, "unknown");
 }

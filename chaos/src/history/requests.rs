@@ -2,29 +2,41 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use support::Reply;
 
 use super::History;
+use super::operation::{Operation, block_of};
 use crate::evidence::starved;
 
 #[derive(Clone)]
 pub struct Request {
     pub line: String,
+    pub operation: Option<Operation>,
     pub sent: Instant,
+    /// How long it and those before it in the same write can block the connection; `None` without an end.
+    pub block: Option<Duration>,
     /// The time for which the sending thread had waited for a processor until then.
     pub starved: Duration,
     pub(super) counters_lost: u64,
 }
 
+/// A connection, as the history needs it.
+#[derive(Clone, Copy)]
+pub struct Endpoint {
+    pub server: u16,
+    pub database: u32,
+    /// The CLIENT ID, or a number of this program.
+    pub connection: i64,
+    /// No bad network is between.
+    pub is_direct: bool,
+}
+
 /// Dropping it completes the requests that are left without a reply.
 pub struct Requests {
     history: Arc<History>,
-    server: u16,
-    pub database: u32,
-    pub connection: i64,
+    pub endpoint: Endpoint,
     open: VecDeque<Request>,
     last_reply: Instant,
     /// The command of a transaction, between its QUEUED and EXEC.
@@ -34,19 +46,20 @@ pub struct Requests {
 }
 
 impl Requests {
-    pub fn new(history: &Arc<History>, server: u16, database: u32) -> Self {
-        let history = Arc::clone(history);
-        let (open, last_reply) = (VecDeque::new(), Instant::now());
-        Self { history, server, database, connection: 0, open, last_reply, queued: None, is_silent: false }
+    pub fn new(history: &Arc<History>, endpoint: Endpoint) -> Self {
+        let (history, open) = (Arc::clone(history), VecDeque::new());
+        Self { history, endpoint, open, last_reply: Instant::now(), queued: None, is_silent: false }
     }
 
     /// Notes requests that leave in one write.
     pub fn sent<'l>(&mut self, lines: impl Iterator<Item = &'l str>, sent: Instant) {
-        let (starved, counters_lost) = (starved(), self.history.counters_lost.load(Ordering::SeqCst));
-        let mut is_skipped = false;
+        let (starved, counters_lost) = (starved(), self.history.times_counters_lost());
+        let (mut is_skipped, mut block) = (false, Some(Duration::ZERO));
         for line in lines {
-            let request = Request { line: line.to_owned(), sent, starved, counters_lost };
-            self.history.sent(self.database, self.connection, &request);
+            block = block.zip(block_of(line)).map(|(before, own)| before + own);
+            let operation = Operation::of(line);
+            let request = Request { line: line.to_owned(), operation, sent, block, starved, counters_lost };
+            self.history.sent(&self.endpoint, &request);
             self.is_silent = (self.is_silent || line == "CLIENT REPLY OFF") && line != "CLIENT REPLY ON";
             // The replies to these are messages.
             let is_subscription = line.starts_with("SSUBSCRIBE") || line.starts_with("SUNSUBSCRIBE");
@@ -88,55 +101,57 @@ impl Requests {
         self.open.front()
     }
 
+    /// Checks that the reply to the oldest request is not late.
+    pub fn check_late(&self) {
+        if let Some(request) = self.open.front() {
+            self.history.check_late(&self.endpoint, request, Instant::now());
+        }
+    }
+
     fn complete(&self, request: &Request, reply: Option<&Reply>) {
-        self.history.completed(self.server, self.database, self.connection, request, reply);
+        self.history.completed(&self.endpoint, request, reply);
     }
 }
 
 impl Drop for Requests {
     fn drop(&mut self) {
         self.queued.iter().chain(&self.open).for_each(|request| self.complete(request, None));
-        self.history.closed(self.server, self.connection, self.last_reply);
+        self.history.closed(&self.endpoint, self.last_reply);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::Evidence;
 
-    fn sent(lines: &[&str]) -> Requests {
-        let history = History::new(Instant::now(), 0, [].into_iter(), None);
-        let mut requests = Requests::new(&history, 1, 0);
+    fn replies(lines: &[&str], replies: Vec<Reply>) -> Vec<(String, Reply)> {
+        let history = History::new(Instant::now(), 0, [].into_iter(), Evidence::default(), None);
+        let endpoint = Endpoint { server: 1, database: 0, connection: 1, is_direct: true };
+        let mut requests = Requests::new(&history, endpoint);
         requests.sent(lines.iter().copied(), Instant::now());
-        requests
-    }
-
-    fn answered(requests: &mut Requests, reply: Reply) -> String {
-        requests.answered(reply).0.map_or(String::new(), |request| request.line)
+        let answered = replies.into_iter().map(|reply| requests.answered(reply));
+        answered.filter_map(|(request, reply)| Some((request?.line, reply))).collect()
     }
 
     #[test]
     fn replies_belong_to_requests_in_order() {
-        let mut requests = sent(&["LOCK.ACQUIRE a t1", "SSUBSCRIBE c", "PING"]);
-        assert_eq!(answered(&mut requests, Reply::Push(Vec::new())), "");
-        assert_eq!(answered(&mut requests, Reply::Int(1)), "LOCK.ACQUIRE a t1");
-        assert_eq!(answered(&mut requests, Reply::text("PONG")), "PING");
-    }
-
-    #[test]
-    fn silent_requests_have_no_reply() {
-        let mut requests = sent(&["CLIENT REPLY SKIP", "LOCK.ACQUIRE a t1", "PING"]);
-        assert_eq!(answered(&mut requests, Reply::text("PONG")), "PING");
-        let mut requests = sent(&["CLIENT REPLY OFF", "LOCK.ACQUIRE a t1", "CLIENT REPLY ON"]);
-        assert_eq!(answered(&mut requests, Reply::text("OK")), "CLIENT REPLY ON");
+        let pong = Reply::text("PONG");
+        let of = replies(
+            &["LOCK.ACQUIRE a t1", "SSUBSCRIBE c", "PING"],
+            vec![Reply::Push(Vec::new()), Reply::Int(1), pong.clone()],
+        );
+        assert_eq!(of, [("LOCK.ACQUIRE a t1".to_owned(), Reply::Int(1)), ("PING".to_owned(), pong.clone())]);
+        let of = replies(&["CLIENT REPLY SKIP", "LOCK.ACQUIRE a t1", "PING"], vec![pong.clone()]);
+        assert_eq!(of, [("PING".to_owned(), pong.clone())]);
+        let of = replies(&["CLIENT REPLY OFF", "LOCK.ACQUIRE a t1", "CLIENT REPLY ON"], vec![pong.clone()]);
+        assert_eq!(of, [("CLIENT REPLY ON".to_owned(), pong)]);
     }
 
     #[test]
     fn reply_of_exec_belongs_to_its_command() {
-        let mut requests = sent(&["MULTI", "LOCK.ACQUIRE a t1", "EXEC"]);
-        assert_eq!(answered(&mut requests, Reply::text("OK")), "MULTI");
-        assert_eq!(answered(&mut requests, Reply::text("QUEUED")), "");
-        let (request, reply) = requests.answered(Reply::List(vec![Reply::Int(1)]));
-        assert_eq!((request.map(|request| request.line), reply), (Some("LOCK.ACQUIRE a t1".to_owned()), Reply::Int(1)));
+        let [ok, queued] = ["OK", "QUEUED"].map(Reply::text);
+        let of = replies(&["MULTI", "LOCK.ACQUIRE a t1", "EXEC"], vec![ok, queued, Reply::List(vec![Reply::Int(1)])]);
+        assert_eq!(of.last(), Some(&("LOCK.ACQUIRE a t1".to_owned(), Reply::Int(1))));
     }
 }

@@ -24,99 +24,72 @@ pub struct Terms<'r> {
     pub moves_whole_slots: bool,
 }
 
-type Where = fn(&Terms<'_>) -> bool;
-
-const ANYWHERE: Where = |_| true;
-const IN_ONE_SERVER: Where = |terms| terms.settings.scenario != Scenario::Slots;
-const ON_A_STEADY_CLOCK: Where = |terms| terms.settings.scenario != Scenario::Clock;
-const WITHOUT_REPLICAS: Where = |terms| terms.settings.scenario != Scenario::Replicas;
-const WHERE_RELOADS_ARE_HARMLESS: Where = |terms| terms.settings.can_reload();
-/// A recovery period can suspend all grants.
-const WHERE_LOCKS_STAY: Where = |terms| terms.settings.has_quiet_locks() && terms.settings.recovery_ms == 0;
-const WHERE_MESSAGES_ARE_SENT: Where = |terms| !matches!(terms.settings.scenario, Scenario::Slots | Scenario::Clock);
-const WHERE_THE_SERVER_STAYS: Where =
-    |terms| !matches!(terms.settings.scenario, Scenario::Restarts | Scenario::Replicas | Scenario::Soak);
-const WITH_FAULTS: Where = |terms| terms.settings.scenario != Scenario::Soak;
-/// Elsewhere settings are not changed.
-const ON_ONE_LASTING_SERVER: Where = |terms| terms.settings.scenario.keeps_its_server();
-const ON_MEMORY: Where = |terms| terms.settings.scenario == Scenario::Memory;
-const ON_RESTARTS: Where = |terms| terms.settings.scenario == Scenario::Restarts;
-const ON_RESTARTS_WITH_A_FILE: Where = |terms| ON_RESTARTS(terms) && terms.settings.appends;
-const ON_RESTARTS_WITH_A_PERIOD: Where = |terms| ON_RESTARTS(terms) && terms.settings.recovery_ms > 0;
-const ON_REPLICAS: Where = |terms| terms.settings.scenario == Scenario::Replicas;
-const ON_SLOTS: Where = |terms| terms.settings.scenario == Scenario::Slots;
-const ON_SLOTS_THAT_MOVE_WHOLE: Where = |terms| ON_SLOTS(terms) && terms.moves_whole_slots;
-const ON_CLOCK: Where = |terms| terms.settings.scenario == Scenario::Clock;
-const WITH_DURABILITY_PROBES: Where = |terms| {
-    matches!(terms.settings.scenario, Scenario::Restarts | Scenario::Replicas | Scenario::Slots | Scenario::Clock)
-};
-
-/// All goals by the names of the counters: the part without which a goal is not met, and where it can be met. Replies
-/// of the server to a fault (`LOADING`, `MOVED`) are no goals.
-const GOALS: &[(Option<Part>, Where, &[&str])] = &[
-    (Some(Part::Stalls), ANYWHERE, &["SIGSTOP", "DEBUG SLEEP", "slow script"]),
-    (Some(Part::Stalls), ANYWHERE, &["CONFIG SET hz", "CONFIG SET lock.wake-foreign"]),
-    // A server counts them from its start.
-    (Some(Part::Stalls), WHERE_THE_SERVER_STAYS, &["signals to waiters of python-redis-lock"]),
-    (Some(Part::Strikes), ANYWHERE, &["CLIENT KILL TYPE normal", "CLIENT KILL ID", "CLIENT UNBLOCK"]),
-    (Some(Part::Pauses), ANYWHERE, &["CLIENT PAUSE", "CLIENT PAUSE over leases", "leases that end in a pause"]),
-    (Some(Part::Pauses), ON_A_STEADY_CLOCK, &["grants dated"]),
-    (Some(Part::Saves), ANYWHERE, &["BGSAVE", "BGREWRITEAOF", "files written"]),
-    (Some(Part::Reloads), WHERE_RELOADS_ARE_HARMLESS, &["DEBUG RELOAD"]),
-    (Some(Part::External), ANYWHERE, &["external commands", "FLUSHALL", "RESTORE"]),
-    (Some(Part::External), ANYWHERE, &["EVAL of the unlock script of a library", "HDEL", "ZREM of a share"]),
-    (Some(Part::External), IN_ONE_SERVER, &["FLUSHDB", "SWAPDB"]),
-    (Some(Part::External), IN_ONE_SERVER, &["locks lost to FLUSHALL"]),
-    (Some(Part::Bursts), ANYWHERE, &["leases that end together"]),
-    (Some(Part::Settings), ON_ONE_LASTING_SERVER, &["CONFIG SET lock.max-lease-ms", "recovery period"]),
-    (Some(Part::Settings), ON_ONE_LASTING_SERVER, &["recovery periods"]),
-    (Some(Part::Network), ANYWHERE, &["network: resets", "network: half-open connections"]),
-    (Some(Part::Network), ANYWHERE, &["network: silent connections", "network: delays"]),
-    (Some(Part::Scenario), ON_MEMORY, &["maxmemory", "memory that ran out"]),
-    (Some(Part::Scenario), ON_RESTARTS, &["SHUTDOWN", "locks found after a restart"]),
-    (Some(Part::Scenario), ON_RESTARTS_WITH_A_FILE, &["kill -9", "kill -9, torn file"]),
-    (Some(Part::Scenario), ON_RESTARTS_WITH_A_PERIOD, &["recovery periods"]),
-    (Some(Part::Scenario), ON_REPLICAS, &["replicas", "replicas end", "replicas leave and return", "locks compared"]),
-    (Some(Part::Scenario), ON_REPLICAS, &["FAILOVER", "locks found after a FAILOVER", "messages: lost"]),
-    (Some(Part::Scenario), ON_REPLICAS, &["min-replicas-to-write", "refused writes"]),
-    (
-        Some(Part::Scenario),
-        ON_SLOTS,
-        &["slots moved key by key", "locks found after a move", "waiters of a lock that moves"],
-    ),
-    (Some(Part::Scenario), ON_SLOTS_THAT_MOVE_WHOLE, &["slots moved as a whole"]),
-    (Some(Part::Scenario), ON_CLOCK, &["steps of the clock", "locks found after a step"]),
-    (Some(Part::Scenario), WITH_DURABILITY_PROBES, &[durability::CHECK]),
-    (None, ANYWHERE, &["mutexes", "re-entrant locks", "shares", "shares of one client", "OTHERFORM", "fencing tokens"]),
-    (None, ANYWHERE, &["repeats by holders", "locks without a lease", "RESET", "pipelines that are cut off"]),
-    (None, ANYWHERE, &["QUEUEFULL", "inspections", "forced releases"]),
-    (None, WITHOUT_REPLICAS, &["CLIENT REPLY"]),
-    (None, WHERE_LOCKS_STAY, &["quiet locks"]),
-    (None, WHERE_MESSAGES_ARE_SENT, &["waits for a message", "waits asked for again", "transactions"]),
-    (None, WHERE_MESSAGES_ARE_SENT, &["copies that block", "connections that ask and listen"]),
-    (None, WHERE_MESSAGES_ARE_SENT, &["messages: granted", "messages: timeout", "messages: withdrawn"]),
-    (None, WHERE_MESSAGES_ARE_SENT, &["asking connections closed", "listening connections closed"]),
-    (None, WHERE_MESSAGES_ARE_SENT, &["moments without a listener", "NOSUBSCRIBER"]),
-];
-
 /// The goals that a run has not met.
 pub fn missing(terms: &Terms<'_>, counters: &Counters) -> Vec<String> {
-    let mut missing = counters.missing();
-    missing.extend(goals(terms).filter(|goal| !counters.has(goal)));
-    let mut missing: Vec<String> = missing.into_iter().map(str::to_owned).collect();
+    let aim = terms.settings.scenario.aim();
+    let is_due = |goal: &&str| terms.length >= LONG || terms.length >= LONG_ENOUGH && *goal == aim;
+    let goals = goals(terms).into_iter().filter(is_due).filter(|goal| !counters.has(goal));
+    let mut missing: Vec<String> = counters.missing().into_iter().chain(goals).map(str::to_owned).collect();
     if terms.length >= LONG && counters.mostly_void(durability::CHECK, ONE_PROBE_OF) {
         missing.push(format!("check of one of {ONE_PROBE_OF} {}", durability::CHECK));
     }
     missing
 }
 
-/// The goals of a run of this length: all that it can meet, or what its scenario is about, or none.
-fn goals(terms: &Terms<'_>) -> impl Iterator<Item = &'static str> {
-    let aim = terms.settings.scenario.aim();
-    let has = |part: Option<Part>| part.is_none_or(|part| !terms.without.contains(&part));
-    let rows = GOALS.iter().filter(move |(part, is_here, _)| has(*part) && is_here(terms) && WITH_FAULTS(terms));
-    let is_due = move |goal: &&str| terms.length >= LONG || terms.length >= LONG_ENOUGH && *goal == aim;
-    rows.flat_map(|(_, _, names)| *names).copied().filter(is_due)
+/// All goals that a run can meet, by the names of the counters. Replies of the server to a fault (`LOADING`, `MOVED`)
+/// are no goals.
+fn goals(terms: &Terms<'_>) -> Vec<&'static str> {
+    let Terms { settings, without, moves_whole_slots, .. } = *terms;
+    let scenario = settings.scenario;
+    if scenario == Scenario::Soak {
+        return Vec::new();
+    }
+    let mut goals = Vec::new();
+    let mut add = |is_here: bool, names: &[&'static str]| goals.extend(names.iter().filter(|_| is_here));
+    let [memory, restarts, replicas, slots, clock] =
+        [Scenario::Memory, Scenario::Restarts, Scenario::Replicas, Scenario::Slots, Scenario::Clock]
+            .map(|of| scenario == of);
+    let has = |part| !without.contains(&part);
+
+    add(has(Part::Stalls), &["SIGSTOP", "DEBUG SLEEP", "slow script", "CONFIG SET hz", "CONFIG SET lock.wake-foreign"]);
+    // A server counts them from its start.
+    add(has(Part::Stalls) && !restarts && !replicas, &["signals to waiters of python-redis-lock"]);
+    add(has(Part::Strikes), &["CLIENT KILL TYPE normal", "CLIENT KILL ID", "CLIENT UNBLOCK"]);
+    add(has(Part::Pauses), &["CLIENT PAUSE", "CLIENT PAUSE over leases", "leases that end in a pause"]);
+    add(has(Part::Saves), &["BGSAVE", "BGREWRITEAOF", "files written"]);
+    add(has(Part::Reloads) && settings.can_reload(), &["DEBUG RELOAD"]);
+    add(has(Part::External), &["external commands", "FLUSHALL", "RESTORE", "HDEL", "ZREM of a share"]);
+    add(has(Part::External), &["EVAL of the unlock script of a library"]);
+    add(has(Part::External) && !slots, &["FLUSHDB", "SWAPDB", "locks lost to FLUSHALL"]);
+    add(has(Part::Bursts), &["leases that end together"]);
+    let changes = has(Part::Settings) && scenario.keeps_its_server();
+    add(changes, &["CONFIG SET lock.max-lease-ms", "recovery period", "recovery periods"]);
+    add(has(Part::Network), &["network: resets", "network: half-open connections", "network: silent connections"]);
+    add(has(Part::Network), &["network: delays"]);
+    let faults = has(Part::Scenario);
+    add(faults && memory, &["maxmemory", "memory that ran out"]);
+    add(faults && restarts, &["SHUTDOWN", "locks found after a restart"]);
+    add(faults && restarts && settings.appends, &["kill -9", "kill -9, torn file"]);
+    add(faults && restarts && settings.recovery_ms > 0, &["recovery periods"]);
+    add(faults && replicas, &["replicas", "replicas end", "replicas leave and return", "locks compared", "FAILOVER"]);
+    add(faults && replicas, &["locks found after a FAILOVER", "messages: lost", "min-replicas-to-write"]);
+    add(faults && replicas, &["refused writes"]);
+    add(faults && slots, &["slots moved key by key", "locks found after a move", "waiters of a lock that moves"]);
+    add(faults && slots && moves_whole_slots, &["slots moved as a whole"]);
+    add(faults && clock, &["steps of the clock", "locks found after a step"]);
+    add(faults && (restarts || replicas || slots || clock), &[durability::CHECK]);
+    add(true, &["mutexes", "re-entrant locks", "shares", "shares of one client", "OTHERFORM", "fencing tokens"]);
+    add(true, &["repeats by holders", "locks without a lease", "RESET", "pipelines that are cut off"]);
+    add(true, &["QUEUEFULL", "inspections", "forced releases"]);
+    add(!replicas, &["CLIENT REPLY"]);
+    // A recovery period can suspend all grants.
+    add(settings.has_quiet_locks() && settings.recovery_ms == 0, &["quiet locks"]);
+    let messages = !slots && !clock;
+    add(messages, &["waits for a message", "waits asked for again", "transactions", "copies that block"]);
+    add(messages, &["messages: granted", "messages: timeout", "messages: withdrawn", "NOSUBSCRIBER"]);
+    add(messages, &["asking connections closed", "listening connections closed", "moments without a listener"]);
+    add(messages, &["connections that ask and listen"]);
+    goals
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use support::Reply;
 
-use super::super::EXPECTED;
-use super::holding::Grant;
 use super::{Claim, Client};
+use crate::history::EXPECTED;
 use crate::link::Link;
 
 const ONE_REPLY: &str = "each request has one reply, or none where the client wants none";
@@ -15,118 +14,81 @@ const ONE_REPLY: &str = "each request has one reply, or none where the client wa
 impl<'r> Client<'r> {
     /// The request and QUIT in one write; a lock that is granted is used from another connection.
     pub(super) fn with_quit(&mut self) {
-        let mut claim = self.claim();
-        let block = self.random.u64(1..=self.max_block());
-        let line = claim.request(Some(block));
-        if self.send(&[line, "QUIT".to_owned()]).is_none() {
-            return;
-        }
-        let answer = self.answer(&claim, Some(Duration::from_millis(block)), None);
-        let grant = self.take_in(&mut claim, &answer);
-        self.link = None;
-        if grant == Grant::Granted {
-            self.hold(claim);
+        let claim = self.claim();
+        let line = claim.request(Some(self.long_block()));
+        if self.send_part(&[line, "QUIT".to_owned()], 0).is_some() {
+            let reply = self.answer(None);
+            self.link = None;
+            self.hold_if(reply == 1, &claim);
         }
     }
 
     /// The request and the release in one write.
     pub(super) fn in_one_write(&mut self) {
-        let mut claim = self.claim();
-        let block = self.random.u64(..=self.max_block());
-        let line = claim.request(Some(block).filter(|block| *block > 0));
-        if self.send(&[line, claim.release_line()]).is_none() {
-            return;
-        }
-        let wait = Some(Duration::from_millis(block));
-        let answer = self.answer(&claim, wait, None);
-        self.take_in(&mut claim, &answer);
-        if self.link.is_some() {
-            let answer = self.answer(&claim, wait, None);
-            self.released(&claim, &answer);
+        let claim = self.claim();
+        let block = self.long_block();
+        let line = claim.request(Some(block).filter(|block| *block > 1));
+        if self.send_part(&[line, claim.release()], 0).is_some() {
+            self.answer(None);
+            self.answer(None);
         }
     }
 
     /// Wants no reply to its request, and then asks whether it holds the lock.
     pub(super) fn in_silence(&mut self) {
-        let mut claim = self.claim();
-        let lease = claim.lease_ms.unwrap_or_default();
-        let block = self.random.u64(1..300);
-        let request = claim.request(Some(block));
-        claim.asked_otherwise();
-        claim.is_uncertain = true;
+        let claim = self.claim();
+        let request = claim.request(Some(self.random.u64(1..300)));
         let [before, after] =
             if self.random.bool() { ["CLIENT REPLY OFF", "CLIENT REPLY ON"] } else { ["CLIENT REPLY SKIP", "PING"] };
         // SKIP is for one command: the request.
-        let extend = format!("LOCK.EXTEND {} {} PX {lease}", claim.key.name, claim.token);
-        let lines = [before.to_owned(), request, after.to_owned(), extend, format!("ECHO {}", claim.token)];
-        if self.send(&lines).is_none() {
+        let (extend, echo) = (claim.extend(claim.lease_ms.unwrap_or(1)), format!("ECHO {}", claim.token));
+        if self.send_part(&[before.to_owned(), request, after.to_owned(), extend, echo], 0).is_none() {
             return;
         }
         self.run.counters.count("CLIENT REPLY");
-        let wait = Some(Duration::from_millis(block));
-        let first = self.answer(&claim, wait, None);
-        if self.link.is_none() {
-            return self.release(&mut claim);
-        }
-        let answer = self.answer(&claim, wait, None);
-        self.check_extension(&claim, lease, &answer);
-        if self.link.is_none() {
-            return self.release(&mut claim);
-        }
-        let echo = self.answer(&claim, wait, None).reply;
-        let is_right = (first.reply == "OK" || first.reply == "PONG") && echo == claim.token.to_string().as_str();
+        let [first, extended, echo] = [(); 3].map(|()| self.answer(None));
+        let is_right = (first == "OK" || first == "PONG") && echo == claim.token.to_string().as_str();
         if echo != Reply::Closed && !is_right {
-            let text = format!("client {}: the replies are {:?} and {echo:?}", self.number, first.reply);
-            self.run.report_lock(claim.key, ONE_REPLY, &text);
+            let text = format!("client {}: the replies are {first:?} and {echo:?}", self.number);
+            self.run.report(claim.key.database, &claim.key.name, ONE_REPLY, &text);
         }
-        if matches!(answer.reply, Reply::Int(_)) {
-            claim.granted(answer.sent, answer.received);
-            self.hold(claim);
-        } else {
-            self.release(&mut claim);
-        }
+        if matches!(extended, Reply::Int(_)) { self.hold(&claim) } else { self.release(&claim) }
     }
 
     /// Sends a request and a part of its release, and closes the connection immediately or after a while.
     pub(super) fn cut_off(&mut self) {
-        let mut claim = self.claim();
+        let claim = self.claim();
         let block = self.random.u64(1..500);
-        let release = claim.release_line();
+        let release = claim.release();
         let missing = self.random.usize(1..release.len());
-        let lines = [claim.request(Some(block)), release];
-        if self.send_part(&lines, missing).is_none() {
+        if self.send_part(&[claim.request(Some(block)), release], missing).is_none() {
             return;
         }
         self.run.counters.count("pipelines that are cut off");
         let patience = Duration::from_millis(self.random.u64(..60));
-        let answer = self.answer(&claim, Some(Duration::from_millis(block)), Some(patience));
-        let grant = self.take_in(&mut claim, &answer);
+        let reply = self.answer(Some(patience));
         self.link = None;
-        if grant == Grant::Granted || self.try_once(&mut claim, Some(block)) == Grant::Granted {
-            return self.hold(claim);
+        if reply == 1 || self.ask(claim.request(Some(block))) == 1 {
+            return self.hold(&claim);
         }
-        self.release(&mut claim);
+        self.release(&claim);
     }
 
     /// RESET and CLIENT NO-EVICT do not end the sessions of the connection. False if it is closed.
-    pub(super) fn reset(&mut self, claim: &Claim<'r>) -> bool {
+    pub(super) fn resets(&mut self, claim: &Claim<'r>) -> bool {
         let Some(id) = self.link.as_ref().map(Link::id) else { return false };
         let switch = if self.random.bool() { "ON" } else { "OFF" };
         let (_, database) = self.run.address_of(claim.key.database);
         let lines = ["RESET".to_owned(), format!("SELECT {database}"), format!("CLIENT NO-EVICT {switch}")];
-        if self.send(&lines).is_none() || self.link.as_ref().map(Link::id) != Some(id) {
+        if self.send_part(&lines, 0).is_none() || self.link.as_ref().map(Link::id) != Some(id) {
             return false; // Clients use another server now.
         }
         self.run.counters.count("RESET");
-        for expected in ["RESET", "OK", "OK"] {
-            let answer = self.answer(claim, Some(Duration::ZERO), None);
-            if answer.reply != expected && answer.reply != Reply::Closed {
-                self.report(claim, EXPECTED, &format!("the reply is {:?}", answer.reply));
-            }
-            if self.link.is_none() {
-                return false;
-            }
+        let replies = [(); 3].map(|()| self.answer(None));
+        let is_expected = |(reply, expected): (&Reply, &str)| *reply == expected || *reply == Reply::Closed;
+        if !replies.iter().zip(["RESET", "OK", "OK"]).all(is_expected) {
+            self.run.fails(EXPECTED, format!("the replies to RESET are {replies:?}"));
         }
-        true
+        self.link.is_some()
     }
 }

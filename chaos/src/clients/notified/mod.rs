@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use super::{ANSWERED, EXPECTED, network};
-use crate::evidence::starved;
-use crate::report::{Finding, Rule};
+use super::network;
+use crate::history::{EXPECTED, Request};
+use crate::report::Rule;
 use crate::run::Run;
 use crate::token::Token;
-use tracker::Tracker;
+use tracker::{Event, IN_TIME, Tracker};
 use wait::{Phase, Step, Wait};
 use wire::{Received, Wire};
 
@@ -94,7 +94,7 @@ impl<'r> Notified<'r> {
     }
 
     fn leave_old_server(&mut self) {
-        let port = self.run.nodes.port_of(self.database);
+        let port = self.run.port_of(self.database);
         if self.listening.take_if(|wire| wire.port != port).is_some() {
             self.listener_is_lost();
         }
@@ -184,13 +184,10 @@ impl<'r> Notified<'r> {
 
     /// Sends the request of a wait.
     fn ask(&mut self, token: Token, channel: usize) {
-        let Some(wait) = self.waits.get_mut(&token) else { return };
-        let block = Wait::block_ms(self.run, &mut self.random);
-        let line = format!("{} NOTIFY {}", wait.claim.request(Some(block)), self.channels[channel]);
-        if let Some(sent) = self.send(line) {
-            if let Some(wait) = self.waits.get_mut(&token) {
-                wait.trackers[channel].asked(sent, Duration::from_millis(block));
-            }
+        let Some(wait) = self.waits.get(&token) else { return };
+        let (line, block) = wait.request(self.run, &mut self.random);
+        if let Some(sent) = self.send(format!("{line} NOTIFY {}", self.channels[channel])) {
+            self.waits.get_mut(&token).into_iter().for_each(|wait| wait.trackers[channel].asked(sent, block));
         }
     }
 
@@ -209,16 +206,15 @@ impl<'r> Notified<'r> {
     fn release(&mut self, token: Token) {
         let Some(wait) = self.waits.get_mut(&token) else { return };
         wait.trackers.iter_mut().for_each(|tracker| tracker.released = true);
-        let line = wait.claim.release_line();
+        let line = wait.claim.release();
         self.send(line);
     }
 
     /// Sends a copy of the request that blocks a connection of its own.
     fn ask_and_block(&mut self, token: Token) {
         let Some(mut wire) = self.open(true) else { return };
-        let Some(wait) = self.waits.get_mut(&token) else { return };
-        let line = wait.claim.request(Some(Wait::block_ms(self.run, &mut self.random)));
-        wire.sender.send(&[line]);
+        let Some(wait) = self.waits.get(&token) else { return };
+        wire.sender.send(&[wait.request(self.run, &mut self.random).0]);
         self.blocking.push(wire);
         self.run.counters.add("requests", 1);
         self.run.counters.count("copies that block");
@@ -240,7 +236,7 @@ impl<'r> Notified<'r> {
                 Step::Release => self.release(token),
                 Step::Forget => {
                     if let Some(wait) = self.waits.get_mut(&token) {
-                        wait.claim.confirm_until(wait.claim.safe_until().map(|end| end.min(Instant::now())));
+                        self.run.abandon(wait.claim.key, token);
                         wait.phase = Phase::Over;
                     }
                 }
@@ -272,23 +268,15 @@ impl<'r> Notified<'r> {
     fn check_times(&mut self, now: Instant) {
         for wait in self.waits.values() {
             for (since, late) in wait.trackers.iter().filter_map(|tracker| tracker.overdue(now)) {
-                wait.report(Tracker::missing(late, self.run.stalls.between(since, now)));
+                let stalled = self.run.evidence.stalls.between(since, now);
+                if late > stalled {
+                    self.report(wait, IN_TIME, &format!("{late:?} late, stalls explain {stalled:?}"));
+                }
             }
         }
-        for request in self.asking.iter().chain(&self.blocking).filter_map(|wire| wire.sender.oldest()) {
-            let block = if request.line.contains(" NOTIFY ") { Duration::ZERO } else { wait::block_of(&request.line) };
-            let late = (now - request.sent).saturating_sub(block + SLACK);
-            let stalled = || self.run.stalls.between(request.sent, now) + starved().saturating_sub(request.starved);
-            if !late.is_zero() && late > stalled() {
-                let text = format!("{}: the reply is {late:?} late, stalls explain {:?}", request.line, stalled());
-                self.run.report(ANSWERED, text);
-            }
-        }
+        self.asking.iter().chain(&self.blocking).for_each(|wire| wire.sender.check_late());
         if let Some((_, token)) = self.suspect.take_if(|(at, _)| now > *at + CLOSING) {
-            self.run.report(
-                EXPECTED,
-                format!("the reply to {token} is NOSUBSCRIBER, and there was a listener all the time"),
-            );
+            self.run.fails(EXPECTED, format!("the reply to {token} is NOSUBSCRIBER, and there was a listener"));
         }
         let is_over = |wait: &&Wait<'_>| wait.phase == Phase::Over && !wait.trackers.iter().any(Tracker::expects);
         let tokens: Vec<Token> = self.waits.values().filter(is_over).map(|wait| wait.claim.token).collect();
@@ -312,20 +300,42 @@ impl<'r> Notified<'r> {
         if is_push {
             return; // Of a connection that was left.
         }
-        let asker = self.asking.as_ref().filter(|asking| asking.number == wire).map(|asking| asking.port);
+        let is_asker = self.asking.as_ref().is_some_and(|asking| asking.number == wire);
         let blocking = self.blocking.iter().position(|other| other.number == wire);
+        if let Some(request) = request.filter(|_| is_asker || blocking.is_some()) {
+            self.answered(&request, &reply, at);
+        }
         // A client that was unblocked can get one reply too many, so nothing else is sent on this connection.
-        let blocked = blocking.map(|place| self.blocking.swap_remove(place).port);
-        let Some(port) = asker.or(blocked) else { return };
-        let Some(request) = request else { return };
-        let Some(token) = request.line.split(' ').nth(2).and_then(|word| Token::read(word.as_bytes())) else { return };
+        blocking.map(|place| self.blocking.swap_remove(place));
+    }
+
+    /// Takes in the reply to a request.
+    fn answered(&mut self, request: &Request, reply: &Reply, at: Instant) {
+        let Some(token) = request.operation.as_ref().map(|operation| operation.token) else { return };
         let Some(wait) = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token)) else { return };
+        if request.line.starts_with("LOCK.RELEASE") {
+            return wait.phase = Phase::Over;
+        }
         let channel = self.channels.iter().position(|channel| request.line.ends_with(&format!(" NOTIFY {channel}")));
-        wait.answered(port, &request, channel, &reply, at, self.on_one_connection, &mut self.random);
-        // This client may learn later that its listener is lost.
-        let has_listened = self.listens.is_some_and(|since| request.sent > since);
-        if has_listened && reply.is_error() && reply.code() == "NOSUBSCRIBER" {
-            self.suspect = Some((at, token));
+        let waits = *reply == Reply::waiting();
+        let finding = channel.and_then(|channel| wait.trackers[channel].answered(waits, self.on_one_connection));
+        // On another connection a copy can have been granted the lock after the release.
+        if *reply == 1 && !wait.is_released() {
+            wait.is_granted(at, &mut self.random);
+        } else if waits {
+            self.run.counters.count("waits for a message");
+            wait.waits(at, &mut self.random);
+        } else if reply.is_error() && reply.code() == "NOSUBSCRIBER" {
+            self.run.counters.count("NOSUBSCRIBER");
+            // This client may learn later that its listener is lost.
+            let has_listened = self.listens.is_some_and(|since| request.sent > since);
+            self.suspect = has_listened.then_some((at, token)).or(self.suspect);
+        }
+        if channel.is_some() {
+            wait.settle(at, true);
+        }
+        if let Some((rule, what)) = finding {
+            self.run.report(self.database, &wait.claim.key.name, rule, &format!("{token}: {what}"));
         }
     }
 
@@ -345,8 +355,8 @@ impl<'r> Notified<'r> {
             [kind, channel, Reply::Text(text)] if *kind == "smessage" => {
                 let channel = usize::from(*channel == self.channels[1].as_str());
                 let text = String::from_utf8_lossy(text);
-                if let Some((rule, what)) = self.message(channel, &text, at) {
-                    self.run.report(rule, what);
+                if self.message(channel, &text, at).is_none() {
+                    self.run.fails(NAMED, text);
                 }
             }
             [kind, ..] if *kind == "ssubscribe" => {
@@ -360,18 +370,31 @@ impl<'r> Notified<'r> {
         }
     }
 
-    fn message(&mut self, channel: usize, text: &str, at: Instant) -> Finding {
+    /// Takes in a message; `None` if it does not name a wait.
+    fn message(&mut self, channel: usize, text: &str, at: Instant) -> Option<()> {
         let words: Vec<&str> = text.splitn(5, ' ').collect();
-        let misnamed = || Some((NAMED, text.to_owned()));
-        let &[event, end, database, token, key] = &words[..] else { return misnamed() };
-        let Some(token) = Token::read(token.as_bytes()) else { return misnamed() };
-        let Some(wait) = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token)) else { return misnamed() };
-        let port = self.run.nodes.port_of(self.database);
-        self.run.history.message(port, wait.claim.key, at, [event, end, words[3]]);
-        if key != wait.claim.key.name || database != wait.claim.key.database.to_string() {
-            return misnamed();
+        let &[word, end, database, token, key] = &words[..] else { return None };
+        let (token, (event, counter)) = (Token::read(token.as_bytes())?, Event::read(word)?);
+        let wait = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token))?;
+        let is_named = key == wait.claim.key.name && database == wait.claim.key.database.to_string();
+        is_named.then_some(())?;
+        self.run.counters.count(counter);
+        self.run.message(self.run.port_of(self.database), wait.claim.key, at, [word, end, words[3]]);
+        let may_be_lost = self.run.evidence.changes.any_since(wait.begun);
+        let finding = wait.trackers[channel].heard(event, at, may_be_lost);
+        if event == Event::Granted {
+            self.run.counters.count("grants");
+            wait.is_granted(at, &mut self.random);
+        } else {
+            wait.settle(at, false);
         }
-        let end_ms = end.parse().unwrap_or_default();
-        if wait.message(port, channel, event, end_ms, at, &mut self.random) { None } else { misnamed() }
+        if let Some((rule, what)) = finding {
+            self.run.report(self.database, key, rule, &format!("{token}: {what}"));
+        }
+        Some(())
+    }
+
+    fn report(&self, wait: &Wait<'_>, rule: Rule, what: &str) {
+        self.run.report(self.database, &wait.claim.key.name, rule, &format!("{}: {what}", wait.claim.token));
     }
 }

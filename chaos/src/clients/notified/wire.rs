@@ -33,20 +33,16 @@ pub struct Wire {
 
 impl Wire {
     /// Reads from a connection on which no reply is due, and sends all to `listener`.
-    pub fn of(link: Link, number: u64, listener: Sender<Received>) -> Option<Self> {
+    pub fn of(mut link: Link, number: u64, listener: Sender<Received>) -> Option<Self> {
         let (port, sender) = (link.port(), link.sender()?);
-        let reader = thread::spawn(move || read(link, number, &listener));
-        Some(Self { number, port, sender, reader: Some(reader) })
-    }
-}
-
-fn read(mut link: Link, wire: u64, listener: &Sender<Received>) {
-    loop {
-        let (request, reply) = link.next(WITHOUT_END).unwrap_or((None, Reply::Closed));
-        let is_closed = reply == Reply::Closed;
-        if listener.send(Received { wire, at: Instant::now(), request, reply }).is_err() || is_closed {
-            return;
-        }
+        let read = move || loop {
+            let (request, reply) = link.next(WITHOUT_END).unwrap_or((None, Reply::Closed));
+            let is_closed = reply == Reply::Closed;
+            if listener.send(Received { wire: number, at: Instant::now(), request, reply }).is_err() || is_closed {
+                return;
+            }
+        };
+        Some(Self { number, port, sender, reader: Some(thread::spawn(read)) })
     }
 }
 

@@ -9,33 +9,28 @@ struct Bench {
     tokens: Vec<Token>,
 }
 
+const ALONE: bool = false;
+const SHARE: bool = true;
+
 impl Bench {
     fn new(limit: Option<usize>) -> Self {
         let tokens = Tokens::default();
         Self { start: Instant::now(), lock: Lock::with_limit(limit), tokens: (0..4).map(|_| tokens.fresh()).collect() }
     }
 
-    fn at(&self, ms: u64) -> Instant {
-        self.start + Duration::from_millis(ms)
+    /// The rules that holds break, each of (is a share, token, from, until).
+    fn holds<const N: usize>(mut self, holds: [(bool, usize, u64, u64); N]) -> [Option<Rule>; N] {
+        holds.map(|(is_share, number, from, until)| {
+            let [from, until] = [from, until].map(|ms| self.start + Duration::from_millis(ms));
+            let hold = Hold { token: self.tokens[number], is_share, from, until, one_request: true };
+            self.lock.confirm(hold).0.map(|(rule, _)| rule)
+        })
     }
 
-    fn hold(&mut self, form: Form, number: usize, from: u64, until: u64) -> Option<Rule> {
-        let (from, until) = (self.at(from), self.at(until));
-        let hold = Hold { token: self.tokens[number], form, from, until, one_request: true };
-        self.lock.confirm(hold).0.map(|(rule, _)| rule)
-    }
-
-    fn alone(&mut self, number: usize, from: u64, until: u64) -> Option<Rule> {
-        self.hold(Form::Exclusive, number, from, until)
-    }
-
-    fn share(&mut self, number: usize, from: u64, until: u64) -> Option<Rule> {
-        self.hold(Form::Share, number, from, until)
-    }
-
-    fn saw(&mut self, at: u64, queue: &[usize]) {
+    fn saw(mut self, at: u64, queue: &[usize]) -> Self {
         let queue = queue.iter().map(|&number| self.tokens[number]).collect();
-        self.lock.saw_queue(self.at(at), queue);
+        self.lock.saw_queue(self.start + Duration::from_millis(at), queue);
+        self
     }
 }
 
@@ -46,72 +41,40 @@ const ORDER: Option<Rule> = Some("the queue is served in order");
 
 #[test]
 fn exclusive_holds_do_not_overlap() {
-    let mut bench = Bench::new(None);
-    assert_eq!(bench.alone(0, 10, 20), None);
-    assert_eq!(bench.alone(1, 20, 30), None);
-    assert_eq!(bench.alone(1, 20, 40), None);
-    assert_eq!(bench.alone(3, 35, 30), None, "it was over before it began");
-    assert_eq!(bench.alone(2, 39, 50), ONE);
+    let holds = [(ALONE, 0, 10, 20), (ALONE, 1, 20, 30), (ALONE, 1, 20, 40), (ALONE, 3, 35, 30), (ALONE, 2, 39, 50)];
+    assert_eq!(Bench::new(None).holds(holds), [None, None, None, None, ONE]);
 }
 
 #[test]
 fn shares_overlap_but_not_with_exclusive_hold() {
-    let mut bench = Bench::new(None);
-    assert_eq!(bench.share(0, 10, 40), None);
-    assert_eq!(bench.share(1, 20, 30), None);
-    assert_eq!(bench.alone(2, 40, 50), None);
-    assert_eq!(bench.alone(3, 35, 39), NO_SHARE);
-    let mut bench = Bench::new(None);
-    assert_eq!(bench.alone(0, 10, 20), None);
-    assert_eq!(bench.share(1, 19, 30), NO_SHARE);
+    let holds = [(SHARE, 0, 10, 40), (SHARE, 1, 20, 30), (ALONE, 2, 40, 50), (ALONE, 3, 35, 39)];
+    assert_eq!(Bench::new(None).holds(holds), [None, None, None, NO_SHARE]);
+    assert_eq!(Bench::new(None).holds([(ALONE, 0, 10, 20), (SHARE, 1, 19, 30)]), [None, NO_SHARE]);
 }
 
 #[test]
 fn shares_stay_within_limit_at_each_moment() {
-    let mut bench = Bench::new(Some(2));
-    assert_eq!(bench.share(0, 10, 20), None);
-    assert_eq!(bench.share(1, 30, 40), None);
-    assert_eq!(bench.share(2, 10, 40), None, "three overlap, but never more than two at one moment");
-    assert_eq!(bench.share(3, 15, 18), LIMIT);
-    let mut bench = Bench::new(Some(1));
-    assert_eq!(bench.share(0, 10, 20), None);
-    assert_eq!(bench.share(1, 20, 30), None);
-    assert_eq!(bench.share(2, 29, 31), LIMIT);
+    // Three overlap with the third, but never more than two at one moment.
+    let holds = [(SHARE, 0, 10, 20), (SHARE, 1, 30, 40), (SHARE, 2, 10, 40), (SHARE, 3, 15, 18)];
+    assert_eq!(Bench::new(Some(2)).holds(holds), [None, None, None, LIMIT]);
+    let holds = [(SHARE, 0, 10, 20), (SHARE, 1, 20, 30), (SHARE, 2, 29, 31)];
+    assert_eq!(Bench::new(Some(1)).holds(holds), [None, None, LIMIT]);
 }
 
 #[test]
 fn first_in_queue_is_granted_first() {
-    let mut bench = Bench::new(None);
-    bench.saw(5, &[0, 1, 2]);
-    assert_eq!(bench.alone(0, 10, 20), None);
-    assert_eq!(bench.alone(2, 30, 40), None);
-    assert_eq!(bench.alone(1, 50, 60), ORDER);
-    let mut bench = Bench::new(None);
-    bench.saw(5, &[0, 1, 2]);
-    assert_eq!(bench.alone(2, 30, 40), None);
-    assert_eq!(bench.alone(1, 10, 20), None);
-    assert_eq!(bench.alone(0, 25, 27), ORDER);
-}
-
-#[test]
-fn share_does_not_overtake_exclusive_waiter() {
-    let mut bench = Bench::new(None);
-    bench.saw(5, &[0, 1]);
-    assert_eq!(bench.share(1, 10, 20), None);
-    assert_eq!(bench.alone(0, 30, 40), ORDER);
+    let queued = || Bench::new(None).saw(5, &[0, 1, 2]);
+    assert_eq!(queued().holds([(ALONE, 0, 10, 20), (ALONE, 2, 30, 40), (ALONE, 1, 50, 60)]), [None, None, ORDER]);
+    assert_eq!(queued().holds([(ALONE, 2, 30, 40), (ALONE, 1, 10, 20), (ALONE, 0, 25, 27)]), [None, None, ORDER]);
+    assert_eq!(queued().holds([(SHARE, 1, 10, 20), (ALONE, 0, 30, 40)]), [None, ORDER], "a share overtakes");
 }
 
 #[test]
 fn shares_of_one_grant_come_in_any_order() {
-    let mut bench = Bench::new(None);
-    bench.saw(5, &[0, 1]);
-    assert_eq!(bench.share(1, 10, 20), None);
-    assert_eq!(bench.share(0, 30, 40), None);
-    let mut bench = Bench::new(None);
-    bench.saw(5, &[0, 1]);
-    bench.saw(12, &[0]);
-    assert_eq!(bench.share(1, 10, 20), None);
-    assert_eq!(bench.share(0, 30, 40), ORDER, "it was still in the queue when the other held");
+    let (bench, holds) = (Bench::new(None).saw(5, &[0, 1]), [(SHARE, 1, 10, 20), (SHARE, 0, 30, 40)]);
+    assert_eq!(bench.holds(holds), [None, None]);
+    let bench = Bench::new(None).saw(5, &[0, 1]).saw(12, &[0]);
+    assert_eq!(bench.holds(holds), [None, ORDER], "it was still in the queue when the other held");
 }
 
 #[test]
@@ -123,8 +86,4 @@ fn fence_that_falls_is_found() {
     assert_eq!(fences.draw(0, at(3), at(4), 11), None, "both draws were under way");
     assert_eq!(fences.draw(0, at(6), at(7), 12), Some(12));
     assert_eq!(fences.draw(1, at(8), at(9), 3), None, "the counter was lost");
-    for number in 0..1000 {
-        assert_eq!(fences.draw(1, at(10 + number), at(10 + number), 4 + i64::try_from(number).expect("small")), None);
-    }
-    assert_eq!(fences.draw(1, at(2000), at(2001), 500), Some(1003));
 }
