@@ -30,6 +30,8 @@ const BUFFERS: [&str; 5] = [
 /// which gives back memory of blocked clients in small steps, then runs as often as it can.
 const CLEANING: [&str; 6] =
     ["FLUSHALL", "CONFIG RESETSTAT", "SLOWLOG RESET", "LATENCY RESET", "SCRIPT FLUSH", "CONFIG SET hz 500"];
+/// The fields of INFO that show whether a new append-only file is being written.
+pub const REWRITING: [&str; 2] = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
 const NOTHING_LEFT: &str = "nothing is left behind";
 
 /// Makes the checks of the end; `None` if the server is gone, or something is wrong already.
@@ -101,8 +103,7 @@ pub fn rewrite_file(run: &Run, link: &mut Link) -> Reply {
 fn wait_for_file(run: &Run, link: &mut Link) -> Option<()> {
     let begun = Instant::now();
     while begun.elapsed() < SETTLING {
-        let fields = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-        let [running, scheduled] = fields.map(|name| link.number("persistence", name));
+        let [running, scheduled] = REWRITING.map(|name| link.number("persistence", name));
         if running? + scheduled? > 0 {
             sleep(POLL);
         } else if run.file_is_stale.load(Ordering::SeqCst) {

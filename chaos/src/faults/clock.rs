@@ -1,17 +1,10 @@
 //! A wall clock that is set under load.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::Faults;
 use crate::durability::Probe;
 
-/// How far it is set forward, for good.
-const FORWARD_MS: Range<i64> = 1..20_000;
-/// How far it is set back for a moment, in which waits and leases do not end.
-const BACK_MS: Range<i64> = 1..60_000;
-/// How far it is set back for good. Each wait then lasts so much longer.
-const BACK_FOR_GOOD_MS: Range<i64> = 1..1000;
 /// Above what the module takes for a stall.
 const LOOKS_LIKE_A_STALL: Duration = Duration::from_secs(1);
 
@@ -21,12 +14,14 @@ impl Faults<'_> {
         let probe = Probe::take(run, 0, &mut self.random);
         let begun = Instant::now();
         let steps = match self.random.u8(..4) {
-            0 => vec![-self.random.i64(BACK_FOR_GOOD_MS)],
+            // Each wait then lasts so much longer.
+            0 => vec![-self.random.i64(1..1000)],
+            // For a moment, in which waits and leases do not end.
             1 => {
-                let ms = self.random.i64(BACK_MS);
+                let ms = self.random.i64(1..60_000);
                 vec![-ms, ms]
             }
-            _ => vec![self.random.i64(FORWARD_MS)],
+            _ => vec![self.random.i64(1..20_000)],
         };
         // A pause ends by that clock too.
         run.evidence.pauses.end_all();
@@ -34,8 +29,7 @@ impl Faults<'_> {
         run.evidence.stalls.during(|| {
             for step in &steps {
                 self.step(*step);
-                let span = Duration::from_millis(self.random.u64(..100));
-                run.rest(span);
+                run.rest(self.some_ms(0..100));
             }
         });
         // A step forward looks like a stall of that length; a step back delays all timers.
@@ -49,11 +43,6 @@ impl Faults<'_> {
         let Some(clock) = &mut self.servers.clock else { return };
         clock.set(ms);
         // The rest of a fault must be undone, also if connections are closed.
-        while !self.run.is_over() {
-            let Some(mut link) = self.run.connect(0, false) else { return };
-            if clock.is_seen_by(&mut link) {
-                return;
-            }
-        }
+        while !self.run.is_over() && self.run.connect(0, false).is_some_and(|mut link| !clock.is_seen_by(&mut link)) {}
     }
 }

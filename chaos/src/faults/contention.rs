@@ -14,9 +14,9 @@ use crate::run::{AGREEMENT, Run};
 
 const REFUSED: Rule = "nothing is granted or renewed while writes are refused";
 /// The lease that the waiter asks for.
-const NEXT_MS: u64 = 5000;
+const NEXT_MS: i64 = 5000;
 /// Longer than the leases below, with some time in which all of them have ended.
-const PAUSE: Duration = Duration::from_millis(700);
+const PAUSE_MS: i64 = 700;
 const LOOK: Duration = Duration::from_millis(550);
 /// Server and clients read two clocks, in whole milliseconds.
 const CLOCKS_MS: i64 = 3;
@@ -42,14 +42,13 @@ impl Faults<'_> {
     /// Pauses the server over the end of the leases.
     pub(super) fn pause_over_leases(&mut self) {
         let run = self.run;
-        let leases = [Duration::from_millis(300), Duration::from_millis(400)];
-        let Some(mut locks) = Contention::set_up(run, NOTHING_IN_A_PAUSE, leases) else { return };
+        let Some(mut locks) = Contention::set_up(run, NOTHING_IN_A_PAUSE, 300, 400) else { return };
         let mode = if self.random.bool() { "WRITE" } else { "ALL" };
-        let line = format!("CLIENT PAUSE {} {mode}", PAUSE.as_millis());
+        let line = format!("CLIENT PAUSE {PAUSE_MS} {mode}");
         run.counters.begin(PAUSED);
         run.fault(&line);
-        let now = Instant::now();
-        run.evidence.stalls.add(now, now + PAUSE);
+        let pause = Duration::from_millis(PAUSE_MS.unsigned_abs());
+        run.evidence.stalls.add_from_now(pause);
         let (sent_ms, sent) = (now_ms(), Instant::now());
         let reply = locks.control.run(&line);
         self.paused(&locks.control, &line, sent, &reply);
@@ -60,10 +59,9 @@ impl Faults<'_> {
         run.rest((sent + LOOK).saturating_duration_since(Instant::now()));
         // In a pause of all commands no request is answered.
         if mode == "WRITE" {
-            locks.check_free(|| sent.elapsed() + Duration::from_millis(2) <= PAUSE);
+            locks.check_free(|| sent.elapsed() + Duration::from_millis(2) <= pause);
         }
-        let end_ms = sent_ms + i64::try_from(PAUSE.as_millis()).unwrap_or_default();
-        if locks.check_resumed(end_ms).is_some() {
+        if locks.check_resumed(sent_ms + PAUSE_MS).is_some() {
             run.counters.count(PAUSED);
         }
     }
@@ -76,8 +74,7 @@ impl Faults<'_> {
         if !run.eventually(|| link.number("replication", "connected_slaves") == Some(0)) {
             return;
         }
-        let leases = [Duration::from_millis(800), Duration::from_millis(300)];
-        let Some(mut locks) = Contention::set_up(run, REFUSED, leases) else { return };
+        let Some(mut locks) = Contention::set_up(run, REFUSED, 800, 300) else { return };
         run.make_fault("min-replicas-to-write", "CONFIG SET min-replicas-to-write 1");
         let is_checked = run.evidence.stalls.during(|| {
             let begun = locks.control.run("CONFIG SET min-replicas-to-write 1") == "OK" && !locks.has_lost_lease();
@@ -94,17 +91,16 @@ impl Faults<'_> {
 
 impl<'r> Contention<'r> {
     /// Takes both locks with these leases; `None` if a fault or the settings do not allow it.
-    fn set_up(run: &'r Run, rule: Rule, [lease, session_lease]: [Duration; 2]) -> Option<Self> {
+    fn set_up(run: &'r Run, rule: Rule, lease_ms: u64, session_lease_ms: u64) -> Option<Self> {
         let connect = || run.connect(0, false);
         let (mut control, mut waiter, mut session) = (connect()?, connect()?, connect()?);
         let (number, token) = (run.tokens.fresh(), run.tokens.fresh().to_string());
         let [waited, in_session] = ["w", "s"].map(|prefix| format!("{prefix}{number}{}", run.suffix(0)));
-        let asked = Instant::now();
-        run.allows_lease(NEXT_MS, asked).then_some(())?;
-        let first = format!("LOCK.ACQUIRE {waited} {} PX {}", run.tokens.fresh(), lease.as_millis());
-        (control.run(&first) == 1).then_some(())?;
-        let line = format!("LOCK.ACQUIRE {in_session} {token} PX {} SESSION", session_lease.as_millis());
-        (session.run(&line) == 1).then_some(())?;
+        let (asked, lease) = (Instant::now(), Duration::from_millis(lease_ms));
+        run.allows_lease(NEXT_MS.unsigned_abs(), asked).then_some(())?;
+        let first = format!("LOCK.ACQUIRE {waited} {} PX {lease_ms}", run.tokens.fresh());
+        let line = format!("LOCK.ACQUIRE {in_session} {token} PX {session_lease_ms} SESSION");
+        (control.run(&first) == 1 && session.run(&line) == 1).then_some(())?;
         waiter.send(&[format!("LOCK.ACQUIRE {waited} {token} PX {NEXT_MS} BLOCK 0")])?;
         run.eventually(|| control.has_waiters(&waited, 1) || asked.elapsed() > lease).then_some(())?;
         Some(Self { run, rule, control, waiter, session, waited, in_session, token, lease, asked })
@@ -117,11 +113,10 @@ impl<'r> Contention<'r> {
 
     /// Reports a failure, unless FLUSHALL or other settings can be the cause.
     fn report(&self, what: String) {
-        let may_suspend = self.run.evidence.may_suspend(self.asked, Instant::now());
-        if !self.run.evidence.flushes.any_since(self.asked)
-            && !may_suspend
-            && self.run.allows_lease(NEXT_MS, self.asked)
-        {
+        let evidence = &self.run.evidence;
+        let may_suspend = evidence.may_suspend(self.asked, Instant::now());
+        let is_allowed = self.run.allows_lease(NEXT_MS.unsigned_abs(), self.asked);
+        if !evidence.flushes.any_since(self.asked) && !may_suspend && is_allowed {
             self.run.fails(self.rule, what);
         }
     }
@@ -141,14 +136,9 @@ impl<'r> Contention<'r> {
     /// Each command that writes is refused.
     fn check_refused(&mut self) -> Option<()> {
         let (lock, token) = (&self.in_session, &self.token);
-        let lines = [
-            format!("LOCK.ACQUIRE x{lock} {token} PX 100"),
-            format!("LOCK.REENTER x{lock} {token} PX 100"),
-            format!("LOCK.SHARE x{lock} {token} PX 100"),
-            format!("LOCK.EXTEND {lock} {token} PX 100"),
-            format!("LOCK.RELEASE {lock} {token}"),
-        ];
-        for line in lines {
+        let asks = ["ACQUIRE", "REENTER", "SHARE"].map(|command| format!("LOCK.{command} x{lock} {token} PX 100"));
+        let rest = [format!("LOCK.EXTEND {lock} {token} PX 100"), format!("LOCK.RELEASE {lock} {token}")];
+        for line in asks.into_iter().chain(rest) {
             let reply = self.control.run(&line);
             (reply != Reply::Closed).then_some(())?;
             if !reply.is_error() || reply.code() != "NOREPLICAS" {
@@ -168,10 +158,9 @@ impl<'r> Contention<'r> {
             self.report(format!("the reply to the waiter is {reply:?}"));
             return None;
         }
-        let next_ms = i64::try_from(NEXT_MS).unwrap_or_default();
         let end = self.control.run(&format!("PEXPIRETIME {}", self.waited));
-        let is_early = matches!(end, Reply::Int(end) if end > 0 && end - next_ms + CLOCKS_MS < end_ms);
-        if is_early && self.run.has_steady_clock() {
+        let is_early = matches!(end, Reply::Int(end) if end > 0 && end - NEXT_MS + CLOCKS_MS < end_ms);
+        if is_early && !self.run.evidence.sets_clock {
             self.report(format!("the lease of the waiter ends at {end:?}, after a pause until {end_ms}"));
         }
         let line = format!("LOCK.EXTEND {} {} PX 100", self.in_session, self.token);

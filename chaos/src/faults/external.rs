@@ -1,15 +1,19 @@
 //! External commands: those of other clients on rough keys, keys that end by the thousand, and FLUSHALL, which removes
-//! all keys.
+//! all keys. Some writes depend on the state of a lock: the release of client libraries, which compares the token, the
+//! owner or a share that is removed manually, and RESTORE of the state of another lock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Reply, now_ms};
 
-use super::external_writes::{restore, take_from_holder};
 use crate::keys::{DATABASES, FLUSHED, Key};
 use crate::link::{Link, PATIENCE};
 use crate::run::Run;
+
+/// How redis-py and Redlock release a lock.
+const UNLOCK: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 /// A connection to each database.
 type Links = [Option<Link>; DATABASES as usize];
@@ -43,10 +47,13 @@ pub fn send_external_commands(run: &Run, mut random: fastrand::Rng) {
     }
 }
 
-fn count(run: &Run, kind: &'static str, reply: Option<Reply>) {
-    if reply.is_some_and(|reply| reply == "OK") {
+/// Counts a write that has changed something; `None` if the connection was closed.
+fn count(run: &Run, kind: &'static str, reply: Option<Reply>) -> Option<()> {
+    let reply = reply.filter(|reply| *reply != Reply::Closed)?;
+    if reply == 1 || reply == "OK" {
         run.counters.count(kind);
     }
+    Some(())
 }
 
 /// Takes every lock from its holder.
@@ -134,4 +141,38 @@ fn send(links: &mut Links, run: &Run, database: u32, lines: &[String]) {
 /// The connection to a database, or a new one.
 fn take_link(links: &mut Links, run: &Run, database: u32) -> Option<Link> {
     run.current(links[database as usize].take()).or_else(|| run.connect(database, false))
+}
+
+/// Takes a lock from a holder, in the way that fits its layout. `None` if the connection is closed.
+fn take_from_holder(run: &Run, link: &mut Link, name: &str, random: &mut fastrand::Rng) -> Option<()> {
+    let (kind, read, write): (_, _, &[&[u8]]) = match link.run(&format!("TYPE {name}")) {
+        reply if reply == "string" => {
+            ("EVAL of the unlock script of a library", format!("GET {name}"), &[b"EVAL", UNLOCK.as_bytes(), b"1"])
+        }
+        reply if reply == "hash" => ("HDEL", format!("HKEYS {name}"), &[b"HDEL"]),
+        reply if reply == "zset" => ("ZREM of a share", format!("ZRANGE {name} 0 -1"), &[b"ZREM"]),
+        Reply::Closed => return None,
+        _ => return Some(()),
+    };
+    let token = match link.run(&read) {
+        Reply::List(tokens) => random.choice(tokens)?,
+        reply => reply,
+    };
+    match token {
+        Reply::Text(token) => count(run, kind, Some(link.call(&[write, &[name.as_bytes(), &token]].concat()))),
+        Reply::Closed => None,
+        _ => Some(()),
+    }
+}
+
+/// Puts the state of another lock into this key. `None` if the connection is closed.
+fn restore(run: &Run, link: &mut Link, name: &str, other: &str, random: &mut fastrand::Rng) -> Option<()> {
+    let dump = match link.run(&format!("DUMP {other}")) {
+        Reply::Text(dump) => dump,
+        Reply::Closed => return None,
+        _ => return Some(()),
+    };
+    let ms = random.u32(1..60).to_string();
+    let reply = link.call(&[b"RESTORE", name.as_bytes(), ms.as_bytes(), &dump, b"REPLACE"]);
+    count(run, "RESTORE", Some(reply))
 }

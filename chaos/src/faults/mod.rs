@@ -3,8 +3,6 @@
 mod clock;
 mod contention;
 mod external;
-mod external_writes;
-mod recovery;
 mod replicas;
 mod restart;
 mod server;
@@ -33,11 +31,9 @@ const AT_FIRST: u8 = 90;
 /// One fault of this number is of a kind that the run has not met yet.
 const ONE_NEW_OF: u8 = 3;
 
-type Fault<'r> = fn(&mut Faults<'r>);
-
-/// A kind of fault of all scenarios: how many of about 100 are of it, its part, the name of its counter or of one that
-/// it leads to, and what makes it.
-type Common<'r> = (u8, Part, &'static str, Fault<'r>);
+/// A kind of fault: how many of about 100 are of it, its part, the name of its counter or of one that it leads to, and
+/// what makes it.
+type Kind<'r> = (usize, Part, &'static str, fn(&mut Faults<'r>));
 
 /// The thread that makes faults.
 pub struct Faults<'r> {
@@ -48,6 +44,23 @@ pub struct Faults<'r> {
 }
 
 impl<'r> Faults<'r> {
+    /// The faults of all scenarios.
+    const COMMON: [Kind<'r>; 13] = [
+        (5, Part::Stalls, "SIGSTOP", Self::stop_process),
+        (4, Part::Stalls, "DEBUG SLEEP", Self::sleep),
+        (4, Part::Stalls, "slow script", Self::slow_script),
+        (2, Part::Strikes, "CLIENT KILL TYPE normal", |faults| faults.make("CLIENT KILL TYPE normal", "")),
+        (15, Part::Strikes, "CLIENT UNBLOCK", Self::strike_waiters),
+        (7, Part::Pauses, "CLIENT PAUSE", Self::pause),
+        (5, Part::Pauses, "leases that end in a pause", Self::pause_over_leases),
+        (48, Part::Strikes, "CLIENT KILL ID", Self::strike_at_release),
+        (1, Part::Saves, "BGSAVE", Self::save_data),
+        (1, Part::Saves, "BGREWRITEAOF", Self::rewrite_file),
+        (3, Part::Stalls, "CONFIG SET hz", Self::change_hz),
+        (2, Part::Stalls, "CONFIG SET lock.wake-foreign", Self::change_waking),
+        (3, Part::Reloads, "DEBUG RELOAD", Self::reload),
+    ];
+
     pub fn new(run: &'r Run, servers: &'r mut Servers, random: fastrand::Rng) -> Self {
         Self { run, random, servers, link: None }
     }
@@ -55,60 +68,33 @@ impl<'r> Faults<'r> {
     /// Makes faults until the run is over.
     pub fn run(mut self) {
         while self.run.goes_on() && !self.run.is(Scenario::Soak) {
-            let of_the_scenario = self.random.u8(..100) < if self.has_met_aim() { OF_THE_SCENARIO } else { AT_FIRST };
-            let (part, fault) = if of_the_scenario { self.choose_of_the_scenario() } else { self.choose() };
-            if self.run.has(part) {
-                fault(&mut self);
-            }
+            self.choose()(&mut self);
             let pause = self.random.u64(10..250);
             self.run.rest(Duration::from_millis(pause));
         }
     }
 
     /// Rare faults would not come in every run by chance alone.
-    fn choose(&mut self) -> (Part, Fault<'r>) {
-        let all = self.common();
-        let new: Vec<_> = all.iter().filter(|(_, part, name, _)| self.run.has(*part) && self.is_new(name)).collect();
+    fn choose(&mut self) -> fn(&mut Self) {
+        let of_the_scenario = self.random.u8(..100) < if self.has_met_aim() { OF_THE_SCENARIO } else { AT_FIRST };
+        if of_the_scenario && self.run.has(Part::Scenario) {
+            match self.run.settings.scenario {
+                Scenario::Memory => return Self::squeeze,
+                Scenario::Restarts => return Self::restart,
+                Scenario::Replicas => return Self::change_replicas,
+                Scenario::Slots => return Self::move_slot,
+                Scenario::Clock => return Self::set_clock,
+                _ => {}
+            }
+        }
+        let is_possible = |part| self.run.has(part) && (part != Part::Reloads || self.run.settings.can_reload());
+        let all: Vec<_> = Self::COMMON.into_iter().filter(|(_, part, ..)| is_possible(*part)).collect();
+        let new: Vec<_> = all.iter().filter(|(_, _, name, _)| self.is_new(name)).collect();
         if !new.is_empty() && self.random.u8(..ONE_NEW_OF) == 0 {
-            let (_, part, _, fault) = new[self.random.usize(..new.len())];
-            return (*part, *fault);
+            return new[self.random.usize(..new.len())].3;
         }
-        let each = all.iter().flat_map(|(share, part, _, fault)| std::iter::repeat_n((*part, *fault), (*share).into()));
-        self.random.choice(each.collect::<Vec<_>>()).expect("a fault")
-    }
-
-    /// The faults of all scenarios.
-    fn common(&self) -> Vec<Common<'r>> {
-        let mut all: Vec<Common<'r>> = vec![
-            (5, Part::Stalls, "SIGSTOP", Self::stop_process),
-            (4, Part::Stalls, "DEBUG SLEEP", Self::sleep),
-            (4, Part::Stalls, "slow script", Self::slow_script),
-            (2, Part::Strikes, "CLIENT KILL TYPE normal", Self::kill_all),
-            (15, Part::Strikes, "CLIENT UNBLOCK", Self::strike_waiters),
-            (7, Part::Pauses, "CLIENT PAUSE", Self::pause),
-            (5, Part::Pauses, "leases that end in a pause", Self::pause_over_leases),
-            (48, Part::Strikes, "CLIENT KILL ID", Self::strike_at_release),
-            (1, Part::Saves, "BGSAVE", Self::save_data),
-            (1, Part::Saves, "BGREWRITEAOF", Self::rewrite_file),
-            (3, Part::Stalls, "CONFIG SET hz", Self::change_hz),
-            (2, Part::Stalls, "CONFIG SET lock.wake-foreign", Self::change_waking),
-        ];
-        if self.run.settings.can_reload() {
-            all.push((3, Part::Reloads, "DEBUG RELOAD", Self::reload));
-        }
-        all
-    }
-
-    /// A fault that only this scenario has.
-    fn choose_of_the_scenario(&mut self) -> (Part, Fault<'r>) {
-        match self.run.settings.scenario {
-            Scenario::Memory => (Part::Scenario, Self::squeeze),
-            Scenario::Restarts => (Part::Scenario, Self::restart),
-            Scenario::Replicas => (Part::Scenario, Self::change_replicas),
-            Scenario::Slots => (Part::Scenario, Self::move_slot),
-            Scenario::Clock => (Part::Scenario, Self::set_clock),
-            _ => self.choose(),
-        }
+        let each = all.iter().flat_map(|(share, .., fault)| std::iter::repeat_n(*fault, *share));
+        self.random.choice(each.collect::<Vec<_>>()).unwrap_or(|_| ())
     }
 
     fn has_met_aim(&self) -> bool {
@@ -126,10 +112,15 @@ impl<'r> Faults<'r> {
         }
     }
 
+    fn some_ms(&mut self, ms: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.random.u64(ms))
+    }
+
     /// Makes a fault of one line, which counts if the server takes it.
-    fn make(&mut self, kind: &'static str, line: &str) {
-        self.run.fault(line);
-        let reply = self.reply_to(line);
+    fn make(&mut self, kind: &'static str, argument: impl std::fmt::Display) {
+        let line = format!("{kind} {argument}");
+        self.run.fault(&line);
+        let reply = self.reply_to(&line);
         if reply != Reply::Closed && !reply.is_error() {
             self.run.counters.count(kind);
         }

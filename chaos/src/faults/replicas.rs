@@ -20,28 +20,30 @@ const ALIVE: Rule = "servers start, and go on";
 impl Faults<'_> {
     /// Does something with the replica, or without one.
     pub(super) fn change_replicas(&mut self) {
+        let run = self.run;
         let Some(has_module) = self.servers.replica().map(|replica| replica.has_module) else {
             let refuses = self.random.u8(..6) < if self.is_new(contention::FENCED) { 5 } else { 2 };
-            return if refuses && self.has_met_aim() { self.refuse_writes() } else { self.begin_replica() };
+            if refuses && self.has_met_aim() {
+                return self.refuse_writes();
+            }
+            let has_module = self.random.u8(..4) > 0 || !self.has_met_aim();
+            run.make_fault("replicas", &format!("a replica starts, with the module: {has_module}"));
+            return check_alive(run, self.servers.start_replica(has_module));
         };
+        let [not_fenced, not_compared, not_returned] =
+            [contention::FENCED, COMPARED, RETURNED].map(|name| self.is_new(name));
         match self.random.u8(..8) {
             _ if has_module && !self.has_met_aim() => self.fail_over(),
             0 => self.end_replica(),
             // Writes are refused without a replica.
-            1 | 2 if self.is_new(contention::FENCED) => self.end_replica(),
-            4 | 5 if self.is_new(COMPARED) => self.compare_locks(),
-            6 | 7 if self.is_new(RETURNED) => self.leave_and_return(),
+            1 | 2 if not_fenced => self.end_replica(),
             1 | 2 => self.compare_locks(),
+            4 | 5 if not_compared => self.compare_locks(),
             3 => self.leave_and_return(),
+            6 | 7 if not_returned => self.leave_and_return(),
             _ if has_module => self.fail_over(),
             _ => self.end_replica(),
         }
-    }
-
-    fn begin_replica(&mut self) {
-        let has_module = self.random.u8(..4) > 0 || !self.has_met_aim();
-        self.run.make_fault("replicas", &format!("a replica starts, with the module: {has_module}"));
-        check_alive(self.run, self.servers.start_replica(has_module));
     }
 
     fn end_replica(&mut self) {
@@ -68,17 +70,13 @@ impl Faults<'_> {
         listener.run("SSUBSCRIBE left");
         let waiting = link.run(&format!("LOCK.ACQUIRE {name} {notified} PX 60000 BLOCK 0 NOTIFY left"));
         link.run(&format!("REPLICAOF 127.0.0.1 {port}"));
-        if waiting == Reply::waiting() {
-            let (heard, expected) = (listener.receive(AGREEMENT), format!("lost 0 0 {notified} {name}"));
-            let is_right = match &heard {
-                Some(Reply::List(parts) | Reply::Push(parts)) => {
-                    parts.get(2).is_some_and(|text| *text == expected.as_str())
-                }
-                heard => *heard == Some(Reply::Closed),
-            };
-            if !is_right {
-                run.fails(NOTIFIED, format!("the message is {heard:?} and not {expected}"));
-            }
+        let (heard, expected) = (listener.receive(AGREEMENT), format!("lost 0 0 {notified} {name}"));
+        let is_right = match &heard {
+            Some(Reply::List(parts) | Reply::Push(parts)) => parts.get(2).is_some_and(|text| *text == &*expected),
+            heard => *heard == Some(Reply::Closed),
+        };
+        if waiting == Reply::waiting() && !is_right {
+            run.fails(NOTIFIED, format!("the message is {heard:?} and not {expected}"));
         }
         match waiter.receive(AGREEMENT) {
             Some(Reply::Closed) => {}
@@ -91,34 +89,27 @@ impl Faults<'_> {
     fn compare_locks(&mut self) {
         let run = self.run;
         let Some(probe) = Probe::take(run, 0, &mut self.random) else { return };
-        let (Some(mut link), Some(replica)) = (run.connect(0, false), self.servers.replica()) else { return };
-        if !follows(run, replica, &mut link) {
-            return;
-        }
+        let Some((mut link, replica)) = self.follower() else { return };
         run.make_fault(COMPARED, "the replica is compared");
         let Some(mut other) = link_to(run, replica) else { return };
-        if let Err(what) = probe.compare(&mut link, &mut other) {
-            if !probe.is_flushed() {
-                run.fails(SAME, what);
+        match probe.compare(&mut link, &mut other) {
+            Err(what) if !probe.is_flushed() => run.fails(SAME, what),
+            Err(_) => {}
+            Ok(()) => {
+                check_requests(run, replica);
+                probe.check(0..=0);
             }
-            return;
         }
-        check_requests(run, replica);
-        probe.check(0..=0);
     }
 
     /// The replica becomes the master, and the master a replica, without a loss.
     fn fail_over(&mut self) {
         let run = self.run;
-        let (Some(mut link), Some(replica)) = (run.connect(0, false), self.servers.replica()) else { return };
-        if !follows(run, replica, &mut link) {
-            return;
-        }
-        let probe = Probe::take(run, 0, &mut self.random);
+        let Some((mut link, replica)) = self.follower() else { return };
         let (port, next) = (self.servers.server().port(), replica.server.port());
+        let probe = Probe::take(run, 0, &mut self.random);
         end::count_handovers(run);
         run.fault("FAILOVER");
-        run.evidence.pauses.end_all();
         run.server_goes_down();
         let line = format!("FAILOVER TO 127.0.0.1 {next} TIMEOUT 3000");
         let is_done = run.evidence.stalls.during(|| link.run(&line) == "OK" && hands_over(run, &mut link));
@@ -128,6 +119,12 @@ impl Faults<'_> {
         }
         run.server_is_back_at(if is_done { next } else { port });
         self.aim_met(probe.is_some_and(|probe| probe.check(0..=0)) && is_done);
+    }
+
+    /// A replica that has received all that was written until now, with a connection to its master.
+    fn follower(&self) -> Option<(Link, &Replica)> {
+        let (mut link, replica) = (self.run.connect(0, false)?, self.servers.replica()?);
+        follows(self.run, replica, &mut link).then_some((link, replica))
     }
 }
 
@@ -186,19 +183,18 @@ pub fn compare_at_end(run: &Run, servers: &mut Servers) {
     if servers.replica().is_none() {
         check_alive(run, servers.start_replica(false));
     }
-    if let (Some(mut link), Some(replica)) = (run.connect(0, false), servers.replica()) {
-        compare_all(run, replica, &mut link);
-    }
+    servers.replica().and_then(|replica| compare_all(run, replica));
     check_alive(run, servers.end_replica());
 }
 
-fn compare_all(run: &Run, replica: &Replica, link: &mut Link) -> Option<()> {
-    snapshot::take_locks(run, link)?;
-    if !follows(run, replica, link) {
+fn compare_all(run: &Run, replica: &Replica) -> Option<()> {
+    let mut link = run.connect(0, false)?;
+    snapshot::take_locks(run, &mut link)?;
+    if !follows(run, replica, &mut link) {
         run.fails(ALIVE, "the replica does not follow its master at the end of the run");
         return None;
     }
-    let (here, there) = (snapshot::take(link)?, snapshot::take(&mut link_to(run, replica)?)?);
+    let (here, there) = (snapshot::take(&mut link)?, snapshot::take(&mut link_to(run, replica)?)?);
     if here != there {
         run.fails(SAME, format!("at the end: {}", snapshot::differences(&here, &there)));
     }

@@ -25,8 +25,7 @@ const WRITTEN: &str = "files written";
 impl Faults<'_> {
     /// Mostly short; some are longer than what the module takes for a stall.
     fn stall(&mut self) -> Duration {
-        let ms = if self.random.u8(..6) == 0 { self.random.u64(900..1500) } else { self.random.u64(20..500) };
-        Duration::from_millis(ms)
+        if self.random.u8(..6) == 0 { self.some_ms(900..1500) } else { self.some_ms(20..500) }
     }
 
     pub(super) fn stop_process(&mut self) {
@@ -38,8 +37,8 @@ impl Faults<'_> {
     }
 
     pub(super) fn sleep(&mut self) {
-        let line = format!("DEBUG SLEEP {}", self.stall().as_secs_f64());
-        self.make("DEBUG SLEEP", &line);
+        let seconds = self.stall().as_secs_f64();
+        self.make("DEBUG SLEEP", seconds);
     }
 
     pub(super) fn slow_script(&mut self) {
@@ -54,10 +53,6 @@ impl Faults<'_> {
         self.link = (reply != Reply::Closed).then_some(link);
     }
 
-    pub(super) fn kill_all(&mut self) {
-        self.make("CLIENT KILL TYPE normal", "CLIENT KILL TYPE normal");
-    }
-
     pub(super) fn pause(&mut self) {
         let line = self.pause_line();
         let Some(mut link) = self.link() else { return };
@@ -69,11 +64,10 @@ impl Faults<'_> {
 
     /// The command for a short pause, which is logged as a stall before it begins.
     pub(super) fn pause_line(&mut self) -> String {
-        let ms = self.random.u64(5..150);
-        let now = Instant::now();
-        self.run.evidence.stalls.add(now, now + Duration::from_millis(ms) + PAUSE_NOTICED);
+        let length = self.some_ms(5..150);
+        self.run.evidence.stalls.add_from_now(length + PAUSE_NOTICED);
         let mode = if self.random.bool() { "WRITE" } else { "ALL" };
-        let line = format!("CLIENT PAUSE {ms} {mode}");
+        let line = format!("CLIENT PAUSE {} {mode}", length.as_millis());
         self.run.fault(&line);
         line
     }
@@ -92,21 +86,19 @@ impl Faults<'_> {
     pub(super) fn reload(&mut self) {
         self.run.evidence.changes.mark(());
         self.run.file_is_stale.store(true, Ordering::SeqCst);
-        self.make("DEBUG RELOAD", "DEBUG RELOAD");
-        if let Some(link) = &mut self.link {
-            end::rewrite_file(self.run, link);
-        }
+        self.make("DEBUG RELOAD", "");
+        self.link.iter_mut().for_each(|link| drop(end::rewrite_file(self.run, link)));
     }
 
     /// From now on the module wakes waiters of other libraries, or not any more.
     pub(super) fn change_waking(&mut self) {
         let to = if self.random.bool() { "yes" } else { "no" };
-        self.make("CONFIG SET lock.wake-foreign", &format!("CONFIG SET lock.wake-foreign {to}"));
+        self.make("CONFIG SET lock.wake-foreign", to);
     }
 
     pub(super) fn change_hz(&mut self) {
         let hz = self.random.u32(self.run.settings.scenario.least_hz()..200);
-        self.make("CONFIG SET hz", &format!("CONFIG SET hz {hz}"));
+        self.make("CONFIG SET hz", hz);
     }
 
     pub(super) fn save_data(&mut self) {
@@ -114,8 +106,7 @@ impl Faults<'_> {
     }
 
     pub(super) fn rewrite_file(&mut self) {
-        let under_way = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-        self.write_file("BGREWRITEAOF", &under_way, "aof_last_bgrewrite_status");
+        self.write_file("BGREWRITEAOF", &end::REWRITING, "aof_last_bgrewrite_status");
     }
 
     /// Lets the server write a file, and checks by INFO that it does.
@@ -133,8 +124,7 @@ impl Faults<'_> {
                 |link: &mut Link| under_way.iter().filter_map(|name| link.number("persistence", name)).sum::<i64>();
             let is_written = run.eventually(|| rest(&mut link) == 0);
             let result = link.info("persistence", status);
-            let is_wrong = result.as_ref().is_some_and(|result| result != "ok");
-            if is_wrong || !is_written && !run.is_over() {
+            if result.as_ref().is_some_and(|result| result != "ok") || !is_written && !run.is_over() {
                 let text = format!("{command}: written in time: {is_written}; {status}: {result:?}");
                 run.fails("the server writes its files", text);
             } else if result.is_some() {
@@ -153,9 +143,8 @@ impl Faults<'_> {
             |link: &mut Link| Some((link.number("stats", "evicted_keys")?, link.info("errorstats", "errorstat_OOM")));
         let before = ran_out(&mut link);
         let limit = used + self.random.i64(-FREE_MEMORY / 4..FREE_MEMORY);
-        self.make("maxmemory", &format!("CONFIG SET maxmemory {limit}"));
-        let span = Duration::from_millis(self.random.u64(20..400));
-        self.run.rest(span);
+        self.make("CONFIG SET maxmemory", limit);
+        self.run.rest(self.some_ms(20..400));
         let after = ran_out(&mut link);
         self.aim_met(before.zip(after).is_some_and(|(before, after)| before != after));
         self.insist("CONFIG SET maxmemory 0");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use super::recovery::{CHECK, recovery_of};
+use super::restart::{PERIODS, recovery_of};
 use crate::evidence::{ROUNDING, Spans};
 use crate::link::Link;
 use crate::report::{Finding, Rule};
@@ -51,7 +51,10 @@ fn set_limit(run: &Run, link: &mut Link, ms: u64) -> Option<()> {
 /// Begins a recovery period, which counts from the start of the server. It ends by itself, or is ended.
 fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<()> {
     let length = Duration::from_millis(random.u64(50..500));
-    let holder = take(run, link)?;
+    // A lock that is held when the period begins.
+    let (holder, now) = (run.tokens.fresh(), Instant::now());
+    let lease_ms = run.evidence.cut(Some(LEASE_MS), now, now)?;
+    link.run(&format!("LOCK.ACQUIRE period{holder} {holder} PX {lease_ms}"));
     // A short limit makes the first part of the period long.
     let is_short = random.bool();
     if is_short {
@@ -61,15 +64,16 @@ fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<
     run.evidence.recovery_changes();
     set(&run.evidence.recovery_ms, link, "lock.recovery-ms", since_start)?;
     let rest = note_recovery(run, link)?;
-    if ends_early(run.started, since_start, Instant::now() + rest) {
+    // The server has started later than the run.
+    if Instant::now() + rest + ROUNDING < run.started + Duration::from_millis(since_start) {
         let text = format!("LOCK.INFO shows {rest:?}, with lock.recovery-ms {since_start}, and the server is younger");
         run.fails(LONG_ENOUGH, text);
     }
-    run.counters.begin(CHECK);
+    run.counters.begin(PERIODS);
     run.make_fault("recovery period", &format!("CONFIG SET lock.recovery-ms {since_start}, {rest:?} are left"));
     if rest > Duration::ZERO && rest < length + ODD {
         check_requests(run, link, holder)?;
-        run.counters.count(CHECK);
+        run.counters.count(PERIODS);
         run.rest(if random.bool() { rest } else { rest.mul_f64(random.f64()) });
     }
     if is_short {
@@ -88,34 +92,22 @@ fn set_period(run: &Run, link: &mut Link, random: &mut fastrand::Rng) -> Option<
     Some(())
 }
 
-/// Takes a lock that is held when the period begins.
-fn take(run: &Run, link: &mut Link) -> Option<Token> {
-    let now = Instant::now();
-    let lease_ms = run.evidence.cut(Some(LEASE_MS), now, now)?;
-    let token = run.tokens.fresh();
-    link.run(&format!("LOCK.ACQUIRE period{token} {token} PX {lease_ms}"));
-    Some(token)
-}
-
 /// Sets the lease of a holder, which can be put off, and asks for another lock, which is not granted.
 fn check_requests(run: &Run, link: &mut Link, holder: Token) -> Option<()> {
-    let check = |finding: Finding| {
-        if let Some((rule, what)) = finding {
-            run.fails(rule, what);
+    let (other, lease_ms) = (run.tokens.fresh(), Some(SHORTEST_LIMIT_MS));
+    let mut check = |line: String, is_extension: bool| -> Finding {
+        let sent = Instant::now();
+        let (reply, received) = (link.run(&line), Instant::now());
+        if is_extension {
+            run.evidence.check_extension(lease_ms, &reply, sent, received)
+        } else {
+            run.evidence.check_lease(lease_ms, true, &reply, sent, received)
         }
     };
-    let sent = Instant::now();
-    let reply = link.run(&format!("LOCK.EXTEND period{holder} {holder} PX {SHORTEST_LIMIT_MS}"));
-    check(run.evidence.check_extension(Some(SHORTEST_LIMIT_MS), &reply, sent, Instant::now()));
-    let (sent, other) = (Instant::now(), run.tokens.fresh());
-    let reply = link.run(&format!("LOCK.ACQUIRE period{other} {other} PX {SHORTEST_LIMIT_MS}"));
-    check(run.evidence.check_lease(Some(SHORTEST_LIMIT_MS), true, &reply, sent, Instant::now()));
-    (reply != Reply::Closed).then_some(())
-}
-
-/// Whether a period of a server that has started later than `started` ends too early.
-fn ends_early(started: Instant, length_ms: u64, end: Instant) -> bool {
-    end + ROUNDING < started + Duration::from_millis(length_ms)
+    let extended = check(format!("LOCK.EXTEND period{holder} {holder} PX {SHORTEST_LIMIT_MS}"), true);
+    let asked = check(format!("LOCK.ACQUIRE period{other} {other} PX {SHORTEST_LIMIT_MS}"), false);
+    extended.into_iter().chain(asked).for_each(|(rule, what)| run.fails(rule, what));
+    (link.run("PING") != Reply::Closed).then_some(())
 }
 
 /// Sets a setting; `None` if the connection was closed, and either value can be in force.
@@ -132,13 +124,4 @@ fn note_recovery(run: &Run, link: &mut Link) -> Option<Duration> {
     let rest = recovery_of(&info)?;
     run.evidence.note_remaining(rest, sent, received);
     Some(rest)
-}
-
-#[test]
-fn period_does_not_end_before_its_length() {
-    let started = Instant::now();
-    let at = |ms| started + Duration::from_millis(ms);
-    assert!(!ends_early(started, 1000, at(1000)));
-    assert!(!ends_early(started, 1000, at(5000)), "the server has started later");
-    assert!(ends_early(started, 1000, at(990)));
 }

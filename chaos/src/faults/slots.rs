@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use support::{Reply, Server};
+use support::Reply;
 
 use super::Faults;
 use crate::durability::Probe;
@@ -28,21 +28,19 @@ impl Faults<'_> {
         let kind = if whole { "slots moved as a whole" } else { "slots moved key by key" };
         run.make_fault(kind, &format!("the slot of database {database} begins to move: {kind}"));
         let probe = Probe::take(run, database, &mut self.random);
-        let waiter = Waiter::start(run, database);
+        let (asked, waiter) = (Instant::now(), start_waiter(run, database));
         run.evidence.changes.mark(());
         let name = format!("a{}{}", run.tokens.fresh(), run.suffix(database));
         let (number, begun) = (database as usize, Instant::now());
-        let moved =
-            run.evidence.stalls.during(|| cluster.move_slot(number, whole, |step| ask_during(run, &name, step)));
-        if let Err(what) = moved {
+        let ask = |step: &Move<'_>| ask_during(run, &name, step);
+        if let Err(what) = run.evidence.stalls.during(|| cluster.move_slot(number, whole, ask)) {
             return run.fails("slots move", what);
         }
         run.moves(database, cluster.port_of(number));
         run.fault("the slot has moved");
-        let now = Instant::now();
-        run.evidence.stalls.add(now, now + CHECKED);
+        run.evidence.stalls.add_from_now(CHECKED);
         if let Some(waiter) = waiter {
-            waiter.check(run);
+            check_waiter(run, waiter, asked);
         }
         // A key that is sent by MIGRATE gains the time that the move takes.
         let gained = if whole { 0 } else { i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX) };
@@ -50,41 +48,30 @@ impl Faults<'_> {
     }
 }
 
-/// A request for a lock that is held all the time.
-struct Waiter {
-    link: Link,
-    begun: Instant,
+/// Asks for a lock that is held all the time.
+fn start_waiter(run: &Run, database: u32) -> Option<Link> {
+    run.counters.begin(CHECK);
+    let (mut holder, mut link) = (run.connect(database, false)?, run.connect(database, false)?);
+    let name = format!("w{}{}", run.tokens.fresh(), run.suffix(database));
+    (holder.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh())) == 1).then_some(())?;
+    link.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", run.tokens.fresh())])?;
+    Some(link)
 }
 
-impl Waiter {
-    fn start(run: &Run, database: u32) -> Option<Self> {
-        run.counters.begin(CHECK);
-        let begun = Instant::now();
-        let (mut holder, mut link) = (run.connect(database, false)?, run.connect(database, false)?);
-        let name = format!("w{}{}", run.tokens.fresh(), run.suffix(database));
-        (holder.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh())) == 1).then_some(())?;
-        link.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", run.tokens.fresh())])?;
-        Some(Self { link, begun })
+fn check_waiter(run: &Run, mut waiter: Link, asked: Instant) {
+    let moved = Instant::now();
+    let reply = waiter.receive(GIVE_UP);
+    let late = moved.elapsed().saturating_sub(LIMIT + run.evidence.stalls.between(moved, Instant::now()));
+    let is_right = match &reply {
+        Some(Reply::Error(line)) => line.starts_with("MOVED"),
+        reply => *reply == Some(Reply::Closed),
+    };
+    if (!is_right || !late.is_zero()) && !run.evidence.flushes.any_since(asked) {
+        let text = format!("the reply to connection {} is {reply:?}, {late:?} late", waiter.id());
+        run.fails("the waiters of a lock whose slot moves are notified", text);
     }
-
-    fn check(mut self, run: &Run) {
-        let asked = Instant::now();
-        let reply = self.link.receive(GIVE_UP);
-        let late = asked.elapsed().saturating_sub(LIMIT + run.evidence.stalls.between(asked, Instant::now()));
-        let is_right = match &reply {
-            Some(Reply::Error(line)) => line.starts_with("MOVED"),
-            reply => *reply == Some(Reply::Closed),
-        };
-        if (!is_right || !late.is_zero()) && !run.evidence.flushes.any_since(self.begun) {
-            let (id, port) = (self.link.id(), self.link.port());
-            let shown =
-                Link::open(&run.history, port, 0, false).map(|mut link| link.run(&format!("CLIENT LIST ID {id}")));
-            let text = format!("the reply is {reply:?}, {late:?} late; the server shows {shown:?}");
-            run.fails("the waiters of a lock whose slot moves are notified", text);
-        }
-        if reply != Some(Reply::Closed) {
-            run.counters.count(CHECK);
-        }
+    if reply != Some(Reply::Closed) {
+        run.counters.count(CHECK);
     }
 }
 
@@ -101,21 +88,16 @@ fn ask_during(run: &Run, name: &str, step: &Move<'_>) {
         (step.to, second, true, "(nil)"),
     ];
     for (server, token, asking, expected) in requests {
+        let Some(mut link) = Link::open(&run.history, server.port(), 0, false) else { return };
+        if asking {
+            link.run("ASKING");
+        }
         let line = format!("LOCK.ACQUIRE {name} {token} PX 60000");
-        let Some(reply) = reply(run, server, &line, asking) else { return };
+        let reply = link.run(&line);
         let is_right = reply.to_string().trim_start_matches('-').starts_with(expected);
-        if !is_right && !run.evidence.flushes.any_since(begun) {
+        if reply != Reply::Closed && !is_right && !run.evidence.flushes.any_since(begun) {
             let text = format!("the reply to {line} (asking: {asking}) is {reply:?}, not {expected}");
             return run.fails("a lock whose slot moves has one holder", text);
         }
     }
-}
-
-/// The reply of a server; `None` if it closes the connection.
-fn reply(run: &Run, server: &Server, line: &str, asking: bool) -> Option<Reply> {
-    let mut link = Link::open(&run.history, server.port(), 0, false)?;
-    if asking {
-        link.run("ASKING");
-    }
-    Some(link.run(line)).filter(|reply| *reply != Reply::Closed)
 }

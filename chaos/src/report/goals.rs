@@ -67,7 +67,7 @@ fn goals(terms: &Terms<'_>) -> Vec<&'static str> {
     add(has(Part::Network), &["network: resets", "network: half-open connections", "network: silent connections"]);
     add(has(Part::Network), &["network: delays"]);
     let faults = has(Part::Scenario);
-    add(faults && memory, &["maxmemory", "memory that ran out"]);
+    add(faults && memory, &["CONFIG SET maxmemory", "memory that ran out"]);
     add(faults && restarts, &["SHUTDOWN", "locks found after a restart"]);
     add(faults && restarts && settings.appends, &["kill -9", "kill -9, torn file"]);
     add(faults && restarts && settings.recovery_ms > 0, &["recovery periods"]);
