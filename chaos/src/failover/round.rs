@@ -255,7 +255,8 @@ pub fn play(
     let overlaps = std::mem::take(&mut *locked(&contest.overlaps));
     match (course, stall) {
         (Ok((struck, replaced)), stall) => {
-            let (grants, grants_of_old) = (locked(&contest.grants).len(), contest.count(old, struck));
+            let grants = locked(&contest.grants).len();
+            let grants_of_old = contest.count(old, struck);
             let disturbance = stall.or(replaced);
             Ok(Outcome { rounds: 1, grants, grants_of_old, overlaps, disturbance, is_lost: false })
         }
