@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use support::Reply;
 
 use crate::evidence::is_put_off;
-use crate::history::Kind;
 use crate::link::{Link, PATIENCE};
 use crate::run::Run;
 use crate::snapshot;
@@ -15,7 +14,7 @@ use crate::token::Token;
 
 const LOCKS: u64 = 12;
 /// Leases that are longer than any fault.
-const LEASES_MS: std::ops::Range<u64> = 60_000..90_000;
+const LEASES_MS: std::ops::Range<i64> = 60_000..90_000;
 /// The rest of a lease is shown in whole milliseconds, by a clock that can be adjusted.
 const CLOCKS_MS: i64 = 5;
 /// The name of its counter.
@@ -38,9 +37,9 @@ type Checked = Option<Result<(), String>>;
 struct Taken {
     name: String,
     token: Token,
-    kind: Kind,
+    command: &'static str,
     holds: i64,
-    lease_ms: u64,
+    lease_ms: i64,
     /// The lease began between these two, also where another hold lengthened it.
     asked: Instant,
     granted: Instant,
@@ -105,7 +104,7 @@ impl<'r> Probe<'r> {
         self.locks.iter().all(|taken| {
             let checked = check(taken, &mut link);
             if let Some(Err(what)) = checked.as_ref().filter(|_| !self.is_flushed()) {
-                let text = format!("{} of {}, {:?}: {what}", taken.name, taken.token, taken.kind);
+                let text = format!("{} of {}, {}: {what}", taken.name, taken.token, taken.command);
                 self.run.fails("nothing that was replied is forgotten", text);
             }
             matches!(checked, Some(Ok(()))) && !self.is_flushed()
@@ -115,18 +114,14 @@ impl<'r> Probe<'r> {
 
 impl Taken {
     fn take(run: &Run, (link, other): &mut (Link, Link), name: String, random: &mut fastrand::Rng) -> Option<Self> {
-        let (token, lease_ms) = (run.tokens.fresh(), random.u64(LEASES_MS));
-        let (kind, holds) = match random.u8(..3) {
-            0 => (Kind::Mutex, 1),
-            1 => (Kind::Reentrant, random.i64(1..4)),
-            _ => (Kind::Share, 1),
-        };
+        let (token, lease_ms) = (run.tokens.fresh(), random.i64(LEASES_MS));
+        let (command, holds) = [("ACQUIRE", 1), ("REENTER", random.i64(1..4)), ("SHARE", 1)][random.usize(..3)];
         let before = random.bool().then(|| run.tokens.fresh());
         if let Some(before) = before {
             (other.run(&format!("LOCK.ACQUIRE {name} {before} PX {lease_ms}")) == 1).then_some(())?;
         }
         let now = Instant::now();
-        let mut taken = Self { name, token, kind, holds, lease_ms, asked: now, granted: now, fence: 0 };
+        let mut taken = Self { name, token, command, holds, lease_ms, asked: now, granted: now, fence: 0 };
         taken.asked = link.send(&[format!("{} BLOCK 5000", taken.request(lease_ms, 1))])?;
         if let Some(before) = before {
             (other.run(&format!("LOCK.RELEASE {} {before}", taken.name)) == 0).then_some(())?;
@@ -141,23 +136,29 @@ impl Taken {
         Some(taken)
     }
 
-    fn request(&self, lease_ms: u64, hold: i64) -> String {
-        let (name, token) = (&self.name, self.token);
-        match self.kind {
-            Kind::Mutex => format!("LOCK.ACQUIRE {name} {token} PX {lease_ms}"),
-            Kind::Reentrant => format!("LOCK.REENTER {name} {token} PX {lease_ms} HOLD {hold}"),
-            Kind::Share => format!("LOCK.SHARE {name} {token} PX {lease_ms} LIMIT 1"),
-        }
+    fn request(&self, lease_ms: i64, hold: i64) -> String {
+        let option = match self.command {
+            "REENTER" => format!(" HOLD {hold}"),
+            "SHARE" => " LIMIT 1".to_owned(),
+            _ => String::new(),
+        };
+        format!("LOCK.{} {} {} PX {lease_ms}{option}", self.command, self.name, self.token)
     }
 
     fn fence_line(&self) -> String {
         format!("LOCK.FENCE {0} {1} f{0}", self.name, self.token)
     }
 
-    /// Checks that its holder has it, and another token does not get it.
+    /// Checks that its holder has it with the rest of its lease, and another token does not get it.
     fn check_kept(&self, run: &Run, gained: &RangeInclusive<i64>, link: &mut Link) -> Checked {
-        if let Some(what) = self.check_lease(gained, link)? {
-            return Some(Err(what));
+        let sent = link.send(&[format!("PTTL {}", self.name)])?;
+        let reply = link.receive(PATIENCE).filter(|reply| *reply != Reply::Closed)?;
+        let received = Instant::now();
+        let rest = |span: Duration| self.lease_ms - i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        let least = rest(received - self.asked) + gained.start() - CLOCKS_MS;
+        let most = rest(sent.saturating_duration_since(self.granted)) + gained.end() + CLOCKS_MS;
+        if !matches!(reply, Reply::Int(ms) if (least..=most).contains(&ms)) {
+            return Some(Err(format!("the rest of the lease is {reply:?} ms, not {least} to {most}")));
         }
         let line = format!("LOCK.ACQUIRE {} {} PX 1000", self.name, run.tokens.fresh());
         let reply = answer(run, link, &line)?;
@@ -165,21 +166,17 @@ impl Taken {
             return Some(Err(format!("the reply to {line} is {reply:?}, not nil")));
         }
         let fence = answer(run, link, &self.fence_line())?;
-        if !matches!(fence, Reply::Int(number) if number > self.fence) {
-            return Some(Err(format!("the fencing token after {} is {fence:?}", self.fence)));
-        }
-        Some(Ok(()))
+        let is_higher = matches!(fence, Reply::Int(number) if number > self.fence);
+        Some(is_higher.then_some(()).ok_or_else(|| format!("the fencing token after {} is {fence:?}", self.fence)))
     }
 
-    /// Checks that its holder can ask for it again, set its lease, and release it.
+    /// Checks that its holder can ask for it again, which counts once, set its lease, and release it.
     fn check_released(&self, run: &Run, link: &mut Link) -> Checked {
         let (name, token) = (&self.name, self.token);
-        let releases =
-            (1..=self.holds).rev().map(|hold| (format!("LOCK.RELEASE {name} {token} HOLD {hold}"), hold - 1));
-        // The same request again counts once.
-        let again = (self.request(1, self.holds), self.holds);
-        let lines = [again, (format!("LOCK.EXTEND {name} {token} PX 5000"), 5000)];
-        for (line, expected) in lines.into_iter().chain(releases) {
+        let release = |hold| (format!("LOCK.RELEASE {name} {token} HOLD {hold}"), hold - 1);
+        let extend = (format!("LOCK.EXTEND {name} {token} PX 5000"), 5000);
+        let lines = [(self.request(1, self.holds), self.holds), extend];
+        for (line, expected) in lines.into_iter().chain((1..=self.holds).rev().map(release)) {
             let reply = answer(run, link, &line)?;
             if reply != expected {
                 return Some(Err(format!("the reply to {line} is {reply:?}, not {expected}")));
@@ -187,19 +184,6 @@ impl Taken {
         }
         link.run(&format!("DEL f{name}"));
         Some(Ok(()))
-    }
-
-    /// Returns how the rest of the lease differs; `None` if the connection is closed.
-    fn check_lease(&self, gained: &RangeInclusive<i64>, link: &mut Link) -> Option<Option<String>> {
-        let sent = link.send(&[format!("PTTL {}", self.name)])?;
-        let reply = link.receive(PATIENCE).filter(|reply| *reply != Reply::Closed)?;
-        let received = Instant::now();
-        let ms = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
-        let rest = |span: Duration| ms(self.lease_ms.into()) - ms(span.as_millis());
-        let least = rest(received - self.asked) + gained.start() - CLOCKS_MS;
-        let most = rest(sent.saturating_duration_since(self.granted)) + gained.end() + CLOCKS_MS;
-        let is_right = matches!(reply, Reply::Int(ms) if (least..=most).contains(&ms));
-        Some((!is_right).then(|| format!("the rest of the lease is {reply:?} ms, not {least} to {most}")))
     }
 }
 

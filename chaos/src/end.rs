@@ -9,12 +9,13 @@ use support::Reply;
 
 use crate::keys::DATABASES;
 use crate::link::Link;
+use crate::report::Rule;
 use crate::run::Run;
 use crate::scenario::Scenario;
 use crate::snapshot;
 
 /// Above the longest lease, and what a long stall just before the end explains.
-const SETTLING: Duration = Duration::from_secs(6);
+const SETTLING: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(50);
 /// The memory that pools and tables that have grown keep.
 const BYTES_KEPT: i64 = 512 << 10;
@@ -43,34 +44,36 @@ pub fn check(run: &Run, memory_before: i64) -> Option<()> {
     if link.info("commandstats", "cmdstat_lpush").is_some() {
         run.counters.count("signals to waiters of python-redis-lock");
     }
-    let links: Option<Vec<Link>> = (0..DATABASES).map(|database| run.connect(database, false)).collect();
-    settle(run, &mut links?)?;
+    let mut links: Vec<Link> = (0..DATABASES).map(|database| run.connect(database, false)).collect::<Option<_>>()?;
+    settle(run, NOTHING_LEFT, || what_is_left(run, &mut links))?;
     if run.settings.appends {
         compare_with_file(run, &mut link)?;
     }
-    check_memory(run, &mut link, memory_before)
+    // No more memory is used than before the run.
+    CLEANING.iter().for_each(|line| drop(link.run(line)));
+    settle(run, NOTHING_LEFT, || {
+        let used = memory_of_locks(&mut link)?;
+        let is_kept = used > memory_before + BYTES_KEPT;
+        Some(if is_kept { format!("{used} bytes, {memory_before} before the run") } else { String::new() })
+    })?;
+    run.counters.raise("bytes kept", memory_of_locks(&mut link)? - memory_before);
+    Some(())
 }
 
-/// No more memory is used than before the run.
-fn check_memory(run: &Run, link: &mut Link, before: i64) -> Option<()> {
-    for line in CLEANING {
-        link.run(line);
-    }
-    let (mut used, mut least, mut since) = (memory_of_locks(link)?, i64::MAX, Instant::now());
-    while used > before + BYTES_KEPT {
-        if used < least {
-            (least, since) = (used, Instant::now());
+/// Waits until nothing is left of what this returns in words.
+fn settle(run: &Run, rule: Rule, mut left: impl FnMut() -> Option<String>) -> Option<()> {
+    let begun = Instant::now();
+    loop {
+        let left = left()?;
+        if left.is_empty() {
+            return Some(());
         }
-        if since.elapsed() > SETTLING {
-            let text = format!("{used} bytes are used without buffers, {before} before the run, and no key is left");
-            run.fails(NOTHING_LEFT, text);
+        if begun.elapsed() > SETTLING {
+            run.fails(rule, format!("after all clients have gone: {left}"));
             return None;
         }
         sleep(POLL);
-        used = memory_of_locks(link)?;
     }
-    run.counters.raise("bytes kept", used - before);
-    Some(())
 }
 
 /// The used memory of the server without buffers.
@@ -99,39 +102,8 @@ pub fn rewrite_file(run: &Run, link: &mut Link) -> Reply {
     reply
 }
 
-/// Waits until the append-only file has nothing but what the server has.
-fn wait_for_file(run: &Run, link: &mut Link) -> Option<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < SETTLING {
-        let [running, scheduled] = REWRITING.map(|name| link.number("persistence", name));
-        if running? + scheduled? > 0 {
-            sleep(POLL);
-        } else if run.file_is_stale.load(Ordering::SeqCst) {
-            rewrite_file(run, link);
-        } else {
-            return Some(());
-        }
-    }
-    run.fails("the server writes its append-only file", format!("not within {SETTLING:?}"));
-    None
-}
-
-/// No request waits, no session is open, and every strict lock is free.
-fn settle(run: &Run, links: &mut [Link]) -> Option<()> {
-    let begun = Instant::now();
-    let mut left = what_is_left(run, links)?;
-    while !left.is_empty() {
-        if begun.elapsed() > SETTLING {
-            run.fails(NOTHING_LEFT, format!("after all clients have gone: {left}"));
-            return None;
-        }
-        sleep(POLL);
-        left = what_is_left(run, links)?;
-    }
-    Some(())
-}
-
-/// Returns in words all that is left. There is a connection for each database.
+/// Returns in words all that is left: requests that wait, sessions, and strict locks that are held. There is a
+/// connection for each database.
 fn what_is_left(run: &Run, links: &mut [Link]) -> Option<String> {
     let mut left = Vec::new();
     for link in &mut *links {
@@ -139,26 +111,28 @@ fn what_is_left(run: &Run, links: &mut [Link]) -> Option<String> {
         let contended = run.is(Scenario::Soak).then_some("lock_contended_locks");
         for name in ["lock_waiters", "lock_waiters_notified", "lock_sessions"].into_iter().chain(contended) {
             let count = link.number("lock", name)?;
-            if count != 0 {
-                left.push(format!("{name}: {count}"));
-            }
+            left.extend((count != 0).then(|| format!("{name}: {count}")));
         }
     }
     for key in run.keys.all().iter().filter(|key| key.is_strict()) {
         let info = links[key.database as usize].run(&format!("LOCK.INFO {}", key.name));
-        if info == Reply::Closed {
-            return None;
-        }
-        if !matches!(info, Reply::List(_)) || info.get("state") != "free" {
-            left.push(format!("{} in database {}: {info:?}", key.name, key.database));
-        }
+        (info != Reply::Closed).then_some(())?;
+        let is_held = !matches!(info, Reply::List(_)) || info.get("state") != "free";
+        left.extend(is_held.then(|| format!("{} in database {}: {info:?}", key.name, key.database)));
     }
     Some(left.join(", "))
 }
 
 /// A server that loads its append-only file has the same keys as before.
 fn compare_with_file(run: &Run, link: &mut Link) -> Option<()> {
-    wait_for_file(run, link)?;
+    settle(run, "the server writes its append-only file", || {
+        let [running, scheduled] = REWRITING.map(|name| link.number("persistence", name));
+        let (is_busy, is_stale) = (running? + scheduled? > 0, run.file_is_stale.load(Ordering::SeqCst));
+        if is_stale && !is_busy {
+            rewrite_file(run, link);
+        }
+        Some(if is_busy || is_stale { "a file that is stale".to_owned() } else { String::new() })
+    })?;
     snapshot::take_locks(run, link)?;
     let before = snapshot::take(link)?;
     let loaded = link.run("DEBUG LOADAOF");

@@ -385,7 +385,12 @@ impl History {
 
     /// Reports a finding about a lock. Rough locks are promised less.
     pub fn check(&self, key: &Key, finding: Finding) {
-        if let Some((rule, what)) = finding.filter(|_| key.is_strict()) {
+        self.check_any(key, finding.filter(|_| key.is_strict()));
+    }
+
+    /// Reports a finding about any lock.
+    pub fn check_any(&self, key: &Key, finding: Finding) {
+        if let Some((rule, what)) = finding {
             self.report(key.database, &key.name, rule, &what);
         }
     }

@@ -5,10 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use support::{Reply, happens_within, repository, server_under_test};
+use support::{Reply, happens_within, now_ms, repository, server_under_test};
 
 use crate::link::Link;
 
@@ -39,11 +38,12 @@ impl Clock {
     }
 
     /// The words before the command line of the server.
-    pub fn runner(&self) -> Vec<String> {
-        vec![
+    pub fn runner(&self) -> [String; 5] {
+        let (library, file) = (self.library.display(), self.file());
+        [
             "env".to_owned(),
-            format!("LD_PRELOAD={}", self.library.display()),
-            format!("FAKETIME_TIMESTAMP_FILE={}", self.file().display()),
+            format!("LD_PRELOAD={library}"),
+            format!("FAKETIME_TIMESTAMP_FILE={}", file.display()),
             "FAKETIME_NO_CACHE=1".to_owned(),
             "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
         ]
@@ -57,15 +57,13 @@ impl Clock {
 
     /// Waits until the server sees the time; false if it does not, or the connection is closed.
     pub fn is_seen_by(&self, link: &mut Link) -> bool {
-        let begun = Instant::now();
-        while begun.elapsed() < NOTICED {
-            let Some(now) = time_of(link) else { return false };
-            if (now - support::now_ms() - self.offset_ms).abs() < NEAR_MS {
-                return true;
-            }
-            sleep(Duration::from_millis(1));
-        }
-        false
+        let is_near = |now: i64| (now - now_ms() - self.offset_ms).abs() < NEAR_MS;
+        let mut seen = Some(false);
+        happens_within(NOTICED, || {
+            seen = time_of(link).map(is_near);
+            seen != Some(false)
+        });
+        seen == Some(true)
     }
 
     fn file(&self) -> PathBuf {
@@ -82,12 +80,10 @@ impl Clock {
     }
 
     fn suits(&self, server: &Path) -> bool {
-        let runner = self.runner();
-        let mut command = Command::new(&runner[0]);
-        command.args(&runner[1..]).arg(server).arg("--version");
-        let Ok(mut process) = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
-            return false;
-        };
+        let [command, arguments @ ..] = self.runner();
+        let mut command = Command::new(command);
+        command.args(arguments).arg(server).arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
+        let Ok(mut process) = command.stderr(Stdio::null()).spawn() else { return false };
         let mut status = None;
         happens_within(PATIENCE, || {
             status = process.try_wait().ok().flatten();

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use support::process::Process;
 use support::{Server, Setup};
@@ -61,8 +61,7 @@ impl Servers {
         let (mut setup, mut setup_without_module) = (settings.setup(), settings.setup_without_module());
         let clock = clock.filter(|_| !settings.scenario.has_steady_clock());
         if let Some(clock) = &clock {
-            let runner = clock.runner();
-            setup = setup.run_by(&runner.iter().map(String::as_str).collect::<Vec<_>>());
+            setup = setup.run_by(&clock.runner().each_ref().map(String::as_str));
         }
         let cluster = (settings.scenario == Scenario::Slots).then(|| SlotCluster::start(&setup));
         let server = if cluster.is_none() { Some(setup.try_start().map_err(|ended| ended.log)?) } else { None };
@@ -166,28 +165,13 @@ pub fn end(servers: impl Sized) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| drop(servers))).map_err(text)
 }
 
-/// Adds the beginning of a write to the append-only file.
+/// Adds the beginning of a write to the append-only file that was written last, of those with names like
+/// `appendonly.aof.12.incr.aof`.
 fn tear(directory: &Path, text: &str) {
-    let mut file = OpenOptions::new().append(true).open(last_file(directory)).expect("an append-only file");
-    file.write_all(text.as_bytes()).expect("a writable file");
-}
-
-/// The append-only file that was written last.
-fn last_file(directory: &Path) -> PathBuf {
+    let number_of = |path: &Path| path.to_str()?.strip_suffix(".incr.aof")?.rsplit('.').next()?.parse::<u64>().ok();
     let files = fs::read_dir(directory.join("appendonlydir")).expect("a folder with the append-only files");
     let paths = files.map(|file| file.expect("a folder entry").path());
-    paths.filter_map(|path| Some((number_of(&path)?, path))).max().expect("a file with increments").1
-}
-
-/// The number of a file like `appendonly.aof.12.incr.aof`.
-fn number_of(path: &Path) -> Option<u64> {
-    let name = path.file_name()?.to_str()?.strip_suffix(".incr.aof")?;
-    name.rsplit('.').next()?.parse().ok()
-}
-
-#[test]
-fn append_only_file_has_a_number() {
-    assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.12.incr.aof")), Some(12));
-    assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.12.base.rdb")), None);
-    assert_eq!(number_of(Path::new("appendonlydir/appendonly.aof.manifest")), None);
+    let last = paths.filter_map(|path| Some((number_of(&path)?, path))).max().expect("a file with increments").1;
+    let mut file = OpenOptions::new().append(true).open(last).expect("an append-only file");
+    file.write_all(text.as_bytes()).expect("a writable file");
 }

@@ -1,12 +1,11 @@
 //! A cluster of two masters, whose slots can be moved. In a cluster there is one database; a slot stands for each other
 //! one.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use support::cluster::{Node, form, id_of, slots_of, start_node};
 use support::migration::has_slot;
-use support::{Client, Protocol, Reply, Server, Setup};
+use support::{Client, Protocol, Reply, Server, Setup, happens_within};
 
 use crate::keys::DATABASES;
 
@@ -14,7 +13,6 @@ const MASTERS: usize = 2;
 const AGREEMENT: Duration = Duration::from_secs(20);
 /// When a server that may have cancelled a move is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
-const POLL: Duration = Duration::from_millis(5);
 
 pub struct SlotCluster {
     pub nodes: Vec<Server>,
@@ -58,9 +56,9 @@ impl SlotCluster {
         let Slot { number, node, .. } = self.slots[database];
         let step = Move { slot: number, from: &self.nodes[node], to: &self.nodes[1 - node] };
         if whole {
-            step.as_a_whole()?
+            step.as_a_whole()?;
         } else {
-            step.key_by_key(between)?
+            step.key_by_key(between)?;
         }
         self.slots[database].node = 1 - node;
         Ok(())
@@ -93,35 +91,31 @@ impl Move<'_> {
         insist(self.to, &format!("CLUSTER SETSLOT {slot} IMPORTING {from}"))?;
         insist(self.from, &format!("CLUSTER SETSLOT {slot} MIGRATING {to}"))?;
         between(self);
-        self.move_keys()?;
+        // A few keys at a time. No key can be added, since requests for new keys are sent on.
+        let port = self.to.port().to_string();
+        in_time("the keys of a slot are moved", || {
+            let Reply::List(names) = self.from.ask(&format!("CLUSTER GETKEYSINSLOT {slot} 8")) else { return false };
+            let mut words: Vec<&[u8]> = vec![b"MIGRATE", b"127.0.0.1", port.as_bytes(), b"", b"0", b"5000", b"KEYS"];
+            words.extend(names.iter().map(Reply::bytes));
+            if !names.is_empty() {
+                Client::connect(self.from.port(), Protocol::Resp2).map(|mut client| client.call(&words));
+            }
+            names.is_empty()
+        })?;
         let owns = format!("CLUSTER SETSLOT {slot} NODE {to}");
         insist(self.to, &owns)?;
         insist(self.from, &owns)
     }
 
-    /// Moves the keys of the slot, a few at a time. No key can be added, since requests for new keys are sent on.
-    fn move_keys(&self) -> Result<(), String> {
-        let port = self.to.port().to_string();
-        let deadline = Instant::now() + AGREEMENT;
-        while Instant::now() < deadline {
-            let names = match self.from.ask(&format!("CLUSTER GETKEYSINSLOT {} 8", self.slot)) {
-                Reply::List(names) if names.is_empty() => return Ok(()),
-                Reply::List(names) => names,
-                _ => continue,
-            };
-            let mut words: Vec<&[u8]> = vec![b"MIGRATE", b"127.0.0.1", port.as_bytes(), b"", b"0", b"5000", b"KEYS"];
-            words.extend(names.iter().map(Reply::bytes));
-            Client::connect(self.from.port(), Protocol::Resp2).map(|mut client| client.call(&words));
-        }
-        Err("the keys of a slot were not moved".to_owned())
-    }
-
     /// The server itself moves the slot. It can cancel the move; then it is asked again.
     fn as_a_whole(&self) -> Result<(), String> {
-        let (slot, to) = (self.slot, id_of(self.to));
-        let by_import = moves_by_import(self.to);
+        let (slot, to, by_import) = (self.slot, id_of(self.to), moves_by_import(self.to));
         let mut asked: Option<Instant> = None;
-        let has_moved = || {
+        let owns = |node: &Server| match node.ask("CLUSTER NODES") {
+            Reply::Text(nodes) => has_slot(&String::from_utf8_lossy(&nodes), slot),
+            _ => false,
+        };
+        in_time("a slot is moved as a whole", || {
             if asked.is_none_or(|at| at.elapsed() > AGAIN) {
                 asked = Some(Instant::now());
                 if by_import {
@@ -130,9 +124,8 @@ impl Move<'_> {
                     self.from.ask(&format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {to}"));
                 }
             }
-            owns(self.to, slot) && !owns(self.from, slot)
-        };
-        if in_time(has_moved) { Ok(()) } else { Err("a slot was not moved as a whole".to_owned()) }
+            owns(self.to) && !owns(self.from)
+        })
     }
 }
 
@@ -145,27 +138,10 @@ fn moves_by_import(server: &Server) -> bool {
     !server.ask("CLUSTER MIGRATION STATUS ALL").is_error()
 }
 
-fn owns(node: &Server, slot: i64) -> bool {
-    let Reply::Text(nodes) = node.ask("CLUSTER NODES") else { return false };
-    has_slot(&String::from_utf8_lossy(&nodes), slot)
-}
-
 fn insist(node: &Server, line: &str) -> Result<(), String> {
-    let mut last = Reply::Nil;
-    let is_done = || {
-        last = node.ask(line);
-        last == "OK"
-    };
-    if in_time(is_done) { Ok(()) } else { Err(format!("the reply to {line} is {last:?}")) }
+    in_time(line, || node.ask(line) == "OK")
 }
 
-fn in_time(mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + AGREEMENT;
-    while !condition() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        sleep(POLL);
-    }
-    true
+fn in_time(what: &str, condition: impl FnMut() -> bool) -> Result<(), String> {
+    if happens_within(AGREEMENT, condition) { Ok(()) } else { Err(format!("never came true: {what}")) }
 }

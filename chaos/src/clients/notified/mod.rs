@@ -16,7 +16,7 @@ use crate::history::{EXPECTED, Request};
 use crate::report::Rule;
 use crate::run::Run;
 use crate::token::Token;
-use tracker::{Event, IN_TIME, Tracker};
+use tracker::{IN_TIME, Tracker};
 use wait::{Phase, Step, Wait};
 use wire::{Received, Wire};
 
@@ -27,8 +27,6 @@ const MAX_PAUSE_US: u64 = 8000;
 const TICK: Duration = Duration::from_millis(2);
 /// The longest time until this client learns that the connection of its listener is closed.
 const CLOSING: Duration = Duration::from_secs(2);
-/// The time that a reply may take on a server that does not stall.
-const SLACK: Duration = Duration::from_millis(500);
 
 pub struct Notified<'r> {
     run: &'r Run,
@@ -38,16 +36,17 @@ pub struct Notified<'r> {
     received: (Sender<Received>, Receiver<Received>),
     wires: u64,
     asking: Option<Wire>,
-    /// The connection that asks is the one that listens, with RESP3.
-    on_one_connection: bool,
+    /// `None` also if the connection that asks listens, with RESP3.
     listening: Option<Wire>,
+    on_one_connection: bool,
     blocking: Vec<Wire>,
     /// Since when both subscriptions are confirmed, and how many are.
     listens: Option<Instant>,
     confirmed: usize,
     waits: HashMap<Token, Wait<'r>>,
-    next_wait: Instant,
+    /// Those that are over: a message that comes now is one too many.
     past: HashMap<Token, Wait<'r>>,
+    next_wait: Instant,
     /// A reply was NOSUBSCRIBER although the listener looks connected.
     suspect: Option<(Instant, Token)>,
 }
@@ -62,14 +61,14 @@ impl<'r> Notified<'r> {
             received: mpsc::channel(),
             wires: 0,
             asking: None,
-            on_one_connection: false,
             listening: None,
+            on_one_connection: false,
             blocking: Vec::new(),
             listens: None,
             confirmed: 0,
             waits: HashMap::new(),
-            next_wait: Instant::now(),
             past: HashMap::new(),
+            next_wait: Instant::now(),
             suspect: None,
         }
     }
@@ -77,7 +76,6 @@ impl<'r> Notified<'r> {
     /// Asks for locks until the run is over.
     pub fn run(mut self) {
         while self.run.goes_on() {
-            self.leave_old_server();
             self.connect();
             self.begin_waits();
             self.take_steps();
@@ -93,18 +91,10 @@ impl<'r> Notified<'r> {
         }
     }
 
-    fn leave_old_server(&mut self) {
-        let port = self.run.port_of(self.database);
-        if self.listening.take_if(|wire| wire.port != port).is_some() {
-            self.listener_is_lost();
-        }
-        if self.asking.take_if(|wire| wire.port != port).is_some() {
-            self.asker_is_lost();
-        }
-    }
-
-    /// Opens the connections that are not open, and listens.
+    /// Leaves a server that has been replaced, opens the connections that are not open, and listens.
     fn connect(&mut self) {
+        let port = self.run.port_of(self.database);
+        self.close(|wire| wire.port != port);
         if self.asking.is_none() {
             self.on_one_connection = self.random.bool();
             let resp3 = self.on_one_connection || self.random.bool();
@@ -112,7 +102,7 @@ impl<'r> Notified<'r> {
             if self.asking.is_some() && self.on_one_connection {
                 self.run.counters.count("connections that ask and listen");
                 self.listening = None;
-                self.listener_is_lost();
+                self.unheard();
                 self.listen(&["SSUBSCRIBE"]);
             }
         }
@@ -139,24 +129,35 @@ impl<'r> Notified<'r> {
     }
 
     /// Nothing listens any more: messages can get lost.
-    fn listener_is_lost(&mut self) {
+    fn unheard(&mut self) {
         (self.listens, self.confirmed, self.suspect) = (None, 0, None);
-        self.trackers().for_each(Tracker::unheard);
+        self.waits.values_mut().flat_map(|wait| &mut wait.trackers).for_each(Tracker::unheard);
     }
 
-    /// The connection that asks is closed: its requests are detached, and its sessions over.
-    fn asker_is_lost(&mut self) {
-        self.trackers().for_each(Tracker::closed);
-        self.waits.values_mut().for_each(Wait::asker_is_lost);
-        if self.on_one_connection {
-            self.listener_is_lost();
-        } else {
-            self.ask_again();
+    /// Closes connections, or learns that they are closed. Returns whether there was one.
+    fn close(&mut self, is_closed: impl Fn(&Wire) -> bool) -> bool {
+        self.blocking.retain(|wire| !is_closed(wire));
+        let listened = self.listening.take_if(|wire| is_closed(wire)).is_some();
+        let asked = self.asking.take_if(|wire| is_closed(wire)).is_some();
+        if listened || asked && self.on_one_connection {
+            self.unheard();
         }
-    }
-
-    fn trackers(&mut self) -> impl Iterator<Item = &mut Tracker> {
-        self.waits.values_mut().flat_map(|wait| &mut wait.trackers)
+        if asked {
+            // Its requests are detached, and its sessions over.
+            let now = Instant::now();
+            for wait in self.waits.values_mut() {
+                wait.trackers.iter_mut().for_each(Tracker::closed);
+                if wait.claim.session {
+                    (wait.phase, wait.next) = (Phase::Over, None);
+                } else if wait.is_released() {
+                    wait.next = Some((now, Step::Release));
+                }
+            }
+            if !self.on_one_connection {
+                self.ask_again();
+            }
+        }
+        listened || asked
     }
 
     /// Asks again, with the same tokens, for all that a message can have been lost of.
@@ -178,16 +179,48 @@ impl<'r> Notified<'r> {
             let wait = Wait::new(self.run, key, &mut self.random);
             let token = wait.claim.token;
             self.waits.insert(token, wait);
-            self.ask(token, 0);
+            self.step(token, Step::Ask(0));
         }
     }
 
-    /// Sends the request of a wait.
-    fn ask(&mut self, token: Token, channel: usize) {
-        let Some(wait) = self.waits.get(&token) else { return };
-        let (line, block) = wait.request(self.run, &mut self.random);
-        if let Some(sent) = self.send(format!("{line} NOTIFY {}", self.channels[channel])) {
-            self.waits.get_mut(&token).into_iter().for_each(|wait| wait.trackers[channel].asked(sent, block));
+    /// Takes the planned step of each wait that is due.
+    fn take_steps(&mut self) {
+        if self.asking.is_none() || self.listens.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        let due =
+            |wait: &mut Wait<'_>| wait.next.take_if(|(at, _)| *at <= now).map(|(_, step)| (wait.claim.token, step));
+        let steps: Vec<(Token, Step)> = self.waits.values_mut().filter_map(due).collect();
+        steps.into_iter().for_each(|(token, step)| self.step(token, step));
+    }
+
+    fn step(&mut self, token: Token, step: Step) {
+        let Some(wait) = self.waits.get_mut(&token) else { return };
+        match step {
+            Step::Ask(channel) => {
+                let (line, block) = wait.request(self.run, &mut self.random);
+                let sent = self.send(format!("{line} NOTIFY {}", self.channels[channel]));
+                let asked = self.waits.get_mut(&token).zip(sent);
+                asked.into_iter().for_each(|(wait, sent)| wait.trackers[channel].asked(sent, block));
+            }
+            Step::Release => {
+                wait.trackers.iter_mut().for_each(|tracker| tracker.is_released = true);
+                let line = wait.claim.release();
+                self.send(line);
+            }
+            Step::Forget => {
+                self.run.abandon(wait.claim.key, token);
+                wait.phase = Phase::Over;
+            }
+            Step::Block => {
+                let (line, _) = wait.request(self.run, &mut self.random);
+                let Some(mut wire) = self.open(true) else { return };
+                wire.sender.send(&[line]);
+                self.blocking.push(wire);
+                self.run.counters.add("requests", 1);
+                self.run.counters.count("copies that block");
+            }
         }
     }
 
@@ -203,61 +236,20 @@ impl<'r> Notified<'r> {
         Some(asking.sender.send(&lines))
     }
 
-    fn release(&mut self, token: Token) {
-        let Some(wait) = self.waits.get_mut(&token) else { return };
-        wait.trackers.iter_mut().for_each(|tracker| tracker.released = true);
-        let line = wait.claim.release();
-        self.send(line);
-    }
-
-    /// Sends a copy of the request that blocks a connection of its own.
-    fn ask_and_block(&mut self, token: Token) {
-        let Some(mut wire) = self.open(true) else { return };
-        let Some(wait) = self.waits.get(&token) else { return };
-        wire.sender.send(&[wait.request(self.run, &mut self.random).0]);
-        self.blocking.push(wire);
-        self.run.counters.add("requests", 1);
-        self.run.counters.count("copies that block");
-    }
-
-    /// Takes the planned step of each wait that is due.
-    fn take_steps(&mut self) {
-        if self.asking.is_none() || self.listens.is_none() {
-            return;
-        }
-        let now = Instant::now();
-        let due =
-            |wait: &mut Wait<'_>| wait.next.take_if(|(at, _)| *at <= now).map(|(_, step)| (wait.claim.token, step));
-        let steps: Vec<(Token, Step)> = self.waits.values_mut().filter_map(due).collect();
-        for (token, step) in steps {
-            match step {
-                Step::Ask(channel) => self.ask(token, channel),
-                Step::Block => self.ask_and_block(token),
-                Step::Release => self.release(token),
-                Step::Forget => {
-                    if let Some(wait) = self.waits.get_mut(&token) {
-                        self.run.abandon(wait.claim.key, token);
-                        wait.phase = Phase::Over;
-                    }
-                }
-            }
-        }
-    }
-
     /// Loses a connection now and then, or does not listen for a moment.
     fn disturb(&mut self) {
+        let number = |wire: &Option<Wire>| wire.as_ref().map(|wire| wire.number);
+        let (asking, listening) = (number(&self.asking), number(&self.listening));
         match self.random.u16(..800) {
-            0 if self.asking.take().is_some() => {
-                self.asker_is_lost();
+            0 if self.close(|wire| Some(wire.number) == asking) => {
                 self.run.counters.count("asking connections closed");
             }
-            1 if self.listening.take().is_some() => {
-                self.listener_is_lost();
+            1 if self.close(|wire| Some(wire.number) == listening) => {
                 self.run.counters.count("listening connections closed");
             }
             2 if self.listens.is_some() => {
                 self.listen(&["SUNSUBSCRIBE", "SSUBSCRIBE"]);
-                self.listener_is_lost();
+                self.unheard();
                 self.run.counters.count("moments without a listener");
             }
             _ => {}
@@ -269,41 +261,33 @@ impl<'r> Notified<'r> {
         for wait in self.waits.values() {
             for (since, late) in wait.trackers.iter().filter_map(|tracker| tracker.overdue(now)) {
                 let stalled = self.run.evidence.stalls.between(since, now);
-                if late > stalled {
-                    self.report(wait, IN_TIME, &format!("{late:?} late, stalls explain {stalled:?}"));
-                }
+                let text = || format!("{}: {late:?} late, stalls explain {stalled:?}", wait.claim.token);
+                self.run.check_any(wait.claim.key, (late > stalled).then(|| (IN_TIME, text())));
             }
         }
         self.asking.iter().chain(&self.blocking).for_each(|wire| wire.sender.check_late());
         if let Some((_, token)) = self.suspect.take_if(|(at, _)| now > *at + CLOSING) {
             self.run.fails(EXPECTED, format!("the reply to {token} is NOSUBSCRIBER, and there was a listener"));
         }
-        let is_over = |wait: &&Wait<'_>| wait.phase == Phase::Over && !wait.trackers.iter().any(Tracker::expects);
+        let is_over = |wait: &&Wait<'_>| wait.phase == Phase::Over && !wait.trackers.iter().any(|own| own.waits);
         let tokens: Vec<Token> = self.waits.values().filter(is_over).map(|wait| wait.claim.token).collect();
         self.past.extend(tokens.iter().filter_map(|token| self.waits.remove_entry(token)));
     }
 
     fn take_in(&mut self, Received { wire, at, request, reply }: Received) {
         if reply == Reply::Closed {
-            return self.closed(wire);
-        }
-        let is_push = matches!(reply, Reply::Push(_));
-        let is_listener = match (&self.listening, &self.asking) {
-            (Some(listening), _) => listening.number == wire,
-            (None, Some(asking)) => is_push && asking.number == wire,
-            (None, None) => false,
-        };
-        if is_listener {
-            let (Reply::Push(parts) | Reply::List(parts)) = reply else { return };
-            return self.hear(&parts, at);
-        }
-        if is_push {
-            return; // Of a connection that was left.
+            self.close(|own| own.number == wire);
+            return;
         }
         let is_asker = self.asking.as_ref().is_some_and(|asking| asking.number == wire);
+        let is_listener = self.listening.as_ref().is_some_and(|listening| listening.number == wire);
         let blocking = self.blocking.iter().position(|other| other.number == wire);
-        if let Some(request) = request.filter(|_| is_asker || blocking.is_some()) {
-            self.answered(&request, &reply, at);
+        match (reply, request) {
+            (Reply::Push(parts) | Reply::List(parts), None) if is_listener || is_asker && self.listening.is_none() => {
+                self.hear(&parts, at);
+            }
+            (reply, Some(request)) if is_asker || blocking.is_some() => self.answered(&request, &reply, at),
+            _ => {}
         }
         // A client that was unblocked can get one reply too many, so nothing else is sent on this connection.
         blocking.map(|place| self.blocking.swap_remove(place));
@@ -314,11 +298,12 @@ impl<'r> Notified<'r> {
         let Some(token) = request.operation.as_ref().map(|operation| operation.token) else { return };
         let Some(wait) = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token)) else { return };
         if request.line.starts_with("LOCK.RELEASE") {
-            return wait.phase = Phase::Over;
+            wait.phase = Phase::Over;
+            return;
         }
         let channel = self.channels.iter().position(|channel| request.line.ends_with(&format!(" NOTIFY {channel}")));
         let waits = *reply == Reply::waiting();
-        let finding = channel.and_then(|channel| wait.trackers[channel].answered(waits, self.on_one_connection));
+        let finding = channel.and_then(|channel| wait.trackers[channel].answered(waits));
         // On another connection a copy can have been granted the lock after the release.
         if *reply == 1 && !wait.is_released() {
             wait.is_granted(at, &mut self.random);
@@ -334,19 +319,8 @@ impl<'r> Notified<'r> {
         if channel.is_some() {
             wait.settle(at, true);
         }
-        if let Some((rule, what)) = finding {
-            self.run.report(self.database, &wait.claim.key.name, rule, &format!("{token}: {what}"));
-        }
-    }
-
-    fn closed(&mut self, wire: u64) {
-        self.blocking.retain(|other| other.number != wire);
-        if self.listening.take_if(|listening| listening.number == wire).is_some() {
-            self.listener_is_lost();
-        }
-        if self.asking.take_if(|asking| asking.number == wire).is_some() {
-            self.asker_is_lost();
-        }
+        let key = wait.claim.key;
+        self.run.check_any(key, finding.map(|(rule, what)| (rule, format!("{token}: {what}"))));
     }
 
     /// Takes in what the server sends to a listener.
@@ -373,28 +347,24 @@ impl<'r> Notified<'r> {
     /// Takes in a message; `None` if it does not name a wait.
     fn message(&mut self, channel: usize, text: &str, at: Instant) -> Option<()> {
         let words: Vec<&str> = text.splitn(5, ' ').collect();
-        let &[word, end, database, token, key] = &words[..] else { return None };
-        let (token, (event, counter)) = (Token::read(token.as_bytes())?, Event::read(word)?);
-        let wait = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token))?;
+        let &[event, end, database, token, key] = &words[..] else { return None };
+        let counters = ["messages: granted", "messages: timeout", "messages: withdrawn", "messages: lost"];
+        let counter = counters.into_iter().find(|name| name.ends_with(event))?;
+        let id = Token::read(token.as_bytes())?;
+        let wait = self.waits.get_mut(&id).or_else(|| self.past.get_mut(&id))?;
         let is_named = key == wait.claim.key.name && database == wait.claim.key.database.to_string();
-        is_named.then_some(())?;
-        self.run.counters.count(counter);
-        self.run.message(self.run.port_of(self.database), wait.claim.key, at, [word, end, words[3]]);
+        is_named.then(|| self.run.counters.count(counter))?;
+        self.run.message(self.run.port_of(self.database), wait.claim.key, at, [event, end, token]);
         let may_be_lost = self.run.evidence.changes.any_since(wait.begun);
         let finding = wait.trackers[channel].heard(event, at, may_be_lost);
-        if event == Event::Granted {
+        if event == "granted" {
             self.run.counters.count("grants");
             wait.is_granted(at, &mut self.random);
         } else {
             wait.settle(at, false);
         }
-        if let Some((rule, what)) = finding {
-            self.run.report(self.database, key, rule, &format!("{token}: {what}"));
-        }
+        let key = wait.claim.key;
+        self.run.check_any(key, finding.map(|(rule, what)| (rule, format!("{token}: {what}"))));
         Some(())
-    }
-
-    fn report(&self, wait: &Wait<'_>, rule: Rule, what: &str) {
-        self.run.report(self.database, &wait.claim.key.name, rule, &format!("{}: {what}", wait.claim.token));
     }
 }

@@ -34,6 +34,7 @@ pub struct Wait<'r> {
     pub claim: Claim<'r>,
     /// A moment before the first request.
     pub begun: Instant,
+    /// For each channel.
     pub trackers: [Tracker; 2],
     pub phase: Phase,
     pub next: Option<(Instant, Step)>,
@@ -60,24 +61,15 @@ impl<'r> Wait<'r> {
     }
 
     pub fn is_released(&self) -> bool {
-        self.trackers[0].released
+        self.trackers[0].is_released
     }
 
-    /// Whether nothing is due or planned.
-    fn is_idle(&self) -> bool {
-        self.next.is_none() && !self.trackers.iter().any(|tracker| tracker.expects() || tracker.is_open())
+    /// Whether a reply or a message must still come.
+    pub fn is_open(&self) -> bool {
+        self.trackers.iter().any(Tracker::is_open)
     }
 
-    /// The connection that asked is closed, and its sessions are over.
-    pub fn asker_is_lost(&mut self) {
-        if self.claim.session {
-            (self.phase, self.next) = (Phase::Over, None);
-        } else if self.is_released() {
-            self.next = Some((Instant::now(), Step::Release));
-        }
-    }
-
-    /// The request waits; its message can have come before. Mostly the client does nothing more.
+    /// The request waits. Mostly the client does nothing more.
     pub fn waits(&mut self, now: Instant, random: &mut fastrand::Rng) {
         let step = match random.u8(..12) {
             0 => Step::Release,
@@ -87,6 +79,7 @@ impl<'r> Wait<'r> {
             3 if !self.claim.session => Step::Block,
             _ => return,
         };
+        // Its message can have come before.
         if self.phase == Phase::Waiting {
             self.next = Some((now + Duration::from_millis(random.u64(..60)), step));
         }
@@ -106,15 +99,16 @@ impl<'r> Wait<'r> {
         }
     }
 
-    /// Ends the wait if nothing more comes. The client releases the token if it may still wait on another channel.
+    /// Ends the wait if nothing more comes. After a reply the client releases the token, which can wait on the other
+    /// channel.
     pub fn settle(&mut self, now: Instant, is_reply: bool) {
-        if self.phase != Phase::Waiting || !self.is_idle() {
+        if self.phase != Phase::Waiting || self.next.is_some() || self.is_open() {
             return;
         }
-        if is_reply && !self.is_released() {
-            self.next = Some((now, Step::Release));
-        } else if !is_reply {
+        if !is_reply {
             self.phase = Phase::Over;
+        } else if !self.is_released() {
+            self.next = Some((now, Step::Release));
         }
     }
 }
