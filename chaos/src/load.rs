@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use crate::Part;
+use clap::Args;
+
 use crate::clients::{Client, Notified, burst_forever, observe, run_quiet_locks};
 use crate::end;
 use crate::evidence::probe_latency;
@@ -24,14 +25,14 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// The work of a thread until the run is over.
 type Work = fn(&Run, fastrand::Rng);
 
-pub struct Plan {
-    pub started: Instant,
-    pub length: Duration,
-    pub seed: u64,
-    pub clients: usize,
-    pub scenario: Option<Scenario>,
-    pub without: Vec<Part>,
-    pub history: Option<HistoryFile>,
+#[derive(Args)]
+pub struct LoadOptions {
+    /// The length of the run, in all scenarios but failover, sentinel and cluster
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..))]
+    seconds: u64,
+    /// The number of clients that ask for locks
+    #[arg(long, default_value_t = 48)]
+    clients: usize,
 }
 
 /// Runs it all.
@@ -39,26 +40,26 @@ pub struct Plan {
 /// # Errors
 ///
 /// A promise is broken, a server has crashed or does not start, or the run has not met what it must meet.
-pub fn run(plan: Plan) -> Result<String, String> {
-    let mut random = fastrand::Rng::with_seed(plan.seed);
+pub fn run(
+    options: LoadOptions,
+    scenario: Option<Scenario>,
+    seed: u64,
+    history: Option<HistoryFile>,
+) -> Result<String, String> {
+    let LoadOptions { seconds, clients } = options;
+    let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
+    let mut random = fastrand::Rng::with_seed(seed);
     let clock = Clock::new();
-    if clock.is_none() && plan.scenario == Some(Scenario::Clock) {
+    if clock.is_none() && scenario == Some(Scenario::Clock) {
         return Err("the clock of this server cannot be set: see docs/reliability.md".to_owned());
     }
-    let settings = Settings::choose(plan.scenario, clock.is_some(), &mut random);
-    println!("Seed {}: {} clients, {settings:?}", plan.seed, plan.clients);
+    let settings = Settings::choose(scenario, clock.is_some(), &mut random);
+    println!("Seed {seed}: {clients} clients, {settings:?}");
     // Not the start of the program, which has tried a clock on a server first.
     let started = Instant::now();
     let mut servers = Servers::start(&settings, clock).map_err(|log| format!("the server does not start\n{log}"))?;
-    let deadline = plan.started + plan.length.saturating_sub(ENDING);
-    let mut without = plan.without;
-    if !settings.scenario.keeps_its_server() {
-        without.push(Part::Settings);
-    }
-    if settings.scenario == Scenario::Soak {
-        without.extend([Part::Bursts, Part::External, Part::Network]);
-    }
-    let run = Run::new(&servers, settings, started, deadline, without, plan.history);
+    let deadline = begun + length.saturating_sub(ENDING);
+    let run = Run::new(&servers, settings, started, deadline, history);
     println!("The server listens on port {}", servers.server().port());
 
     let memory = run.connect(0, false).as_mut().and_then(end::memory_of_locks).unwrap_or_default();
@@ -69,12 +70,12 @@ pub fn run(plan: Plan) -> Result<String, String> {
             scope.spawn(move || probe_latency(run, database, || is_done.load(Ordering::Relaxed)));
         }
         let faults = Faults::new(&run, &mut servers, random.fork());
-        thread::scope(|scope| start_all(scope, &run, faults, plan.clients, &mut random));
+        thread::scope(|scope| start_all(scope, &run, faults, clients, &mut random));
         check_end(&run, &mut servers, memory);
         is_done.store(true, Ordering::Relaxed);
     });
     let moves_whole_slots = servers.cluster.as_ref().is_some_and(|cluster| moves_slots(&cluster.nodes[0]));
-    let terms = Terms { length: plan.length, settings: &run.settings, without: &run.without, moves_whole_slots };
+    let terms = Terms { length, settings: &run.settings, moves_whole_slots };
     let missing = missing(&terms, &run.counters);
     let crash = end_servers(servers).err().map(|what| format!("the server crashed: {what}"));
     let failures: Vec<String> = crash.into_iter().chain(run.history.failures.first().map(str::to_owned)).collect();
@@ -104,9 +105,9 @@ fn start_all<'s>(
     }
     scope.spawn(move || faults.run());
     let parts = [
-        (run.has(Part::External), faults::send_external_commands as Work),
-        (run.has(Part::Bursts), burst_forever),
-        (run.has(Part::Settings), faults::change_settings),
+        (!run.is(Scenario::Soak), faults::send_external_commands as Work),
+        (!run.is(Scenario::Soak), burst_forever),
+        (run.settings.scenario.keeps_its_server(), faults::change_settings),
         (true, observe),
         (run.settings.has_quiet_locks(), run_quiet_locks),
         (run.is(Scenario::Soak), soak::watch_memory),

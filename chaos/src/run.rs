@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use crate::Part;
 use crate::evidence::{Evidence, Spans};
 use crate::history::{History, HistoryFile};
 use crate::keys::{DATABASES, Keys};
@@ -43,7 +42,6 @@ pub struct Run {
     /// Whether MOVE can be sent: Valkey 8 logs it with the wrong database when a module listens.
     pub moves_keys: bool,
     suffixes: Vec<String>,
-    pub without: Vec<Part>,
 }
 
 impl Deref for Run {
@@ -60,7 +58,6 @@ impl Run {
         settings: Settings,
         started: Instant,
         deadline: Instant,
-        without: Vec<Part>,
         file: Option<HistoryFile>,
     ) -> Self {
         let keys = Keys::new(settings.keys_in_each_part, settings.evicts(), &servers.suffixes());
@@ -83,14 +80,8 @@ impl Run {
             file_is_stale: AtomicBool::new(false),
             moves_keys: !servers.server().flavour().is("valkey 8"),
             suffixes: servers.suffixes(),
-            without,
             settings,
         }
-    }
-
-    /// Whether this part is not left out.
-    pub fn has(&self, part: Part) -> bool {
-        !self.without.contains(&part)
     }
 
     pub fn is(&self, scenario: Scenario) -> bool {

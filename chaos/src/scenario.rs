@@ -164,26 +164,3 @@ impl Settings {
         ))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_memory_scenario_evicts_and_refuses_with_oom() {
-        let mut random = fastrand::Rng::with_seed(1);
-        let all: Vec<Settings> = (0..200).map(|_| Settings::choose(None, true, &mut random)).collect();
-        assert!(all.iter().any(Settings::evicts));
-        for settings in &all {
-            assert!(!settings.evicts() || settings.scenario == Scenario::Memory);
-            assert_eq!(settings.refusals().contains(&"OOM"), settings.scenario == Scenario::Memory);
-        }
-    }
-
-    #[test]
-    fn scenario_that_is_asked_for_is_chosen() {
-        let mut random = fastrand::Rng::with_seed(1);
-        let mut choose = |scenario| Settings::choose(Some(scenario), false, &mut random).scenario;
-        assert!((0..20).all(|_| choose(Scenario::Memory) == Scenario::Memory));
-    }
-}

@@ -1,98 +1,58 @@
 //! The soak: under full load the memory of the server stays the same.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::run::Run;
 
 /// The loss of the smallest piece of memory in one request of a thousand, in bytes for each request. A defect that
 /// loses memory in each request of some kind loses more.
 const MAX_PER_REQUEST: f64 = 16.0 / 1000.0;
+/// Pools and tables grow for minutes, in ever rarer and larger steps: bytes that a rise may have for that, as the
+/// allocator counts them and as the system does.
+const MAX_ONCE: [f64; 2] = [256e3, 1e6];
 const EVERY: Duration = Duration::from_secs(1);
+const FIGURES: [&str; 2] = ["used_memory", "used_memory_rss"];
 
-/// The memory of the server at one time.
-struct Sample {
-    minutes: f64,
-    requests: f64,
-    /// In bytes, as the allocator counts them and as the system does.
-    used: f64,
-    resident: f64,
-}
+/// The requests so far, and the figures of memory at that time.
+type Sample = [f64; 3];
 
 /// Samples the memory once a second, and reports a rise.
 pub fn watch_memory(run: &Run, _: fastrand::Rng) {
     let Some(mut link) = run.connect(0, false) else { return };
-    let (begun, mut samples) = (Instant::now(), Vec::new());
+    let mut samples = Vec::new();
     while run.goes_on() {
         run.rest(EVERY);
-        let mut bytes = |name| link.number("memory", name).map(|bytes| bytes as f64);
-        let (Some(used), Some(resident)) = (bytes("used_memory"), bytes("used_memory_rss")) else {
+        let [Some(used), Some(resident)] = FIGURES.map(|name| link.number("memory", name)) else {
             return run.fails("the server lives", "it does not reply to INFO");
         };
-        let requests = run.counters.of("requests") as f64;
-        samples.push(Sample { minutes: begun.elapsed().as_secs_f64() / 60.0, requests, used, resident });
+        samples.push([run.counters.of("requests") as f64, used as f64, resident as f64]);
     }
-    // In the first sixth tables and pools grow.
-    let steady = &samples[samples.len() / 6..];
-    let [first, .., last] = steady else { return };
-    let most = MAX_PER_REQUEST * (last.requests - first.requests) / (last.minutes - first.minutes);
-    check_flat(run, "used_memory", steady, most, |sample| sample.used);
-    check_flat(run, "resident memory", steady, most, |sample| sample.resident);
-}
-
-/// Prints how a figure has developed, and reports a certain rise by more than `most` bytes a minute.
-fn check_flat(run: &Run, what: &str, steady: &[Sample], most: f64, figure: fn(&Sample) -> f64) {
-    let points: Vec<(f64, f64)> = steady.iter().map(|sample| (sample.minutes, figure(sample))).collect();
-    let Trend { slope, error } = Trend::of(&points);
-    let [first, last] = [points[0], points[points.len() - 1]].map(|(_, bytes)| bytes / 1000.0);
-    let text = format!(
-        "{what}: {first:.0} KB after the first sixth, {last:.0} KB at the end; {slope:+.0} bytes a minute, give or take {error:.0}, \
-         of {most:.0}"
-    );
-    println!("{text}");
-    if slope - 3.0 * error > most {
-        run.fails("memory stays the same under load", text);
+    for (at, name) in FIGURES.iter().enumerate() {
+        let (rise, allowed) = rise(&samples, at);
+        let text = format!("{name}: {rise:+.0} bytes from the second third of the time to the last, of {allowed:.0}");
+        println!("{text}");
+        if rise > allowed {
+            run.fails("memory stays the same under load", text);
+        }
     }
 }
 
-/// A straight line through points: its slope, and the standard error of that.
-struct Trend {
-    slope: f64,
-    error: f64,
+/// Returns the rise of a figure from the second third of the samples to the last one, on average, and the allowed rise.
+fn rise(samples: &[Sample], figure: usize) -> (f64, f64) {
+    let third = samples.len() / 3;
+    let mean = |of: &[Sample], at: usize| of.iter().map(|sample| sample[at]).sum::<f64>() / of.len().max(1) as f64;
+    let (middle, last) = (&samples[third..2 * third], &samples[2 * third..]);
+    let [requests, bytes] = [0, 1 + figure].map(|at| mean(last, at) - mean(middle, at));
+    (bytes, MAX_PER_REQUEST * requests + MAX_ONCE[figure])
 }
 
-impl Trend {
-    /// The line through these points of time and value with the least squares of distances.
-    fn of(points: &[(f64, f64)]) -> Self {
-        let count = points.len() as f64;
-        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
-        let (time, value) = (mean(|point| point.0), mean(|point| point.1));
-        let spread: f64 = points.iter().map(|point| (point.0 - time).powi(2)).sum();
-        let slope = points.iter().map(|point| (point.0 - time) * (point.1 - value)).sum::<f64>() / spread;
-        let rest: f64 = points.iter().map(|point| (point.1 - value - slope * (point.0 - time)).powi(2)).sum();
-        Self { slope, error: (rest / (count - 2.0) / spread).sqrt() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exact_line_is_found() {
-        let points: Vec<_> = (0..10).map(|n| (f64::from(n), 5.0 + 3.0 * f64::from(n))).collect();
-        let Trend { slope, error } = Trend::of(&points);
-        assert!((slope - 3.0).abs() < 1e-9 && error < 1e-9, "{slope}, {error}");
-    }
-
-    #[test]
-    fn slow_rise_shows_in_larger_noise() {
-        let mut random = fastrand::Rng::with_seed(7);
-        let mut with_slope = |slope: f64| {
-            let points = (0..1500).map(|n| f64::from(n) / 60.0);
-            Trend::of(&points.map(|at| (at, slope * at + 200_000.0 * random.f64())).collect::<Vec<_>>())
-        };
-        let (rising, level) = (with_slope(3000.0), with_slope(0.0));
-        assert!(rising.slope - 3.0 * rising.error > 0.0, "{} {}", rising.slope, rising.error);
-        assert!(level.slope - 3.0 * level.error <= 0.0, "{} {}", level.slope, level.error);
-    }
+#[test]
+fn lasting_rise_is_found_and_early_one_is_not() {
+    let of = |bytes: fn(f64) -> f64| {
+        let samples: Vec<Sample> = (0..900).map(|n| f64::from(n) * 30e3).map(|n| [n, bytes(n), 0.0]).collect();
+        let (rise, allowed) = rise(&samples, 0);
+        rise > allowed
+    };
+    assert!(of(|requests| 0.1 * requests));
+    assert!(!of(|requests| 0.1 * requests.min(5e6)) && !of(|requests| 1e6 + requests % 7.0));
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use support::connection::Connection;
 use support::proxy::Road;
 
-use crate::Part;
 use crate::link::{Link, PATIENCE};
 use crate::run::Run;
+use crate::scenario::Scenario;
 
 /// The longest time for which the other side of a connection does not learn of its end.
 const MAX_SILENCE_MS: u64 = 800;
@@ -62,7 +62,7 @@ pub fn connect(run: &Run, database: u32, resp3: bool) -> Option<Link> {
         let path = NetworkPath { road: Arc::new(road), is_disturbed: AtomicBool::new(false) };
         Link::of(&run.history, client.ok()?, port, Some(path)).greet(selected, resp3)
     };
-    let link = run.has(Part::Network).then(open).flatten();
+    let link = (!run.is(Scenario::Soak)).then(open).flatten();
     link.map(|link| link.for_database(database)).or_else(|| run.connect(database, resp3))
 }
 

@@ -81,16 +81,14 @@ impl StallLog {
 /// Returns how much of a span the stalls cover. Stalls that touch are one stall.
 fn covered(mut stalls: Vec<Stall>, from: Instant, until: Instant) -> Duration {
     stalls.sort_by_key(|stall| stall.0);
-    let mut joined: Vec<Stall> = Vec::new();
-    for stall in stalls {
-        match joined.last_mut() {
-            Some(last) if stall.0 <= last.1 => last.1 = last.1.max(stall.1),
-            _ => joined.push(stall),
-        }
-    }
-    let (mut total, mut counted) = (Duration::ZERO, from);
-    let mut resumed: Option<Instant> = None;
-    for (begin, end) in joined {
+    let joins = |last: &mut Stall, next: &mut Stall| {
+        let touches = next.0 <= last.1;
+        last.1 = if touches { last.1.max(next.1) } else { last.1 };
+        touches
+    };
+    stalls.dedup_by(|next, last| joins(last, next));
+    let (mut total, mut counted, mut resumed) = (Duration::ZERO, from, None);
+    for (begin, end) in stalls {
         // A stall while grants are suspended lengthens the suspension.
         resumed = match resumed.filter(|at| *at > begin) {
             _ if end - begin >= LONG => Some(end + AFTER_A_LONG_ONE),

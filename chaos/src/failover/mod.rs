@@ -15,11 +15,12 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum};
+
 use crate::history::{HistoryFile, locked};
 use nodes::Nodes;
 pub use nodes::Topology;
-pub use round::Fault;
-use round::Outcome;
+use round::{Fault, Outcome};
 
 /// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(1);
@@ -35,17 +36,20 @@ const REPL_TIMEOUT_S: u64 = 3;
 const REPETITIONS: usize = 12;
 const REPETITIONS_PER_ROUND: usize = 3;
 
-pub struct Options {
-    /// The number of rounds of each fault
-    pub rounds: usize,
-    /// Set lock.recovery-ms to 0
-    pub without_period: bool,
-    pub faults: Vec<Fault>,
-    pub topologies: Vec<Topology>,
-    /// The number of rounds at a time
-    pub jobs: usize,
-    pub seed: u64,
-    pub history: Option<HistoryFile>,
+#[derive(Args)]
+pub struct FailoverOptions {
+    /// Failover: the number of rounds of each fault
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Failover: set lock.recovery-ms to 0, so that overlaps are found
+    #[arg(long)]
+    without_period: bool,
+    /// Failover: only these faults
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Fault::value_variants().to_vec())]
+    faults: Vec<Fault>,
+    /// Failover: the number of rounds at a time
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
 }
 
 /// The recovery period that follows from the rule of docs/guides/failover.md.
@@ -83,8 +87,13 @@ struct Rounds {
 /// # Errors
 ///
 /// A lock had two holders, or without a period none had, or a master grants nothing.
-pub fn run(options: Options) -> Result<String, String> {
-    let Options { rounds, without_period, faults, topologies, jobs, seed, history } = options;
+pub fn run(
+    options: FailoverOptions,
+    topologies: &[Topology],
+    seed: u64,
+    history: Option<HistoryFile>,
+) -> Result<String, String> {
+    let FailoverOptions { rounds, without_period, faults, jobs } = options;
     let with_period = !without_period;
     let period = if with_period { recovery() } else { Duration::ZERO };
     println!("Seed {seed}: {rounds} rounds of each fault, lock.recovery-ms {}", period.as_millis());
@@ -102,7 +111,7 @@ pub fn run(options: Options) -> Result<String, String> {
             scope.spawn(move || play_rounds(all, topology, random));
         }
     });
-    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(&topologies)
+    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(topologies)
 }
 
 /// Plays rounds with the same servers until none is left.

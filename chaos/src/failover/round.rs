@@ -13,7 +13,7 @@ use super::nodes::{NODES, Nodes, Ports};
 use super::{DELAY, REPLICAS};
 use crate::evidence::Evidence;
 use crate::history::{History, HistoryFile, Hold, locked};
-use crate::keys::{Class, Key};
+use crate::keys::Key;
 use crate::link::Link;
 use crate::token::Tokens;
 
@@ -138,7 +138,7 @@ impl<'r> Contest<'r> {
     fn new(ports: &'r Ports, tag: &str, master: usize, (round, file): (u32, Option<HistoryFile>)) -> Self {
         let key = |number| {
             let name = format!("lock-{number}{tag}");
-            Key { number, database: 0, name, class: Class::Strict, limit: Some(LIMIT) }
+            Key { number, database: 0, name, is_strict: true, limit: Some(LIMIT) }
         };
         let (keys, begun): (Vec<Key>, _) = ((0..MUTEXES + SHARED).map(key).collect(), Instant::now());
         Self {

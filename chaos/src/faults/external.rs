@@ -82,7 +82,7 @@ fn send_to_one(run: &Run, links: &mut Links, random: &mut fastrand::Rng) {
         // One of the rough keys of this database with the longest queues.
         let names = links[key.database as usize].as_mut().map(Link::contended).unwrap_or_default();
         let keys = names.iter().filter_map(|name| run.keys.named(key.database, name));
-        key = random.choice(keys.filter(|key| !key.is_strict()).collect::<Vec<_>>()).unwrap_or(key);
+        key = random.choice(keys.filter(|key| !key.is_strict).collect::<Vec<_>>()).unwrap_or(key);
     }
     if random.u8(..5) == 0 {
         let Some(mut link) = take_link(links, run, key.database) else { return };

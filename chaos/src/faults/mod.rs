@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use support::Reply;
 
-use crate::Part;
 use crate::link::Link;
 use crate::run::Run;
 use crate::scenario::Scenario;
@@ -31,9 +30,9 @@ const AT_FIRST: u8 = 90;
 /// One fault of this number is of a kind that the run has not met yet.
 const ONE_NEW_OF: u8 = 3;
 
-/// A kind of fault: how many of about 100 are of it, its part, the name of its counter or of one that it leads to, and
-/// what makes it.
-type Kind<'r> = (usize, Part, &'static str, fn(&mut Faults<'r>));
+/// A kind of fault: how many of about 100 are of it, the name of its counter or of one that it leads to, and what
+/// makes it.
+type Kind<'r> = (usize, &'static str, fn(&mut Faults<'r>));
 
 /// The thread that makes faults.
 pub struct Faults<'r> {
@@ -46,19 +45,19 @@ pub struct Faults<'r> {
 impl<'r> Faults<'r> {
     /// The faults of all scenarios.
     const COMMON: [Kind<'r>; 13] = [
-        (5, Part::Stalls, "SIGSTOP", Self::stop_process),
-        (4, Part::Stalls, "DEBUG SLEEP", Self::sleep),
-        (4, Part::Stalls, "slow script", Self::slow_script),
-        (2, Part::Strikes, "CLIENT KILL TYPE normal", |faults| faults.make("CLIENT KILL TYPE normal", "")),
-        (15, Part::Strikes, "CLIENT UNBLOCK", Self::strike_waiters),
-        (7, Part::Pauses, "CLIENT PAUSE", Self::pause),
-        (5, Part::Pauses, "leases that end in a pause", Self::pause_over_leases),
-        (48, Part::Strikes, "CLIENT KILL ID", Self::strike_at_release),
-        (1, Part::Saves, "BGSAVE", Self::save_data),
-        (1, Part::Saves, "BGREWRITEAOF", Self::rewrite_file),
-        (3, Part::Stalls, "CONFIG SET hz", Self::change_hz),
-        (2, Part::Stalls, "CONFIG SET lock.wake-foreign", Self::change_waking),
-        (3, Part::Reloads, "DEBUG RELOAD", Self::reload),
+        (5, "SIGSTOP", Self::stop_process),
+        (4, "DEBUG SLEEP", Self::sleep),
+        (4, "slow script", Self::slow_script),
+        (2, "CLIENT KILL TYPE normal", |faults| faults.make("CLIENT KILL TYPE normal", "")),
+        (15, "CLIENT UNBLOCK", Self::strike_waiters),
+        (7, "CLIENT PAUSE", Self::pause),
+        (5, "leases that end in a pause", Self::pause_over_leases),
+        (48, "CLIENT KILL ID", Self::strike_at_release),
+        (1, "BGSAVE", Self::save_data),
+        (1, "BGREWRITEAOF", Self::rewrite_file),
+        (3, "CONFIG SET hz", Self::change_hz),
+        (2, "CONFIG SET lock.wake-foreign", Self::change_waking),
+        (3, "DEBUG RELOAD", Self::reload),
     ];
 
     pub fn new(run: &'r Run, servers: &'r mut Servers, random: fastrand::Rng) -> Self {
@@ -77,7 +76,7 @@ impl<'r> Faults<'r> {
     /// Rare faults would not come in every run by chance alone.
     fn choose(&mut self) -> fn(&mut Self) {
         let of_the_scenario = self.random.u8(..100) < if self.has_met_aim() { OF_THE_SCENARIO } else { AT_FIRST };
-        if of_the_scenario && self.run.has(Part::Scenario) {
+        if of_the_scenario {
             match self.run.settings.scenario {
                 Scenario::Memory => return Self::squeeze,
                 Scenario::Restarts => return Self::restart,
@@ -87,11 +86,11 @@ impl<'r> Faults<'r> {
                 _ => {}
             }
         }
-        let is_possible = |part| self.run.has(part) && (part != Part::Reloads || self.run.settings.can_reload());
-        let all: Vec<_> = Self::COMMON.into_iter().filter(|(_, part, ..)| is_possible(*part)).collect();
-        let new: Vec<_> = all.iter().filter(|(_, _, name, _)| self.is_new(name)).collect();
+        let is_possible = |name: &str| name != "DEBUG RELOAD" || self.run.settings.can_reload();
+        let all: Vec<_> = Self::COMMON.into_iter().filter(|(_, name, _)| is_possible(name)).collect();
+        let new: Vec<_> = all.iter().filter(|(_, name, _)| self.is_new(name)).collect();
         if !new.is_empty() && self.random.u8(..ONE_NEW_OF) == 0 {
-            return new[self.random.usize(..new.len())].3;
+            return new[self.random.usize(..new.len())].2;
         }
         let each = all.iter().flat_map(|(share, .., fault)| std::iter::repeat_n(*fault, *share));
         self.random.choice(each.collect::<Vec<_>>()).unwrap_or(|_| ())

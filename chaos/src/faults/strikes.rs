@@ -6,7 +6,6 @@ use std::time::Instant;
 use support::Reply;
 
 use super::Faults;
-use crate::Part;
 use crate::keys::Key;
 use crate::link::{Link, PATIENCE};
 
@@ -42,7 +41,7 @@ impl Faults<'_> {
                 run.fault(STRIKES[0]);
                 lines.push(STRIKES[0].to_owned());
             }
-            1..6 if run.has(Part::Pauses) => lines.push(self.pause_line()),
+            1..6 => lines.push(self.pause_line()),
             _ => {}
         }
         let place = if self.random.u8(..4) == 0 { self.random.usize(..=lines.len()) } else { 0 };

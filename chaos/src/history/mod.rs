@@ -124,7 +124,7 @@ impl History {
         file: Option<HistoryFile>,
     ) -> Arc<Self> {
         let account = |key: &Key| Account {
-            is_strict: key.is_strict(),
+            is_strict: key.is_strict,
             events: VecDeque::new(),
             lock: Lock::with_limit(key.limit),
             fences: Fences::default(),
@@ -385,7 +385,7 @@ impl History {
 
     /// Reports a finding about a lock. Rough locks are promised less.
     pub fn check(&self, key: &Key, finding: Finding) {
-        self.check_any(key, finding.filter(|_| key.is_strict()));
+        self.check_any(key, finding.filter(|_| key.is_strict));
     }
 
     /// Reports a finding about any lock.

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::Counters;
-use crate::Part;
 use crate::durability;
 use crate::scenario::{Scenario, Settings};
 
@@ -19,7 +18,6 @@ const ONE_PROBE_OF: u64 = 3;
 pub struct Terms<'r> {
     pub length: Duration,
     pub settings: &'r Settings,
-    pub without: &'r [Part],
     /// Whether the server can move slots as a whole.
     pub moves_whole_slots: bool,
 }
@@ -39,7 +37,7 @@ pub fn missing(terms: &Terms<'_>, counters: &Counters) -> Vec<String> {
 /// All goals that a run can meet, by the names of the counters. Replies of the server to a fault (`LOADING`, `MOVED`)
 /// are no goals.
 fn goals(terms: &Terms<'_>) -> Vec<&'static str> {
-    let Terms { settings, without, moves_whole_slots, .. } = *terms;
+    let Terms { settings, moves_whole_slots, .. } = *terms;
     let scenario = settings.scenario;
     if scenario == Scenario::Soak {
         return Vec::new();
@@ -49,35 +47,32 @@ fn goals(terms: &Terms<'_>) -> Vec<&'static str> {
     let [memory, restarts, replicas, slots, clock] =
         [Scenario::Memory, Scenario::Restarts, Scenario::Replicas, Scenario::Slots, Scenario::Clock]
             .map(|of| scenario == of);
-    let has = |part| !without.contains(&part);
 
-    add(has(Part::Stalls), &["SIGSTOP", "DEBUG SLEEP", "slow script", "CONFIG SET hz", "CONFIG SET lock.wake-foreign"]);
+    add(true, &["SIGSTOP", "DEBUG SLEEP", "slow script", "CONFIG SET hz", "CONFIG SET lock.wake-foreign"]);
     // A server counts them from its start.
-    add(has(Part::Stalls) && !restarts && !replicas, &["signals to waiters of python-redis-lock"]);
-    add(has(Part::Strikes), &["CLIENT KILL TYPE normal", "CLIENT KILL ID", "CLIENT UNBLOCK"]);
-    add(has(Part::Pauses), &["CLIENT PAUSE", "CLIENT PAUSE over leases", "leases that end in a pause"]);
-    add(has(Part::Saves), &["BGSAVE", "BGREWRITEAOF", "files written"]);
-    add(has(Part::Reloads) && settings.can_reload(), &["DEBUG RELOAD"]);
-    add(has(Part::External), &["external commands", "FLUSHALL", "RESTORE", "HDEL", "ZREM of a share"]);
-    add(has(Part::External), &["EVAL of the unlock script of a library"]);
-    add(has(Part::External) && !slots, &["FLUSHDB", "SWAPDB", "locks lost to FLUSHALL"]);
-    add(has(Part::Bursts), &["leases that end together"]);
-    let changes = has(Part::Settings) && scenario.keeps_its_server();
-    add(changes, &["CONFIG SET lock.max-lease-ms", "recovery period", "recovery periods"]);
-    add(has(Part::Network), &["network: resets", "network: half-open connections", "network: silent connections"]);
-    add(has(Part::Network), &["network: delays"]);
-    let faults = has(Part::Scenario);
-    add(faults && memory, &["CONFIG SET maxmemory", "memory that ran out"]);
-    add(faults && restarts, &["SHUTDOWN", "locks found after a restart"]);
-    add(faults && restarts && settings.appends, &["kill -9", "kill -9, torn file"]);
-    add(faults && restarts && settings.recovery_ms > 0, &["recovery periods"]);
-    add(faults && replicas, &["replicas", "replicas end", "replicas leave and return", "locks compared", "FAILOVER"]);
-    add(faults && replicas, &["locks found after a FAILOVER", "messages: lost", "min-replicas-to-write"]);
-    add(faults && replicas, &["refused writes"]);
-    add(faults && slots, &["slots moved key by key", "locks found after a move", "waiters of a lock that moves"]);
-    add(faults && slots && moves_whole_slots, &["slots moved as a whole"]);
-    add(faults && clock, &["steps of the clock", "locks found after a step"]);
-    add(faults && (restarts || replicas || slots || clock), &[durability::CHECK]);
+    add(!restarts && !replicas, &["signals to waiters of python-redis-lock"]);
+    add(true, &["CLIENT KILL TYPE normal", "CLIENT KILL ID", "CLIENT UNBLOCK"]);
+    add(true, &["CLIENT PAUSE", "CLIENT PAUSE over leases", "leases that end in a pause"]);
+    add(true, &["BGSAVE", "BGREWRITEAOF", "files written"]);
+    add(settings.can_reload(), &["DEBUG RELOAD"]);
+    add(true, &["external commands", "FLUSHALL", "RESTORE", "HDEL", "ZREM of a share"]);
+    add(true, &["EVAL of the unlock script of a library"]);
+    add(!slots, &["FLUSHDB", "SWAPDB", "locks lost to FLUSHALL"]);
+    add(true, &["leases that end together"]);
+    add(scenario.keeps_its_server(), &["CONFIG SET lock.max-lease-ms", "recovery period", "recovery periods"]);
+    add(true, &["network: resets", "network: half-open connections", "network: silent connections"]);
+    add(true, &["network: delays"]);
+    add(memory, &["CONFIG SET maxmemory", "memory that ran out"]);
+    add(restarts, &["SHUTDOWN", "locks found after a restart"]);
+    add(restarts && settings.appends, &["kill -9", "kill -9, torn file"]);
+    add(restarts && settings.recovery_ms > 0, &["recovery periods"]);
+    add(replicas, &["replicas", "replicas end", "replicas leave and return", "locks compared", "FAILOVER"]);
+    add(replicas, &["locks found after a FAILOVER", "messages: lost", "min-replicas-to-write"]);
+    add(replicas, &["refused writes"]);
+    add(slots, &["slots moved key by key", "locks found after a move", "waiters of a lock that moves"]);
+    add(slots && moves_whole_slots, &["slots moved as a whole"]);
+    add(clock, &["steps of the clock", "locks found after a step"]);
+    add(restarts || replicas || slots || clock, &[durability::CHECK]);
     add(true, &["mutexes", "re-entrant locks", "shares", "shares of one client", "OTHERFORM", "fencing tokens"]);
     add(true, &["repeats by holders", "locks without a lease", "RESET", "pipelines that are cut off"]);
     add(true, &["QUEUEFULL", "inspections", "forced releases"]);

@@ -5,7 +5,6 @@ use std::time::Duration;
 use support::Reply;
 
 use super::{Claim, Client};
-use crate::Part;
 use crate::history::{EXPECTED, Kind};
 use crate::scenario::Scenario;
 
@@ -18,8 +17,8 @@ impl<'r> Client<'r> {
             0..6 => self.plain(),
             6..8 => self.several_holds(),
             8..11 => self.in_a_session(),
-            11..13 if self.run.has(Part::Quit) => self.with_quit(),
-            11..15 => self.in_one_write(),
+            11..13 => self.with_quit(),
+            13..15 => self.in_one_write(),
             15..18 => self.over_lost_connections(),
             18 => self.in_slices(),
             19 => self.without_end(),
@@ -100,7 +99,7 @@ impl<'r> Client<'r> {
     fn inspect(&mut self) {
         let key = self.claim().key;
         let line = match self.random.u8(..4) {
-            0 if !key.is_strict() => {
+            0 if !key.is_strict => {
                 self.run.counters.count("forced releases");
                 format!("DEL {}", key.name)
             }

@@ -15,7 +15,7 @@ fn settings(scenario: Scenario) -> Settings {
 }
 
 fn terms(settings: &Settings) -> Terms<'_> {
-    Terms { length: LONG, settings, without: &[], moves_whole_slots: true }
+    Terms { length: LONG, settings, moves_whole_slots: true }
 }
 
 /// Counters with all goals of these terms but one.
@@ -49,17 +49,6 @@ fn shorter_run_has_the_goal_of_its_scenario() {
     assert_eq!(of(19), ["grants", "hand-overs"]);
     assert_eq!(of(20), ["grants", "hand-overs", Scenario::Slots.aim()]);
     assert!(of(300).contains(&"FLUSHALL".to_owned()));
-}
-
-#[test]
-fn one_of_three_durability_probes_must_be_checked() {
-    let settings = settings(Scenario::Restarts);
-    let terms = terms(&settings);
-    let counters = counters_without(&terms, "");
-    (0..3).for_each(|_| counters.begin(durability::CHECK));
-    assert!(missing(&terms, &counters).is_empty());
-    counters.begin(durability::CHECK);
-    assert_eq!(missing(&terms, &counters), [format!("check of one of 3 {}", durability::CHECK)]);
 }
 
 /// A goal with another name than its counter would always be missing, or never.
