@@ -8,11 +8,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::evidence::Spans;
 use crate::report::Rule;
 use crate::token::Token;
 
 /// How long holds and queues are kept. Far longer than any wait or lease.
 const MEMORY: Duration = Duration::from_secs(30);
+/// The number of draws of fencing tokens that are kept.
+const DRAWS: usize = 50;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
@@ -128,33 +131,23 @@ impl Lock {
     }
 }
 
-/// The fencing tokens of one lock, as long as its counter survives.
+/// The latest fencing tokens of one lock, with the times of their draws.
 #[derive(Default)]
-pub struct Fences {
-    counters_lost: u64,
-    /// The times at which draws completed, with their tokens, the latest last.
-    drawn: VecDeque<(Instant, i64)>,
-}
+pub struct Fences(VecDeque<(Instant, Instant, i64)>);
 
 impl Fences {
-    /// Adds a draw. Returns a token that is not lower although its draw had completed before this one was invoked.
-    pub fn draw(&mut self, counters_lost: u64, invoked: Instant, completed: Instant, fence: i64) -> Option<i64> {
-        if self.counters_lost != counters_lost {
-            (self.counters_lost, self.drawn) = (counters_lost, VecDeque::new());
-        }
-        let before = self.drawn.iter().filter(|(at, _)| *at < invoked).map(|(_, fence)| *fence).max();
-        self.drawn.push_back((completed, fence));
-        // The highest of those that completed long ago stands for all of them.
-        if self.drawn.len() > 2 * EVERY {
-            let highest = self.drawn.drain(..EVERY).max_by_key(|(_, fence)| *fence);
-            highest.into_iter().for_each(|(_, fence)| self.drawn.push_front((completed, fence)));
+    /// Adds a draw. Returns a token that is not lower although its draw had completed before this one was invoked, and
+    /// the counter has not been lost since.
+    pub fn draw(&mut self, flushes: &Spans<bool>, invoked: Instant, completed: Instant, fence: i64) -> Option<i64> {
+        let is_before = |draw: &&(Instant, Instant, i64)| draw.1 < invoked && !flushes.any_since(draw.0);
+        let before = self.0.iter().filter(is_before).map(|draw| draw.2).max();
+        self.0.push_back((invoked, completed, fence));
+        if self.0.len() > DRAWS {
+            self.0.pop_front();
         }
         before.filter(|before| *before >= fence)
     }
 }
-
-/// After this number of draws the older ones are summed up.
-const EVERY: usize = 100;
 
 #[cfg(test)]
 mod tests;

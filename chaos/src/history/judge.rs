@@ -85,6 +85,8 @@ pub struct Record {
     /// A request has no reply that was read, so the token can hold although its client does not know it.
     is_uncertain: bool,
     granted: Option<Instant>,
+    /// The connection whose reply was the grant.
+    granted_on: Option<i64>,
     lease: Option<Lease>,
     /// The connection with the session.
     session: Option<i64>,
@@ -103,6 +105,7 @@ impl Record {
             released: None,
             is_uncertain: false,
             granted: None,
+            granted_on: None,
             lease: None,
             session: None,
         }
@@ -148,10 +151,16 @@ impl Record {
         Some(evidence.flushes.first_since(asked).map_or(until, |begun| begun.min(until)))
     }
 
-    /// Whether the lock must still be the token's when a reply was received then.
-    fn has_lease_at(&self, evidence: &Evidence, received: Instant) -> bool {
-        let is_known = self.granted.is_some() && self.changes == 0;
-        is_known && self.safe_until(evidence).is_some_and(|end| received < end)
+    /// Whether the lock must still be the token's at this time.
+    fn has_lease_at(&self, evidence: &Evidence, at: Instant) -> bool {
+        self.granted.is_some() && self.safe_until(evidence).is_some_and(|end| at < end)
+    }
+
+    /// Whether the lock was certainly the token's while the server ran a request.
+    fn must_hold(&self, evidence: &Evidence, exchange: &Exchange<'_>) -> bool {
+        let was_granted = self.granted.is_some_and(|granted| granted <= exchange.sent);
+        let is_known = was_granted || self.granted_on == Some(exchange.connection);
+        is_known && self.changes == 0 && self.has_lease_at(evidence, exchange.received)
     }
 
     /// Whether the lock must be the token's while this connection is open. It need not after a restart or FLUSHALL; and
@@ -220,8 +229,8 @@ impl Record {
 
     /// The reply to a request for the lock, or for another hold.
     fn asked(&mut self, evidence: &Evidence, kind: Kind, exchange: &Exchange<'_>) -> Ruling {
-        let Exchange { operation, line, reply, received, .. } = *exchange;
-        let must_hold = self.has_lease_at(evidence, received);
+        let Exchange { operation, line, reply, .. } = *exchange;
+        let must_hold = self.must_hold(evidence, exchange);
         let is_other_form = (kind == Kind::Share) != (self.kind == Kind::Share);
         let refused = if is_other_form { FORMS } else { SAME };
         match reply {
@@ -269,7 +278,7 @@ impl Record {
         lease.until = lease.until.max(least);
         self.lease = Some(lease);
         if !is_same {
-            (self.granted, self.kind) = (Some(received), kind);
+            (self.granted, self.granted_on, self.kind) = (Some(received), Some(connection), kind);
         }
         if operation.session {
             self.session = Some(connection);
@@ -303,7 +312,7 @@ impl Record {
         };
         if !is_allowed {
             Ruling::Broken(EXPECTED)
-        } else if self.has_lease_at(evidence, received) {
+        } else if self.must_hold(evidence, exchange) {
             Ruling::Broken(KEPT)
         } else if self.has_session(evidence, connection, received) {
             Ruling::Broken(SESSION)

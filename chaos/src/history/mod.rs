@@ -36,7 +36,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -95,8 +95,6 @@ pub struct History {
     /// Connections for which CLIENT UNBLOCK was sent. A grant can be under way when such a client is unblocked, and
     /// some servers then send one reply too many, so the client must close the connection.
     unblocked: Mutex<HashSet<i64>>,
-    /// How often the counters of fencing tokens may have been lost.
-    counters_lost: AtomicU64,
     /// The number of connections without a CLIENT ID.
     connections: AtomicI64,
     pub evidence: Evidence,
@@ -138,7 +136,6 @@ impl History {
             accounts: keys.map(|key| ((key.database, key.name.clone()), Mutex::new(account(key)))).collect(),
             common: Mutex::default(),
             unblocked: Mutex::default(),
-            counters_lost: AtomicU64::new(0),
             connections: AtomicI64::new(0),
             evidence,
             counters: Counters::since(started),
@@ -179,7 +176,7 @@ impl History {
             self.counters.count("grants");
             self.counters.count(kind.names().1);
         }
-        let mut rest = Vec::new();
+        let mut judged = None;
         if let Some(mut account) = self.account(database, &operation.lock) {
             account.note(
                 now,
@@ -188,26 +185,23 @@ impl History {
                     None => format!("connection {connection} ends before the reply to {}", request.line),
                 },
             );
-            if account.is_strict && self.evidence.checks_replies {
-                let is_unblocked = self.is_unblocked(connection);
-                let Request { line, sent, .. } = request;
-                let is_direct = endpoint.is_direct;
-                rest.push(match reply {
-                    Some(reply) => {
-                        let (sent, received) = (*sent, now);
-                        let exchange =
-                            Exchange { operation, line, reply, sent, received, connection, is_unblocked, is_direct };
-                        self.judge(&mut account, &exchange)
-                    }
-                    None => {
-                        account.records.get_mut(&operation.token).into_iter().for_each(|record| record.lost(operation));
-                        None
-                    }
-                });
-                rest.push(self.check_fence(&mut account, operation, request, reply, now));
-            }
+            let is_unblocked = self.is_unblocked(connection);
+            let Request { line, sent, .. } = request;
+            let (sent, received, is_direct) = (*sent, now, endpoint.is_direct);
+            judged = match reply {
+                _ if !account.is_strict || !self.evidence.checks_replies => None,
+                Some(reply) => {
+                    let exchange =
+                        Exchange { operation, line, reply, sent, received, connection, is_unblocked, is_direct };
+                    self.judge(&mut account, &exchange)
+                }
+                None => {
+                    account.records.get_mut(&operation.token).into_iter().for_each(|record| record.lost(operation));
+                    None
+                }
+            };
         }
-        for (rule, what) in finding.into_iter().chain(rest.into_iter().flatten()) {
+        for (rule, what) in finding.into_iter().chain(judged) {
             self.report(database, &operation.lock, rule, &format!("{}: {what}", request.line));
         }
         self.write_completed(endpoint, operation, request, reply, now);
@@ -218,6 +212,13 @@ impl History {
         let record = account.records.get_mut(&token)?;
         let (finding, ruling) = record.judge(evidence, exchange);
         let hold = record.hold(token, evidence, exchange.sent).filter(|_| ruling == Ruling::Held);
+        if let (Action::Fence, Reply::Int(fence)) = (exchange.operation.action, exchange.reply) {
+            self.counters.count("fencing tokens");
+            let (fences, flushes) = (&mut account.fences, &evidence.flushes);
+            if let Some(before) = fences.draw(flushes, exchange.sent, exchange.received, *fence) {
+                return Some(("fencing tokens rise", format!("{fence} was drawn after {before}")));
+            }
+        }
         let is_released = exchange.operation.action == Action::Release && *exchange.reply == 0;
         match ruling {
             Ruling::Held => record.held(evidence, exchange),
@@ -232,22 +233,6 @@ impl History {
         let broken = if let Ruling::Broken(rule) = ruling { Some(rule) } else { None };
         let broken = broken.map(|rule| (rule, format!("the reply is {:?}", exchange.reply)));
         finding.or(broken).or_else(|| self.confirm_in(account, hold?))
-    }
-
-    /// A fencing token must be higher than each one whose draw had completed before.
-    fn check_fence(
-        &self,
-        account: &mut Account,
-        operation: &Operation,
-        request: &Request,
-        reply: Option<&Reply>,
-        now: Instant,
-    ) -> Finding {
-        let Some(Reply::Int(fence)) = reply.filter(|_| operation.action == Action::Fence) else { return None };
-        (request.counters_lost == self.times_counters_lost()).then_some(())?;
-        self.counters.count("fencing tokens");
-        let before = account.fences.draw(request.counters_lost, request.sent, now, *fence)?;
-        Some(("fencing tokens rise", format!("{fence} was drawn after {before}")))
     }
 
     /// A reply must come in time, apart from the time that stalls explain.
@@ -356,15 +341,6 @@ impl History {
     /// Returns a number for a connection whose CLIENT ID is not asked for.
     pub fn next_connection(&self) -> i64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Notes that the counters of fencing tokens may be lost around now.
-    pub fn counters_lost(&self) {
-        self.counters_lost.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn times_counters_lost(&self) -> u64 {
-        self.counters_lost.load(Ordering::SeqCst)
     }
 
     /// Notes, before CLIENT UNBLOCK or CLIENT KILL is sent, which connection it is for.

@@ -19,7 +19,6 @@ pub struct Request {
     pub block: Option<Duration>,
     /// The time for which the sending thread had waited for a processor until then.
     pub starved: Duration,
-    pub(super) counters_lost: u64,
 }
 
 /// A connection, as the history needs it.
@@ -53,12 +52,12 @@ impl Requests {
 
     /// Notes requests that leave in one write.
     pub fn sent<'l>(&mut self, lines: impl Iterator<Item = &'l str>, sent: Instant) {
-        let (starved, counters_lost) = (starved(), self.history.times_counters_lost());
+        let starved = starved();
         let (mut is_skipped, mut block) = (false, Some(Duration::ZERO));
         for line in lines {
             block = block.zip(block_of(line)).map(|(before, own)| before + own);
             let operation = Operation::of(line);
-            let request = Request { line: line.to_owned(), operation, sent, block, starved, counters_lost };
+            let request = Request { line: line.to_owned(), operation, sent, block, starved };
             self.history.sent(&self.endpoint, &request);
             self.is_silent = (self.is_silent || line == "CLIENT REPLY OFF") && line != "CLIENT REPLY ON";
             // The replies to these are messages.

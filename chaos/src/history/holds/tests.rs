@@ -81,9 +81,12 @@ fn shares_of_one_grant_come_in_any_order() {
 fn fence_that_falls_is_found() {
     let (mut fences, start) = (Fences::default(), Instant::now());
     let at = |ms| start + Duration::from_millis(ms);
-    assert_eq!(fences.draw(0, at(0), at(1), 10), None);
-    assert_eq!(fences.draw(0, at(2), at(5), 12), None);
-    assert_eq!(fences.draw(0, at(3), at(4), 11), None, "both draws were under way");
-    assert_eq!(fences.draw(0, at(6), at(7), 12), Some(12));
-    assert_eq!(fences.draw(1, at(8), at(9), 3), None, "the counter was lost");
+    let flushes = Spans::default();
+    assert_eq!(fences.draw(&flushes, at(0), at(1), 10), None);
+    assert_eq!(fences.draw(&flushes, at(2), at(5), 12), None);
+    assert_eq!(fences.draw(&flushes, at(3), at(4), 11), None, "both draws were under way");
+    assert_eq!(fences.draw(&flushes, at(6), at(7), 12), Some(12));
+    flushes.add(at(8), at(9), true);
+    assert_eq!(fences.draw(&flushes, at(10), at(11), 3), None, "the counter was lost");
+    assert_eq!(fences.draw(&flushes, at(12), at(13), 3), Some(3));
 }

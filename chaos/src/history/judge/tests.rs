@@ -149,6 +149,17 @@ fn flushed_lock_is_not_held() {
 }
 
 #[test]
+fn reply_that_was_under_way_at_the_grant_is_allowed() {
+    let mut bench = Bench::new();
+    bench.run(0, 1, "LOCK.ACQUIRE s t1 PX 100 BLOCK 900 NOTIFY c", &Reply::waiting());
+    let received = bench.start + Duration::from_millis(50);
+    let message = Message { server: 1, received, received_ms: 50, lease_end_ms: 140 };
+    assert_eq!(bench.record.as_mut().expect("a request").message(&bench.evidence, &message), None);
+    assert_eq!(bench.run(49, 2, ACQUIRE, &Reply::Nil), Ruling::Allowed);
+    assert_eq!(bench.run(51, 2, ACQUIRE, &Reply::Nil), Ruling::Broken(SAME));
+}
+
+#[test]
 fn lease_of_a_message_counts_from_the_grant() {
     let message = |end: i64| {
         let mut bench = Bench::new();
