@@ -99,7 +99,7 @@ fn start_all<'s>(
     }
     // A message shows the end of a lease by the clock, which can be set; a listener is unsubscribed when the slot of
     // its channel moves.
-    for database in 0..if run.in_cluster() || !run.has_steady_clock() { 0 } else { DATABASES } {
+    for database in 0..if run.in_cluster() || run.evidence.sets_clock { 0 } else { DATABASES } {
         let client = Notified::new(run, database, random.fork());
         scope.spawn(move || client.run());
     }

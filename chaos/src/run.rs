@@ -1,4 +1,4 @@
-//! What all threads of a run share.
+//! What all threads of a load run share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::Reply;
+use support::{Reply, happens_within};
 
 use crate::evidence::{Evidence, Spans};
 use crate::history::{History, HistoryFile};
@@ -19,7 +19,6 @@ use crate::token::Tokens;
 
 /// After this number of connections in a row that were refused or closed the server counts as gone.
 const REFUSALS: u32 = 200;
-const POLL: Duration = Duration::from_millis(5);
 /// How long servers may take to agree about their roles, and to copy all data, on a busy machine.
 pub const AGREEMENT: Duration = Duration::from_secs(10);
 
@@ -65,7 +64,7 @@ impl Run {
             longest_lease_ms: Spans::beginning_with(settings.max_lease_ms),
             recovery_ms: Spans::beginning_with(settings.recovery_ms),
             refusals: settings.refusals(),
-            sets_clock: !settings.scenario.has_steady_clock(),
+            sets_clock: settings.scenario == Scenario::Clock,
             checks_replies: true,
             ..Evidence::default()
         };
@@ -86,10 +85,6 @@ impl Run {
 
     pub fn is(&self, scenario: Scenario) -> bool {
         self.settings.scenario == scenario
-    }
-
-    pub fn has_steady_clock(&self) -> bool {
-        self.settings.scenario.has_steady_clock()
     }
 
     /// Whether this is an error with which the server refuses a command because of a fault.
@@ -140,16 +135,13 @@ impl Run {
     /// Opens a connection; `None` if the run is over, also because there is no server any more.
     pub fn connect(&self, database: u32, resp3: bool) -> Option<Link> {
         let mut refusals = 0;
-        while refusals < REFUSALS {
-            if self.is_over() {
-                return None;
-            }
+        while refusals < REFUSALS && !self.is_over() {
             let (port, selected) = self.address_of(database);
             if let Some(link) = Link::open(&self.history, port, selected, resp3) {
                 return Some(link.for_database(database));
             }
             refusals = if self.evidence.changes.is_open() { 0 } else { refusals + 1 };
-            sleep(POLL);
+            sleep(Duration::from_millis(5));
         }
         self.fails("the server lives", "it takes no connections any more");
         None
@@ -180,12 +172,8 @@ impl Run {
     /// Sleeps, but not beyond the end of the run.
     pub fn rest(&self, span: Duration) {
         let until = Instant::now() + span;
-        while !self.is_over() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            sleep(left.min(Duration::from_millis(50)));
+        while !self.is_over() && Instant::now() < until {
+            sleep(until.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
         }
     }
 
@@ -203,14 +191,12 @@ impl Run {
 
     /// Waits for a condition; false if it does not come true in time.
     pub fn eventually(&self, mut condition: impl FnMut() -> bool) -> bool {
-        let deadline = Instant::now() + AGREEMENT;
-        while !condition() {
-            if self.is_over() || Instant::now() > deadline {
-                return false;
-            }
-            sleep(POLL);
-        }
-        true
+        let mut is_true = false;
+        happens_within(AGREEMENT, || {
+            is_true = condition();
+            is_true || self.is_over()
+        });
+        is_true
     }
 
     /// Whether no lease of this length was too long at any time since then.

@@ -14,14 +14,8 @@ use crate::token::Token;
 const BOUND: Duration = Duration::from_millis(100);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
-/// The state of a lock.
-struct Look {
-    sent: Instant,
-    received: Instant,
-    /// The first waiter could have the lock.
-    is_free: bool,
-    queue: Vec<Token>,
-}
+/// When the state of a lock was asked for, whether the first waiter could have it, and the queue.
+type Look = (Instant, bool, Vec<Token>);
 
 /// Observes until the run is over.
 pub fn observe(run: &Run, mut random: fastrand::Rng) {
@@ -43,20 +37,20 @@ pub fn observe(run: &Run, mut random: fastrand::Rng) {
 /// Observes a lock until it is not free, or has no waiters, or another is the first waiter. `None` if the connection is
 /// closed.
 fn examine(run: &Run, key: &Key, link: &mut Link) -> Option<()> {
-    let first = look(key, link)?;
-    run.history.saw_queue(key, first.sent, first.queue.clone());
-    let mut last = Look { queue: first.queue.clone(), ..first };
+    let (sent, mut is_free, queue) = look(key, link)?;
+    let (since, first) = (Instant::now(), queue.first().copied());
+    run.saw_queue(key, sent, queue);
     // As long as the same token is the first waiter, no waiter was granted the lock: waiters do not overtake.
-    while last.is_free && !last.queue.is_empty() && last.queue.first() == first.queue.first() {
-        let (since, now) = (first.received, last.sent);
+    while is_free && first.is_some() {
+        run.rest(BETWEEN_LOOKS);
+        let (now, still_free, queue) = look(key, link)?;
+        is_free = still_free && queue.first().copied() == first;
         let span = now.saturating_duration_since(since);
-        if span > BOUND && span > BOUND + run.evidence.stalls.between(since, now) {
-            let text = format!("free for {span:?} while these waited: {:?}", last.queue);
+        if is_free && span > BOUND && span > BOUND + run.evidence.stalls.between(since, now) {
+            let text = format!("free for {span:?} while these waited: {queue:?}");
             run.report(key.database, &key.name, "no request waits for a free lock", &text);
             return Some(());
         }
-        run.rest(BETWEEN_LOOKS);
-        last = look(key, link)?;
     }
     Some(())
 }
@@ -65,14 +59,13 @@ fn examine(run: &Run, key: &Key, link: &mut Link) -> Option<()> {
 fn look(key: &Key, link: &mut Link) -> Option<Look> {
     let sent = link.send(&[format!("LOCK.INFO {}", key.name), format!("LOCK.WAITERS {}", key.name)])?;
     let (info, waiters) = (link.receive(PATIENCE)?, link.receive(PATIENCE)?);
-    let received = Instant::now();
     if info == Reply::Closed || waiters == Reply::Closed {
         return None;
     }
     let waiters = if let Reply::List(waiters) = waiters { waiters } else { Vec::new() };
     let is_free = waiters.first().is_some_and(|first| has_capacity(&info, first));
     let queue = waiters.iter().filter_map(|waiter| Token::read(waiter.get("token").bytes())).collect();
-    Some(Look { sent, received, is_free, queue })
+    Some((sent, is_free, queue))
 }
 
 /// Whether this waiter could have a lock with this LOCK.INFO. A key that is no lock has no capacity.
@@ -85,34 +78,19 @@ fn has_capacity(info: &Reply, waiter: &Reply) -> bool {
     info.get("state") == "free" || (info.get("state") == "shared" && fits())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn map<const N: usize>(pairs: [(&str, Reply); N]) -> Reply {
+#[test]
+fn lock_has_capacity_up_to_the_limit() {
+    let map = |pairs: [(&str, Reply); 3]| {
         Reply::List(pairs.into_iter().flat_map(|(name, value)| [Reply::text(name), value]).collect())
-    }
-
-    fn fits_in(recovery_ms: i64, state: &str, holds: i64, kind: &str, limit: i64) -> bool {
-        let recovery = ("recovery-ms", Reply::Int(recovery_ms));
-        let info = map([("state", Reply::text(state)), ("holds", Reply::Int(holds)), recovery]);
-        has_capacity(&info, &map([("kind", Reply::text(kind)), ("limit", Reply::Int(limit))]))
-    }
-
-    #[test]
-    fn shared_lock_has_capacity_up_to_the_limit() {
-        assert!(fits_in(0, "shared", 1, "shared", 2));
-        assert!(!fits_in(0, "shared", 2, "shared", 2));
-        assert!(fits_in(0, "shared", 200, "shared", 0));
-        assert!(!fits_in(0, "shared", 1, "mutex", 0));
-    }
-
-    #[test]
-    fn free_lock_has_capacity_for_any_waiter() {
-        assert!(fits_in(0, "free", 0, "mutex", 0));
-        assert!(fits_in(0, "free", 0, "shared", 1));
-        assert!(!fits_in(0, "mutex", 1, "shared", 2));
-        assert!(!fits_in(1, "free", 0, "mutex", 0), "in a recovery period");
-        assert!(!has_capacity(&Reply::Error("WRONGTYPE".to_owned()), &Reply::List(Vec::new())));
-    }
+    };
+    let fits = |recovery_ms, state, holds, kind, limit| {
+        let info =
+            [("state", Reply::text(state)), ("holds", Reply::Int(holds)), ("recovery-ms", Reply::Int(recovery_ms))];
+        has_capacity(&map(info), &map([("kind", Reply::text(kind)), ("limit", Reply::Int(limit)), ("a", Reply::Nil)]))
+    };
+    assert!(fits(0, "shared", 1, "shared", 2) && !fits(0, "shared", 2, "shared", 2));
+    assert!(fits(0, "shared", 200, "shared", 0) && !fits(0, "shared", 1, "mutex", 0));
+    assert!(fits(0, "free", 0, "mutex", 0) && !fits(0, "mutex", 1, "shared", 2));
+    assert!(!fits(1, "free", 0, "mutex", 0), "in a recovery period");
+    assert!(!has_capacity(&Reply::Error("WRONGTYPE".to_owned()), &Reply::List(Vec::new())));
 }

@@ -75,7 +75,9 @@ pub struct HistoryFile(Arc<Mutex<BufWriter<File>>>);
 type Event = (Instant, String);
 
 /// A lock with the events of its key.
+#[derive(Default)]
 struct Account {
+    /// Its replies are judged.
     is_strict: bool,
     events: VecDeque<Event>,
     lock: Lock,
@@ -89,7 +91,8 @@ pub struct History {
     started_ms: i64,
     round: u32,
     file: Option<HistoryFile>,
-    accounts: BTreeMap<(u32, String), Mutex<Account>>,
+    /// By database and key, each with whether only LOCK commands touch it.
+    accounts: BTreeMap<(u32, String), (bool, Mutex<Account>)>,
     /// Events that concern all locks.
     common: Mutex<VecDeque<Event>>,
     /// Connections for which CLIENT UNBLOCK was sent. A grant can be under way when such a client is unblocked, and
@@ -104,10 +107,6 @@ pub struct History {
 
 impl HistoryFile {
     /// Creates the file.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be created.
     pub fn create(path: &Path) -> std::io::Result<Self> {
         Ok(Self(Arc::new(Mutex::new(BufWriter::new(File::create(path)?)))))
     }
@@ -121,19 +120,17 @@ impl History {
         evidence: Evidence,
         file: Option<HistoryFile>,
     ) -> Arc<Self> {
-        let account = |key: &Key| Account {
-            is_strict: key.is_strict,
-            events: VecDeque::new(),
-            lock: Lock::with_limit(key.limit),
-            fences: Fences::default(),
-            records: HashMap::new(),
+        let account = |key: &Key| {
+            let (is_strict, lock) = (key.is_strict && evidence.checks_replies, Lock::with_limit(key.limit));
+            let account = Account { is_strict, lock, ..Account::default() };
+            ((key.database, key.name.clone()), (key.is_strict, Mutex::new(account)))
         };
         Arc::new(Self {
             started,
             started_ms: start_ms(started),
             round,
             file,
-            accounts: keys.map(|key| ((key.database, key.name.clone()), Mutex::new(account(key)))).collect(),
+            accounts: keys.map(account).collect(),
             common: Mutex::default(),
             unblocked: Mutex::default(),
             connections: AtomicI64::new(0),
@@ -148,19 +145,14 @@ impl History {
         let Some(operation) = &request.operation else { return };
         let Some(mut account) = self.account(endpoint.database, &operation.lock) else { return };
         account.note(request.sent, format!("connection {} sends {}", endpoint.connection, request.line));
-        if !account.is_strict || !self.evidence.checks_replies {
-            return;
-        }
-        if let Action::Acquire(kind) = operation.action {
-            let records = &mut account.records;
+        let (is_strict, records) = (account.is_strict, &mut account.records);
+        if let (Action::Acquire(kind), true) = (operation.action, is_strict) {
             if records.len() > MANY {
                 records.retain(|_, record| record.begun().elapsed() < MEMORY);
             }
             records.entry(operation.token).or_insert_with(|| Record::new(operation, kind, request.sent, now_ms()));
         }
-        if let Some(record) = account.records.get_mut(&operation.token) {
-            record.sent(operation, endpoint.connection);
-        }
+        records.get_mut(&operation.token).into_iter().for_each(|record| record.sent(operation, endpoint.connection));
     }
 
     /// Takes in the reply to a request, `None` if the connection was closed before one was read.
@@ -171,35 +163,24 @@ impl History {
             self.check_fault(endpoint, request, reply)
         });
         let Some(operation) = &request.operation else { return };
-        let (database, connection) = (endpoint.database, endpoint.connection);
+        let Endpoint { database, connection, is_direct, .. } = *endpoint;
         if let (Action::Acquire(kind), Some(Reply::Int(1))) = (operation.action, reply) {
             self.counters.count("grants");
             self.counters.count(kind.names().1);
         }
+        let is_unblocked = self.is_unblocked(connection);
         let mut judged = None;
         if let Some(mut account) = self.account(database, &operation.lock) {
-            account.note(
-                now,
-                match reply {
-                    Some(reply) => format!("connection {connection}: {} is answered {reply:?}", request.line),
-                    None => format!("connection {connection} ends before the reply to {}", request.line),
-                },
-            );
-            let is_unblocked = self.is_unblocked(connection);
+            let answered = reply.map_or("nothing".to_owned(), |reply| format!("{reply:?}"));
+            account.note(now, format!("connection {connection}: the reply to {} is {answered}", request.line));
             let Request { line, sent, .. } = request;
-            let (sent, received, is_direct) = (*sent, now, endpoint.is_direct);
-            judged = match reply {
-                _ if !account.is_strict || !self.evidence.checks_replies => None,
-                Some(reply) => {
-                    let exchange =
-                        Exchange { operation, line, reply, sent, received, connection, is_unblocked, is_direct };
-                    self.judge(&mut account, &exchange)
-                }
-                None => {
-                    account.records.get_mut(&operation.token).into_iter().for_each(|record| record.lost(operation));
-                    None
-                }
-            };
+            if let Some(reply) = reply {
+                let (sent, received) = (*sent, now);
+                let exchange = Exchange { operation, line, reply, sent, received, connection, is_unblocked, is_direct };
+                judged = self.judge(&mut account, &exchange);
+            } else {
+                account.records.get_mut(&operation.token).into_iter().for_each(|record| record.lost(operation));
+            }
         }
         for (rule, what) in finding.into_iter().chain(judged) {
             self.report(database, &operation.lock, rule, &format!("{}: {what}", request.line));
@@ -275,13 +256,14 @@ impl History {
             return;
         }
         let Endpoint { server, database, connection, .. } = *endpoint;
-        let external = self.account(database, &operation.lock).is_none_or(|account| !account.is_strict);
+        let account = self.accounts.get(&(database, operation.lock.clone()));
+        let external = account.is_none_or(|(is_strict, _)| !is_strict);
         let outcome = operation.outcome(reply, self.is_unblocked(connection));
-        let lease = operation.lease_ms.filter(|_| outcome == "granted").map(Duration::from_millis);
-        let lease_end = lease.map(|lease| self.us(request.sent + lease));
+        let lease_ms = operation.lease_ms.filter(|_| outcome == "granted");
+        let lease_end = lease_ms.map(|ms| self.us(request.sent + Duration::from_millis(ms)));
         let kind = if let Action::Acquire(kind) = operation.action { Some(kind.names().0) } else { None };
-        let is_fence = operation.action == Action::Fence;
-        let fence = if let Some(Reply::Int(fence)) = reply.filter(|_| is_fence) { Some(fence) } else { None };
+        let fence =
+            if let (Action::Fence, Some(Reply::Int(fence))) = (operation.action, reply) { Some(fence) } else { None };
         self.write(&json!({ "round": self.round, "invoked": self.us(request.sent), "lease_end": lease_end,
             "completed": reply.map(|_| self.us(now)), "server": server, "connection": connection, "database": database,
             "external": external, "operation": operation.name(), "lock": operation.lock, "fence": fence, "kind": kind,
@@ -397,7 +379,7 @@ impl History {
     }
 
     fn account(&self, database: u32, name: &str) -> Option<MutexGuard<'_, Account>> {
-        self.accounts.get(&(database, name.to_owned())).map(locked)
+        self.accounts.get(&(database, name.to_owned())).map(|(_, account)| locked(account))
     }
 
     fn write(&self, line: &Value) {
