@@ -61,10 +61,6 @@ impl<'r> Probe<'r> {
     }
 
     /// Compares these locks on two servers.
-    ///
-    /// # Errors
-    ///
-    /// A lock that differs.
     pub fn compare(&self, link: &mut Link, other: &mut Link) -> Result<(), String> {
         for Taken { name, .. } in &self.locks {
             let (here, there) = (snapshot::content(link, name), snapshot::content(other, name));

@@ -36,10 +36,6 @@ pub struct LoadOptions {
 }
 
 /// Runs it all.
-///
-/// # Errors
-///
-/// A promise is broken, a server has crashed or does not start, or the run has not met what it must meet.
 pub fn run(
     options: LoadOptions,
     scenario: Option<Scenario>,

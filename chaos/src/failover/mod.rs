@@ -83,10 +83,6 @@ struct Rounds {
 }
 
 /// Plays all rounds and prints the table.
-///
-/// # Errors
-///
-/// A lock had two holders, or without a period none had, or a master grants nothing.
 pub fn run(
     options: FailoverOptions,
     topologies: &[Topology],

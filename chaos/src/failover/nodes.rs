@@ -205,19 +205,11 @@ impl Nodes {
     }
 
     /// Waits until another node than `old` is a master.
-    ///
-    /// # Errors
-    ///
-    /// None is in time; the logs show why.
     pub fn wait_for_promotion(&self, old: usize) -> Result<usize, String> {
         self.in_time("a replica is promoted", || (0..NODES).find(|node| *node != old && self.is_master(*node)))
     }
 
     /// Waits until there is one master, with which all replicas are in step, and returns it.
-    ///
-    /// # Errors
-    ///
-    /// There is none in time; the logs show why.
     pub fn wait_until_whole(&self) -> Result<usize, String> {
         self.in_time("one master, and all its replicas in step", || {
             let masters: Vec<usize> = (0..NODES).filter(|node| self.is_master(*node)).collect();

@@ -222,10 +222,6 @@ impl<'r> Contest<'r> {
 }
 
 /// Plays a round.
-///
-/// # Errors
-///
-/// A master does not grant locks.
 pub fn play(
     nodes: &mut Nodes,
     fault: Fault,

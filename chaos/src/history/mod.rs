@@ -26,6 +26,7 @@
 //! with `fault` has `at` and says which fault it was: external commands that remove all locks (FLUSHALL), settings,
 //! restarts.
 
+mod file;
 mod holds;
 mod judge;
 mod operation;
@@ -33,9 +34,6 @@ mod requests;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -43,7 +41,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use support::{Reply, now_ms};
 
-use crate::evidence::{Evidence, NOTHING_IN_A_PAUSE, starved};
+use crate::evidence::{Evidence, NOTHING_IN_A_PAUSE};
 use crate::keys::Key;
 use crate::report::{Counters, Failures, Finding, Rule};
 use crate::token::Token;
@@ -51,6 +49,7 @@ use holds::{Fences, Lock};
 use judge::{Exchange, Message, Record, Ruling};
 use operation::{Action, Operation};
 
+pub use file::HistoryFile;
 pub use holds::Hold;
 pub use judge::EXPECTED;
 pub use operation::Kind;
@@ -61,15 +60,8 @@ const EVENTS: usize = 400;
 /// What is known of a token is kept for so long after its first request if there are many. Longer than any wait.
 const MEMORY: Duration = Duration::from_secs(60);
 const MANY: usize = 500;
-/// The time that a request may take beyond its BLOCK on a server that does not stall.
-const SLACK: Duration = Duration::from_millis(500);
-const ANSWERED: Rule = "every request is answered";
 /// The commands that are not refused when memory has run out.
 const TAKES_NO_MEMORY: [Action; 2] = [Action::Extend, Action::Release];
-
-/// The file that a history is written to.
-#[derive(Clone)]
-pub struct HistoryFile(Arc<Mutex<BufWriter<File>>>);
 
 /// One event, for the report.
 type Event = (Instant, String);
@@ -103,13 +95,6 @@ pub struct History {
     pub evidence: Evidence,
     pub counters: Counters,
     pub failures: Failures,
-}
-
-impl HistoryFile {
-    /// Creates the file.
-    pub fn create(path: &Path) -> std::io::Result<Self> {
-        Ok(Self(Arc::new(Mutex::new(BufWriter::new(File::create(path)?)))))
-    }
 }
 
 impl History {
@@ -158,10 +143,8 @@ impl History {
     /// Takes in the reply to a request, `None` if the connection was closed before one was read.
     fn completed(&self, endpoint: &Endpoint, request: &Request, reply: Option<&Reply>) {
         let now = Instant::now();
-        let finding = reply.filter(|_| self.evidence.checks_replies).and_then(|reply| {
-            self.check_late(endpoint, request, now);
-            self.check_fault(endpoint, request, reply)
-        });
+        let judged = reply.filter(|_| self.evidence.checks_replies);
+        let finding = judged.and_then(|reply| self.check_fault(endpoint, request, reply));
         let Some(operation) = &request.operation else { return };
         let Endpoint { database, connection, is_direct, .. } = *endpoint;
         if let (Action::Acquire(kind), Some(Reply::Int(1))) = (operation.action, reply) {
@@ -214,21 +197,6 @@ impl History {
         let broken = if let Ruling::Broken(rule) = ruling { Some(rule) } else { None };
         let broken = broken.map(|rule| (rule, format!("the reply is {:?}", exchange.reply)));
         finding.or(broken).or_else(|| self.confirm_in(account, hold?))
-    }
-
-    /// A reply must come in time, apart from the time that stalls explain.
-    fn check_late(&self, endpoint: &Endpoint, request: &Request, now: Instant) {
-        let took = now.saturating_duration_since(request.sent);
-        self.counters.raise("longest wait in ms", took.as_millis());
-        let Some(late) = request.block.and_then(|block| took.checked_sub(block + SLACK)) else { return };
-        if !endpoint.is_direct || !request.line.starts_with("LOCK.") {
-            return;
-        }
-        let stalled = self.evidence.stalls.between(request.sent, now) + starved().saturating_sub(request.starved);
-        if late > stalled {
-            let text = format!("{}: {late:?} late, stalls explain {stalled:?}", request.line);
-            self.failures.report(ANSWERED, text);
-        }
     }
 
     /// A write that is sent in a pause is answered after it, and memory that runs out does not concern all commands.
@@ -383,11 +351,7 @@ impl History {
     }
 
     fn write(&self, line: &Value) {
-        if let Some(HistoryFile(file)) = &self.file {
-            let mut file = locked(file);
-            serde_json::to_writer(&mut *file, line).expect("a line that can be written");
-            file.write_all(b"\n").expect("a line that can be written");
-        }
+        self.file.iter().for_each(|file| file.write(line));
     }
 
     fn us(&self, at: Instant) -> u64 {

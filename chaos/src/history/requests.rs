@@ -21,6 +21,9 @@ pub struct Request {
     pub starved: Duration,
 }
 
+/// The time that a request may take beyond its BLOCK on a server that does not stall.
+const SLACK: Duration = Duration::from_millis(500);
+
 /// A connection, as the history needs it.
 #[derive(Clone, Copy)]
 pub struct Endpoint {
@@ -78,6 +81,7 @@ impl Requests {
             return (None, reply);
         }
         self.last_reply = Instant::now();
+        self.check_late();
         let Some(request) = self.open.pop_front() else { return (None, reply) };
         if reply == "QUEUED" {
             self.queued = Some(request);
@@ -100,10 +104,18 @@ impl Requests {
         self.open.front()
     }
 
-    /// Checks that the reply to the oldest request is not late.
+    /// Checks that the reply to the oldest request is not late, apart from the time that stalls explain.
     pub fn check_late(&self) {
-        if let Some(request) = self.open.front() {
-            self.history.check_late(&self.endpoint, request, Instant::now());
+        let (Some(request), now) = (self.open.front(), Instant::now()) else { return };
+        let took = now.saturating_duration_since(request.sent);
+        let Some(late) = request.block.and_then(|block| took.checked_sub(block + SLACK)) else { return };
+        let evidence = &self.history.evidence;
+        if evidence.checks_replies && self.endpoint.is_direct && request.line.starts_with("LOCK.") {
+            let stalled = evidence.stalls.between(request.sent, now) + starved().saturating_sub(request.starved);
+            if late > stalled {
+                let text = format!("{}: {late:?} late, stalls explain {stalled:?}", request.line);
+                self.history.failures.report("every request is answered", text);
+            }
         }
     }
 

@@ -53,10 +53,6 @@ pub struct Replica {
 
 impl Servers {
     /// Starts the servers of a scenario.
-    ///
-    /// # Errors
-    ///
-    /// The log of a server that ends before it answers.
     pub fn start(settings: &Settings, clock: Option<Clock>) -> Result<Self, String> {
         let (mut setup, mut setup_without_module) = (settings.setup(), settings.setup_without_module());
         let clock = clock.filter(|_| !settings.scenario.has_steady_clock());
@@ -100,10 +96,6 @@ impl Servers {
     }
 
     /// Starts a replica, with the module or without it.
-    ///
-    /// # Errors
-    ///
-    /// Its log, if it ends before it answers.
     pub fn start_replica(&mut self, has_module: bool) -> Result<(), String> {
         let setup = if has_module { &self.setup } else { &self.setup_without_module };
         let setup = setup.clone().config(&format!("replicaof 127.0.0.1 {}", self.server().port()));
@@ -113,10 +105,6 @@ impl Servers {
     }
 
     /// Ends the replica, if there is one.
-    ///
-    /// # Errors
-    ///
-    /// It has crashed.
     pub fn end_replica(&mut self) -> Result<(), String> {
         end(self.replica.take()).map_err(|what| format!("the replica crashed: {what}"))
     }
@@ -130,10 +118,6 @@ impl Servers {
     }
 
     /// Ends the server and starts it again with what it has written.
-    ///
-    /// # Errors
-    ///
-    /// It has crashed, or does not start.
     pub fn restart(&mut self, how: End, pause: impl FnOnce(), random: &mut fastrand::Rng) -> Result<(), String> {
         let mut server = self.server.take().expect("a server that runs");
         match how {
@@ -155,10 +139,6 @@ impl Servers {
 }
 
 /// Ends servers.
-///
-/// # Errors
-///
-/// One of them has crashed, or its module has found a bug.
 pub fn end(servers: impl Sized) -> Result<(), String> {
     let text =
         |panic: Box<dyn Any + Send>| panic.downcast_ref::<String>().map_or("see its log", String::as_str).to_owned();

@@ -29,10 +29,6 @@ pub struct Slot {
 
 impl SlotCluster {
     /// Starts the cluster.
-    ///
-    /// # Panics
-    ///
-    /// If a node does not start, or the nodes do not agree.
     pub fn start(setup: &Setup) -> Self {
         let setup = setup.clone().config("cluster-require-full-coverage no");
         let nodes: Vec<Server> = (0..MASTERS).map(|_| start_node(&setup)).collect();
@@ -48,10 +44,6 @@ impl SlotCluster {
 
     /// Moves the slot of a database to the other node. `between` is called between the first step of a move key by key
     /// and the last one.
-    ///
-    /// # Errors
-    ///
-    /// The slot does not move.
     pub fn move_slot(&mut self, database: usize, whole: bool, between: impl FnOnce(&Move<'_>)) -> Result<(), String> {
         let Slot { number, node, .. } = self.slots[database];
         let step = Move { slot: number, from: &self.nodes[node], to: &self.nodes[1 - node] };

@@ -39,18 +39,6 @@ fn long_run_has_each_goal_that_it_can_meet() {
     }
 }
 
-#[test]
-fn shorter_run_has_the_goal_of_its_scenario() {
-    let settings = settings(Scenario::Slots);
-    let of = |seconds| {
-        let terms = Terms { length: Duration::from_secs(seconds), ..terms(&settings) };
-        missing(&terms, &Counters::since(Instant::now()))
-    };
-    assert_eq!(of(19), ["grants", "hand-overs"]);
-    assert_eq!(of(20), ["grants", "hand-overs", Scenario::Slots.aim()]);
-    assert!(of(300).contains(&"FLUSHALL".to_owned()));
-}
-
 /// A goal with another name than its counter would always be missing, or never.
 #[test]
 fn names_of_goals_are_names_of_counters() {
