@@ -10,7 +10,6 @@ mod client;
 mod nodes;
 mod round;
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,9 +31,8 @@ const DELAY: Duration = Duration::from_millis(500);
 const DOWN_AFTER_MS: u32 = 700;
 const MAX_LAG_S: u64 = 1;
 const REPL_TIMEOUT_S: u64 = 3;
-/// How many rounds can be repeated in any case, and how many more for each that has counted.
-const REPETITIONS: usize = 12;
-const REPETITIONS_PER_ROUND: usize = 3;
+/// How often a round can be repeated.
+const REPETITIONS: usize = 6;
 
 #[derive(Args)]
 pub struct FailoverOptions {
@@ -69,20 +67,23 @@ fn config(with_period: bool) -> String {
     )
 }
 
+/// A round to play, and the number of its repetitions.
+type Wanted = (Topology, Fault, usize);
+
 /// What the threads of a run share.
 struct Rounds {
     started: Instant,
     with_period: bool,
-    left: Vec<(Topology, Fault)>,
+    left: Vec<Wanted>,
     begun: u32,
-    /// The sums of the rounds with each fault that count.
-    tally: BTreeMap<(Topology, Fault), Outcome>,
-    repeated: usize,
+    /// The rounds that count.
+    played: Vec<(Topology, Fault, Outcome)>,
     failure: Option<String>,
     history: Option<HistoryFile>,
 }
 
-/// Plays all rounds and prints the table.
+/// Plays all rounds and prints the table. Fails if a lock had two holders, or without a period none had, or a master
+/// grants nothing.
 pub fn run(
     options: FailoverOptions,
     topologies: &[Topology],
@@ -95,19 +96,18 @@ pub fn run(
     println!("Seed {seed}: {rounds} rounds of each fault, lock.recovery-ms {}", period.as_millis());
 
     let mut random = fastrand::Rng::with_seed(seed);
-    let each = topologies.iter().flat_map(|&topology| faults.iter().map(move |&fault| (topology, fault)));
-    let mut left: Vec<(Topology, Fault)> = each.flat_map(|round| std::iter::repeat_n(round, rounds)).collect();
+    let each = topologies.iter().flat_map(|&topology| faults.iter().map(move |&fault| (topology, fault, 0)));
+    let mut left: Vec<Wanted> = each.flat_map(|round| std::iter::repeat_n(round, rounds)).collect();
     random.shuffle(&mut left);
-    let (started, tally) = (Instant::now(), BTreeMap::new());
-    let all = Rounds { started, with_period, left, begun: 0, tally, repeated: 0, failure: None, history };
-    let all = Mutex::new(all);
+    let (started, played) = (Instant::now(), Vec::new());
+    let all = Mutex::new(Rounds { started, with_period, left, begun: 0, played, failure: None, history });
     thread::scope(|scope| {
         for number in 0..jobs.max(topologies.len()) {
             let (topology, random, all) = (topologies[number % topologies.len()], random.fork(), &all);
             scope.spawn(move || play_rounds(all, topology, random));
         }
     });
-    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(topologies)
+    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(topologies, &faults)
 }
 
 /// Plays rounds with the same servers until none is left.
@@ -115,72 +115,64 @@ fn play_rounds(rounds: &Mutex<Rounds>, topology: Topology, mut random: fastrand:
     let with_period = locked(rounds).with_period;
     let mut nodes = Nodes::start(topology, with_period);
     loop {
-        let Some((fault, number, history)) = locked(rounds).next(topology) else { return };
-        match round::play(&mut nodes, fault, (number, history), &mut random) {
-            Ok(outcome) => {
-                locked(rounds).note(topology, fault, &outcome);
-                if outcome.is_lost {
-                    nodes = Nodes::start(topology, with_period);
-                }
-            }
-            Err(what) => locked(rounds).failure = Some(format!("{topology:?}, {fault:?}: {what}")),
+        let Some((wanted, history)) = locked(rounds).next(topology) else { return };
+        let result = round::play(&mut nodes, wanted.1, history, &mut random);
+        if result.as_ref().is_ok_and(|outcome| outcome.is_lost) {
+            nodes = Nodes::start(topology, with_period);
         }
+        locked(rounds).note(wanted, result);
     }
 }
 
 impl Rounds {
-    fn next(&mut self, topology: Topology) -> Option<(Fault, u32, Option<HistoryFile>)> {
-        let place = self.left.iter().position(|(wanted, _)| *wanted == topology)?;
+    fn next(&mut self, topology: Topology) -> Option<(Wanted, (u32, Option<HistoryFile>))> {
+        let place = self.left.iter().position(|(wanted, ..)| *wanted == topology)?;
         self.failure.is_none().then_some(())?;
         self.begun += 1;
-        Some((self.left.remove(place).1, self.begun, self.history.clone()))
+        Some((self.left.remove(place), (self.begun, self.history.clone())))
     }
 
-    fn note(&mut self, topology: Topology, fault: Fault, outcome: &Outcome) {
-        let Outcome { rounds: _, grants, grants_of_old, overlaps, disturbance, .. } = outcome;
-        let at = self.started.elapsed().as_secs();
-        println!(
-            "{at:4} s {topology:?}, {fault:?}: {grants} grants, {grants_of_old} by the old master after the fault, {} overlaps",
-            overlaps.len()
-        );
-        if self.with_period {
-            overlaps.iter().for_each(|overlap| println!("{overlap}"));
-        }
-        let Some(what) = disturbance else {
-            let sum = self.tally.entry((topology, fault)).or_default();
-            (sum.rounds, sum.grants, sum.grants_of_old) =
-                (sum.rounds + 1, sum.grants + grants, sum.grants_of_old + grants_of_old);
-            return sum.overlaps.extend(overlaps.first().cloned());
+    fn note(&mut self, (topology, fault, repeated): Wanted, result: Result<Outcome, String>) {
+        let name = format!("{:4} s {topology:?}, {fault:?}", self.started.elapsed().as_secs());
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(what) => return self.failure = Some(format!("{name}: {what}")),
         };
-        println!("       does not count, and is repeated: {}", what.lines().next().unwrap_or_default());
-        self.repeated += 1;
-        self.left.push((topology, fault));
-        let counted: usize = self.tally.values().map(|sum| sum.rounds).sum();
-        if self.repeated > REPETITIONS + REPETITIONS_PER_ROUND * counted {
-            self.failure = Some("the machine is too busy for this".to_owned());
+        println!("{name}: {outcome}");
+        if self.with_period {
+            outcome.overlaps.iter().for_each(|overlap| println!("{overlap}"));
+        }
+        match &outcome.disturbance {
+            None => self.played.push((topology, fault, outcome)),
+            Some(what) if repeated < REPETITIONS => {
+                println!("       does not count, and is repeated: {}", what.lines().next().unwrap_or_default());
+                self.left.push((topology, fault, repeated + 1));
+            }
+            Some(what) => self.failure = Some(format!("the machine is too busy for this: {what}")),
         }
     }
 
-    fn verdict(self, topologies: &[Topology]) -> Result<String, String> {
+    fn verdict(self, topologies: &[Topology], faults: &[Fault]) -> Result<String, String> {
         println!("\n| | fault | rounds | grants | by the old master after the fault | rounds with overlaps |");
         println!("|---|---|---|---|---|---|");
-        for ((topology, fault), Outcome { rounds, grants, grants_of_old, overlaps, .. }) in &self.tally {
-            println!("| {topology:?} | {fault:?} | {rounds} | {grants} | {grants_of_old} | {} |", overlaps.len());
-        }
-        println!("Rounds that did not count, and were repeated: {}\n", self.repeated);
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
-        for &topology in topologies {
-            let rows = self.tally.iter().filter(|((of, _), _)| *of == topology);
-            match (self.with_period, rows.map(|(_, sum)| sum.overlaps.len()).sum::<usize>()) {
-                (true, 0) | (false, 1..) => {}
-                (true, count) => return Err(format!("{topology:?}: a lock had two holders in {count} rounds")),
-                (false, 0) => {
-                    return Err(format!("{topology:?}: no overlap was found, so a run without one shows nothing"));
-                }
+        let mut verdict = self.failure.map_or(Ok(()), Err);
+        for topology in topologies {
+            let mut all = 0;
+            for fault in faults {
+                let of_both = self.played.iter().filter(|(one, other, _)| one == topology && other == fault);
+                let rows: Vec<&Outcome> = of_both.map(|(.., outcome)| outcome).collect();
+                let sum = |of: fn(&Outcome) -> usize| rows.iter().map(|outcome| of(outcome)).sum::<usize>();
+                let (grants, of_old) = (sum(|own| own.grants), sum(|own| own.grants_of_old));
+                let overlaps = sum(|own| usize::from(!own.overlaps.is_empty()));
+                println!("| {topology:?} | {fault:?} | {} | {grants} | {of_old} | {overlaps} |", rows.len());
+                all += overlaps;
             }
+            verdict = verdict.and(match (self.with_period, all) {
+                (true, 0) | (false, 1..) => Ok(()),
+                (true, count) => Err(format!("{topology:?}: a lock had two holders in {count} rounds")),
+                (false, 0) => Err(format!("{topology:?}: no overlap was found, so a run without one shows nothing")),
+            });
         }
-        Ok(if self.with_period { "no overlaps" } else { "overlaps, as there is no period" }.to_owned())
+        verdict.map(|()| if self.with_period { "no overlaps" } else { "overlaps, as there is no period" }.to_owned())
     }
 }

@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(25);
 /// How often Sentinels check the servers, so that they make the old master a replica soon after it is back.
 const PERIODS: &str = "SENTINEL DEBUG INFO-PERIOD 500 PUBLISH-PERIOD 500";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     Sentinel,
     Cluster,

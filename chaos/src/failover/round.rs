@@ -1,5 +1,6 @@
 //! One round: clients contend, the master is struck by a fault and replaced, the fault ends, and all is as before.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +39,7 @@ const AFTER_CUT_MS: Range<u64> = 0..3500;
 /// Longer stalls make a round void: they add to the time in which a master notices that its replicas are gone.
 const STALL: Duration = Duration::from_millis(400);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Fault {
     /// kill -9
     Kill,
@@ -96,19 +97,25 @@ impl Fault {
     }
 }
 
-/// The result of a round, or of several.
+/// The result of a round.
 #[derive(Default)]
 pub struct Outcome {
-    pub rounds: usize,
     pub grants: usize,
     /// Grants of the old master after the fault.
     pub grants_of_old: usize,
-    /// Holds that overlap, with the history of their lock; one of each round for several.
+    /// Holds that overlap, with the history of their lock.
     pub overlaps: Vec<String>,
     /// Why the round does not count, if it does not.
     pub disturbance: Option<String>,
     /// Whether the servers did not agree, which does not concern locks. They cannot be used any more.
     pub is_lost: bool,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { grants, grants_of_old, overlaps, .. } = self;
+        write!(f, "{grants} grants, {grants_of_old} by the old master after the fault, {} overlaps", overlaps.len())
+    }
 }
 
 /// Why a round did not come to its end.
@@ -254,7 +261,7 @@ pub fn play(
             let grants = locked(&contest.grants).len();
             let grants_of_old = contest.count(old, struck);
             let disturbance = stall.or(replaced);
-            Ok(Outcome { rounds: 1, grants, grants_of_old, overlaps, disturbance, is_lost: false })
+            Ok(Outcome { grants, grants_of_old, overlaps, disturbance, is_lost: false })
         }
         (Err(Stop::Lost(what)), _) => Ok(Outcome { overlaps, ..lost(what) }),
         (Err(Stop::Stuck(what)), Some(stall)) => Ok(lost(format!("{what}; {stall}"))),
