@@ -1,13 +1,13 @@
 //! One connection of a client, whose requests and replies are a part of the history.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use support::connection::{Connection, Sender, packed};
+use support::connection::{Connection, packed};
 use support::{Reply, bytes_of};
 
 use crate::clients::network::NetworkPath;
-use crate::history::{Endpoint, History, Request, Requests, locked};
+use crate::history::{Endpoint, History, Request, Requests};
 
 /// How long the server may take to accept a connection and to answer short requests. Above the longest stall.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -15,19 +15,13 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// A connection with a database selected. It never connects again by itself.
 pub struct Link {
     connection: Connection,
-    requests: Arc<Mutex<Requests>>,
+    requests: Requests,
     /// As the history knows it.
     endpoint: Endpoint,
     /// The path through a network that can be bad.
     path: Option<NetworkPath>,
     /// A reply has not come in time: the next one would belong to another request.
     is_dead: bool,
-}
-
-/// A handle to send by while another thread reads.
-pub struct LinkSender {
-    sender: Sender,
-    requests: Arc<Mutex<Requests>>,
 }
 
 impl Link {
@@ -45,7 +39,7 @@ impl Link {
     pub fn of(history: &Arc<History>, connection: Connection, port: u16, path: Option<NetworkPath>) -> Self {
         let (number, is_direct) = (history.next_connection(), path.is_none());
         let endpoint = Endpoint { server: port, database: 0, connection: number, is_direct };
-        let requests = Arc::new(Mutex::new(Requests::new(history, endpoint)));
+        let requests = Requests::new(history, endpoint);
         Self { connection, requests, endpoint, path, is_dead: false }
     }
 
@@ -62,7 +56,7 @@ impl Link {
     /// Takes it for this database: in a cluster, which has one database alone, each stands for a slot.
     pub fn for_database(mut self, database: u32) -> Self {
         self.endpoint.database = database;
-        locked(&self.requests).endpoint = self.endpoint;
+        self.requests.endpoint = self.endpoint;
         self
     }
 
@@ -117,40 +111,42 @@ impl Link {
         }
     }
 
-    fn note(&self, lines: &[impl AsRef<str>]) -> Instant {
+    fn note(&mut self, lines: &[impl AsRef<str>]) -> Instant {
         let sent = Instant::now();
-        locked(&self.requests).sent(lines.iter().map(AsRef::as_ref), sent);
+        self.requests.sent(lines.iter().map(AsRef::as_ref), sent);
         sent
-    }
-
-    /// `None` if the process has too many open files.
-    pub fn sender(&self) -> Option<LinkSender> {
-        Some(LinkSender { sender: self.connection.sender().ok()?, requests: Arc::clone(&self.requests) })
     }
 
     /// The request that is the next to be answered.
     pub fn oldest(&self) -> Option<Request> {
-        locked(&self.requests).oldest().cloned()
+        self.requests.oldest().cloned()
     }
 
     /// Returns the next reply; `None` if none comes within `limit`, after which this connection is of no use.
     pub fn receive(&mut self, limit: Duration) -> Option<Reply> {
-        self.next(limit).map(|(_, reply)| reply)
+        let next = self.poll(limit);
+        if next.is_none() {
+            self.is_dead = true;
+            self.check_late();
+        }
+        next.map(|(_, reply)| reply)
     }
 
-    /// Returns the next reply, or message of the server, with the request that it belongs to.
-    pub fn next(&mut self, limit: Duration) -> Option<(Option<Request>, Reply)> {
+    /// Returns the next reply, or message of the server, with the request that it belongs to; `None` if none comes
+    /// within `limit`.
+    pub fn poll(&mut self, limit: Duration) -> Option<(Option<Request>, Reply)> {
         if self.connection.set_timeout(limit).is_err() {
             return Some((None, Reply::Closed));
         }
         match self.connection.receive() {
-            Err(error) if error.is_timeout() => {
-                self.is_dead = true;
-                locked(&self.requests).check_late();
-                None
-            }
-            result => Some(locked(&self.requests).answered(Reply::of(result))),
+            Err(error) if error.is_timeout() => None,
+            result => Some(self.requests.answered(Reply::of(result))),
         }
+    }
+
+    /// Checks that the reply to the oldest request is not late.
+    pub fn check_late(&self) {
+        self.requests.check_late();
     }
 
     /// Sends a line and waits for its reply, which is [`Reply::Closed`] also when none comes.
@@ -183,25 +179,6 @@ impl Link {
     pub fn has_waiters(&mut self, lock: &str, count: i64) -> bool {
         let info = self.run(&format!("LOCK.INFO {lock}"));
         matches!(info, Reply::List(_)) && info.get("waiters") == count
-    }
-}
-
-impl LinkSender {
-    /// Sends lines in one write. If the connection is closed, the thread that reads finds that.
-    pub fn send(&mut self, lines: &[String]) -> Instant {
-        let sent = Instant::now();
-        locked(&self.requests).sent(lines.iter().map(String::as_str), sent);
-        let _ = self.sender.send(&bytes(lines));
-        sent
-    }
-
-    /// Checks that the reply to the oldest request is not late.
-    pub fn check_late(&self) {
-        locked(&self.requests).check_late();
-    }
-
-    pub fn close(&self) {
-        self.sender.close();
     }
 }
 

@@ -3,28 +3,27 @@
 
 mod tracker;
 mod wait;
-mod wire;
 
 use std::collections::HashMap;
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use support::Reply;
 
 use super::network;
 use crate::history::{EXPECTED, Request};
+use crate::link::Link;
 use crate::report::Rule;
 use crate::run::Run;
 use crate::token::Token;
 use tracker::{IN_TIME, Tracker};
 use wait::{Phase, Step, Wait};
-use wire::{Received, Wire};
 
 const NAMED: Rule = "a message names its wait";
 const MAX_WAITS: usize = 30;
 /// The longest time between the beginnings of two waits.
 const MAX_PAUSE_US: u64 = 8000;
-const TICK: Duration = Duration::from_millis(2);
+/// How long it waits for each connection.
+const TICK: Duration = Duration::from_millis(1);
 /// The longest time until this client learns that the connection of its listener is closed.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -33,13 +32,11 @@ pub struct Notified<'r> {
     random: fastrand::Rng,
     database: u32,
     channels: [String; 2],
-    received: (Sender<Received>, Receiver<Received>),
-    wires: u64,
-    asking: Option<Wire>,
+    asking: Option<Link>,
     /// `None` also if the connection that asks listens, with RESP3.
-    listening: Option<Wire>,
+    listening: Option<Link>,
     on_one_connection: bool,
-    blocking: Vec<Wire>,
+    blocking: Vec<Link>,
     /// Since when both subscriptions are confirmed, and how many are.
     listens: Option<Instant>,
     confirmed: usize,
@@ -58,8 +55,6 @@ impl<'r> Notified<'r> {
             random,
             database,
             channels: ["first", "second"].map(|name| format!("{name}{database}")),
-            received: mpsc::channel(),
-            wires: 0,
             asking: None,
             listening: None,
             on_one_connection: false,
@@ -80,13 +75,8 @@ impl<'r> Notified<'r> {
             self.begin_waits();
             self.take_steps();
             self.disturb();
-            if let Ok(received) = self.received.1.recv_timeout(TICK) {
-                self.take_in(received);
-            }
             let now = Instant::now();
-            while let Ok(received) = self.received.1.try_recv() {
-                self.take_in(received);
-            }
+            self.read();
             self.check_times(now);
         }
     }
@@ -94,7 +84,9 @@ impl<'r> Notified<'r> {
     /// Leaves a server that has been replaced, opens the connections that are not open, and listens.
     fn connect(&mut self) {
         let port = self.run.port_of(self.database);
-        self.close(|wire| wire.port != port);
+        let listened = self.listening.take_if(|link| link.port() != port).is_some();
+        let asked = self.asking.take_if(|link| link.port() != port).is_some();
+        self.lost(asked, listened);
         if self.asking.is_none() {
             self.on_one_connection = self.random.bool();
             let resp3 = self.on_one_connection || self.random.bool();
@@ -113,19 +105,17 @@ impl<'r> Notified<'r> {
         }
     }
 
-    fn open(&mut self, resp3: bool) -> Option<Wire> {
+    fn open(&mut self, resp3: bool) -> Option<Link> {
         let connect = if self.random.u8(..4) == 0 { network::connect } else { Run::connect };
         let link = connect(self.run, self.database, resp3)?;
         network::reset_soon(self.run, &link, &mut self.random);
-        self.wires += 1;
-        Wire::of(link, self.wires, self.received.0.clone())
+        Some(link)
     }
 
     fn listen(&mut self, commands: &[&str]) {
         let lines: Vec<String> = commands.iter().map(|word| format!("{word} {}", self.channels.join(" "))).collect();
-        if let Some(wire) = self.listening.as_mut().or(self.asking.as_mut()) {
-            wire.sender.send(&lines);
-        }
+        // If the connection is closed, the next read finds that.
+        self.listening.as_mut().or(self.asking.as_mut()).map(|link| link.send(&lines));
     }
 
     /// Nothing listens any more: messages can get lost.
@@ -134,11 +124,8 @@ impl<'r> Notified<'r> {
         self.waits.values_mut().flat_map(|wait| &mut wait.trackers).for_each(Tracker::unheard);
     }
 
-    /// Closes connections, or learns that they are closed. Returns whether there was one.
-    fn close(&mut self, is_closed: impl Fn(&Wire) -> bool) -> bool {
-        self.blocking.retain(|wire| !is_closed(wire));
-        let listened = self.listening.take_if(|wire| is_closed(wire)).is_some();
-        let asked = self.asking.take_if(|wire| is_closed(wire)).is_some();
+    /// The connections that asked and that listened are closed.
+    fn lost(&mut self, asked: bool, listened: bool) {
         if listened || asked && self.on_one_connection {
             self.unheard();
         }
@@ -157,7 +144,6 @@ impl<'r> Notified<'r> {
                 self.ask_again();
             }
         }
-        listened || asked
     }
 
     /// Asks again, with the same tokens, for all that a message can have been lost of.
@@ -215,9 +201,9 @@ impl<'r> Notified<'r> {
             }
             Step::Block => {
                 let (line, _) = wait.request(self.run, &mut self.random);
-                let Some(mut wire) = self.open(true) else { return };
-                wire.sender.send(&[line]);
-                self.blocking.push(wire);
+                let Some(mut link) = self.open(true) else { return };
+                link.send(&[line]);
+                self.blocking.push(link);
                 self.run.counters.add("requests", 1);
                 self.run.counters.count("copies that block");
             }
@@ -233,18 +219,18 @@ impl<'r> Notified<'r> {
         if in_transaction {
             self.run.counters.count("transactions");
         }
-        Some(asking.sender.send(&lines))
+        asking.send(&lines)
     }
 
     /// Loses a connection now and then, or does not listen for a moment.
     fn disturb(&mut self) {
-        let number = |wire: &Option<Wire>| wire.as_ref().map(|wire| wire.number);
-        let (asking, listening) = (number(&self.asking), number(&self.listening));
         match self.random.u16(..800) {
-            0 if self.close(|wire| Some(wire.number) == asking) => {
+            0 if self.asking.take().is_some() => {
+                self.lost(true, false);
                 self.run.counters.count("asking connections closed");
             }
-            1 if self.close(|wire| Some(wire.number) == listening) => {
+            1 if self.listening.take().is_some() => {
+                self.lost(false, true);
                 self.run.counters.count("listening connections closed");
             }
             2 if self.listens.is_some() => {
@@ -265,7 +251,7 @@ impl<'r> Notified<'r> {
                 self.run.check_any(wait.claim.key, (late > stalled).then(|| (IN_TIME, text())));
             }
         }
-        self.asking.iter().chain(&self.blocking).for_each(|wire| wire.sender.check_late());
+        self.asking.iter().chain(&self.blocking).for_each(Link::check_late);
         if let Some((_, token)) = self.suspect.take_if(|(at, _)| now > *at + CLOSING) {
             self.run.fails(EXPECTED, format!("the reply to {token} is NOSUBSCRIBER, and there was a listener"));
         }
@@ -274,23 +260,33 @@ impl<'r> Notified<'r> {
         self.past.extend(tokens.iter().filter_map(|token| self.waits.remove_entry(token)));
     }
 
-    fn take_in(&mut self, Received { wire, at, request, reply }: Received) {
-        if reply == Reply::Closed {
-            self.close(|own| own.number == wire);
-            return;
-        }
-        let is_asker = self.asking.as_ref().is_some_and(|asking| asking.number == wire);
-        let is_listener = self.listening.as_ref().is_some_and(|listening| listening.number == wire);
-        let blocking = self.blocking.iter().position(|other| other.number == wire);
-        match (reply, request) {
-            (Reply::Push(parts) | Reply::List(parts), None) if is_listener || is_asker && self.listening.is_none() => {
-                self.hear(&parts, at);
+    /// Reads all that the server has sent.
+    fn read(&mut self) {
+        for is_asker in [true, false] {
+            let Some(mut link) = (if is_asker { self.asking.take() } else { self.listening.take() }) else { continue };
+            let mut is_open = true;
+            while let Some((request, reply)) = link.poll(TICK).filter(|_| is_open) {
+                is_open = reply != Reply::Closed;
+                match (reply, request) {
+                    (Reply::Push(parts) | Reply::List(parts), None) => self.hear(&parts, Instant::now()),
+                    (reply, Some(request)) => self.answered(&request, &reply, Instant::now()),
+                    _ => {}
+                }
             }
-            (reply, Some(request)) if is_asker || blocking.is_some() => self.answered(&request, &reply, at),
-            _ => {}
+            match is_open {
+                true if is_asker => self.asking = Some(link),
+                true => self.listening = Some(link),
+                false => self.lost(is_asker, !is_asker),
+            }
         }
-        // A client that was unblocked can get one reply too many, so nothing else is sent on this connection.
-        blocking.map(|place| self.blocking.swap_remove(place));
+        for mut link in std::mem::take(&mut self.blocking) {
+            // A client that was unblocked can get one reply too many, so nothing else is sent on this connection.
+            match link.poll(Duration::ZERO) {
+                None => self.blocking.push(link),
+                Some((Some(request), reply)) => self.answered(&request, &reply, Instant::now()),
+                Some(_) => {}
+            }
+        }
     }
 
     /// Takes in the reply to a request.
