@@ -17,7 +17,6 @@ const LOCKS: u64 = 12;
 const LEASES_MS: std::ops::Range<i64> = 60_000..90_000;
 /// The rest of a lease is shown in whole milliseconds, by a clock that can be adjusted.
 const CLOCKS_MS: i64 = 5;
-/// The name of its counter.
 pub const CHECK: &str = "durability probes";
 /// FLUSHALL would remove most of them, so it comes only during one probe of this number.
 const ONE_FLUSHED_OF: u8 = 4;
@@ -60,7 +59,6 @@ impl<'r> Probe<'r> {
         Some(Self { run, database, begun, locks: locks?, _no_flushes: no_flushes })
     }
 
-    /// Compares these locks on two servers.
     pub fn compare(&self, link: &mut Link, other: &mut Link) -> Result<(), String> {
         for Taken { name, .. } in &self.locks {
             let (here, there) = (snapshot::content(link, name), snapshot::content(other, name));

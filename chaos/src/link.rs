@@ -117,7 +117,6 @@ impl Link {
         sent
     }
 
-    /// The request that is the next to be answered.
     pub fn oldest(&self) -> Option<Request> {
         self.requests.oldest().cloned()
     }
@@ -163,19 +162,16 @@ impl Link {
         queues.iter().map(|queue| queue.get("key").string()).collect()
     }
 
-    /// A field of INFO as text.
     pub fn info(&mut self, section: &str, name: &str) -> Option<String> {
         let Reply::Text(text) = self.run(&format!("INFO {section}")) else { return None };
         let text = String::from_utf8_lossy(&text);
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::to_owned)
     }
 
-    /// A field of INFO as a number.
     pub fn number(&mut self, section: &str, name: &str) -> Option<i64> {
         self.info(section, name)?.parse().ok()
     }
 
-    /// Whether this many requests wait for a lock.
     pub fn has_waiters(&mut self, lock: &str, count: i64) -> bool {
         let info = self.run(&format!("LOCK.INFO {lock}"));
         matches!(info, Reply::List(_)) && info.get("waiters") == count

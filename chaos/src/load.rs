@@ -35,7 +35,6 @@ pub struct LoadOptions {
     clients: usize,
 }
 
-/// Runs it all.
 pub fn run(
     options: LoadOptions,
     scenario: Option<Scenario>,

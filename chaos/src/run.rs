@@ -122,12 +122,10 @@ impl Run {
         self.suffixes.get(database as usize).map_or("", String::as_str)
     }
 
-    /// Whether the run is over because of a failure.
     pub fn is_over(&self) -> bool {
         self.failures.first().is_some()
     }
 
-    /// Whether clients may begin something new.
     pub fn goes_on(&self) -> bool {
         !self.is_over() && Instant::now() < self.deadline
     }

@@ -54,64 +54,62 @@ impl Scenario {
     pub fn least_hz(self) -> u32 {
         if self == Self::Slots { 100 } else { 10 }
     }
-
-    /// Whether leases end when they must by the clock of the machine.
-    pub fn has_steady_clock(self) -> bool {
-        self != Self::Clock
-    }
 }
 
 /// The settings of the servers of a run, and how many locks the clients contend for.
 #[derive(Debug)]
 pub struct Settings {
     pub scenario: Scenario,
-    hz: u32,
     pub appends: bool,
-    fsync: &'static str,
-    io_threads: u32,
-    rejoin_grace_ms: u32,
     pub max_lease_ms: u64,
     pub recovery_ms: u64,
-    wakes_foreign: &'static str,
     pub keys_in_each_part: usize,
     policy: &'static str,
-    diskless_sync: &'static str,
-    diskless_load: &'static str,
+    /// The lines of the configuration of a server, and those of the module.
+    server: String,
+    module: String,
+}
+
+fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
+    from[random.usize(..from.len())]
 }
 
 impl Settings {
     /// Settings for this scenario, or for any. `has_clock`: the clock of the server can be set.
     pub fn choose(scenario: Option<Scenario>, has_clock: bool, random: &mut fastrand::Rng) -> Self {
-        fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
-            from[random.usize(..from.len())]
-        }
         let any: Vec<Scenario> =
-            Scenario::SEEDED.into_iter().filter(|scenario| has_clock || scenario.has_steady_clock()).collect();
+            Scenario::SEEDED.into_iter().filter(|scenario| has_clock || *scenario != Scenario::Clock).collect();
         let any = pick(random, &any);
-        let policy = pick(random, &["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"]);
         let scenario = scenario.unwrap_or(any);
+        let (is_soak, restarts) = (scenario == Scenario::Soak, scenario == Scenario::Restarts);
+        let policy = pick(random, &["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"]);
+        let policy = if scenario == Scenario::Memory { policy } else { "noeviction" };
         let max_lease_ms = pick(random, &[0, 0, 200]);
+        let max_lease_ms = if scenario.keeps_its_server() { max_lease_ms } else { 0 };
         // There must be more time than this between two restarts.
-        let periods = if scenario == Scenario::Restarts { [0, 0, 300, 800] } else { [0, 0, 500, 1500] };
-        let recovery_ms = pick(random, &periods);
-        let appends = random.bool();
-        let fsync = pick(random, &["always", "everysec"]);
-        let is_soak = scenario == Scenario::Soak;
-        Self {
-            scenario,
-            hz: pick(random, &[10, 100]).max(scenario.least_hz()),
-            appends: appends && scenario != Scenario::Slots && !is_soak,
-            fsync: if scenario == Scenario::Restarts { "always" } else { fsync },
-            io_threads: if is_soak { 1 } else { pick(random, &[1, 4]) },
-            rejoin_grace_ms: if is_soak { 1000 } else { pick(random, &[0, 300, 10_000]) },
-            max_lease_ms: if scenario.keeps_its_server() { max_lease_ms } else { 0 },
-            recovery_ms: if scenario.keeps_its_server() || scenario == Scenario::Restarts { recovery_ms } else { 0 },
-            wakes_foreign: pick(random, &["no", "yes"]),
-            keys_in_each_part: if is_soak { 50 } else { random.usize(5..50) },
-            policy: if scenario == Scenario::Memory { policy } else { "noeviction" },
-            diskless_sync: pick(random, &["no", "yes"]),
-            diskless_load: pick(random, &["disabled", "on-empty-db", "swapdb"]),
-        }
+        let recovery_ms = pick(random, if restarts { &[0, 0, 300, 800] } else { &[0, 0, 500, 1500] });
+        let recovery_ms = if scenario.keeps_its_server() || restarts { recovery_ms } else { 0 };
+        let appends = random.bool() && scenario != Scenario::Slots && !is_soak;
+        let fsync = pick(random, if restarts { &["always"] } else { &["always", "everysec"] });
+        let hz = pick(random, &[10, 100]).max(scenario.least_hz());
+        let io_threads = if is_soak { 1 } else { pick(random, &[1, 4]) };
+        let [diskless_sync, wakes_foreign] = [(); 2].map(|()| pick(random, &["no", "yes"]));
+        let diskless_load = pick(random, &["disabled", "on-empty-db", "swapdb"]);
+        // The slow log of a server would grow during a soak.
+        let slow_log = if is_soak { "slowlog-log-slower-than -1" } else { "" };
+        let server = format!(
+            "hz {hz}\nappendonly {}\nappendfsync {fsync}\nio-threads {io_threads}\nbusy-reply-threshold 0\n\
+             maxmemory-policy {policy}\nrepl-diskless-sync {diskless_sync}\nrepl-diskless-load {diskless_load}\n\
+             min-replicas-max-lag 1\n{slow_log}",
+            if appends { "yes" } else { "no" }
+        );
+        let rejoin_grace_ms = if is_soak { 1000 } else { pick(random, &[0, 300, 10_000]) };
+        let module = format!(
+            "lock.rejoin-grace-ms {rejoin_grace_ms}\nlock.max-lease-ms {max_lease_ms}\nlock.recovery-ms {recovery_ms}\n\
+             lock.wake-foreign {wakes_foreign}"
+        );
+        let keys_in_each_part = if is_soak { 50 } else { random.usize(5..50) };
+        Self { scenario, appends, max_lease_ms, recovery_ms, keys_in_each_part, policy, server, module }
     }
 
     /// Whether any lock can be evicted.
@@ -142,25 +140,11 @@ impl Settings {
     }
 
     pub fn setup(&self) -> Setup {
-        self.server(Setup::new()).config(&format!(
-            "lock.rejoin-grace-ms {}\nlock.max-lease-ms {}\nlock.recovery-ms {}\nlock.wake-foreign {}",
-            self.rejoin_grace_ms, self.max_lease_ms, self.recovery_ms, self.wakes_foreign
-        ))
+        Setup::new().config(REPLICATION).config(&self.server).config(&self.module)
     }
 
     /// The same server without the module.
     pub fn setup_without_module(&self) -> Setup {
-        self.server(Setup::new().without_module())
-    }
-
-    fn server(&self, setup: Setup) -> Setup {
-        let appends = if self.appends { "yes" } else { "no" };
-        // The slow log of a server would grow during a soak.
-        let slow_log = if self.scenario == Scenario::Soak { "slowlog-log-slower-than -1" } else { "" };
-        setup.config(REPLICATION).config(slow_log).config(&format!(
-            "hz {}\nappendonly {appends}\nappendfsync {}\nio-threads {}\nbusy-reply-threshold 0\nmaxmemory-policy {}\n\
-             repl-diskless-sync {}\nrepl-diskless-load {}\nmin-replicas-max-lag 1",
-            self.hz, self.fsync, self.io_threads, self.policy, self.diskless_sync, self.diskless_load
-        ))
+        Setup::new().without_module().config(REPLICATION).config(&self.server)
     }
 }

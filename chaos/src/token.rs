@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(u64);
 
-/// The source of tokens.
 #[derive(Default)]
 pub struct Tokens(AtomicU64);
 

@@ -4,7 +4,7 @@
 //! whenever the machine is frozen and thawed; this one reads on.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use redis::{Cmd, Parser, RedisResult, Value};
@@ -16,9 +16,6 @@ pub struct Connection {
     stream: ReadingOn<TcpStream>,
     parser: Parser,
 }
-
-/// The end of a connection that sends, for a thread beside the one that reads.
-pub struct Sender(TcpStream);
 
 /// A command as the bytes that a client library would send.
 pub fn packed(words: &[impl AsRef<[u8]>]) -> Vec<u8> {
@@ -52,15 +49,6 @@ impl Connection {
         self.stream.0.write_all(bytes)
     }
 
-    /// Another handle of this connection, to send by and to close it.
-    ///
-    /// # Errors
-    ///
-    /// The process has too many open files.
-    pub fn sender(&self) -> io::Result<Sender> {
-        self.stream.0.try_clone().map(Sender)
-    }
-
     /// Says how long the next reply may take; zero stands for the shortest time that a socket knows.
     ///
     /// # Errors
@@ -74,26 +62,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// The connection is closed, or nothing came in time, after which it is of no use.
+    /// The connection is closed, or nothing came in time.
     pub fn receive(&mut self) -> RedisResult<Value> {
         self.parser.parse_value(&mut self.stream)
-    }
-}
-
-impl Sender {
-    /// Sends all of `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// The connection is closed.
-    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
-    }
-
-    /// Closes the connection, also for who reads from it.
-    pub fn close(&self) {
-        // Fails only where it is closed already.
-        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 

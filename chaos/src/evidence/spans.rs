@@ -30,7 +30,6 @@ impl<T: Copy> Spans<T> {
         spans
     }
 
-    /// Begins a span now.
     pub fn begin(&self, value: T) {
         self.push(Instant::now(), None, value);
     }
@@ -39,7 +38,6 @@ impl<T: Copy> Spans<T> {
         self.push(from, Some(until), value);
     }
 
-    /// Adds a moment.
     pub fn mark(&self, value: T) {
         let now = Instant::now();
         self.add(now, now, value);
@@ -66,7 +64,6 @@ impl<T: Copy> Spans<T> {
         }
     }
 
-    /// Whether a span goes on.
     pub fn is_open(&self) -> bool {
         self.all().iter().any(|span| span.until.is_none())
     }

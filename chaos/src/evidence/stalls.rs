@@ -16,7 +16,6 @@ const LONG: Duration = Duration::from_millis(900);
 const AFTER_A_LONG_ONE: Duration = Duration::from_millis(1500);
 /// How long stalls are kept. Far longer than any wait that is measured.
 const MEMORY: Duration = Duration::from_secs(120);
-/// The time between two probes.
 const EVERY: Duration = Duration::from_millis(5);
 /// The longest time for a reply that is no stall.
 const SOON: Duration = Duration::from_millis(10);

@@ -39,7 +39,6 @@ pub struct Client<'c> {
     link: Option<Link>,
 }
 
-/// A reply, with the times of the request and the reply.
 type Answer = (Instant, Instant, Reply);
 
 /// A lock that the client believes to hold.
@@ -55,7 +54,6 @@ impl<'c> Client<'c> {
         Self { contest, random, node, master: node, is_loyal: number % 2 == 0, is_bound: false, link: None }
     }
 
-    /// Contends until the round is over.
     pub fn run(mut self) {
         while !self.contest.is_over() {
             self.hear();

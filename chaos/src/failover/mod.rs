@@ -21,7 +21,6 @@ use nodes::Nodes;
 pub use nodes::Topology;
 use round::{Fault, Outcome};
 
-/// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(1);
 /// The replicas of each master, all of which must be connected.
 const REPLICAS: usize = 2;
@@ -56,7 +55,6 @@ fn recovery() -> Duration {
     MAX_LEASE + noticed + DELAY
 }
 
-/// The configuration of all servers.
 fn config(with_period: bool) -> String {
     let recovery_ms = if with_period { recovery().as_millis() } else { 0 };
     format!(
@@ -70,7 +68,6 @@ fn config(with_period: bool) -> String {
 /// A round to play, and the number of its repetitions.
 type Wanted = (Topology, Fault, usize);
 
-/// What the threads of a run share.
 struct Rounds {
     started: Instant,
     with_period: bool,

@@ -17,7 +17,6 @@ use super::{DOWN_AFTER_MS, REPLICAS, config};
 
 /// The master and its replicas are the hosts 0 to 2, whichever is master; the other hosts follow.
 pub const NODES: usize = REPLICAS + 1;
-/// The masters of a new cluster.
 const MASTERS: [usize; 3] = [0, NODES, NODES + 1];
 /// How long the servers may take to agree.
 const AGREEMENT: Duration = Duration::from_secs(40);
@@ -89,13 +88,11 @@ impl Node {
         Self { server, setup, address, bus, frozen: None }
     }
 
-    /// The reply to a line as text.
     fn text(&self, line: &str) -> String {
         let reply = self.server.ask(line);
         if let Reply::Text(text) = reply { String::from_utf8_lossy(&text).into_owned() } else { String::new() }
     }
 
-    /// A field of INFO replication.
     fn shows(&self, field: &str) -> Option<String> {
         let info = self.text("INFO replication");
         info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
@@ -148,7 +145,6 @@ impl Nodes {
         Self { network, tag, nodes, others }
     }
 
-    /// All hosts but this one.
     pub fn other_hosts(&self, host: usize) -> impl Iterator<Item = usize> + use<> {
         let others = match &self.others {
             Others::Sentinels(sentinels) => sentinels.len(),
@@ -199,7 +195,6 @@ impl Nodes {
         }
     }
 
-    /// Sets how many replicas a master needs for its writes.
     pub fn require_replicas(&self, master: usize, count: usize) {
         self.nodes[master].server.ask(&format!("CONFIG SET min-replicas-to-write {count}"));
     }

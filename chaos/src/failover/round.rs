@@ -126,7 +126,6 @@ enum Stop {
     Stuck(String),
 }
 
-/// What the clients of a round share.
 pub struct Contest<'r> {
     pub ports: &'r Ports,
     keys: Vec<Key>,
@@ -161,7 +160,6 @@ impl<'r> Contest<'r> {
         }
     }
 
-    /// Chooses a lock, and whether most requests for it are for shares.
     pub fn choose(&self, random: &mut fastrand::Rng) -> (&Key, bool) {
         let key = &self.keys[random.usize(..self.keys.len())];
         (key, key.number >= MUTEXES)
@@ -228,7 +226,6 @@ impl<'r> Contest<'r> {
     }
 }
 
-/// Plays a round.
 pub fn play(
     nodes: &mut Nodes,
     fault: Fault,

@@ -15,10 +15,8 @@ use crate::run::Run;
 const UNLOCK: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
-/// A connection to each database.
 type Links = [Option<Link>; DATABASES as usize];
 
-/// Sends such commands until the run is over.
 pub fn send_external_commands(run: &Run, mut random: fastrand::Rng) {
     let mut links = Links::default();
     while run.goes_on() {

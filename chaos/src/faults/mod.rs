@@ -64,7 +64,6 @@ impl<'r> Faults<'r> {
         Self { run, random, servers, link: None }
     }
 
-    /// Makes faults until the run is over.
     pub fn run(mut self) {
         while self.run.goes_on() && !self.run.is(Scenario::Soak) {
             self.choose()(&mut self);

@@ -134,7 +134,6 @@ fn check_alive(run: &Run, result: Result<(), String>) {
     }
 }
 
-/// A connection to the replica itself.
 fn link_to(run: &Run, replica: &Replica) -> Option<Link> {
     Link::open(&run.history, replica.server.port(), 0, false)
 }

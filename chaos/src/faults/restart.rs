@@ -13,7 +13,6 @@ use crate::link::PATIENCE;
 use crate::run::Run;
 use crate::servers::End;
 
-/// The name of its counter.
 pub const PERIODS: &str = "recovery periods";
 /// The longest time for the first grant after it on a server that does not stall.
 const SLACK: Duration = Duration::from_millis(250);

@@ -30,7 +30,6 @@ const CLOCKS_MS: i64 = 2;
 /// Longer than any run: a lock that is held until it is released.
 const WITHOUT_END: Duration = Duration::from_secs(24 * 3600);
 
-/// A request and its reply.
 pub struct Exchange<'e> {
     pub operation: &'e Operation,
     pub line: &'e str,
@@ -115,7 +114,6 @@ impl Record {
         self.begun
     }
 
-    /// A request is about to be sent.
     pub fn sent(&mut self, operation: &Operation, connection: i64) {
         match operation.action {
             Action::Acquire(_) if operation.asks() => (self.requests, self.open) = (self.requests + 1, self.open + 1),
@@ -191,7 +189,6 @@ impl Record {
         self.hold(token, evidence, self.safe_until(evidence)?.min(Instant::now()))
     }
 
-    /// Takes in the reply to a request.
     pub fn judge(&mut self, evidence: &Evidence, exchange: &Exchange<'_>) -> (Finding, Ruling) {
         let Exchange { operation, reply, sent, received, .. } = *exchange;
         self.ended(operation);

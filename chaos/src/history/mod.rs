@@ -63,7 +63,6 @@ const MANY: usize = 500;
 /// The commands that are not refused when memory has run out.
 const TAKES_NO_MEMORY: [Action; 2] = [Action::Extend, Action::Release];
 
-/// One event, for the report.
 type Event = (Instant, String);
 
 /// A lock with the events of its key.
@@ -239,7 +238,6 @@ impl History {
             "session": operation.session, "outcome": outcome, "reply": reply.map(ToString::to_string) }));
     }
 
-    /// Takes in a message about a wait.
     pub fn message(&self, server: u16, key: &Key, at: Instant, [event, end, token]: [&str; 3]) {
         let end_ms = end.parse::<i64>().ok().filter(|end| *end > 0);
         self.write(&json!({ "round": self.round, "at": self.us(at), "message": event, "server": server,
@@ -281,7 +279,6 @@ impl History {
         self.write(&json!({ "round": self.round, "at": at, "since": since, "closed": connection, "server": server }));
     }
 
-    /// Notes a fault.
     pub fn fault(&self, what: &str) {
         let now = Instant::now();
         remember(&mut locked(&self.common), (now, format!("fault: {what}")));
@@ -302,7 +299,6 @@ impl History {
         locked(&self.unblocked).contains(&connection)
     }
 
-    /// Notes a queue that was asked for at this time.
     pub fn saw_queue(&self, key: &Key, at: Instant, queue: Vec<Token>) {
         if let Some(mut account) = self.account(key.database, &key.name) {
             account.lock.saw_queue(at, queue);
@@ -314,7 +310,6 @@ impl History {
         self.check_any(key, finding.filter(|_| key.is_strict));
     }
 
-    /// Reports a finding about any lock.
     pub fn check_any(&self, key: &Key, finding: Finding) {
         if let Some((rule, what)) = finding {
             self.report(key.database, &key.name, rule, &what);

@@ -67,7 +67,6 @@ impl Operation {
         matches!(self.action, Action::Acquire(_)) && self.hold.unwrap_or(1) == 1
     }
 
-    /// The name in the history.
     pub fn name(&self) -> &'static str {
         match self.action {
             Action::Acquire(_) => "acquire",

@@ -99,7 +99,6 @@ impl Requests {
         (Some(request), reply)
     }
 
-    /// The request that is the next to be answered.
     pub fn oldest(&self) -> Option<&Request> {
         self.open.front()
     }

@@ -52,10 +52,9 @@ pub struct Replica {
 }
 
 impl Servers {
-    /// Starts the servers of a scenario.
     pub fn start(settings: &Settings, clock: Option<Clock>) -> Result<Self, String> {
         let (mut setup, mut setup_without_module) = (settings.setup(), settings.setup_without_module());
-        let clock = clock.filter(|_| !settings.scenario.has_steady_clock());
+        let clock = clock.filter(|_| settings.scenario == Scenario::Clock);
         if let Some(clock) = &clock {
             setup = setup.run_by(&clock.runner().each_ref().map(String::as_str));
         }
@@ -104,7 +103,6 @@ impl Servers {
         Ok(())
     }
 
-    /// Ends the replica, if there is one.
     pub fn end_replica(&mut self) -> Result<(), String> {
         end(self.replica.take()).map_err(|what| format!("the replica crashed: {what}"))
     }
@@ -138,7 +136,6 @@ impl Servers {
     }
 }
 
-/// Ends servers.
 pub fn end(servers: impl Sized) -> Result<(), String> {
     let text =
         |panic: Box<dyn Any + Send>| panic.downcast_ref::<String>().map_or("see its log", String::as_str).to_owned();

@@ -28,7 +28,6 @@ pub struct Slot {
 }
 
 impl SlotCluster {
-    /// Starts the cluster.
     pub fn start(setup: &Setup) -> Self {
         let setup = setup.clone().config("cluster-require-full-coverage no");
         let nodes: Vec<Server> = (0..MASTERS).map(|_| start_node(&setup)).collect();
@@ -70,7 +69,6 @@ fn choose_slot(nodes: &[Server], database: usize) -> Slot {
     slots.find(|slot| (first..=last).contains(&slot.number)).expect("a tag for every slot")
 }
 
-/// A slot that is moving.
 pub struct Move<'c> {
     slot: i64,
     pub from: &'c Server,

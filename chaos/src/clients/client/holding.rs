@@ -23,7 +23,6 @@ impl<'r> Client<'r> {
         self.finish(claim);
     }
 
-    /// The end of a hold.
     pub(super) fn finish(&mut self, claim: &Claim<'r>) {
         if self.random.u8(..4) == 0 && !self.extends(claim) {
             return;

@@ -33,7 +33,6 @@ impl<'r> Client<'r> {
         Self { run, random, number, database: 0, link: None }
     }
 
-    /// Asks for locks until the run is over.
     pub fn run(mut self) {
         while self.run.goes_on() {
             self.one_way();
@@ -88,7 +87,6 @@ impl<'r> Client<'r> {
         reply
     }
 
-    /// Sends one line and waits for its reply.
     fn ask(&mut self, line: String) -> Reply {
         self.ask_with_patience(line, None)
     }

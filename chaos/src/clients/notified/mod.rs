@@ -68,7 +68,6 @@ impl<'r> Notified<'r> {
         }
     }
 
-    /// Asks for locks until the run is over.
     pub fn run(mut self) {
         while self.run.goes_on() {
             self.connect();
@@ -289,7 +288,6 @@ impl<'r> Notified<'r> {
         }
     }
 
-    /// Takes in the reply to a request.
     fn answered(&mut self, request: &Request, reply: &Reply, at: Instant) {
         let Some(token) = request.operation.as_ref().map(|operation| operation.token) else { return };
         let Some(wait) = self.waits.get_mut(&token).or_else(|| self.past.get_mut(&token)) else { return };
