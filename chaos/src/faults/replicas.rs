@@ -30,17 +30,13 @@ impl Faults<'_> {
             run.make_fault("replicas", &format!("a replica starts, with the module: {has_module}"));
             return check_alive(run, self.servers.start_replica(has_module));
         };
-        let [not_fenced, not_compared, not_returned] =
-            [contention::FENCED, COMPARED, RETURNED].map(|name| self.is_new(name));
         match self.random.u8(..8) {
             _ if has_module && !self.has_met_aim() => self.fail_over(),
-            0 => self.end_replica(),
             // Writes are refused without a replica.
-            1 | 2 if not_fenced => self.end_replica(),
-            1 | 2 => self.compare_locks(),
-            4 | 5 if not_compared => self.compare_locks(),
-            3 => self.leave_and_return(),
-            6 | 7 if not_returned => self.leave_and_return(),
+            0..3 if self.is_new(contention::FENCED) => self.end_replica(),
+            0 => self.end_replica(),
+            1..4 => self.compare_locks(),
+            4 | 5 => self.leave_and_return(),
             _ if has_module => self.fail_over(),
             _ => self.end_replica(),
         }
