@@ -58,7 +58,7 @@ pub use requests::{Endpoint, Request, Requests};
 /// The number of events of a lock that are kept for the report of a failure.
 const EVENTS: usize = 400;
 /// What is known of a token is kept for so long after its first request if there are many. Longer than any wait.
-const MEMORY: Duration = Duration::from_secs(60);
+const MEMORY: Duration = Duration::from_secs(30);
 const MANY: usize = 500;
 /// The commands that are not refused when memory has run out.
 const TAKES_NO_MEMORY: [Action; 2] = [Action::Extend, Action::Release];
@@ -74,6 +74,8 @@ struct Account {
     lock: Lock,
     fences: Fences,
     records: HashMap<Token, Record>,
+    /// With more records than this the old ones are forgotten.
+    many: usize,
 }
 
 pub struct History {
@@ -129,10 +131,12 @@ impl History {
         let Some(operation) = &request.operation else { return };
         let Some(mut account) = self.account(endpoint.database, &operation.lock) else { return };
         account.note(request.sent, format!("connection {} sends {}", endpoint.connection, request.line));
+        let account = &mut *account;
         let (is_strict, records) = (account.is_strict, &mut account.records);
         if let (Action::Acquire(kind), true) = (operation.action, is_strict) {
-            if records.len() > MANY {
+            if records.len() > account.many.max(MANY) {
                 records.retain(|_, record| record.begun().elapsed() < MEMORY);
+                account.many = 2 * records.len();
             }
             records.entry(operation.token).or_insert_with(|| Record::new(operation, kind, request.sent, now_ms()));
         }
