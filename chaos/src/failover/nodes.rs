@@ -248,14 +248,14 @@ impl Nodes {
                 return Ok(found);
             }
             if Instant::now() > deadline {
-                let own = self.nodes.iter().map(|node| node.server.log());
                 let logs: Vec<String> = match &self.others {
-                    Others::Sentinels(sentinels) => own.chain(sentinels.iter().map(Sentinel::log)).collect(),
-                    Others::Voters(voters) => own.chain(voters.iter().map(|node| node.server.log())).collect(),
+                    Others::Sentinels(sentinels) => sentinels.iter().map(Sentinel::log).collect(),
+                    Others::Voters(voters) => voters.iter().map(|node| node.server.log()).collect(),
                 };
-                let ends = logs.iter().map(|log| log.lines().rev().take(25).collect::<Vec<_>>());
-                let ends = ends.map(|lines| lines.into_iter().rev().collect::<Vec<_>>().join("\n"));
-                return Err(format!("never came true: {what}\n{}", ends.collect::<Vec<_>>().join("\n--\n")));
+                let last = |log: String| log.lines().rev().take(25).collect::<Vec<_>>().join("\n");
+                let logs = self.nodes.iter().map(|node| node.server.log()).chain(logs).map(last);
+                let logs = logs.collect::<Vec<_>>().join("\n--\n");
+                return Err(format!("never came true: {what}; the ends of the logs, the last line first:\n{logs}"));
             }
             sleep(POLL);
         }
