@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
+use crate::durability::Probe;
 use crate::keys::DATABASES;
 use crate::link::Link;
 use crate::report::Rule;
@@ -133,7 +134,7 @@ fn compare_with_file(run: &Run, link: &mut Link) -> Option<()> {
         }
         Some(if is_busy || is_stale { "a file that is stale".to_owned() } else { String::new() })
     })?;
-    snapshot::take_locks(run, link)?;
+    let _locks = Probe::take(run, 0, &mut fastrand::Rng::with_seed(0))?;
     let before = snapshot::take(link)?;
     let loaded = link.run("DEBUG LOADAOF");
     let after = snapshot::take(link)?;

@@ -6,12 +6,11 @@ use std::time::Duration;
 use support::Reply;
 
 use crate::keys::DATABASES;
-use crate::link::{Link, PATIENCE};
-use crate::run::Run;
+use crate::link::Link;
 use crate::servers::time_of;
 
-/// Keys that end sooner are left out.
-const SOON: Duration = Duration::from_secs(60);
+/// Keys that end sooner are left out; those of durability probes do not.
+const SOON: Duration = Duration::from_secs(40);
 
 /// Value and end of each key, by database and name.
 pub type Snapshot = BTreeMap<(u32, String), (Reply, Reply)>;
@@ -53,29 +52,4 @@ pub fn differences(one: &Snapshot, other: &Snapshot) -> String {
     let both = names.into_iter().map(|name| (name, one.get(name), other.get(name)));
     let different: Vec<_> = both.filter(|(_, one, other)| one != other).take(5).collect();
     format!("{different:?}")
-}
-
-/// Takes locks with long leases, some of them by waiting, so that there is something to compare.
-pub fn take_locks(run: &Run, link: &mut Link) -> Option<()> {
-    link.run("SELECT 0");
-    let mut other = run.connect(0, false)?;
-    for number in 0..20 {
-        let (first, second) = (run.tokens.fresh(), run.tokens.fresh());
-        let name = format!("left{number}.{first}");
-        let command = ["LOCK.ACQUIRE", "LOCK.REENTER", "LOCK.SHARE"][number % 3];
-        link.run(&format!("{command} {name} {first} PX 600000"));
-        other.send(&[format!("{command} {name} {second} PX {} BLOCK 5000", 700_000 + number)])?;
-        if number % 5 == 0 {
-            link.run(&format!("LOCK.EXTEND {name} {first} PX 900000"));
-        }
-        // Shares can have different leases.
-        if number % 2 == 0 || command != "LOCK.SHARE" {
-            link.run(&format!("LOCK.RELEASE {name} {first}"));
-        }
-        other.receive(PATIENCE)?;
-        if number % 4 == 0 {
-            other.run(&format!("LOCK.EXTEND {name} {second} PX 800000"));
-        }
-    }
-    Some(())
 }
