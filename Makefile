@@ -16,6 +16,8 @@ SEED ?=
 SEEDS ?= 10000
 # The scenario of chaos: `make chaos ARGS=--help` lists them; without one the seed chooses.
 SCENARIO ?=
+# The histories that judge decides about: `make chaos ARGS='--history FILE'` writes one.
+FILES ?=
 # The rounds of each fault in the scenarios failover, sentinel and cluster.
 ROUNDS ?= 1
 # The older version that upgrade begins with; scripts/upgrade knows one.
@@ -37,7 +39,7 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-core test-simulated test-clients chaos simulate hunt fuzz coverage mutants \
+.PHONY: help build run test test-matrix test-core test-simulated test-clients chaos judge model simulate hunt fuzz coverage mutants \
 	monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean
 
 help: ## list the targets
@@ -88,6 +90,15 @@ chaos: ## put servers under load and faults for SECONDS=60 in a SCENARIO, and ch
 	cargo build --release --locked
 	@server=$$(scripts/servers --server) && SERVER=$$server cargo run --profile tool --locked --package chaos -- \
 		$(if $(SCENARIO),--scenario $(SCENARIO)) --seconds $(SECONDS) --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+judge: ## decide whether FILES='a.jsonl b.jsonl', histories that chaos has written, are linearizable
+	@scripts/setup build
+	cargo run --profile tool --locked --package judge -- $(FILES)
+
+model: ## check the claim of docs/guides/failover.md in a model, and that each of its conditions is needed
+	@scripts/setup build
+	cargo test --profile tool --locked --package judge
+	cargo run --profile tool --locked --package judge -- --failover
 
 simulate: ## run SEEDS=n histories in simulated servers, from SEED on, and check the contract after each step
 	@scripts/setup build

@@ -32,6 +32,7 @@ impl Faults<'_> {
                 run.rest(self.some_ms(0..100));
             }
         });
+        run.history.fault("the clock has been set");
         // A step forward looks like a stall of that length; a step back delays all timers.
         let forward: i64 = steps.iter().sum();
         let back = Duration::from_millis(forward.min(0).unsigned_abs());

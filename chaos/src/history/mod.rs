@@ -17,6 +17,7 @@
 //! | `outcome` | `granted`, `released`, `refused` (no effect), `waiting` (a message follows), `unknown` |
 //! | `reply` | the reply as text; null without one |
 //! | `fence` | the fencing token that was drawn |
+//! | `lease_ms` | the lease that the request names |
 //! | `lease_end` | the earliest end of the lease; `lock.max-lease-ms` can cut it, see the faults |
 //!
 //! Requests of one connection can overlap. An operation with an unknown outcome has an effect now, later or never.
@@ -238,7 +239,7 @@ impl History {
         self.write(&json!({ "round": self.round, "invoked": self.us(request.sent), "lease_end": lease_end,
             "completed": reply.map(|_| self.us(now)), "server": server, "connection": connection, "database": database,
             "external": external, "operation": operation.name(), "lock": operation.lock, "fence": fence, "kind": kind,
-            "token": operation.token.to_string(), "limit": operation.limit, "hold": operation.hold,
+            "lease_ms": operation.lease_ms, "token": operation.token.to_string(), "limit": operation.limit, "hold": operation.hold,
             "session": operation.session, "outcome": outcome, "reply": reply.map(ToString::to_string) }));
     }
 
