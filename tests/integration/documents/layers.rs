@@ -16,7 +16,8 @@ const LAYERS: [(&str, &[&str]); 5] = [
 ];
 
 /// The folders with Rust sources.
-const FOLDERS: [&str; 8] = ["src", "simulator/src", "chaos/src", "judge/src", "tests", "bench/src", "fuzz/src", "fuzz/targets"];
+const FOLDERS: [&str; 8] =
+    ["src", "simulator/src", "chaos/src", "judge/src", "tests", "bench/src", "fuzz/src", "fuzz/targets"];
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = repository().join(path);
