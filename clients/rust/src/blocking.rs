@@ -1,0 +1,167 @@
+//! The same locks for programs without async: each call blocks its thread.
+//!
+//! ```
+//! # let server = support::Setup::new().start();
+//! # let url = format!("redis://127.0.0.1:{}", server.port());
+//! use redis_lock_client::{blocking::Locks, redis};
+//!
+//! let locks = Locks::new(redis::Client::open(url)?)?;
+//! let guard = locks.lock("door").acquire()?;
+//! assert!(locks.lock("door").try_acquire()?.is_none());
+//! guard.release()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::Error;
+use crate::redis::Client;
+
+/// The locks of one server, with a thread that keeps their connection.
+#[derive(Clone, Debug)]
+pub struct Locks(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    locks: crate::Locks,
+    runtime: Option<Runtime>,
+}
+
+impl Locks {
+    /// Connects to the server of a client, as [`crate::Locks::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connection`] if the server cannot be reached.
+    ///
+    /// # Panics
+    ///
+    /// In an async task, as all functions that block, or if no thread can be started.
+    pub fn new(client: Client) -> Result<Self, Error> {
+        let runtime =
+            Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a thread can be started");
+        let locks = runtime.block_on(crate::Locks::new(client))?;
+        Ok(Self(Arc::new(Inner { locks, runtime: Some(runtime) })))
+    }
+
+    /// Describes a lock; nothing is sent yet.
+    pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
+        Lock { lock: self.0.locks.lock(name), locks: self.clone() }
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.0.runtime.as_ref().expect("only `drop` takes it").block_on(future)
+    }
+}
+
+impl Drop for Inner {
+    /// Waits for the releases of dropped guards, for a second at most.
+    fn drop(&mut self) {
+        let (done, is_done) = mpsc::channel();
+        let (locks, runtime) = (self.locks.clone(), self.runtime.take().expect("this runs once"));
+        runtime.spawn(async move {
+            locks.close().await;
+            done.send(())
+        });
+        let _ = is_done.recv_timeout(Duration::from_secs(1));
+        runtime.shutdown_background();
+    }
+}
+
+/// The description of a lock, from [`Locks::lock`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is sent before `acquire`"]
+pub struct Lock {
+    locks: Locks,
+    lock: crate::Lock,
+}
+
+macro_rules! options {
+    ($($name:ident($($argument:ident: $type:ty)?);)*) => {$(
+        #[doc = concat!("See [`crate::Lock::", stringify!($name), "`].")]
+        pub fn $name(mut self $(, $argument: $type)?) -> Self {
+            self.lock = self.lock.$name($($argument)?);
+            self
+        }
+    )*};
+}
+
+impl Lock {
+    options! {
+        lease(lease: Duration);
+        wait(patience: Duration);
+        shared();
+        permits(n: u32);
+        reentrant(owner: impl Into<String>);
+        session();
+        renew();
+        label(label: impl Into<String>);
+    }
+
+    /// Acquires the lock, and waits for it if it is held.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Lock::acquire`].
+    pub fn acquire(self) -> Result<Guard, Error> {
+        let guard = self.locks.block_on(self.lock.acquire())?;
+        Ok(Guard { guard, locks: self.locks })
+    }
+
+    /// Acquires the lock if it is free.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Lock::try_acquire`].
+    pub fn try_acquire(self) -> Result<Option<Guard>, Error> {
+        let guard = self.locks.block_on(self.lock.try_acquire())?;
+        Ok(guard.map(|guard| Guard { guard, locks: self.locks }))
+    }
+}
+
+/// A lock that is held. Dropping it releases the lock.
+#[derive(Debug)]
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct Guard {
+    // Dropped before the locks, which wait for its release.
+    guard: crate::Guard,
+    locks: Locks,
+}
+
+impl Guard {
+    /// Returns whether the lock is lost, as far as this is known without asking the server.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.guard.is_lost()
+    }
+
+    /// Sets the rest of the lease.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Guard::extend`].
+    pub fn extend(&self, lease: Duration) -> Result<(), Error> {
+        self.locks.block_on(self.guard.extend(lease))
+    }
+
+    /// Draws a fencing token.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Guard::fence`].
+    pub fn fence(&self) -> Result<i64, Error> {
+        self.locks.block_on(self.guard.fence())
+    }
+
+    /// Releases the lock, and waits for the reply.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::Guard::release`].
+    pub fn release(self) -> Result<(), Error> {
+        self.locks.block_on(self.guard.release())
+    }
+}

@@ -1,0 +1,179 @@
+use std::time::Duration;
+
+use crate::acquire::acquire;
+use crate::claim::{Form, Request};
+use crate::guard::{Guard, Hold};
+use crate::{Error, Locks};
+
+/// The lease of a lock that does not name one.
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+/// The shortest lease.
+const MIN_LEASE: Duration = Duration::from_millis(1);
+/// The shortest lease of a session.
+const MIN_SESSION: Duration = Duration::from_millis(100);
+/// The longest lease, which the server accepts with any clock.
+const MAX_LEASE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The description of a lock, from [`Locks::lock`](crate::Locks::lock). Nothing is sent before [`acquire`](Self::acquire).
+///
+/// A lock is exclusive, [`shared`](Self::shared), a semaphore ([`permits`](Self::permits)) or
+/// [`reentrant`](Self::reentrant); the last of these calls counts.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is sent before `acquire`"]
+pub struct Lock {
+    pub(crate) locks: Locks,
+    pub(crate) request: Request,
+    patience: Option<Duration>,
+    pub(crate) label: Option<String>,
+}
+
+impl Lock {
+    pub(crate) fn new(locks: &Locks, key: Vec<u8>) -> Self {
+        Self {
+            locks: locks.clone(),
+            request: Request { key, form: Form::Mutex, lease: DEFAULT_LEASE, has_session: false, is_renewed: false },
+            patience: None,
+            label: None,
+        }
+    }
+
+    /// Sets the lease, after which the lock is free by itself. It is 30 seconds without this.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.request.lease = lease;
+        self
+    }
+
+    /// Sets how long [`acquire`](Self::acquire) waits. Without this it waits for as long as it takes.
+    pub fn wait(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Shares the lock with other shared holders; it excludes exclusive ones. Needs the module.
+    pub fn shared(mut self) -> Self {
+        self.request.form = Form::Share { limit: None };
+        self
+    }
+
+    /// Makes the lock one of `n` permits, a semaphore. Needs the module.
+    pub fn permits(mut self, n: u32) -> Self {
+        self.request.form = Form::Share { limit: Some(n) };
+        self
+    }
+
+    /// Lets an owner acquire the lock again while it holds it. Each acquisition has its guard, and the lock is free after the
+    /// last one. Owners are names within this [`Locks`]: a task, a request, a job.
+    pub fn reentrant(mut self, owner: impl Into<String>) -> Self {
+        self.request.form = Form::Reentrant { owner: owner.into() };
+        self
+    }
+
+    /// Has the server renew the lease while the connection is open, and free the lock when this process ends, however it
+    /// ends. A connection that is lost for less than a second does not cost the lock. Needs the module, and a lease of
+    /// 100 milliseconds or more.
+    pub fn session(mut self) -> Self {
+        self.request.has_session = true;
+        self
+    }
+
+    /// Renews the lease from this process, each time a third of it has passed. The lock outlasts a lost connection and a
+    /// failover that are shorter than the rest of the lease.
+    pub fn renew(mut self) -> Self {
+        self.request.is_renewed = true;
+        self
+    }
+
+    /// Sets a name for the holder, which LOCK.INFO shows before the random token: 1 to 64 printable characters without a
+    /// space.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Acquires the lock, and waits for it in the queue of the server if it is held.
+    ///
+    /// The future may be dropped at any moment: the request is withdrawn then, or the lock released.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] if the lock was not free in time, [`Error::ModuleNeeded`], or the error of the server or of the
+    /// connection. While a server restarts or is replaced, the wait goes on, without [`wait`](Self::wait) for a minute.
+    pub async fn acquire(self) -> Result<Guard, Error> {
+        let (name, patience) = (self.name(), self.patience);
+        acquire(self.checked()?, patience).await?.ok_or(Error::Timeout(name))
+    }
+
+    /// Acquires the lock if it is free. Returns none if it is not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire) without [`Error::Timeout`].
+    pub async fn try_acquire(self) -> Result<Option<Guard>, Error> {
+        acquire(self.checked()?, Some(Duration::ZERO)).await
+    }
+
+    /// Acquires the lock, does some work, and releases the lock. The work is dropped if the lock is lost.
+    ///
+    /// ```
+    /// # use redis_lock_client::{Error, Locks};
+    /// # async fn example(locks: Locks) -> Result<(), Error> {
+    /// let number = locks.lock("door").session().with(async |guard| guard.fence().await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of the work, otherwise [`Error::Lost`] if the lock was lost before the work was done, otherwise those of
+    /// [`acquire`](Self::acquire) and [`Guard::release`].
+    pub async fn with<T, E: From<Error>>(self, work: impl AsyncFnOnce(&Guard) -> Result<T, E>) -> Result<T, E> {
+        let name = self.name();
+        let guard = self.acquire().await?;
+        let result = tokio::select! {
+            result = work(&guard) => result?,
+            () = guard.lost() => return Err(Error::Lost(name).into()),
+        };
+        guard.release().await?;
+        Ok(result)
+    }
+
+    /// Takes over a lock that [`Guard::into_token`] has left, with the kind and the lease that this describes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the token does not hold the lock, or the error of the command.
+    pub async fn with_token(self, token: impl Into<String>) -> Result<Guard, Error> {
+        let lock = self.checked()?;
+        let hold = Hold::of_token(&lock, token.into());
+        hold.extend(lock.request.lease).await?;
+        Ok(Guard::new(hold))
+    }
+
+    pub(crate) fn name(&self) -> String {
+        String::from_utf8_lossy(&self.request.key).into_owned()
+    }
+
+    fn checked(self) -> Result<Self, Error> {
+        let limit = if let Form::Share { limit } = self.request.form { limit } else { None };
+        let is_label = |label: &String| (1..=64).contains(&label.len()) && label.bytes().all(|c| c.is_ascii_graphic());
+        check_lease(&self.name(), self.request.lease)?;
+        let reason = if self.request.has_session && self.request.lease < MIN_SESSION {
+            "the lease of a session has at least 100 milliseconds"
+        } else if limit.is_some_and(|limit| limit == 0 || i32::try_from(limit).is_err()) {
+            "a semaphore has 1 to 2147483647 permits"
+        } else if !self.label.as_ref().is_none_or(is_label) {
+            "a label has 1 to 64 printable characters without a space"
+        } else {
+            return Ok(self);
+        };
+        Err(Error::Argument(self.name(), reason))
+    }
+}
+
+/// Checks a lease.
+pub(crate) fn check_lease(name: &str, lease: Duration) -> Result<(), Error> {
+    if (MIN_LEASE..=MAX_LEASE).contains(&lease) {
+        return Ok(());
+    }
+    Err(Error::Argument(name.to_owned(), "a lease has 1 millisecond to 100 years"))
+}

@@ -1,0 +1,72 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::redis::Client;
+#[cfg(feature = "cluster")]
+use crate::redis::cluster::ClusterClientBuilder;
+use crate::server::Server;
+use crate::{Error, Lock};
+
+/// The locks of one server or cluster, over a connection of their own.
+///
+/// It is cheap to clone. One for each process is enough: all tasks share its connection, and wait in one local queue for
+/// each lock.
+#[derive(Clone)]
+pub struct Locks {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Locks {
+    /// Connects to the server of a client.
+    ///
+    /// The connection is opened with the settings of the client, and again whenever it is lost. Its tasks are in the runtime
+    /// in which this is called.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connection`] if the server cannot be reached.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn new(client: Client) -> Result<Self, Error> {
+        Ok(Self { core: Core::connect(Server::single(client)).await? })
+    }
+
+    /// Connects to a cluster. The protocol and the receiver of push messages are set by this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Connection`] if the cluster cannot be reached.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    #[cfg(feature = "cluster")]
+    pub async fn cluster(builder: ClusterClientBuilder) -> Result<Self, Error> {
+        let server = Server::cluster(builder).map_err(|error| Error::new("", error))?;
+        Ok(Self { core: Core::connect(server).await? })
+    }
+
+    /// Describes a lock; nothing is sent yet. The name is the key of the lock.
+    pub fn lock(&self, name: impl Into<Vec<u8>>) -> Lock {
+        Lock::new(self, name.into())
+    }
+
+    /// Waits until the server has the releases of all guards that were dropped before. Call it before the runtime ends.
+    pub async fn close(&self) {
+        let mut releases = self.core.releases.subscribe();
+        tokio::select! {
+            _ = releases.wait_for(|releases| *releases == 0) => {}
+            // The runtime has ended.
+            () = self.core.orders.closed() => {}
+        }
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Locks").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+use std::sync::{Arc, Mutex};
+
+use redis_lock_client::Error;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::{LONG, is_free, locks_at, ms, started, until, waiters};
+
+#[tokio::test]
+async fn free_lock_is_granted_and_released() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");
+    assert_eq!(server.ask("GET door"), guard.token());
+    assert!(server.client().pttl("door") > 59_000);
+    guard.release().await.expect("a lock that is held");
+    assert!(is_free(&server, "door"));
+}
+
+#[tokio::test]
+async fn held_lock_is_refused_without_wait() {
+    let (server, locks) = started().await;
+    let _guard = locks.lock("door").acquire().await.expect("a free lock");
+    assert!(locks.lock("door").try_acquire().await.expect("a reply").is_none());
+    assert_eq!(waiters(&server, "door"), 0);
+}
+
+#[tokio::test]
+async fn wait_that_times_out_leaves_no_waiter() {
+    let (server, locks) = started().await;
+    let _guard = locks.lock("door").acquire().await.expect("a free lock");
+    let began_at = Instant::now();
+    let error = locks.lock("door").wait(ms(200)).acquire().await.expect_err("a held lock");
+    assert!(matches!(error, Error::Timeout(_)), "{error}");
+    assert!((200..900).contains(&began_at.elapsed().as_millis()), "{:?}", began_at.elapsed());
+    locks.close().await;
+    assert_eq!(waiters(&server, "door"), 0);
+}
+
+#[tokio::test]
+async fn waiters_of_processes_are_served_in_order() {
+    let (server, first) = started().await;
+    let guard = first.lock("door").acquire().await.expect("a free lock");
+    let (order, mut tasks) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
+    for number in 0..20 {
+        // Each has a connection of its own, so it is a waiter of the server.
+        let (lock, order) = (locks_at(server.port()).await.lock("door"), order.clone());
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.expect("a turn");
+            order.lock().expect("no panic").push(number);
+            guard.release().await
+        });
+        until("it waits", || waiters(&server, "door") == number + 1).await;
+    }
+    guard.release().await.expect("a lock that is held");
+    assert!(tasks.join_all().await.into_iter().all(|result| result.is_ok()));
+    assert_eq!(*order.lock().expect("no panic"), (0..20).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn tasks_of_one_process_are_served_in_order() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").acquire().await.expect("a free lock");
+    let (order, mut tasks) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
+    for number in 0..200 {
+        let (lock, order) = (locks.lock("door"), order.clone());
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.expect("a turn");
+            order.lock().expect("no panic").push(number);
+            guard.release().await
+        });
+        sleep(ms(1)).await;
+    }
+    // One waiter for the process, however many tasks wait.
+    until("the first one waits", || waiters(&server, "door") == 1).await;
+    let connections = format!("{:?}", server.ask("CLIENT LIST")).matches("name=redis-lock-client").count();
+    assert_eq!(connections, 1);
+    guard.release().await.expect("a lock that is held");
+    assert!(tasks.join_all().await.into_iter().all(|result| result.is_ok()));
+    assert_eq!(*order.lock().expect("no panic"), (0..200).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn late_grant_has_the_whole_lease() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");
+    let next = locks_at(server.port()).await.lock("door").lease(ms(3000));
+    let next = tokio::spawn(async move { next.acquire().await });
+    until("it waits", || waiters(&server, "door") == 1).await;
+    sleep(ms(1500)).await;
+    guard.release().await.expect("a lock that is held");
+    let next = next.await.expect("no panic").expect("a turn");
+    assert!(server.client().pttl("door") > 2000);
+    sleep(ms(2000)).await;
+    assert!(!next.is_lost(), "its lease counts from the grant");
+}
+
+#[tokio::test]
+async fn wrong_arguments_send_nothing() {
+    let (server, locks) = started().await;
+    let before = server.client().info("stats", "total_commands_processed");
+    let wrong = [
+        locks.lock("door").lease(ms(0)),
+        locks.lock("door").lease(ms(50)).session(),
+        locks.lock("door").permits(0),
+        locks.lock("door").label("two words"),
+    ];
+    for lock in wrong {
+        assert!(matches!(lock.acquire().await, Err(Error::Argument(..))));
+    }
+    assert!(before.is_some());
+}
+
+#[tokio::test]
+async fn work_runs_with_the_lock_and_its_error_comes_first() {
+    let (server, locks) = started().await;
+    let lock = locks.lock("door");
+    let token = lock.clone().with(async |guard| Ok::<_, Error>(guard.token().to_owned())).await.expect("work");
+    assert_eq!(token.len(), 32);
+    assert!(is_free(&server, "door"));
+    let result = lock
+        .clone()
+        .with(async |_guard| {
+            server.ask("DEL door");
+            Err::<(), _>(Error::Timeout("work".to_owned()))
+        })
+        .await;
+    assert!(matches!(result, Err(Error::Timeout(name)) if name == "work"));
+    let result =
+        tokio::spawn(async move { lock.with(async |_guard| std::future::pending::<Result<(), Error>>().await).await });
+    until("it is held", || !is_free(&server, "door")).await;
+    server.ask("DEL door");
+    assert!(matches!(result.await.expect("no panic"), Err(Error::Lost(_))));
+}
+
+/// Polls a future in a thread that has no runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(result) = future.as_mut().poll(&mut context) {
+            return result;
+        }
+        std::thread::sleep(ms(1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn futures_run_on_any_executor() {
+    let (server, locks) = started().await;
+    let task = tokio::task::spawn_blocking(move || {
+        std::thread::spawn(move || {
+            block_on(async {
+                let guard = locks.lock("door").renew().wait(ms(1000)).acquire().await.expect("a free lock");
+                guard.extend(LONG).await.expect("a lock that is held");
+                assert!(guard.fence().await.expect("a number") > 0);
+                server.ask("DEL door");
+                guard.lost().await;
+                assert!(guard.release().await.is_err());
+                locks.close().await;
+            });
+        })
+        .join()
+    });
+    assert!(task.await.expect("no panic").is_ok());
+}

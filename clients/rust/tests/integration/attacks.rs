@@ -1,0 +1,137 @@
+//! What an attack on the package tried.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use redis_lock_client::Error;
+use support::{Reply, Setup};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::{LONG, is_free, locks_at, ms, started, until, waiters};
+
+fn random() -> u64 {
+    getrandom::u64().expect("random numbers")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelled_tasks_leave_no_permit() {
+    let (server, first) = started().await;
+    let second = locks_at(server.port()).await;
+    let (mut tasks, inside) = (JoinSet::new(), Arc::new(AtomicI32::new(0)));
+    for number in 0..600_u64 {
+        let lock = if number % 2 == 0 { &first } else { &second }.lock("pool").permits(3).lease(LONG);
+        let inside = inside.clone();
+        tasks.spawn(async move {
+            if let Ok(permit) = timeout(ms(random() % 60), lock.acquire()).await {
+                let permit = permit.expect("a server that replies");
+                assert!(inside.fetch_add(1, Ordering::SeqCst) < 3, "three at most");
+                sleep(ms(random() % 3)).await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                drop(permit);
+            }
+        });
+        sleep(ms(1)).await;
+    }
+    let results = tasks.join_all().await;
+    assert_eq!(results.len(), 600);
+    first.close().await;
+    second.close().await;
+    until("nothing is left", || is_free(&server, "pool") && waiters(&server, "pool") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_one_owner_leave_nothing() {
+    let (server, locks) = started().await;
+    let mut tasks = JoinSet::new();
+    for number in 0..400_u64 {
+        let lock = locks.lock("cellar").reentrant(format!("owner {}", number % 4)).lease(LONG);
+        tasks.spawn(async move {
+            if let Ok(guard) = timeout(ms(random() % 100), lock.acquire()).await {
+                let guard = guard.expect("no loss");
+                sleep(Duration::from_micros(random() % 500)).await;
+                if number % 2 == 0 {
+                    guard.release().await.expect("no loss");
+                }
+            }
+        });
+    }
+    assert_eq!(tasks.join_all().await.len(), 400);
+    locks.close().await;
+    until("nothing is left", || is_free(&server, "cellar") && waiters(&server, "cellar") == 0).await;
+}
+
+#[tokio::test]
+async fn user_without_rights_polls_and_sees_losses_later() {
+    let server = Setup::new().start();
+    server.client().ok("ACL SETUSER app on >secret ~* resetchannels +@all -client|tracking -client|setname");
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let locks = redis_lock_client::Locks::new(redis_lock_client::redis::Client::open(url).expect("an address"));
+    let locks = locks.await.expect("a server that replies");
+    let guard = locks.lock("door").lease(ms(900)).renew().acquire().await.expect("a free lock");
+    let lock = locks.lock("door");
+    let next = tokio::spawn(async move { lock.acquire().await });
+    sleep(ms(200)).await;
+    server.ask("DEL door");
+    let next = next.await.expect("no panic").expect("a lock that is free");
+    timeout(ms(900), guard.lost()).await.expect("a loss");
+    next.release().await.expect("a lock that is held");
+}
+
+#[tokio::test]
+async fn user_without_the_command_gets_its_error() {
+    let server = Setup::new().start();
+    server.client().ok("ACL SETUSER app on >secret ~* &* +@all -lock.acquire");
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let locks = redis_lock_client::Locks::new(redis_lock_client::redis::Client::open(url).expect("an address"));
+    let error = locks.await.expect("a server that replies").lock("door").acquire().await.expect_err("no right");
+    assert!(matches!(error, Error::Server(..)), "{error}");
+}
+
+#[tokio::test]
+async fn key_of_another_type_is_not_taken_for_a_lock() {
+    let (server, locks) = started().await;
+    server.ask("RPUSH door x");
+    assert!(matches!(locks.lock("door").acquire().await, Err(Error::Server(..))));
+    assert_eq!(server.ask("LLEN door"), Reply::Int(1));
+    let guard = locks.lock("window").acquire().await.expect("a free lock");
+    assert!(timeout(ms(50), guard.lost()).await.is_err());
+    let mut client = server.client();
+    client.run("DEL window");
+    client.run("RPUSH window x");
+    timeout(ms(900), guard.lost()).await.expect("a loss");
+}
+
+#[tokio::test]
+async fn future_that_was_not_polled_does_no_harm() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").acquire().await.expect("a free lock");
+    drop(locks.lock("cellar").acquire());
+    drop(guard.release());
+    locks.close().await;
+    assert!(is_free(&server, "door") && is_free(&server, "cellar"));
+}
+
+#[test]
+fn runtime_that_ends_under_load_does_not_hang() {
+    let server = Setup::new().start();
+    for _ in 0..20 {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads");
+        let locks = runtime.block_on(locks_at(server.port()));
+        for number in 0..100 {
+            let lock = locks.lock(format!("door:{}", number % 5)).lease(ms(100)).renew();
+            runtime.spawn(async move {
+                loop {
+                    drop(lock.clone().acquire().await);
+                }
+            });
+        }
+        std::thread::sleep(ms(random() % 30));
+        drop(runtime);
+        // Without its runtime it has nothing to wait for.
+        let other = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        other.block_on(async { timeout(ms(5000), locks.close()).await }).expect("an end");
+    }
+}

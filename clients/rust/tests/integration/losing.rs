@@ -1,0 +1,96 @@
+use redis_lock_client::Error;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{LONG, is_free, ms, started};
+
+/// Returns how long it takes until a loss is reported.
+async fn loss_after(guard: &redis_lock_client::Guard, lose: impl FnOnce()) -> u128 {
+    // It is watched from the first call on.
+    assert!(timeout(ms(100), guard.lost()).await.is_err(), "it is held");
+    lose();
+    let lost_at = Instant::now();
+    timeout(LONG, guard.lost()).await.expect("a loss");
+    assert!(guard.is_lost());
+    lost_at.elapsed().as_millis()
+}
+
+#[tokio::test]
+async fn removed_lock_is_lost_within_50_ms() {
+    let (server, locks) = started().await;
+    let mut times = Vec::new();
+    for number in 0..20 {
+        let name = format!("door:{number}");
+        let lock = locks.lock(name.as_str());
+        let lock = match number % 4 {
+            0 => lock,
+            1 => lock.reentrant("job"),
+            2 => lock.shared(),
+            _ => lock.session(),
+        };
+        let guard = lock.acquire().await.expect("a free lock");
+        times.push(loss_after(&guard, || drop(server.ask(&format!("DEL {name}")))).await);
+    }
+    times.sort_unstable();
+    println!("lost after (ms): {times:?}");
+    assert!(times[10] <= 50, "{times:?}");
+}
+
+#[tokio::test]
+async fn overwritten_lock_is_lost() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").acquire().await.expect("a free lock");
+    assert!(loss_after(&guard, || drop(server.ask("SET door other"))).await < 500);
+    assert!(matches!(guard.release().await, Err(Error::Lost(_))));
+    assert_eq!(server.ask("GET door"), "other");
+}
+
+#[tokio::test]
+async fn flushed_lock_is_lost() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").acquire().await.expect("a free lock");
+    assert!(loss_after(&guard, || drop(server.ask("FLUSHALL"))).await < 500);
+}
+
+#[tokio::test]
+async fn shortened_lease_is_noticed() {
+    let (server, locks) = started().await;
+    let guard = locks.lock("door").lease(LONG).acquire().await.expect("a free lock");
+    assert!(loss_after(&guard, || drop(server.ask("PEXPIRE door 200"))).await < 900);
+}
+
+#[tokio::test]
+async fn lease_ends_by_the_local_clock() {
+    let (server, locks) = started().await;
+    let began_at = Instant::now();
+    let guard = locks.lock("door").lease(ms(500)).acquire().await.expect("a free lock");
+    server.ask("CLIENT PAUSE 3000 ALL");
+    guard.lost().await;
+    assert!((400..700).contains(&began_at.elapsed().as_millis()), "{:?}", began_at.elapsed());
+}
+
+#[tokio::test]
+async fn renewed_lock_outlasts_its_lease() {
+    let (server, locks) = started().await;
+    let renewed = locks.lock("door").lease(ms(300)).renew().acquire().await.expect("a free lock");
+    let in_session = locks.lock("cellar").lease(ms(300)).session().acquire().await.expect("a free lock");
+    let share = locks.lock("page").shared().lease(ms(300)).session().acquire().await.expect("a free lock");
+    let plain = locks.lock("window").lease(ms(300)).acquire().await.expect("a free lock");
+    sleep(ms(1500)).await;
+    assert!(!renewed.is_lost() && !in_session.is_lost() && !share.is_lost());
+    assert!(plain.is_lost() && is_free(&server, "window"));
+    for guard in [renewed, in_session, share] {
+        guard.release().await.expect("a lock that is held");
+    }
+    assert!(is_free(&server, "door") && is_free(&server, "cellar") && is_free(&server, "page"));
+}
+
+#[tokio::test]
+async fn extended_lease_moves_the_timer() {
+    let (_server, locks) = started().await;
+    let guard = locks.lock("door").lease(ms(400)).acquire().await.expect("a free lock");
+    assert!(timeout(ms(50), guard.lost()).await.is_err());
+    guard.extend(ms(1500)).await.expect("a lock that is held");
+    assert!(timeout(ms(800), guard.lost()).await.is_err(), "it was extended");
+    guard.extend(ms(100)).await.expect("a lock that is held");
+    timeout(ms(400), guard.lost()).await.expect("its end");
+}
