@@ -39,8 +39,8 @@ ifdef SERVER
 export SERVER
 endif
 
-.PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client chaos judge model simulate hunt fuzz coverage \
-	mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean
+.PHONY: help build run test test-matrix test-core test-simulated test-clients test-rust-client test-node-client chaos judge model simulate hunt fuzz \
+	coverage mutants monitoring memcheck sanitize upgrade bench bench-core nightly lint advisories docs fmt install uninstall clean
 
 help: ## list the targets
 	@echo 'redis-lock: locks for Redis and Valkey'
@@ -140,6 +140,12 @@ test-rust-client: ## check the Rust package and run its tests, on SERVER or on s
 	$(if $(SERVER),,@scripts/servers)
 	cargo build --release --locked
 	@scripts/test-rust-client $(ARGS)
+
+test-node-client: ## check the Node.js package and run its tests, with several servers and versions of Node.js
+	@scripts/setup test
+	$(if $(SERVER),,@scripts/servers)
+	cargo build --release --locked
+	@scripts/test-node-client $(ARGS)
 
 # All servers in one run, or SERVER alone.
 monitoring: ## run the alerts, the dashboard and the exporter's script of contrib/ with Prometheus

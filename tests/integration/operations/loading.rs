@@ -39,14 +39,14 @@ fn needed_versions(file: &[u8]) -> Vec<u32> {
 }
 
 #[test]
-fn module_needs_no_newer_glibc_than_readme_says() {
-    let readme = fs::read_to_string(repository().join("README.md")).expect("README.md");
-    let (_, rest) = readme.split_once("glibc 2.").expect("a version of glibc");
+fn module_needs_no_newer_glibc_than_documents_say() {
+    let page = fs::read_to_string(repository().join("docs/install.md")).expect("docs/install.md");
+    let (_, rest) = page.split_once("glibc 2.").expect("a version of glibc");
     let named: u32 =
         rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).expect("digits");
     let needed = needed_versions(&fs::read(path()).expect("the module"));
     assert!(needed.len() > 3, "{needed:?}");
-    assert!(needed.iter().all(|version| *version <= named), "README.md says 2.{named}: {needed:?}");
+    assert!(needed.iter().all(|version| *version <= named), "docs/install.md says 2.{named}: {needed:?}");
 }
 
 #[test]

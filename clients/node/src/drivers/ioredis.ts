@@ -1,0 +1,144 @@
+import type { Address, Driver, Link, LinkEvents } from "../driver.js";
+import { asReply } from "./errors.js";
+import { idOf } from "./ids.js";
+
+/** A client, or a client of a cluster, of ioredis 5 or 6, or of iovalkey. */
+export interface IoredisClient {
+  readonly options: object;
+  call(...args: never[]): unknown;
+  duplicate(...args: never[]): unknown;
+}
+
+/** What the package uses of a client. */
+interface Client {
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly stream?: { unref(): void; destroy(): void };
+  duplicate(overrides: object): Client;
+  connect(): Promise<unknown>;
+  disconnect(): void;
+  call(name: string, ...words: string[]): Promise<unknown>;
+  on(event: string, listener: (...args: never[]) => void): this;
+}
+
+interface Cluster extends Pick<Client, "on" | "connect"> {
+  readonly status: string;
+  readonly startupNodes?: object;
+  readonly options: { readonly redisOptions?: object; readonly keyPrefix?: string };
+  nodes(role: "master"): Client[];
+}
+
+/** One connection that fails for good, keeps the names of keys, and speaks version 2 of the protocol as ioredis 5 does. */
+const OVERRIDES = {
+  lazyConnect: true,
+  protocol: 2,
+  replyMapping: "legacy",
+  connectionName: "redis-lock-client",
+  keyPrefix: "",
+  retryStrategy: () => null,
+  sentinelRetryStrategy: () => null,
+  reconnectOnError: null,
+  maxRetriesPerRequest: null,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+  enableOfflineQueue: false,
+  enableAutoPipelining: false,
+  stringNumbers: false,
+  commandTimeout: undefined,
+  socketTimeout: undefined,
+  readOnly: false,
+};
+
+/** Where version 2 of the protocol brings what CLIENT TRACKING reports. */
+const INVALIDATED = "__redis__:invalidate";
+
+export const isIoredis = (client: object): client is IoredisClient => "call" in client && "duplicate" in client;
+
+export function ioredis(client: IoredisClient): Driver {
+  if ("nodes" in client) return cluster(client as unknown as Cluster);
+  const from = client as unknown as Client;
+  const { host, port, path, sentinels, name, username, password, db, tls, keyPrefix } = from.options;
+  const id = [host, port, path, sentinels, name, username, password, db, tls];
+  return {
+    id: JSON.stringify(["ioredis", ...id]),
+    prefix: String(keyPrefix ?? ""),
+    open: (events) => open(from, {}, events),
+  };
+}
+
+function cluster(client: Cluster): Driver {
+  return {
+    id: JSON.stringify(["ioredis", client.startupNodes ?? idOf(client), client.options.redisOptions]),
+    prefix: client.options.keyPrefix ?? "",
+    inCluster: true,
+    open: async (events, address) => open(await anyNode(client), address ?? {}, events),
+  };
+}
+
+/** Returns a client for a node, whose options serve for all nodes. */
+async function anyNode(client: Cluster): Promise<Client> {
+  if (client.status === "wait") await client.connect();
+  const known = client.nodes("master")[0];
+  if (known) return known;
+  await new Promise((resolve, reject) => {
+    client.on("ready", resolve as () => void).on("end", () => reject(new Error("the cluster client is closed")));
+  });
+  return client.nodes("master")[0] ?? Promise.reject(new Error("the cluster has no master"));
+}
+
+/** In version 2 of the protocol, a connection that listens takes no other commands: there is a second one for it. */
+async function open(from: Client, address: Partial<Address>, events: LinkEvents): Promise<Link> {
+  const where = address.host === "" ? { port: address.port } : address;
+  const all: Client[] = [];
+  const close = () => {
+    for (const one of all) {
+      one.disconnect();
+      one.stream?.destroy();
+    }
+  };
+  const connect = async () => {
+    const one = from.duplicate({ ...OVERRIDES, ...where });
+    all.push(one);
+    let reason: unknown;
+    one.on("error", (error: unknown) => {
+      reason = error;
+    });
+    await one.connect().catch((error: unknown) => {
+      close();
+      throw reason ?? error;
+    });
+    one.on("end", events.lost);
+    one.stream?.unref();
+    return one;
+  };
+  const send = async (on: Client, name: string, ...words: string[]) => {
+    try {
+      return await on.call(name, ...words);
+    } catch (error) {
+      throw asReply(error);
+    }
+  };
+  const listen = async () => {
+    const one = await connect();
+    const id = Number(await send(one, "CLIENT", "ID"));
+    one.on("smessage", (_: string, text: string) => events.message(text));
+    one.on("message", (_: string, key: string) => events.changed(key === "" ? null : key));
+    one.on("moved", events.unsubscribed);
+    return { one, id };
+  };
+  const commands = await connect();
+  let listener: ReturnType<typeof listen> | undefined;
+  return {
+    send: (words) => send(commands, ...(words as [string, ...string[]])),
+    subscribe: async (channel) => {
+      listener ??= listen();
+      return send((await listener).one, "ssubscribe", channel);
+    },
+    track: async () => {
+      listener ??= listen();
+      const { one, id } = await listener;
+      await send(one, "subscribe", INVALIDATED);
+      return send(commands, "CLIENT", "TRACKING", "ON", "REDIRECT", String(id));
+    },
+    close,
+  };
+}

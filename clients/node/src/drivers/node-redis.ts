@@ -1,0 +1,108 @@
+import type { Address, Driver, Link, LinkEvents } from "../driver.js";
+import { asReply } from "./errors.js";
+import { idOf } from "./ids.js";
+
+/** A client, or a client of a cluster, of node-redis 5 or 6. */
+export interface NodeRedisClient {
+  sendCommand(...args: never[]): unknown;
+  sSubscribe(...args: never[]): unknown;
+  duplicate(...args: never[]): unknown;
+}
+
+interface Options {
+  readonly socket?: { host?: string; port?: number; path?: string; tls?: unknown };
+  readonly username?: string;
+  readonly password?: string;
+  readonly database?: number;
+  readonly credentialsProvider?: object;
+}
+
+/** What the package uses of a client. */
+interface Client {
+  readonly options: Options;
+  duplicate(overrides: object): Client;
+  connect(): Promise<unknown>;
+  readonly isOpen: boolean;
+  destroy(): void;
+  unref(): void;
+  sendCommand(words: readonly string[]): Promise<unknown>;
+  sSubscribe(channel: string, listener: (text: string) => void): Promise<unknown>;
+  on(event: string, listener: (...args: never[]) => void): this;
+}
+
+interface Cluster {
+  readonly _options?: { readonly rootNodes?: object; readonly defaults?: object };
+  readonly masters: readonly object[];
+  nodeClient(node: object): Client | Promise<Client>;
+}
+
+export const isNodeRedis = (client: object): client is NodeRedisClient =>
+  "sendCommand" in client && "sSubscribe" in client && "duplicate" in client;
+
+export function nodeRedis(client: NodeRedisClient): Driver {
+  if ("nodeClient" in client) return cluster(client as unknown as Cluster);
+  const from = client as unknown as Client;
+  const { socket = {}, username, password, database, credentialsProvider } = from.options ?? {};
+  const provider = username || password ? null : idOf(credentialsProvider);
+  const id = [socket, username, password, database, provider];
+  return { id: JSON.stringify(["node-redis", ...id]), open: (events) => open(from, {}, events) };
+}
+
+function cluster(client: Cluster): Driver {
+  return {
+    id: JSON.stringify(["node-redis", client._options?.rootNodes ?? idOf(client), client._options?.defaults]),
+    inCluster: true,
+    open: async (events, address) => {
+      const node = client.masters[0];
+      if (!node) throw new Error("the cluster client is not connected");
+      return open(await client.nodeClient(node), address ?? {}, events);
+    },
+  };
+}
+
+/** With version 3 of the protocol, commands and messages share the connection. */
+async function open(from: Client, address: Partial<Address>, events: LinkEvents, tracks = true): Promise<Link> {
+  const where = address.host === "" ? { port: address.port } : address;
+  const one = from.duplicate({
+    RESP: 3,
+    name: "redis-lock-client",
+    emitInvalidate: tracks,
+    clientSideCache: undefined,
+    maintNotifications: "disabled",
+    pingInterval: undefined,
+    commandOptions: {},
+    commandsQueueMaxLength: undefined,
+    disableOfflineQueue: true,
+    readonly: false,
+    socket: { ...from.options?.socket, ...where, reconnectStrategy: false, socketTimeout: undefined },
+  });
+  one.on("error", () => {}).on("sharded-channel-moved", events.unsubscribed);
+  one.on("invalidate", (key: unknown) => events.changed(key === null ? null : String(key)));
+  const close = () => {
+    if (one.isOpen) one.destroy();
+  };
+  try {
+    await one.connect();
+  } catch (error) {
+    close();
+    // A user without the right to CLIENT TRACKING connects without it.
+    if (tracks && /^NOPERM/.test(String((error as Error).message))) return open(from, address, events, false);
+    throw error;
+  }
+  one.on("error", events.lost).on("end", events.lost).unref();
+  return {
+    send: (words) =>
+      one.sendCommand(words).catch((error) => {
+        throw asReply(error);
+      }),
+    subscribe: async (channel) => {
+      await one.sSubscribe(channel, events.message).catch((error) => {
+        throw asReply(error);
+      });
+      return true;
+    },
+    // It does so from its beginning.
+    ...(tracks ? { track: async () => true } : {}),
+    close,
+  };
+}

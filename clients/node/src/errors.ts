@@ -1,0 +1,69 @@
+/** The base of all errors of this package. Its text names the lock. */
+export class LockError extends Error {
+  override name = "LockError";
+
+  constructor(
+    /** The name of the lock. */
+    readonly lock: string,
+    text: string,
+    options?: ErrorOptions,
+  ) {
+    super(`lock "${lock}": ${text}`, options);
+  }
+}
+
+/** The lock was not free within `wait`. The server has replied: an outage is a {@link LockConnectionError}. */
+export class LockTimeoutError extends LockError {
+  override name = "LockTimeoutError";
+}
+
+/** The lock is no longer held: its lease has ended, it was deleted, or its session has ended. */
+export class LockLostError extends LockError {
+  override name = "LockLostError";
+}
+
+/** The server has not loaded the module redis-lock, which this feature needs. */
+export class ModuleNeededError extends LockError {
+  override name = "ModuleNeededError";
+}
+
+/** The server cannot be reached. `cause` is the error of the client library. */
+export class LockConnectionError extends LockError {
+  override name = "LockConnectionError";
+}
+
+/** An error reply. */
+export class ServerError extends Error {
+  /** The first word of the reply, or UNKNOWN for a command that the server does not have. */
+  readonly code: string;
+
+  constructor(text: string) {
+    super(text);
+    this.code = /unknown command/i.test(text) ? "UNKNOWN" : (/^[A-Z]+/.exec(text)?.[0] ?? "ERR");
+  }
+}
+
+/** A command got no reply. */
+export class Disconnected extends Error {
+  constructor(
+    cause: unknown,
+    /** The server may have executed the command. */
+    readonly sent: boolean,
+  ) {
+    super(textOf(cause), { cause });
+  }
+}
+
+/** Returns the error that a caller of the package receives. */
+export function publicError(lock: string, error: unknown): unknown {
+  if (error instanceof Disconnected) {
+    return new LockConnectionError(lock, `the server cannot be reached: ${error.message}`, { cause: error.cause });
+  }
+  return error instanceof ServerError ? new LockError(lock, error.message, { cause: error }) : error;
+}
+
+/** An AggregateError of Node.js (one address, several protocols) has its texts in its parts. */
+function textOf(cause: unknown): string {
+  if (cause instanceof AggregateError) return cause.errors.map(textOf).join(", ");
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,82 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { driverOf, type LockClient } from "./drivers/index.js";
+import { LockTimeoutError } from "./errors.js";
+import { Hold } from "./hold.js";
+import { Lock } from "./lock.js";
+import { checkOptions, type LockOptions } from "./options.js";
+import { newToken, Request } from "./request.js";
+import { Server } from "./server.js";
+
+/** The re-entrant holds of the callbacks of `using` that are running, by server and key. */
+type Held = ReadonlyMap<string, Hold>;
+const context = new AsyncLocalStorage<Held>();
+
+/** Locks on one server or in one cluster. */
+export class Locks {
+  readonly #server: Server;
+  readonly #prefix: string;
+
+  /** @internal */
+  constructor(client: LockClient) {
+    const driver = driverOf(client);
+    this.#server = Server.of(driver);
+    this.#prefix = driver.prefix ?? "";
+  }
+
+  /**
+   * Acquires a lock.
+   * @throws LockTimeoutError if it was not free within `wait`; the reason of `signal` if that was aborted before.
+   */
+  async acquire(name: string, options: LockOptions): Promise<Lock> {
+    return new Lock(await this.#hold(name, options));
+  }
+
+  /** Returns the lock if it is free, null if it is not. It never waits. */
+  async tryAcquire(name: string, options: Omit<LockOptions, "wait">): Promise<Lock | null> {
+    const hold = await this.#tryHold(name, options, 0);
+    return hold && new Lock(hold);
+  }
+
+  /**
+   * Runs `work` while the lock is held, and renews the lease. When the lock is lost, `lock.signal` is aborted, and the
+   * promise rejects with a LockLostError, unless `work` has thrown an error of its own.
+   */
+  async using<T>(name: string, options: LockOptions, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+    const hold = await this.#hold(name, { ...options, renew: options.renew ?? !options.session });
+    const lock = new Lock(hold);
+    const held = new Map(context.getStore()).set(this.#contextKey(hold.request.key), hold);
+    let result: T;
+    try {
+      result = await context.run(held, work, lock);
+    } catch (error) {
+      await lock.release().catch(() => {});
+      throw error;
+    }
+    await lock.release();
+    return result;
+  }
+
+  async #hold(name: string, options: LockOptions): Promise<Hold> {
+    const hold = await this.#tryHold(name, options, options.wait ?? Number.POSITIVE_INFINITY);
+    if (!hold) throw new LockTimeoutError(name, `it was not free within ${options.wait} ms`);
+    return hold;
+  }
+
+  async #tryHold(name: string, options: LockOptions, wait: number): Promise<Hold | null> {
+    checkOptions(name, options);
+    const { lease, permits, session = false, shared, reentrant, renew = false, label, signal } = options;
+    const key = this.#prefix + name;
+    const outer = reentrant ? context.getStore()?.get(this.#contextKey(key)) : undefined;
+    if (outer?.isReleased === false) {
+      await outer.enter(lease);
+      return outer;
+    }
+    const kind = reentrant ? "reentrant" : shared || permits !== undefined ? "shared" : "mutex";
+    const request = new Request({ key, lease, kind, permits, session }, newToken(label));
+    return Hold.acquire(name, this.#server, request, { wait, renew, signal });
+  }
+
+  #contextKey(key: string): string {
+    return `${this.#server.driver.id} ${key}`;
+  }
+}

@@ -1,0 +1,50 @@
+/** Returns milliseconds of a clock that nobody sets. */
+export const now = (): number => performance.now();
+
+/** A timer of Node.js with a longer time fires immediately. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Returns the result of a promise, unless the signal is aborted before: then its reason is thrown. */
+export async function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+  });
+  signal.addEventListener("abort", stop);
+  if (signal.aborted) stop();
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+/** A promise that is settled from outside, or with `late` after a time. */
+export class Deferred<T> {
+  resolve!: (value: T) => void;
+  readonly promise = new Promise<T>((resolve) => {
+    this.resolve = resolve;
+  });
+  #timer: NodeJS.Timeout | undefined;
+
+  /** Returns the value, `late` if there is none after `ms` milliseconds. */
+  async within(ms: number, late: T, signal?: AbortSignal): Promise<T> {
+    this.#timer = setTimeout(() => this.resolve(late), Math.min(ms, MAX_TIMER_MS));
+    try {
+      return await abortable(this.promise, signal);
+    } finally {
+      clearTimeout(this.#timer);
+    }
+  }
+}
+
+/** Waits; ends early with the signal's reason. */
+export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
+  new Deferred<void>().within(ms, undefined, signal);
+
+/** Waits without keeping the process alive. */
+export const pauseInBackground = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms).unref();
+  });

@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { after, before, suite, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Cluster } from "ioredis";
+import { Cluster as Cluster5 } from "ioredis-5";
+import { Cluster as ValkeyCluster } from "iovalkey";
+import { createCluster } from "redis";
+import { createCluster as createCluster5 } from "redis-5";
+import { createLocks, type LockClient, LockLostError, LockTimeoutError } from "../src/index.js";
+import { slotOf } from "../src/slots.js";
+import { unhandled, until } from "./support/conditions.js";
+import { freePort, PATIENCE, TestServer } from "./support/servers.js";
+
+const lease = 60_000;
+const node = (port: number) => ({ host: "127.0.0.1", port });
+
+interface ClusterClient {
+  readonly client: LockClient;
+  close(): void;
+}
+
+const CLIENTS: Record<string, (port: number) => Promise<ClusterClient>> = {
+  "node-redis 6": async (port) => {
+    const client = createCluster({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] }).on("error", () => {});
+    await client.connect();
+    return { client, close: () => client.destroy() };
+  },
+  "node-redis 5": async (port) => {
+    const client = createCluster5({ rootNodes: [{ url: `redis://127.0.0.1:${port}` }] }).on("error", () => {});
+    await client.connect();
+    return { client, close: () => client.destroy() };
+  },
+  "ioredis 6": async (port) => {
+    const client = new Cluster([node(port)], { lazyConnect: true }).on("error", () => {});
+    return { client, close: () => client.disconnect() };
+  },
+  "ioredis 5": async (port) => {
+    const client = new Cluster5([node(port)]).on("error", () => {});
+    return { client, close: () => client.disconnect() };
+  },
+  iovalkey: async (port) => {
+    const client = new ValkeyCluster([node(port)]).on("error", () => {});
+    return { client, close: () => client.disconnect() };
+  },
+};
+
+for (const [name, open] of Object.entries(CLIENTS)) {
+  suite(name, () => {
+    let servers: TestServer[];
+    let one: ClusterClient;
+    before(async () => {
+      servers = await startCluster();
+      one = await open((servers[0] as TestServer).port);
+    });
+    after(async () => {
+      one?.close();
+      for (const server of servers ?? []) await server[Symbol.asyncDispose]();
+      assert.deepEqual(unhandled, []);
+    });
+    const owner = (key: string): TestServer => servers[slotOf(key) < 8192 ? 0 : 1] as TestServer;
+
+    test("locks_of_all_nodes_are_granted_in_order", async () => {
+      const locks = createLocks(one.client);
+      const work = async (key: string) => {
+        const order: number[] = [];
+        const add = (n: number) => locks.using(key, { lease }, () => order.push(n));
+        await Promise.all([1, 2, 3, 4, 5].map(add));
+        assert.deepEqual(order, [1, 2, 3, 4, 5]);
+      };
+      await Promise.all(Array.from({ length: 20 }, (_, n) => work(`door:${n}`)));
+      for (const server of servers) assert.ok((await server.connections()) <= 2);
+    });
+
+    test("waits_and_losses_are_reported_by_each_node", async () => {
+      const locks = createLocks(one.client);
+      for (const key of ["a", "b", "c", "{x}y"]) {
+        const lock = await locks.acquire(key, { lease });
+        const waiting = locks.acquire(key, { lease, wait: 10_000 });
+        await until(async () => (await owner(key).info(key, "waiters")) === 1, "a waiter");
+        await lock.release();
+        const next = await waiting;
+        assert.ok((await next.fence()) > 0);
+        const lost = once(next.signal, "abort");
+        await sleep(100);
+        const began = performance.now();
+        await owner(key).command("DEL", key);
+        await lost;
+        assert.ok(performance.now() - began < 50 * PATIENCE);
+        assert.ok(next.signal.reason instanceof LockLostError);
+      }
+    });
+
+    test("wait_follows_its_slot", async () => {
+      const locks = createLocks(one.client);
+      const key = "moving";
+      const [from, to] = slotOf(key) < 8192 ? servers : [...servers].reverse();
+      assert.ok(from && to);
+      const lock = await locks.acquire(key, { lease });
+      const waiting = locks.acquire(key, { lease });
+      await until(async () => (await from.info(key, "waiters")) === 1, "a waiter");
+      await moveSlot(from, to, key);
+      await until(async () => (await to.info(key, "waiters")) === 1, "the waiter is at the other node");
+      await lock.release();
+      await (await waiting).release();
+      await moveSlot(to, from, key);
+      await locks.using(key, { lease }, () => {});
+    });
+
+    test("aborted_waits_leave_nothing", async () => {
+      const locks = createLocks(one.client);
+      const attempt = async (n: number) => {
+        const signal = AbortSignal.timeout(Math.ceil(Math.random() * 30 * PATIENCE));
+        try {
+          await using _lock = await locks.acquire(`abort:${n % 10}`, { lease, signal });
+          await sleep(1);
+        } catch (error) {
+          if (error !== signal.reason && !(error instanceof LockTimeoutError)) throw error;
+        }
+      };
+      await Promise.all(Array.from({ length: 300 }, (_, n) => attempt(n)));
+      for (let n = 0; n < 10; n++) assert.equal(await owner(`abort:${n}`).info(`abort:${n}`, "state"), "free");
+    });
+  });
+}
+
+/** Starts a cluster of two nodes: the second one has the slots from 8192 on. */
+async function startCluster(): Promise<TestServer[]> {
+  const ports = [String(await freePort()), String(await freePort())] as const;
+  const options = (port: string) => ["--cluster-enabled", "yes", "--cluster-port", port];
+  const servers = [await TestServer.start(options(ports[0])), await TestServer.start(options(ports[1]))];
+  const [first, second] = servers as [TestServer, TestServer];
+  await first.command("CLUSTER", "ADDSLOTSRANGE", "0", "8191");
+  await second.command("CLUSTER", "ADDSLOTSRANGE", "8192", "16383");
+  await second.command("CLUSTER", "SET-CONFIG-EPOCH", "2");
+  await second.command("CLUSTER", "MEET", "127.0.0.1", String(first.port), ports[0]);
+  for (const server of servers) {
+    const isUp = async () =>
+      /cluster_state:ok.*cluster_known_nodes:2/s.test(String(await server.command("CLUSTER", "INFO")));
+    await until(isUp, "the cluster is up");
+  }
+  return servers;
+}
+
+/** Moves the slot of a key, which is the only one in it, with the key. */
+async function moveSlot(from: TestServer, to: TestServer, key: string): Promise<void> {
+  const slot = String(slotOf(key));
+  const [fromId, toId] = [String(await from.command("CLUSTER", "MYID")), String(await to.command("CLUSTER", "MYID"))];
+  await to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+  await from.command("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
+  await from.command("MIGRATE", "127.0.0.1", String(to.port), key, "0", "5000");
+  await to.command("CLUSTER", "SETSLOT", slot, "NODE", toId);
+  await from.command("CLUSTER", "SETSLOT", slot, "NODE", toId);
+}

@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { after, before, suite, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { GLIDE, LIBRARIES } from "./support/libraries.js";
+import { PATIENCE, TestServer } from "./support/servers.js";
+
+const PROGRAM = fileURLToPath(new URL("./programs/exit.js", import.meta.url));
+
+for (const library of [...LIBRARIES, GLIDE]) {
+  suite(library.name, () => {
+    let server: TestServer;
+    before(async () => {
+      server = await TestServer.start();
+      await server.command("LOCK.ACQUIRE", "busy", "another");
+    });
+    after(() => server[Symbol.asyncDispose]());
+
+    for (const what of ["release", "using", "session", "unwatched", "timeout", "abort", "loss"]) {
+      test(`process_exits_after_${what}`, async () => {
+        const child = spawn(process.execPath, [PROGRAM, library.name, String(server.port), what], {
+          stdio: ["ignore", "pipe", "inherit"],
+        });
+        let doneAt = 0;
+        child.stdout.on("data", (text) => {
+          if (String(text).includes("done")) doneAt = performance.now();
+        });
+        const [code] = await once(child, "exit");
+        const took = performance.now() - doneAt;
+        assert.equal(code, 0);
+        assert.ok(doneAt > 0);
+        // The connections of valkey-glide have to be closed first.
+        assert.ok(took < 300 * PATIENCE + (library === GLIDE ? 2_000 : 0), `${took} ms`);
+      });
+    }
+  });
+}

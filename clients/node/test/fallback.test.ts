@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { after, before, suite, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createLocks, LockLostError, LockTimeoutError, ModuleNeededError } from "../src/index.js";
+import { unhandled } from "./support/conditions.js";
+import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
+import { PATIENCE, TestServer } from "./support/servers.js";
+
+const lease = 30_000;
+
+for (const library of [...LIBRARIES, GLIDE]) {
+  suite(`${library.name} without the module`, { concurrency: true }, () => {
+    let server: TestServer;
+    before(async () => {
+      server = await TestServer.start([], false);
+    });
+    after(async () => {
+      await server[Symbol.asyncDispose]();
+      assert.deepEqual(unhandled, []);
+    });
+    const locks = () => createLocks(library.client(server.port));
+
+    test("waiters_poll", async () => {
+      const first = await locks().acquire("door", { lease });
+      assert.equal(await locks().tryAcquire("door", { lease }), null);
+      await assert.rejects(locks().acquire("door", { lease, wait: 100 }), LockTimeoutError);
+      const next = locks().acquire("door", { lease });
+      await sleep(50);
+      await first.release();
+      await (await next).release();
+      assert.equal(await server.command("EXISTS", "door"), 0);
+    });
+
+    test("layout_is_that_of_other_libraries", async () => {
+      const lock = await locks().acquire("string", { lease });
+      assert.equal(await server.command("GET", "string"), lock.token);
+      await lock.release();
+      await locks().using("hash", { lease, reentrant: true }, async ({ token }) => {
+        await locks().using("hash", { lease, reentrant: true }, () => {});
+        assert.equal(await server.command("HGET", "hash", token), "1");
+      });
+      assert.equal(await server.command("EXISTS", "hash"), 0);
+    });
+
+    test("renewal_and_extension_work", async () => {
+      await locks().using("renewed", { lease: 500 * PATIENCE }, async (lock) => {
+        await sleep(1_000 * PATIENCE);
+        assert.equal(lock.signal.aborted, false);
+        await lock.extend(lease);
+        assert.ok(Number(await server.command("PTTL", "renewed")) > 29_000);
+      });
+    });
+
+    test("loss_is_seen_at_the_next_renewal", async () => {
+      const lock = await locks().acquire("lost", { lease: 900, renew: true });
+      const lost = once(lock.signal, "abort");
+      await server.command("SET", "lost", "another");
+      await lost;
+      await assert.rejects(lock.release(), LockLostError);
+      assert.equal(await server.command("GET", "lost"), "another");
+    });
+
+    test("features_of_the_module_say_so", async () => {
+      for (const options of [{ session: true }, { shared: true }, { permits: 2 }]) {
+        await assert.rejects(locks().acquire("needed", { lease, ...options }), ModuleNeededError);
+      }
+      await using lock = await locks().acquire("needed", { lease });
+      await assert.rejects(lock.fence(), (error) => {
+        assert.match(String(error), /^ModuleNeededError: lock "needed": LOCK.FENCE needs the module redis-lock/);
+        return true;
+      });
+    });
+
+    test("aborted_wait_leaves_nothing", async () => {
+      const first = await locks().acquire("aborted", { lease });
+      const signal = AbortSignal.timeout(100);
+      await assert.rejects(locks().acquire("aborted", { lease, signal }), { name: "TimeoutError" });
+      await first.release();
+      await sleep(300);
+      assert.equal(await server.command("EXISTS", "aborted"), 0);
+    });
+  });
+}
+
+suite("modules that come and go", () => {
+  test("module_is_used_once_it_is_loaded", async () => {
+    await using server = await TestServer.start(["--enable-module-command", "yes"], false);
+    const locks = locksOn(server.port);
+    const holder = await locks.acquire("door", { lease: 60_000 });
+    const waiting = locks.acquire("door", { lease: 60_000 });
+    await server.command("MODULE", "LOAD", process.env.MODULE ?? "");
+    await sleep(6_000);
+    assert.equal(await server.info("door", "waiters"), 1);
+    await holder.release();
+    await (await waiting).release();
+  });
+
+  test("user_without_rights_to_tracking_is_served", async () => {
+    await using server = await TestServer.start();
+    await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-client|tracking");
+    const { createClient } = await import("redis");
+    const { Redis } = await import("ioredis");
+    const nodeRedis = createClient({ url: `redis://app:secret@127.0.0.1:${server.port}` }).on("error", () => {});
+    const ioredis = new Redis(`redis://app:secret@127.0.0.1:${server.port}`, { lazyConnect: true });
+    for (const client of [nodeRedis, ioredis]) {
+      await createLocks(client).using("untracked", { lease: 300 * PATIENCE }, async (lock) => {
+        await sleep(400 * PATIENCE);
+        assert.equal(lock.signal.aborted, false);
+      });
+    }
+  });
+
+  test("user_without_rights_to_channels_polls", async () => {
+    await using server = await TestServer.start();
+    await server.command("ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all");
+    const { createClient } = await import("redis");
+    const { Redis } = await import("ioredis");
+    const nodeRedis = createClient({ url: `redis://app:secret@127.0.0.1:${server.port}` }).on("error", () => {});
+    const ioredis = new Redis(`redis://app:secret@127.0.0.1:${server.port}`, { lazyConnect: true });
+    for (const client of [nodeRedis, ioredis]) {
+      const locks = createLocks(client);
+      const first = await locks.acquire("acl", { lease });
+      const next = locks.acquire("acl", { lease, renew: true });
+      await sleep(100);
+      await first.release();
+      const began = performance.now();
+      await (await next).release();
+      assert.ok(performance.now() - began < 500 * PATIENCE);
+    }
+  });
+});

@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { after, before, suite, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createLocks, LockError, LockLostError, LockTimeoutError } from "../src/index.js";
+import { unhandled } from "./support/conditions.js";
+import { GLIDE, LIBRARIES, locksOn } from "./support/libraries.js";
+import { TestServer } from "./support/servers.js";
+
+for (const library of [...LIBRARIES, GLIDE]) {
+  suite(library.name, { concurrency: true }, () => {
+    let server: TestServer;
+    before(async () => {
+      server = await TestServer.start();
+    });
+    after(async () => {
+      await server[Symbol.asyncDispose]();
+      assert.deepEqual(unhandled, []);
+    });
+    const locks = () => createLocks(library.client(server.port));
+    const lease = 30_000;
+
+    test("readers_share_and_exclude_writers", async () => {
+      const first = await locks().acquire("cache", { lease, shared: true });
+      const second = await locks().acquire("cache", { lease, shared: true });
+      assert.equal(await locks().tryAcquire("cache", { lease }), null);
+      const writer = locks().acquire("cache", { lease });
+      await sleep(50);
+      await first.release();
+      await second.extend(60_000);
+      await second.release();
+      await (await writer).release();
+    });
+
+    test("semaphore_has_so_many_permits", async () => {
+      const options = { lease, permits: 2 };
+      const [first, second] = [await locks().acquire("printers", options), await locks().acquire("printers", options)];
+      assert.equal(await locks().tryAcquire("printers", options), null);
+      const third = locks().acquire("printers", options);
+      await first.release();
+      await Promise.all([second.release(), (await third).release()]);
+      assert.equal(await server.info("printers", "state"), "free");
+    });
+
+    test("nested_using_enters_again", async () => {
+      const options = { lease, reentrant: true };
+      await locks().using("cellar", options, async (outer) => {
+        await locks().using("cellar", options, async (inner) => {
+          assert.equal(inner.token, outer.token);
+          await using _third = await locks().acquire("cellar", options);
+        });
+        assert.equal(await server.info("cellar", "owner"), outer.token);
+        assert.equal(await server.info("cellar", "state"), "reentrant");
+      });
+      assert.equal(await server.info("cellar", "state"), "free");
+    });
+
+    test("another_task_does_not_enter", async () => {
+      const options = { lease, reentrant: true };
+      await using _lock = await locks().acquire("attic", options);
+      assert.equal(await locks().tryAcquire("attic", options), null);
+    });
+
+    test("entered_lock_that_is_lost_says_so", async () => {
+      const options = { lease, reentrant: true };
+      const outer = locks().using("stairs", options, async () => {
+        await server.command("DEL", "stairs");
+        await sleep(library === GLIDE ? 0 : 200);
+        await assert.rejects(
+          locks().using("stairs", { ...options, lease: 60_000 }, () => {}),
+          LockLostError,
+        );
+      });
+      await assert.rejects(outer, LockLostError);
+    });
+
+    test("fencing_tokens_rise", async () => {
+      const tokens: number[] = [];
+      for (let n = 0; n < 3; n++)
+        await locks().using("fenced", { lease }, async (lock) => tokens.push(await lock.fence()));
+      assert.deepEqual(tokens, [...new Set(tokens)].sort());
+      assert.equal(await server.command("EXISTS", "{fenced}:fence"), 1);
+    });
+
+    test("label_is_shown_for_holder", async () => {
+      await using _lock = await locks().acquire("labelled", { lease, label: "billing" });
+      assert.match(String(await server.info("labelled", "owner")), /^billing:[0-9a-f]{32}$/);
+    });
+
+    test("release_is_idempotent", async () => {
+      const lock = await locks().acquire("twice", { lease });
+      await Promise.all([lock.release(), lock.release()]);
+      await using _next = await locks().acquire("twice", { lease });
+      await lock.release();
+      assert.equal(await server.info("twice", "state"), "mutex");
+    });
+
+    test("expired_holder_takes_nothing_from_the_next", async () => {
+      const first = await locks().acquire("expired", { lease: 50 });
+      await using _second = await locks().acquire("expired", { lease });
+      await assert.rejects(first.release(), LockLostError);
+      assert.equal(await server.info("expired", "state"), "mutex");
+    });
+
+    test("names_of_any_text_work", async () => {
+      for (const name of ["with space", "a}b", "{tag}x", "ü🔒", "line\nbreak"]) {
+        const first = await locks().acquire(name, { lease });
+        const second = locks().acquire(name, { lease, wait: 5_000 });
+        await first.release();
+        await (await second).release();
+      }
+    });
+  });
+}
+
+suite("any library", () => {
+  let server: TestServer;
+  before(async () => {
+    server = await TestServer.start();
+  });
+  after(() => server[Symbol.asyncDispose]());
+
+  test("wrong_arguments_are_errors_before_anything_is_sent", async () => {
+    const locks = locksOn(server.port);
+    for (const options of [
+      { lease: 0 },
+      { lease: 1.5 },
+      { lease: Number.NaN },
+      { lease: Number.POSITIVE_INFINITY },
+      { lease: "1000" as unknown as number },
+      { lease: 1_000, wait: -1 },
+      { lease: 1_000, wait: Number.NaN },
+      { lease: 1_000, permits: 0 },
+      { lease: 1_000, label: "with space" },
+      { lease: 1_000, reentrant: true, shared: true },
+      { lease: 1_000, session: true, renew: true },
+      { lease: 99, session: true },
+    ]) {
+      await assert.rejects(locks.acquire("door", options), LockError, JSON.stringify(options));
+    }
+    await assert.rejects(locks.acquire("", { lease: 1_000 }), LockError);
+    assert.equal(await server.connections(), 0);
+    assert.throws(() => createLocks({} as never), TypeError);
+  });
+
+  test("wrong_type_is_an_error_of_the_lock", async () => {
+    await server.command("LPUSH", "list", "x");
+    await assert.rejects(locksOn(server.port).acquire("list", { lease: 1_000, wait: 5_000 }), (error) => {
+      assert.ok(error instanceof LockError && !(error instanceof LockTimeoutError));
+      assert.match(error.message, /^lock "list": WRONGTYPE/);
+      return true;
+    });
+  });
+
+  test("clients_with_one_address_share_a_connection", async () => {
+    for (let n = 0; n < 20; n++) await locksOn(server.port).using(`shared:${n}`, { lease: 1_000 }, () => {});
+    assert.equal(await server.connections(), 1);
+  });
+
+  test("idle_connection_is_closed_and_opened_again", async () => {
+    await using server = await TestServer.start();
+    const locks = locksOn(server.port);
+    await locks.using("idle", { lease: 1_000 }, () => {});
+    const held = await locks.acquire("held", { lease: 60_000, renew: true });
+    await sleep(12_000);
+    assert.equal(await server.connections(), 1);
+    await held.release();
+    await sleep(12_500);
+    assert.equal(await server.connections(), 0);
+    await locks.using("idle", { lease: 1_000 }, () => {});
+  });
+
+  test("key_prefix_of_ioredis_applies", async () => {
+    const { Redis } = await import("ioredis");
+    const client = new Redis(server.port, { lazyConnect: true, keyPrefix: "app:" });
+    await using lock = await createLocks(client).acquire("door", { lease: 1_000 });
+    assert.equal(await server.info("app:door", "owner"), lock.token);
+  });
+});

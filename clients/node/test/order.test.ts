@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { after, before, suite, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createLocks, LockTimeoutError } from "../src/index.js";
+import { unhandled, until } from "./support/conditions.js";
+import { LIBRARIES } from "./support/libraries.js";
+import { TestServer } from "./support/servers.js";
+
+for (const library of LIBRARIES) {
+  suite(library.name, { concurrency: true }, () => {
+    let server: TestServer;
+    before(async () => {
+      server = await TestServer.start();
+    });
+    after(async () => {
+      await server[Symbol.asyncDispose]();
+      assert.deepEqual(unhandled, []);
+    });
+
+    test("waiters_are_served_in_order", async () => {
+      const locks = createLocks(library.client(server.port));
+      const first = await locks.acquire("order", { lease: 30_000 });
+      const order: number[] = [];
+      const waiters = Array.from({ length: 20 }, (_, n) =>
+        locks.using("order", { lease: 30_000 }, () => {
+          order.push(n);
+        }),
+      );
+      await sleep(100);
+      await first.release();
+      await Promise.all(waiters);
+      assert.deepEqual(
+        order,
+        order.map((_, n) => n),
+      );
+    });
+
+    test("free_lock_is_granted_to_one", async () => {
+      const locks = createLocks(library.client(server.port));
+      await using _lock = await locks.acquire("one", { lease: 30_000 });
+      assert.equal(await locks.tryAcquire("one", { lease: 30_000 }), null);
+    });
+
+    test("thousand_tasks_share_one_client", async () => {
+      const locks = createLocks(library.client(server.port));
+      const held = new Set<string>();
+      const fences = new Map<string, number>();
+      const work = async (name: string) => {
+        await using lock = await locks.acquire(name, { lease: 30_000, wait: 60_000 });
+        assert.ok(!held.has(name), "held by one");
+        held.add(name);
+        const fence = await lock.fence();
+        assert.ok(fence > (fences.get(name) ?? 0), "after all others");
+        fences.set(name, fence);
+        held.delete(name);
+      };
+      await Promise.all(Array.from({ length: 1000 }, (_, n) => work(`tasks:${n % 10}`)));
+      assert.ok((await server.connections()) <= 2);
+    });
+
+    test("waits_end_on_time", async () => {
+      const locks = createLocks(library.client(server.port));
+      await using _lock = await locks.acquire("time", { lease: 30_000 });
+      const began = performance.now();
+      await assert.rejects(locks.acquire("time", { lease: 30_000, wait: 300 }), (error) => {
+        assert.ok(error instanceof LockTimeoutError);
+        assert.equal(error.message, 'lock "time": it was not free within 300 ms');
+        return true;
+      });
+      const took = performance.now() - began;
+      assert.ok(took >= 299 && took < 700, `${took} ms`);
+      await until(async () => (await server.info("time", "waiters")) === 0, "the wait is cancelled");
+    });
+
+    test("process_has_one_queue_entry", async () => {
+      const locks = createLocks(library.client(server.port));
+      const first = await locks.acquire("entry", { lease: 30_000 });
+      const others = Array.from({ length: 50 }, () => locks.using("entry", { lease: 30_000 }, () => {}));
+      await until(async () => (await server.info("entry", "waiters")) === 1, "a waiter");
+      await sleep(50);
+      assert.equal(await server.info("entry", "waiters"), 1);
+      await first.release();
+      await Promise.all(others);
+    });
+
+    test("fallen_lease_goes_to_the_next_waiter", async () => {
+      const locks = createLocks(library.client(server.port));
+      await locks.acquire("lease", { lease: 200 });
+      const began = performance.now();
+      await using _lock = await locks.acquire("lease", { lease: 30_000, wait: 5_000 });
+      assert.ok(performance.now() - began < 500);
+    });
+  });
+}

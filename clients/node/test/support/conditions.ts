@@ -1,0 +1,14 @@
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** Waits until a condition holds. Throws after ten seconds. */
+export async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
+  const end = performance.now() + 10_000;
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`in vain: ${what}`);
+    await sleep(5);
+  }
+}
+
+/** The rejections that no code has handled, which each test file checks to be none. */
+export const unhandled: unknown[] = [];
+process.on("unhandledRejection", (reason) => unhandled.push(reason));

@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createClient } from "redis";
+
+const SERVER = process.env.SERVER ?? "redis-server";
+const MODULE = process.env.MODULE ?? "";
+
+/** On a busy machine, tests that measure time allow so many times more. */
+export const PATIENCE = Number(process.env.PATIENCE ?? 1);
+
+/** A server of a test, on 127.0.0.1. */
+export class TestServer implements AsyncDisposable {
+  #process: ChildProcess | undefined;
+  #admin: Promise<{ sendCommand(words: string[]): Promise<unknown>; destroy(): void }> | undefined;
+  readonly #folder = mkdtempSync(join(tmpdir(), "redis-lock-client-"));
+
+  private constructor(
+    readonly port: number,
+    readonly options: readonly string[],
+  ) {}
+
+  /** Starts a server with the module, unless `hasModule` is false. */
+  static async start(options: readonly string[] = [], hasModule = true): Promise<TestServer> {
+    const server = new TestServer(await freePort(), hasModule ? ["--loadmodule", MODULE, ...options] : options);
+    await server.start();
+    return server;
+  }
+
+  get #isRunning(): boolean {
+    return this.#process?.exitCode === null && this.#process.signalCode === null;
+  }
+
+  /** Starts the process, again after `stop`. */
+  async start(): Promise<void> {
+    if (this.#isRunning) return;
+    const always = ["--port", String(this.port), "--bind", "127.0.0.1", "--dir", this.#folder, "--save", ""];
+    const child = spawn(SERVER, [...always, ...this.options], { stdio: ["ignore", "pipe", "inherit"] });
+    this.#process = child;
+    let log = "";
+    for await (const part of child.stdout) {
+      log += part;
+      if (log.includes("Ready to accept connections")) break;
+    }
+    if (!log.includes("Ready to accept connections")) throw new Error(`the server does not start: ${log}`);
+  }
+
+  /** Sends a command by a connection of the tests. */
+  async command(...words: string[]): Promise<unknown> {
+    this.#admin ??= this.#connect();
+    return (await this.#admin).sendCommand(words);
+  }
+
+  async #connect() {
+    const client = createClient({ url: this.url, RESP: 3, maintNotifications: "disabled" });
+    client.on("error", () => {});
+    return client.connect();
+  }
+
+  /** Returns a field of LOCK.INFO. */
+  async info(key: string, field: string): Promise<unknown> {
+    return ((await this.command("LOCK.INFO", key)) as Record<string, unknown>)[field];
+  }
+
+  /** Returns how many commands the server has processed. */
+  async calls(): Promise<number> {
+    return Number(/total_commands_processed:(\d+)/.exec(String(await this.command("INFO", "stats")))?.[1]);
+  }
+
+  get url(): string {
+    return `redis://127.0.0.1:${this.port}`;
+  }
+
+  /** Cuts the connections of the package. */
+  async cut(): Promise<void> {
+    const list = String(await this.command("CLIENT", "LIST"));
+    for (const [, id] of list.matchAll(/id=(\d+) .*name=redis-lock-client/g)) {
+      await this.command("CLIENT", "KILL", "ID", String(id));
+    }
+  }
+
+  /** Returns how many connections the package has. */
+  async connections(): Promise<number> {
+    return [...String(await this.command("CLIENT", "LIST")).matchAll(/name=redis-lock-client/g)].length;
+  }
+
+  /** Stops the process without a sign to its clients, or lets it go on. */
+  signal(signal: NodeJS.Signals): void {
+    this.#process?.kill(signal);
+  }
+
+  async stop(): Promise<void> {
+    if (!this.#process || !this.#isRunning) return;
+    this.#process.kill("SIGKILL");
+    await once(this.#process, "exit");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    (await this.#admin)?.destroy();
+    await this.stop();
+    rmSync(this.#folder, { recursive: true });
+  }
+}
+
+/** Returns a port that no program uses. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  return typeof address === "object" && address ? address.port : 0;
+}
