@@ -16,7 +16,7 @@ SEED ?=
 SEEDS ?= 10000
 # The scenario of chaos: `make chaos ARGS=--help` lists them; without one the seed chooses.
 SCENARIO ?=
-# The histories that judge decides about: `make chaos ARGS='--history FILE'` writes one.
+# The histories that judge decides about: `make chaos` writes one to target/chaos.jsonl, or with ARGS='--history FILE' to FILE.
 FILES ?=
 # The rounds of each fault in the scenarios failover, sentinel and cluster.
 ROUNDS ?= 1

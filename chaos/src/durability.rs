@@ -9,7 +9,6 @@ use support::Reply;
 use crate::evidence::is_put_off;
 use crate::link::{Link, PATIENCE};
 use crate::run::Run;
-use crate::snapshot;
 use crate::token::Token;
 
 const LOCKS: u64 = 12;
@@ -18,10 +17,10 @@ const LEASES_MS: std::ops::Range<i64> = 60_000..90_000;
 /// The rest of a lease is shown in whole milliseconds, by a clock that can be adjusted.
 const CLOCKS_MS: i64 = 5;
 pub const CHECK: &str = "durability probes";
+pub const BEGUN: &str = "durability probes begun";
 /// FLUSHALL would remove most of them, so it comes only during one probe of this number.
 const ONE_FLUSHED_OF: u8 = 4;
 
-/// Locks of one client, with the replies that it got.
 pub struct Probe<'r> {
     run: &'r Run,
     database: u32,
@@ -42,14 +41,13 @@ struct Taken {
     /// The lease began between these two, also where another hold lengthened it.
     asked: Instant,
     granted: Instant,
-    fence: i64,
 }
 
 impl<'r> Probe<'r> {
     /// Takes locks that no other client knows, some of them by waiting; `None` if a reply is not a grant because of an
     /// earlier fault.
     pub fn take(run: &'r Run, database: u32, random: &mut fastrand::Rng) -> Option<Self> {
-        run.counters.begin(CHECK);
+        run.counters.count(BEGUN);
         let no_flushes = (random.u8(..ONE_FLUSHED_OF) > 0).then(|| Arc::clone(&run.no_flushes));
         let begun = Instant::now();
         let mut links = (run.connect(database, false)?, run.connect(database, false)?);
@@ -59,50 +57,26 @@ impl<'r> Probe<'r> {
         Some(Self { run, database, begun, locks: locks?, _no_flushes: no_flushes })
     }
 
-    pub fn compare(&self, link: &mut Link, other: &mut Link) -> Result<(), String> {
-        for Taken { name, .. } in &self.locks {
-            let (here, there) = (snapshot::content(link, name), snapshot::content(other, name));
-            if here != there {
-                return Err(format!("{name} is {here:?} here and {there:?} there"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether everything may have been flushed since.
-    pub fn is_flushed(&self) -> bool {
-        self.run.evidence.flushes.any_since(self.begun)
-    }
-
     /// Checks that every lock is as it was, and releases it; leases may have gained `gained` ms. Returns whether all
     /// were checked: a closed connection or a flush makes the probe void.
     pub fn check(&self, gained: RangeInclusive<i64>) -> bool {
-        let check = |taken: &Taken, link: &mut Link| match taken.check_kept(self.run, &gained, link)? {
-            Ok(()) => taken.check_released(self.run, link),
-            wrong => Some(wrong),
-        };
-        let are_found = self.check_all(check);
+        let Some(mut link) = self.run.connect(self.database, false) else { return false };
+        let are_found = self.locks.iter().all(|taken| {
+            let checked = match taken.check_kept(self.run, &gained, &mut link) {
+                Some(Ok(())) => taken.check_released(self.run, &mut link),
+                other => other,
+            };
+            let is_flushed = self.run.evidence.flushes.any_since(self.begun);
+            if let Some(Err(what)) = checked.as_ref().filter(|_| !is_flushed) {
+                let text = format!("{} of {}, {}: {what}", taken.name, taken.token, taken.command);
+                self.run.fails("nothing that was replied is forgotten", text);
+            }
+            matches!(checked, Some(Ok(()))) && !is_flushed
+        });
         if are_found {
             self.run.counters.count(CHECK);
         }
         are_found
-    }
-
-    /// Checks that every lock is held as it was, by requests that a recovery period allows.
-    pub fn check_holders(&self) -> bool {
-        self.check_all(|taken, link| taken.check_kept(self.run, &(0..=0), link))
-    }
-
-    fn check_all(&self, check: impl Fn(&Taken, &mut Link) -> Checked) -> bool {
-        let Some(mut link) = self.run.connect(self.database, false) else { return false };
-        self.locks.iter().all(|taken| {
-            let checked = check(taken, &mut link);
-            if let Some(Err(what)) = checked.as_ref().filter(|_| !self.is_flushed()) {
-                let text = format!("{} of {}, {}: {what}", taken.name, taken.token, taken.command);
-                self.run.fails("nothing that was replied is forgotten", text);
-            }
-            matches!(checked, Some(Ok(()))) && !self.is_flushed()
-        })
     }
 }
 
@@ -115,7 +89,7 @@ impl Taken {
             (other.run(&format!("LOCK.ACQUIRE {name} {before} PX {lease_ms}")) == 1).then_some(())?;
         }
         let now = Instant::now();
-        let mut taken = Self { name, token, command, holds, lease_ms, asked: now, granted: now, fence: 0 };
+        let mut taken = Self { name, token, command, holds, lease_ms, asked: now, granted: now };
         taken.asked = link.send(&[format!("{} BLOCK 5000", taken.request(lease_ms, 1))])?;
         if let Some(before) = before {
             (other.run(&format!("LOCK.RELEASE {} {before}", taken.name)) == 0).then_some(())?;
@@ -125,8 +99,6 @@ impl Taken {
             (link.run(&taken.request(lease_ms, hold)) == hold).then_some(())?;
         }
         taken.granted = Instant::now();
-        let Reply::Int(fence) = link.run(&taken.fence_line()) else { return None };
-        taken.fence = fence;
         Some(taken)
     }
 
@@ -137,10 +109,6 @@ impl Taken {
             _ => String::new(),
         };
         format!("LOCK.{} {} {} PX {lease_ms}{option}", self.command, self.name, self.token)
-    }
-
-    fn fence_line(&self) -> String {
-        format!("LOCK.FENCE {0} {1} f{0}", self.name, self.token)
     }
 
     /// Checks that its holder has it with the rest of its lease, and another token does not get it.
@@ -156,15 +124,9 @@ impl Taken {
         }
         let line = format!("LOCK.ACQUIRE {} {} PX 1000", self.name, run.tokens.fresh());
         let reply = answer(run, link, &line)?;
-        if reply != Reply::Nil {
-            return Some(Err(format!("the reply to {line} is {reply:?}, not nil")));
-        }
-        let fence = answer(run, link, &self.fence_line())?;
-        let is_higher = matches!(fence, Reply::Int(number) if number > self.fence);
-        Some(is_higher.then_some(()).ok_or_else(|| format!("the fencing token after {} is {fence:?}", self.fence)))
+        Some((reply == Reply::Nil).then_some(()).ok_or_else(|| format!("the reply to {line} is {reply:?}, not nil")))
     }
 
-    /// Checks that its holder can ask for it again, which counts once, set its lease, and release it.
     fn check_released(&self, run: &Run, link: &mut Link) -> Checked {
         let (name, token) = (&self.name, self.token);
         let release = |hold| (format!("LOCK.RELEASE {name} {token} HOLD {hold}"), hold - 1);
@@ -176,7 +138,6 @@ impl Taken {
                 return Some(Err(format!("the reply to {line} is {reply:?}, not {expected}")));
             }
         }
-        link.run(&format!("DEL f{name}"));
         Some(Ok(()))
     }
 }

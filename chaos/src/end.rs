@@ -32,7 +32,6 @@ const BUFFERS: [&str; 5] = [
 /// which gives back memory of blocked clients in small steps, then runs as often as it can.
 const CLEANING: [&str; 6] =
     ["FLUSHALL", "CONFIG RESETSTAT", "SLOWLOG RESET", "LATENCY RESET", "SCRIPT FLUSH", "CONFIG SET hz 500"];
-/// The fields of INFO that show whether a new append-only file is being written.
 pub const REWRITING: [&str; 2] = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
 const NOTHING_LEFT: &str = "nothing is left behind";
 
@@ -50,7 +49,6 @@ pub fn check(run: &Run, memory_before: i64) -> Option<()> {
     if run.settings.appends {
         compare_with_file(run, &mut link)?;
     }
-    // No more memory is used than before the run.
     CLEANING.iter().for_each(|line| drop(link.run(line)));
     settle(run, NOTHING_LEFT, || {
         let used = memory_of_locks(&mut link)?;
@@ -77,21 +75,14 @@ fn settle(run: &Run, rule: Rule, mut left: impl FnMut() -> Option<String>) -> Op
     }
 }
 
-/// The used memory of the server without buffers.
 pub fn memory_of_locks(link: &mut Link) -> Option<i64> {
     let used = link.number("memory", "used_memory")?;
     Some(used - BUFFERS.into_iter().filter_map(|name| link.number("memory", name)).sum::<i64>())
 }
 
-/// Notes how many locks each server has handed over so far.
 pub fn count_handovers(run: &Run) {
-    for database in 0..if run.in_cluster() { DATABASES } else { 1 } {
-        let Some(mut link) = run.connect(database, false) else { return };
-        let count = link.number("lock", "lock_granted_after_waiting").and_then(|count| u64::try_from(count).ok());
-        if let (Some(server), Some(count)) = (link.info("server", "run_id"), count) {
-            run.counters.handovers_of(server, count);
-        }
-    }
+    let count = run.connect(0, false).and_then(|mut link| link.number("lock", "lock_granted_after_waiting"));
+    run.counters.raise("hand-overs", count.unwrap_or_default());
 }
 
 /// Asks for a new append-only file. It is refused while one is being written, and then the old one stays stale.
@@ -124,7 +115,6 @@ fn what_is_left(run: &Run, links: &mut [Link]) -> Option<String> {
     Some(left.join(", "))
 }
 
-/// A server that loads its append-only file has the same keys as before.
 fn compare_with_file(run: &Run, link: &mut Link) -> Option<()> {
     settle(run, "the server writes its append-only file", || {
         let [running, scheduled] = REWRITING.map(|name| link.number("persistence", name));

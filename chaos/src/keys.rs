@@ -2,7 +2,6 @@
 
 #[derive(Debug)]
 pub struct Key {
-    /// The index in [`Keys`].
     pub number: usize,
     pub database: u32,
     pub name: String,
@@ -21,13 +20,11 @@ impl Key {
     }
 }
 
-/// The limits of the keys of a part, in turn.
 const LIMITS: [Option<usize>; 5] = [None, Some(2), Some(4), Some(1), Some(3)];
 
 /// Strict keys are in the first two databases, rough ones in the first and in two that are flushed and swapped.
 const PARTS: [(u32, bool); 5] = [(0, true), (1, true), (0, false), (2, false), (3, false)];
 
-/// The number of databases with keys.
 pub const DATABASES: u32 = 4;
 
 /// The databases that are flushed and swapped as a whole.
@@ -36,7 +33,6 @@ pub const FLUSHED: [u32; 2] = [2, 3];
 /// This number of keys at the front of each part get half of the requests.
 const HOT: usize = 3;
 
-/// All keys of the run, by part.
 pub struct Keys(Vec<Key>);
 
 impl Keys {
@@ -60,7 +56,6 @@ impl Keys {
         &self.0
     }
 
-    /// A key of any class. Hot keys come often.
     pub fn any(&self, random: &mut fastrand::Rng) -> &Key {
         self.in_part(random.usize(..PARTS.len()), random)
     }
@@ -70,8 +65,8 @@ impl Keys {
     }
 
     pub fn in_database(&self, database: u32, random: &mut fastrand::Rng) -> &Key {
-        let parts: Vec<usize> = (0..PARTS.len()).filter(|&part| PARTS[part].0 == database).collect();
-        self.in_part(parts[random.usize(..parts.len())], random)
+        let part = random.choice((0..PARTS.len()).filter(|part| PARTS[*part].0 == database).collect::<Vec<_>>());
+        self.in_part(part.expect("a part in each database"), random)
     }
 
     /// A key that other commands can change.

@@ -7,6 +7,7 @@ use support::connection::{Connection, packed};
 use support::{Reply, bytes_of};
 
 use crate::clients::network::NetworkPath;
+use crate::evidence::since_now;
 use crate::history::{Endpoint, History, Request, Requests};
 
 /// How long the server may take to accept a connection and to answer short requests. Above the longest stall.
@@ -16,16 +17,12 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Link {
     connection: Connection,
     requests: Requests,
-    /// As the history knows it.
-    endpoint: Endpoint,
-    /// The path through a network that can be bad.
     path: Option<NetworkPath>,
     /// A reply has not come in time: the next one would belong to another request.
     is_dead: bool,
 }
 
 impl Link {
-    /// `None` if the server closes the connection, or does not listen.
     pub fn open(history: &Arc<History>, port: u16, database: u32, resp3: bool) -> Option<Self> {
         Self::bare(history, port, PATIENCE)?.greet(database, resp3)
     }
@@ -39,64 +36,51 @@ impl Link {
     pub fn of(history: &Arc<History>, connection: Connection, port: u16, path: Option<NetworkPath>) -> Self {
         let (number, is_direct) = (history.next_connection(), path.is_none());
         let endpoint = Endpoint { server: port, database: 0, connection: number, is_direct };
-        let requests = Requests::new(history, endpoint);
-        Self { connection, requests, endpoint, path, is_dead: false }
+        Self { connection, requests: Requests::new(history, endpoint), path, is_dead: false }
     }
 
-    /// Chooses the protocol and the database.
     pub fn greet(mut self, database: u32, resp3: bool) -> Option<Self> {
         if resp3 && !matches!(self.run("HELLO 3"), Reply::Map(_)) || self.run(&format!("SELECT {database}")) != "OK" {
             return None;
         }
         let Reply::Int(id) = self.run("CLIENT ID") else { return None };
-        self.endpoint.connection = id;
+        self.requests.endpoint.connection = id;
         Some(self.for_database(database))
     }
 
     /// Takes it for this database: in a cluster, which has one database alone, each stands for a slot.
     pub fn for_database(mut self, database: u32) -> Self {
-        self.endpoint.database = database;
-        self.requests.endpoint = self.endpoint;
+        self.requests.endpoint.database = database;
         self
     }
 
     pub fn database(&self) -> u32 {
-        self.endpoint.database
+        self.requests.endpoint.database
     }
 
     pub fn port(&self) -> u16 {
-        self.endpoint.server
+        self.requests.endpoint.server
     }
 
-    /// The reply of CLIENT ID for this connection.
     pub fn id(&self) -> i64 {
-        self.endpoint.connection
+        self.requests.endpoint.connection
     }
 
     pub fn path(&self) -> Option<&NetworkPath> {
         self.path.as_ref()
     }
 
-    /// Whether the network has disturbed it.
-    pub fn is_disturbed(&self) -> bool {
-        self.path.as_ref().is_some_and(NetworkPath::is_disturbed)
-    }
-
     /// Sends lines, whose words have no spaces, in one write. Returns a moment before the first byte left, `None` if
     /// the connection is closed.
     pub fn send(&mut self, lines: &[impl AsRef<str>]) -> Option<Instant> {
-        if self.is_dead {
-            return None;
-        }
-        let sent = self.note(lines);
-        self.connection.send(&bytes(lines)).ok()?;
-        Some(sent)
+        self.send_part(lines, 0)
     }
 
     /// The same without the last `missing` bytes, so that the last line is not carried out.
-    pub fn send_part(&mut self, lines: &[String], missing: usize) -> Option<Instant> {
-        let sent = self.note(&lines[..lines.len() - 1]);
-        let bytes = bytes(lines);
+    pub fn send_part(&mut self, lines: &[impl AsRef<str>], missing: usize) -> Option<Instant> {
+        (!self.is_dead).then_some(())?;
+        let sent = self.note(&lines[..lines.len() - usize::from(missing > 0)]);
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| packed(&bytes_of(line.as_ref()))).collect();
         self.connection.send(&bytes[..bytes.len() - missing]).ok()?;
         Some(sent)
     }
@@ -104,17 +88,14 @@ impl Link {
     /// Sends one command whose words may be any bytes, and returns its reply.
     pub fn call(&mut self, words: &[&[u8]]) -> Reply {
         self.note(&[String::from_utf8_lossy(words[0])]);
-        if self.connection.send(&packed(words)).is_err() {
-            Reply::Closed
-        } else {
-            self.receive(PATIENCE).unwrap_or(Reply::Closed)
-        }
+        let sent = self.connection.send(&packed(words));
+        sent.ok().and_then(|()| self.receive(PATIENCE)).unwrap_or(Reply::Closed)
     }
 
     fn note(&mut self, lines: &[impl AsRef<str>]) -> Instant {
-        let sent = Instant::now();
-        self.requests.sent(lines.iter().map(AsRef::as_ref), sent);
-        sent
+        let since = since_now();
+        self.requests.sent(lines.iter().map(AsRef::as_ref), since);
+        since.0
     }
 
     pub fn oldest(&self) -> Option<Request> {
@@ -143,20 +124,15 @@ impl Link {
         }
     }
 
-    /// Checks that the reply to the oldest request is not late.
     pub fn check_late(&self) {
         self.requests.check_late();
     }
 
     /// Sends a line and waits for its reply, which is [`Reply::Closed`] also when none comes.
     pub fn run(&mut self, line: &str) -> Reply {
-        match self.send(&[line]) {
-            Some(_) => self.receive(PATIENCE).unwrap_or(Reply::Closed),
-            None => Reply::Closed,
-        }
+        self.send(&[line]).and_then(|_| self.receive(PATIENCE)).unwrap_or(Reply::Closed)
     }
 
-    /// The locks of this database with the longest queues.
     pub fn contended(&mut self) -> Vec<String> {
         let Reply::List(queues) = self.run("LOCK.QUEUES COUNT 20") else { return Vec::new() };
         queues.iter().map(|queue| queue.get("key").string()).collect()
@@ -176,8 +152,4 @@ impl Link {
         let info = self.run(&format!("LOCK.INFO {lock}"));
         matches!(info, Reply::List(_)) && info.get("waiters") == count
     }
-}
-
-fn bytes(lines: &[impl AsRef<str>]) -> Vec<u8> {
-    lines.iter().flat_map(|line| packed(&bytes_of(line.as_ref()))).collect()
 }

@@ -4,44 +4,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use clap::Args;
-
 use crate::clients::{Client, Notified, burst_forever, observe, run_quiet_locks};
 use crate::end;
 use crate::evidence::probe_latency;
 use crate::faults::{self, Faults};
 use crate::history::HistoryFile;
 use crate::keys::DATABASES;
-use crate::report::{Terms, missing};
+use crate::report::missing;
 use crate::run::Run;
 use crate::scenario::{Scenario, Settings};
-use crate::servers::{Clock, Servers, end as end_servers, moves_slots};
+use crate::servers::{Clock, Servers, end as end_servers};
 use crate::soak;
 
 /// The time for the last replies and the checks of the end.
 const ENDING: Duration = Duration::from_secs(6);
+const CLIENTS: usize = 48;
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// The work of a thread until the run is over.
 type Work = fn(&Run, fastrand::Rng);
 
-#[derive(Args)]
-pub struct LoadOptions {
-    /// The length of the run, in all scenarios but failover, sentinel and cluster
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..))]
-    seconds: u64,
-    /// The number of clients that ask for locks
-    #[arg(long, default_value_t = 48)]
-    clients: usize,
-}
-
-pub fn run(
-    options: LoadOptions,
-    scenario: Option<Scenario>,
-    seed: u64,
-    history: Option<HistoryFile>,
-) -> Result<String, String> {
-    let LoadOptions { seconds, clients } = options;
+pub fn run(seconds: u64, scenario: Option<Scenario>, seed: u64, file: HistoryFile) -> Result<String, String> {
     let (begun, length) = (Instant::now(), Duration::from_secs(seconds));
     let mut random = fastrand::Rng::with_seed(seed);
     let clock = Clock::new();
@@ -49,12 +31,12 @@ pub fn run(
         return Err("the clock of this server cannot be set: see docs/reliability.md".to_owned());
     }
     let settings = Settings::choose(scenario, clock.is_some(), &mut random);
-    println!("Seed {seed}: {clients} clients, {settings:?}");
+    println!("Seed {seed}: {settings:?}");
     // Not the start of the program, which has tried a clock on a server first.
     let started = Instant::now();
     let mut servers = Servers::start(&settings, clock).map_err(|log| format!("the server does not start\n{log}"))?;
     let deadline = begun + length.saturating_sub(ENDING);
-    let run = Run::new(&servers, settings, started, deadline, history);
+    let run = Run::new(&servers, settings, (started, deadline), file);
     println!("The server listens on port {}", servers.server().port());
 
     let memory = run.connect(0, false).as_mut().and_then(end::memory_of_locks).unwrap_or_default();
@@ -65,30 +47,28 @@ pub fn run(
             scope.spawn(move || probe_latency(run, database, || is_done.load(Ordering::Relaxed)));
         }
         let faults = Faults::new(&run, &mut servers, random.fork());
-        thread::scope(|scope| start_all(scope, &run, faults, clients, &mut random));
-        check_end(&run, &mut servers, memory);
+        thread::scope(|scope| start_all(scope, &run, faults, &mut random));
+        end::count_handovers(&run);
+        if run.is(Scenario::Replicas) {
+            faults::compare_at_end(&run, &mut servers);
+        }
+        if end::check(&run, memory).is_none() && !run.is_over() {
+            run.fails("the server lives", "a connection was closed at the end of the run");
+        }
         is_done.store(true, Ordering::Relaxed);
     });
-    let moves_whole_slots = servers.cluster.as_ref().is_some_and(|cluster| moves_slots(&cluster.nodes[0]));
-    let terms = Terms { length, settings: &run.settings, moves_whole_slots };
-    let missing = missing(&terms, &run.counters);
+    let missing = missing(length, &run.settings, &run.counters);
     let crash = end_servers(servers).err().map(|what| format!("the server crashed: {what}"));
     let failures: Vec<String> = crash.into_iter().chain(run.history.failures.first().map(str::to_owned)).collect();
     match (failures.is_empty(), missing.is_empty()) {
         (true, true) => Ok(run.counters.to_string()),
         (true, false) => Err(format!("NOTHING MET: no {}; {}", missing.join(", no "), run.counters)),
-        (false, _) => Err(format!("{}\n{}", failures.join("\n"), run.counters)),
+        (false, _) => Err(format!("BROKEN: {}\n{}", failures.join("\n"), run.counters)),
     }
 }
 
-fn start_all<'s>(
-    scope: &'s Scope<'s, '_>,
-    run: &'s Run,
-    faults: Faults<'s>,
-    clients: usize,
-    random: &mut fastrand::Rng,
-) {
-    for number in 0..clients {
+fn start_all<'s>(scope: &'s Scope<'s, '_>, run: &'s Run, faults: Faults<'s>, random: &mut fastrand::Rng) {
+    for number in 0..CLIENTS {
         let client = Client::new(run, number, random.fork());
         scope.spawn(move || client.run());
     }
@@ -111,23 +91,11 @@ fn start_all<'s>(
         let random = random.fork();
         scope.spawn(move || work(run, random));
     }
-    scope.spawn(|| show_progress(run));
-}
-
-fn check_end(run: &Run, servers: &mut Servers, memory: i64) {
-    end::count_handovers(run);
-    if run.is(Scenario::Replicas) {
-        faults::compare_at_end(run, servers);
-    }
-    if end::check(run, memory).is_none() && !run.is_over() {
-        run.fails("the server lives", "a connection was closed at the end of the run");
-    }
-}
-
-fn show_progress(run: &Run) {
-    while run.goes_on() {
-        run.rest(PROGRESS.min(run.deadline.saturating_duration_since(Instant::now())));
-        end::count_handovers(run);
-        println!("  {}", run.counters);
-    }
+    scope.spawn(|| {
+        while run.goes_on() {
+            run.rest(PROGRESS.min(run.deadline.saturating_duration_since(Instant::now())));
+            end::count_handovers(run);
+            println!("  {}", run.counters);
+        }
+    });
 }

@@ -45,11 +45,12 @@ struct Options {
     /// Decides the settings of servers, the faults and the requests of clients; by default a new one for each run
     #[arg(long)]
     seed: Option<u64>,
-    /// Write all operations and faults to this file, as JSON lines
-    #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
-    #[command(flatten)]
-    load: load::LoadOptions,
+    /// Write all operations and faults to this file, as JSON lines; in a soak to none
+    #[arg(long, value_name = "FILE", default_value = "target/chaos.jsonl")]
+    history: PathBuf,
+    /// The length of the run, in all scenarios but failover, sentinel and cluster
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..))]
+    seconds: u64,
     #[command(flatten)]
     failover: failover::FailoverOptions,
 }
@@ -63,21 +64,24 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(what) => {
-            let broken = if what.starts_with("NOTHING MET") { "" } else { "BROKEN: " };
-            println!("Seed {seed}: {broken}{what}");
+            println!("Seed {seed}: {what}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(options: Options, seed: u64) -> Result<String, String> {
-    let Options { scenario, history, load, failover, .. } = options;
-    let history = history.map(|path| HistoryFile::create(&path)).transpose();
-    let history = history.map_err(|error| format!("the history cannot be written: {error}"))?;
-    match scenario {
-        Some(Scenario::Sentinel) => failover::run(failover, &[Topology::Sentinel], seed, history),
-        Some(Scenario::Cluster) => failover::run(failover, &[Topology::Cluster], seed, history),
-        Some(Scenario::Failover) => failover::run(failover, &[Topology::Sentinel, Topology::Cluster], seed, history),
-        _ => load::run(load, scenario, seed, history),
-    }
+    let Options { scenario, history: path, seconds, failover, .. } = options;
+    let has_file = scenario != Some(Scenario::Soak);
+    let file = if has_file { HistoryFile::create(&path) } else { Ok(HistoryFile::default()) };
+    let file = file.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    let both = [Topology::Sentinel, Topology::Cluster];
+    let result = match scenario {
+        Some(Scenario::Sentinel) => failover::run(failover, &both[..1], seed, file),
+        Some(Scenario::Cluster) => failover::run(failover, &both[1..], seed, file),
+        Some(Scenario::Failover) => failover::run(failover, &both, seed, file),
+        _ => load::run(seconds, scenario, seed, file),
+    };
+    let place = if has_file { format!("\nThe history is in {}", path.display()) } else { String::new() };
+    result.map_err(|what| what + &place)
 }

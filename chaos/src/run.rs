@@ -27,9 +27,7 @@ pub struct Run {
     /// Of the server with each database, or in a cluster with the slot that stands for it. The thread that makes faults
     /// changes them.
     ports: [AtomicU16; DATABASES as usize],
-    /// A moment before the start of the server.
     pub started: Instant,
-    /// When clients begin nothing new any more.
     pub deadline: Instant,
     pub keys: Keys,
     pub tokens: Tokens,
@@ -52,13 +50,8 @@ impl Deref for Run {
 }
 
 impl Run {
-    pub fn new(
-        servers: &Servers,
-        settings: Settings,
-        started: Instant,
-        deadline: Instant,
-        file: Option<HistoryFile>,
-    ) -> Self {
+    pub fn new(servers: &Servers, settings: Settings, times: (Instant, Instant), file: HistoryFile) -> Self {
+        let (started, deadline) = times;
         let keys = Keys::new(settings.keys_in_each_part, settings.evicts(), &servers.suffixes());
         let evidence = Evidence {
             longest_lease_ms: Spans::beginning_with(settings.max_lease_ms),
@@ -72,7 +65,7 @@ impl Run {
             ports: std::array::from_fn(|database| AtomicU16::new(servers.port_of(database))),
             started,
             deadline,
-            history: History::new(started, 0, keys.all().iter(), evidence, file),
+            history: History::new(started, 0, keys.all(), evidence, file),
             keys,
             tokens: Tokens::default(),
             no_flushes: Arc::default(),
@@ -87,7 +80,6 @@ impl Run {
         self.settings.scenario == scenario
     }
 
-    /// Whether this is an error with which the server refuses a command because of a fault.
     pub fn is_refusal(&self, reply: &Reply) -> bool {
         self.evidence.refusal(reply).is_some()
     }
@@ -96,18 +88,11 @@ impl Run {
         self.ports[database as usize].load(Ordering::SeqCst)
     }
 
-    /// From now on there may be no server. Sessions and queues end; all earlier replies must still be true afterwards.
-    pub fn server_goes_down(&self) {
-        self.evidence.changes.begin(());
-        self.evidence.pauses.end_all();
-    }
-
     pub fn server_is_back_at(&self, port: u16) {
         self.ports.iter().for_each(|own| own.store(port, Ordering::SeqCst));
         self.evidence.changes.end_all();
     }
 
-    /// From now on another server has this database.
     pub fn moves(&self, database: u32, port: u16) {
         self.ports[database as usize].store(port, Ordering::SeqCst);
         self.evidence.changes.mark(());
@@ -156,18 +141,15 @@ impl Run {
         link.filter(|link| link.port() == self.port_of(link.database()))
     }
 
-    /// Reports a failure that concerns no lock of the run.
     pub fn fails(&self, rule: Rule, what: impl AsRef<str>) {
         self.failures.report(rule, what);
     }
 
-    /// Counts a fault that is made now, and notes it.
     pub fn make_fault(&self, kind: &'static str, what: &str) {
         self.counters.count(kind);
         self.fault(what);
     }
 
-    /// Sleeps, but not beyond the end of the run.
     pub fn rest(&self, span: Duration) {
         let until = Instant::now() + span;
         while !self.is_over() && Instant::now() < until {
@@ -187,10 +169,13 @@ impl Run {
         if self.is(Scenario::Soak) { ms / 20 } else { ms }
     }
 
-    /// Waits for a condition; false if it does not come true in time.
-    pub fn eventually(&self, mut condition: impl FnMut() -> bool) -> bool {
+    pub fn eventually(&self, condition: impl FnMut() -> bool) -> bool {
+        self.within(AGREEMENT, condition)
+    }
+
+    pub fn within(&self, span: Duration, mut condition: impl FnMut() -> bool) -> bool {
         let mut is_true = false;
-        happens_within(AGREEMENT, || {
+        happens_within(span, || {
             is_true = condition();
             is_true || self.is_over()
         });

@@ -29,7 +29,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// The scenarios that a seed chooses from.
+    /// The scenarios that a seed chooses from, at the end the one that needs a clock.
     pub const SEEDED: [Self; 6] = [Self::Plain, Self::Memory, Self::Restarts, Self::Replicas, Self::Slots, Self::Clock];
 
     /// What a run must have met, by the name of its counter.
@@ -65,7 +65,6 @@ pub struct Settings {
     pub recovery_ms: u64,
     pub keys_in_each_part: usize,
     policy: &'static str,
-    /// The lines of the configuration of a server, and those of the module.
     server: String,
     module: String,
 }
@@ -77,10 +76,7 @@ fn pick<T: Copy>(random: &mut fastrand::Rng, from: &[T]) -> T {
 impl Settings {
     /// Settings for this scenario, or for any. `has_clock`: the clock of the server can be set.
     pub fn choose(scenario: Option<Scenario>, has_clock: bool, random: &mut fastrand::Rng) -> Self {
-        let any: Vec<Scenario> =
-            Scenario::SEEDED.into_iter().filter(|scenario| has_clock || *scenario != Scenario::Clock).collect();
-        let any = pick(random, &any);
-        let scenario = scenario.unwrap_or(any);
+        let scenario = scenario.unwrap_or(pick(random, &Scenario::SEEDED[..if has_clock { 6 } else { 5 }]));
         let (is_soak, restarts) = (scenario == Scenario::Soak, scenario == Scenario::Restarts);
         let policy = pick(random, &["noeviction", "noeviction", "allkeys-lru", "volatile-ttl"]);
         let policy = if scenario == Scenario::Memory { policy } else { "noeviction" };
@@ -112,7 +108,6 @@ impl Settings {
         Self { scenario, appends, max_lease_ms, recovery_ms, keys_in_each_part, policy, server, module }
     }
 
-    /// Whether any lock can be evicted.
     pub fn evicts(&self) -> bool {
         self.policy != "noeviction"
     }
@@ -139,12 +134,8 @@ impl Settings {
         !matches!(self.scenario, Scenario::Restarts | Scenario::Replicas | Scenario::Slots)
     }
 
-    pub fn setup(&self) -> Setup {
-        Setup::new().config(REPLICATION).config(&self.server).config(&self.module)
-    }
-
-    /// The same server without the module.
-    pub fn setup_without_module(&self) -> Setup {
-        Setup::new().without_module().config(REPLICATION).config(&self.server)
+    pub fn setup(&self, with_module: bool) -> Setup {
+        let setup = Setup::new().config(REPLICATION).config(&self.server);
+        if with_module { setup.config(&self.module) } else { setup.without_module() }
     }
 }

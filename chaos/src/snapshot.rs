@@ -12,10 +12,9 @@ use crate::servers::time_of;
 /// Keys that end sooner are left out; those of durability probes do not.
 const SOON: Duration = Duration::from_secs(40);
 
-/// Value and end of each key, by database and name.
+/// Digest of the value and end of each key, by database and name.
 pub type Snapshot = BTreeMap<(u32, String), (Reply, Reply)>;
 
-/// Returns all keys that do not end soon.
 pub fn take(link: &mut Link) -> Option<Snapshot> {
     let mut found = Snapshot::new();
     let soon = time_of(link)? + i64::try_from(SOON.as_millis()).unwrap_or_default();
@@ -24,7 +23,8 @@ pub fn take(link: &mut Link) -> Option<Snapshot> {
         let Reply::List(names) = link.run("KEYS *") else { return None };
         for name in names {
             let name = name.string();
-            let (value, end) = content(link, &name);
+            let end = link.run(&format!("PEXPIRETIME {name}"));
+            let value = link.run(&format!("DEBUG DIGEST-VALUE {name}"));
             if end == -1 || matches!(end, Reply::Int(at) if at > soon) {
                 found.insert((database, name), (value, end));
             }
@@ -33,20 +33,6 @@ pub fn take(link: &mut Link) -> Option<Snapshot> {
     Some(found)
 }
 
-/// The value of a key and the time at which it ends.
-pub fn content(link: &mut Link, name: &str) -> (Reply, Reply) {
-    let end = link.run(&format!("PEXPIRETIME {name}"));
-    let value = match link.run(&format!("TYPE {name}")) {
-        kind if kind == "string" => link.run(&format!("GET {name}")),
-        kind if kind == "hash" => link.run(&format!("HGETALL {name}")),
-        kind if kind == "list" => link.run(&format!("LRANGE {name} 0 -1")),
-        kind if kind == "zset" => link.run(&format!("ZRANGE {name} 0 -1 WITHSCORES")),
-        kind => kind,
-    };
-    (value, end)
-}
-
-/// Some of the keys that differ, as they are on either side.
 pub fn differences(one: &Snapshot, other: &Snapshot) -> String {
     let names: BTreeSet<_> = one.keys().chain(other.keys()).collect();
     let both = names.into_iter().map(|name| (name, one.get(name), other.get(name)));

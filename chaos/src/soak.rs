@@ -16,7 +16,6 @@ const FIGURES: [&str; 2] = ["used_memory", "used_memory_rss"];
 /// The requests so far, and the figures of memory at that time.
 type Sample = [f64; 3];
 
-/// Samples the memory once a second, and reports a rise.
 pub fn watch_memory(run: &Run, _: fastrand::Rng) {
     let Some(mut link) = run.connect(0, false) else { return };
     let mut samples = Vec::new();

@@ -85,14 +85,7 @@ impl Cluster {
 
     /// Tags whose slots are the master's, without end.
     pub fn tags_of(&self, number: usize) -> impl Iterator<Item = Tag> {
-        let mut client = self.master(number).client();
-        let (first, last) = slots_of(number, MASTERS);
-        let tags = (0..).map(move |attempt| {
-            let name = format!("{{{attempt}}}");
-            let slot = client.run(&format!("CLUSTER KEYSLOT {name}")).int();
-            Tag { name, slot }
-        });
-        tags.filter(move |tag| (first..=last).contains(&tag.slot))
+        tags_in(self.master(number), slots_of(number, MASTERS))
     }
 
     fn attach_replicas(&self) {
@@ -165,6 +158,17 @@ pub fn form(nodes: &[Node<'_>], masters: &[usize]) {
             known.len() == nodes.len() && known.iter().all(|node| is_in_touch(node)) && works(&mut client)
         });
     }
+}
+
+/// Tags whose slots are between the first and the last one, without end.
+pub fn tags_in(server: &Server, (first, last): (i64, i64)) -> impl Iterator<Item = Tag> + use<> {
+    let mut client = server.client();
+    let tags = (0..).map(move |attempt| {
+        let name = format!("{{{attempt}}}");
+        let slot = client.run(&format!("CLUSTER KEYSLOT {name}")).int();
+        Tag { name, slot }
+    });
+    tags.filter(move |tag| (first..=last).contains(&tag.slot))
 }
 
 /// The first and the last slot of a master, of this number of masters.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use support::Reply;
 
-use crate::evidence::{is_put_off, starved};
+use crate::evidence::{is_put_off, since_now};
 use crate::link::Link;
 use crate::run::Run;
 
@@ -18,7 +18,6 @@ const KEPT_MS: u64 = 2000;
 const SLACK: Duration = Duration::from_millis(250);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Makes bursts until the run is over, with the same connections as long as all of them are open.
 pub fn burst_forever(run: &Run, mut random: fastrand::Rng) {
     let mut crowd = Vec::new();
     for number in 0_u32.. {
@@ -46,7 +45,7 @@ fn burst(run: &Run, random: &mut fastrand::Rng, crowd: &mut Vec<Link>, number: u
     for (at, waiter) in waiters.iter_mut().enumerate() {
         waiter.send(&[format!("{} BLOCK {BLOCK_MS}", request(run, number, at % locks, lease))])?;
     }
-    let (sent, starved_before) = (Instant::now(), starved());
+    let sent = since_now();
     run.counters.add("requests", locks * (WAITERS + 1));
     run.counters.count("leases that end together");
     for _ in 0..locks {
@@ -59,13 +58,9 @@ fn burst(run: &Run, random: &mut fastrand::Rng, crowd: &mut Vec<Link>, number: u
     let leases = Duration::from_millis((WAITERS as u64 + 1) * (lease + 1));
     for (at, waiter) in waiters.iter_mut().enumerate() {
         let reply = waiter.receive(LIMIT).unwrap_or(Reply::Closed);
-        let received = Instant::now();
-        (!run.evidence.may_suspend(sent, received)).then_some(())?;
-        let (took, allowed) = (received - sent, leases + SLACK + starved().saturating_sub(starved_before));
-        if took > allowed && took > allowed + run.evidence.stalls.between(sent, received) {
-            let (lock, stalled) = (at % locks, run.evidence.stalls.between(sent, received));
-            let text = format!("b{number}.{lock}, leases of {lease} ms: {took:?}, stalls explain {stalled:?}");
-            run.fails("the end of a lease is noticed", text);
+        (!run.evidence.may_suspend(sent.0, Instant::now())).then_some(())?;
+        if let Some(late) = run.evidence.stalls.late(sent, leases + SLACK) {
+            run.fails("the end of a lease is noticed", format!("b{number}.{}, {lease} ms: {late}", at % locks));
         }
         check(run, &reply)?;
     }

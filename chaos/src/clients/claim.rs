@@ -15,11 +15,19 @@ pub struct Claim<'r> {
 }
 
 impl<'r> Claim<'r> {
+    pub fn any(run: &'r Run, key: &'r Key, lease_ms: u64, random: &mut fastrand::Rng) -> Self {
+        let kind = match random.u8(..8) {
+            0 | 1 => Kind::Reentrant,
+            2..5 => Kind::Share,
+            _ => Kind::Mutex,
+        };
+        Self::new(run, key, kind, Some(lease_ms))
+    }
+
     pub fn new(run: &'r Run, key: &'r Key, kind: Kind, lease_ms: Option<u64>) -> Self {
         Self { key, token: run.tokens.fresh(), kind, lease_ms, session: false }
     }
 
-    /// The request for the lock. `block_ms` is `None` for a request that does not wait.
     pub fn request(&self, block_ms: Option<u64>) -> String {
         let option = |name: &str, value: Option<u64>| value.map_or(String::new(), |value| format!(" {name} {value}"));
         let (command, limit) = match self.kind {
@@ -34,7 +42,6 @@ impl<'r> Claim<'r> {
         format!("LOCK.{command} {} {}{lease}{limit}{session}{block}", self.key.name, self.token)
     }
 
-    /// The request that releases the lock, or withdraws from the queue.
     pub fn release(&self) -> String {
         let hold = if self.kind == Kind::Reentrant { " HOLD 1" } else { "" };
         format!("LOCK.RELEASE {} {}{hold}", self.key.name, self.token)

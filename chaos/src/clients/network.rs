@@ -15,7 +15,6 @@ use crate::scenario::Scenario;
 
 /// The longest time for which the other side of a connection does not learn of its end.
 const MAX_SILENCE_MS: u64 = 800;
-/// The time in which delayed bytes reach the other side.
 const PASSING: Duration = Duration::from_millis(50);
 
 type Effect = fn(&Road);
@@ -27,18 +26,12 @@ const LET_PASS: Effect = Road::let_pass;
 /// The connection stays open until then, also without its client.
 const STAY: Effect = |_| ();
 
-/// The path of one connection through such a network.
 pub struct NetworkPath {
     road: Arc<Road>,
     is_disturbed: AtomicBool,
 }
 
 impl NetworkPath {
-    /// Whether the network does something to it: then replies can be late, or never come.
-    pub fn is_disturbed(&self) -> bool {
-        self.is_disturbed.load(Ordering::Relaxed)
-    }
-
     /// Plans effects, each some time after the one before. They keep the connection open, also after the client has
     /// closed it.
     fn plan(&self, effects: Vec<(Duration, Effect)>) {
@@ -53,7 +46,6 @@ impl NetworkPath {
     }
 }
 
-/// Opens a connection through such a network; `None` if the run is over.
 pub fn connect(run: &Run, database: u32, resp3: bool) -> Option<Link> {
     let (port, selected) = run.address_of(database);
     let open = || {
@@ -66,7 +58,11 @@ pub fn connect(run: &Run, database: u32, resp3: bool) -> Option<Link> {
     link.map(|link| link.for_database(database)).or_else(|| run.connect(database, resp3))
 }
 
-/// Resets the connection soon, or later.
+/// Whether the network does something to a connection: then replies can be late, or never come.
+pub fn is_disturbed(link: &Link) -> bool {
+    link.path().is_some_and(|path| path.is_disturbed.load(Ordering::Relaxed))
+}
+
 pub fn reset_soon(run: &Run, link: &Link, random: &mut fastrand::Rng) {
     if let Some(path) = link.path() {
         run.counters.count("network: resets");
@@ -76,30 +72,17 @@ pub fn reset_soon(run: &Run, link: &Link, random: &mut fastrand::Rng) {
 
 /// Now and then, disturbs the connection just before a request is sent.
 pub fn disturb(run: &Run, link: &Link, random: &mut fastrand::Rng) {
-    let Some(path) = link.path().filter(|path| !path.is_disturbed() && random.u8(..6) == 0) else { return };
+    let Some(path) = link.path().filter(|_| !is_disturbed(link) && random.u8(..6) == 0) else { return };
     let now = Duration::ZERO;
     let [soon, silence] = [30, MAX_SILENCE_MS].map(|ms| Duration::from_millis(random.u64(..ms)));
     let first = [DROP_REQUESTS, DROP_REPLIES][random.usize(..2)];
-    let kind = match random.u8(..6) {
-        0 => {
-            path.plan(vec![(soon, RESET)]);
-            "network: resets"
-        }
-        1 | 2 => {
-            first(&path.road);
-            path.plan(vec![(silence, RESET)]);
-            "network: half-open connections"
-        }
-        3 => {
-            path.plan(vec![(soon, DROP_REQUESTS), (now, DROP_REPLIES), (silence, RESET)]);
-            "network: silent connections"
-        }
+    let (kind, effects) = match random.u8(..6) {
+        0 => ("network: resets", vec![(soon, RESET)]),
+        1 | 2 => ("network: half-open connections", vec![(now, first), (silence, RESET)]),
+        3 => ("network: silent connections", vec![(soon, DROP_REQUESTS), (now, DROP_REPLIES), (silence, RESET)]),
         // Late, and perhaps after its client has closed the connection.
-        _ => {
-            first(&path.road);
-            path.plan(vec![(silence, LET_PASS), (PASSING, STAY)]);
-            "network: delays"
-        }
+        _ => ("network: delays", vec![(now, first), (silence, LET_PASS), (PASSING, STAY)]),
     };
+    path.plan(effects);
     run.counters.count(kind);
 }

@@ -1,41 +1,36 @@
 //! What the clients know of the servers at each time, as far as it excuses a reply or forbids one: spans of time in
-//! which something was so, or may have been.
+//! which something was so, or may have been. A reply must fit the settings of the module that were in force at some time
+//! between the request and the reply.
 
-mod settings;
 mod spans;
 mod stalls;
 
 use std::time::{Duration, Instant};
 
-use support::{Reply, now_ms};
+use support::Reply;
 
-use crate::report::Rule;
-pub use settings::{SUSPENDED, is_put_off};
+use crate::report::{Finding, Rule};
 pub use spans::Spans;
-pub use stalls::{StallLog, probe_latency, starved};
+pub use stalls::{Since, StallLog, probe_latency, since_now};
 
 /// The server counts whole milliseconds.
 pub const ROUNDING: Duration = Duration::from_millis(2);
-pub const NOTHING_IN_A_PAUSE: Rule = "in a pause nothing is granted, handed over or renewed";
+const TOO_LONG: Rule = "a lease is refused if it is longer than lock.max-lease-ms, and only then";
+const PUT_OFF: Rule = "TRYAGAIN is replied while lock.recovery-ms is set, and only then";
+pub const SUSPENDED: Rule = "in a recovery period no token is granted a lock that it does not hold already";
 
 #[derive(Default)]
 pub struct Evidence {
     /// Promises about time are checked against the time without stalls.
     pub stalls: StallLog,
-    /// FLUSHALL: a lock that was granted before has no promises after it, and a token that certainly held a lock before
-    /// does not hold it after it. The value is whether all databases were certainly flushed.
-    pub flushes: Spans<bool>,
-    /// The server with this port was certainly paused by CLIENT PAUSE: no lock is granted, and no lease is set.
-    pub pauses: Spans<u16>,
+    /// FLUSHALL: a lock that was granted before has no promises after it.
+    pub flushes: Spans<()>,
     /// There may be no server, or another one: sessions and queues may have ended.
     pub changes: Spans<()>,
     /// The settings of these names that may be in force.
     pub longest_lease_ms: Spans<u64>,
     pub recovery_ms: Spans<u64>,
-    /// Grants were certainly suspended.
     pub suspended: Spans<()>,
-    /// Certainly no lease might be set.
-    pub no_leases: Spans<()>,
     /// The codes of errors with which the server can refuse a command because of a fault, before it has done anything
     /// of it.
     pub refusals: &'static [&'static str],
@@ -46,42 +41,66 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// The code of an error with which the server refuses a command because of a fault.
     pub fn refusal(&self, reply: &Reply) -> Option<&'static str> {
         let Reply::Error(line) = reply else { return None };
         self.refusals.iter().copied().find(|code| line.starts_with(code))
     }
 
-    /// A server has confirmed a pause of this length that was asked for at `sent`.
-    pub fn paused(&self, port: u16, sent: Instant, length: Duration) {
-        self.pauses.add(Instant::now(), sent + length.saturating_sub(ROUNDING), port);
+    /// The shortest lease that a request for this one can have got, if it was granted between these two.
+    pub fn cut(&self, lease_ms: Option<u64>, from: Instant, until: Instant) -> Option<u64> {
+        let limits = self.longest_lease_ms.during(from, until);
+        limits.into_iter().filter(|limit| *limit > 0).chain(lease_ms).min()
     }
 
-    /// Whether the server was paused all the time.
-    pub fn pause_covers(&self, port: u16, from: Instant, until: Instant) -> bool {
-        self.pauses.cover(from, until, |paused| paused == port)
+    /// Whether grants may have been suspended, and leases not renewed, at some time between these two.
+    pub fn may_suspend(&self, from: Instant, until: Instant) -> bool {
+        self.recovery_ms.during(from, until).iter().any(|ms| *ms > 0)
     }
 
-    /// Whether the server was paused at this time by its clock, in Unix milliseconds.
-    pub fn was_paused_at_ms(&self, port: u16, at_ms: i64) -> bool {
-        let ago = u64::try_from(now_ms() - at_ms).ok();
-        let at = ago.and_then(|ago| Instant::now().checked_sub(Duration::from_millis(ago) + ROUNDING));
-        at.is_some_and(|at| self.pause_covers(port, at, at + 2 * ROUNDING))
+    /// A recovery period with this rest was shown, or begins with the start of a server, between these two.
+    pub fn suspends(&self, rest: Duration, from: Instant, until: Instant) {
+        self.suspended.add(until, Some(from + rest.saturating_sub(ROUNDING)), ());
+    }
+
+    /// Returns the rule that a reply breaks, if any, to a request with this lease. `fresh`: the token cannot hold the
+    /// lock before.
+    pub fn check_lease(&self, lease_ms: Option<u64>, fresh: bool, reply: &Reply, span: (Instant, Instant)) -> Finding {
+        let (sent, received) = span;
+        let limits = self.longest_lease_ms.during(sent, received);
+        let too_long = |limit: &u64| *limit > 0 && lease_ms.is_none_or(|lease| lease > *limit);
+        let has_code = |code: &str| reply.is_error() && reply.code() == code;
+        let is_served = !reply.is_error() && *reply != Reply::Closed;
+        let text = || format!("the reply to a lease of {lease_ms:?} is {reply:?}; limits {limits:?}");
+        if has_code("LEASELIMIT") && !limits.iter().any(too_long) || is_served && limits.iter().all(too_long) {
+            return Some((TOO_LONG, text()));
+        }
+        if has_code("TRYAGAIN") && !self.may_suspend(sent, received) {
+            return Some((PUT_OFF, text()));
+        }
+        (fresh && *reply == 1 && self.suspended.cover(sent, received)).then(|| (SUSPENDED, text()))
     }
 }
 
+/// Whether an error only means that the lease is not set.
+pub fn is_put_off(reply: &Reply) -> bool {
+    reply.is_error() && matches!(reply.code(), "TRYAGAIN" | "LEASELIMIT")
+}
+
 #[test]
-fn pause_covers_the_time_after_its_confirmation() {
-    let evidence = Evidence::default();
-    let sent = Instant::now();
-    evidence.paused(1, sent, Duration::from_millis(1000));
-    let begun = Instant::now();
-    let at = |ms| begun + Duration::from_millis(ms);
-    assert!(evidence.pause_covers(1, at(1), at(900)));
-    assert!(!evidence.pause_covers(1, sent, at(900)), "it may have begun later");
-    assert!(!evidence.pause_covers(1, at(1), at(1001)) && !evidence.pause_covers(2, at(1), at(900)));
-    std::thread::sleep(Duration::from_millis(30));
-    assert!(evidence.was_paused_at_ms(1, now_ms() - 10) && !evidence.was_paused_at_ms(1, now_ms() - 500));
-    evidence.pauses.end_all();
-    assert!(!evidence.pause_covers(1, begun, at(500)), "it ends with its server");
+fn reply_must_fit_the_settings_in_force() {
+    let error = |code: &str| Reply::Error(format!("{code} with a reason"));
+    let broken = |limit_ms, recovery_ms, lease, reply: Reply| {
+        let (longest_lease_ms, recovery_ms) = (Spans::beginning_with(limit_ms), Spans::beginning_with(recovery_ms));
+        let evidence = Evidence { longest_lease_ms, recovery_ms, ..Evidence::default() };
+        let (now, soon) = (Instant::now(), Instant::now() + Duration::from_millis(5));
+        evidence.suspends(Duration::from_millis(100), now - ROUNDING, now - ROUNDING);
+        evidence.check_lease(lease, true, &reply, (now, soon)).map(|(rule, _)| rule)
+    };
+    assert_eq!(broken(100, 0, Some(101), error("LEASELIMIT")), None);
+    assert_eq!(broken(100, 0, Some(100), error("LEASELIMIT")), Some(TOO_LONG));
+    assert_eq!(broken(0, 0, None, error("LEASELIMIT")), Some(TOO_LONG));
+    assert_eq!(broken(100, 0, Some(101), Reply::Nil), Some(TOO_LONG));
+    assert_eq!(broken(0, 0, Some(10), error("TRYAGAIN")), Some(PUT_OFF));
+    assert_eq!(broken(0, 100, Some(10), error("TRYAGAIN")), None);
+    assert_eq!(broken(0, 100, Some(10), Reply::Int(1)), Some(SUSPENDED));
 }

@@ -14,7 +14,6 @@ struct Span<T> {
     value: T,
 }
 
-/// All spans of one kind, in the order in which they were added.
 pub struct Spans<T>(Mutex<Vec<Span<T>>>);
 
 impl<T> Default for Spans<T> {
@@ -31,19 +30,14 @@ impl<T: Copy> Spans<T> {
     }
 
     pub fn begin(&self, value: T) {
-        self.push(Instant::now(), None, value);
-    }
-
-    pub fn add(&self, from: Instant, until: Instant, value: T) {
-        self.push(from, Some(until), value);
+        self.add(Instant::now(), None, value);
     }
 
     pub fn mark(&self, value: T) {
         let now = Instant::now();
-        self.add(now, now, value);
+        self.add(now, Some(now), value);
     }
 
-    /// Ends all spans now that would go on.
     pub fn end_all(&self) {
         let now = Instant::now();
         self.all().iter_mut().for_each(|span| span.until = span.until.map(|end| end.min(now)).or(Some(now)));
@@ -57,18 +51,10 @@ impl<T: Copy> Spans<T> {
         all[..before].iter_mut().for_each(|span| span.until = span.until.or(Some(now)));
     }
 
-    /// Ends the span that began last now, and gives it its value.
-    pub fn end_last(&self, value: T) {
-        if let Some(last) = self.all().last_mut() {
-            (last.until, last.value) = (Some(Instant::now()), value);
-        }
-    }
-
     pub fn is_open(&self) -> bool {
         self.all().iter().any(|span| span.until.is_none())
     }
 
-    /// The values of the spans that have a moment between these two.
     pub fn during(&self, from: Instant, until: Instant) -> Vec<T> {
         let meets = |span: &&Span<T>| span.from < until && span.until.is_none_or(|end| end > from);
         self.all().iter().filter(meets).map(|span| span.value).collect()
@@ -83,19 +69,13 @@ impl<T: Copy> Spans<T> {
         self.first_since(moment).is_some()
     }
 
-    /// Whether one span with a value that fits lasts from before the first moment until after the second.
-    pub fn cover(&self, from: Instant, until: Instant, fits: impl Fn(T) -> bool) -> bool {
+    /// Whether one span lasts from before the first moment until after the second.
+    pub fn cover(&self, from: Instant, until: Instant) -> bool {
         let covers = |span: &Span<T>| span.from <= from && span.until.is_none_or(|end| until < end);
-        self.all().iter().any(|span| fits(span.value) && covers(span))
+        self.all().iter().any(covers)
     }
 
-    /// Whether one span with a value that fits lies between these two.
-    pub fn any_within(&self, from: Instant, until: Instant, fits: impl Fn(T) -> bool) -> bool {
-        let is_within = |span: &Span<T>| span.from > from && span.until.is_some_and(|end| end < until);
-        self.all().iter().any(|span| fits(span.value) && is_within(span))
-    }
-
-    fn push(&self, from: Instant, until: Option<Instant>, value: T) {
+    pub fn add(&self, from: Instant, until: Option<Instant>, value: T) {
         let mut all = self.all();
         all.retain(|span| span.until.is_none_or(|end| end.elapsed() < REMEMBERED));
         all.push(Span { from, until, value });
@@ -106,46 +86,22 @@ impl<T: Copy> Spans<T> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::thread::sleep;
-
-    use super::*;
-
-    fn later() -> Instant {
-        sleep(Duration::from_millis(1));
-        let now = Instant::now();
-        sleep(Duration::from_millis(1));
+#[test]
+fn value_counts_until_the_next_is_settled() {
+    let later = || {
+        let now = Instant::now() + Duration::from_millis(1);
+        std::thread::sleep(Duration::from_millis(2));
         now
-    }
-
-    #[test]
-    fn value_counts_until_the_next_is_settled() {
-        let spans = Spans::beginning_with(1);
-        let first = later();
-        spans.begin(2);
-        let both = later();
-        spans.settle();
-        let last = later();
-        assert_eq!(spans.during(first, both), [1, 2]);
-        assert_eq!(spans.during(last, later()), [2]);
-        assert!(spans.cover(last, later(), |value| value == 2) && !spans.cover(first, last, |value| value == 2));
-        spans.end_all();
-        assert!(spans.during(later(), later()).is_empty() && !spans.is_open());
-    }
-
-    #[test]
-    fn span_that_ended_is_found_from_before_its_end() {
-        let spans = Spans::default();
-        let before = later();
-        spans.begin(false);
-        let during = later();
-        assert!(spans.any_since(during) && spans.is_open());
-        spans.end_last(true);
-        let after = later();
-        assert!(spans.first_since(before).is_some_and(|begun| before < begun && begun < during));
-        assert!(spans.any_since(during) && !spans.any_since(after));
-        assert!(spans.any_within(before, after, |value| value) && !spans.any_within(before, after, |value| !value));
-        assert!(!spans.any_within(during, after, |_| true) && !spans.any_within(before, during, |_| true));
-    }
+    };
+    let spans = Spans::beginning_with(1);
+    let first = later();
+    spans.begin(2);
+    let both = later();
+    spans.settle();
+    let last = later();
+    assert_eq!([spans.during(first, both), spans.during(last, later())], [vec![1, 2], vec![2]]);
+    assert!(spans.cover(last, later()) && !spans.cover(first, last));
+    spans.end_all();
+    assert!(!spans.is_open() && spans.any_since(last) && !spans.any_since(later()));
+    assert!(spans.first_since(both).is_some_and(|begun| begun < first), "the first value was in force then");
 }

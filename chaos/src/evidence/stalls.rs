@@ -10,19 +10,21 @@ use support::Reply;
 use crate::history::locked;
 use crate::run::Run;
 
-/// After a stall of a second the module suspends all grants for about a second. A stall is measured from outside, so it
+/// After a stall of a second the module suspends all grants for about a second, and longer if it stalls again. A stall is measured from outside, so it
 /// can look a little shorter here.
 const LONG: Duration = Duration::from_millis(900);
-const AFTER_A_LONG_ONE: Duration = Duration::from_millis(1500);
+const AFTER_A_LONG_ONE: Duration = Duration::from_millis(2000);
 /// How long stalls are kept. Far longer than any wait that is measured.
 const MEMORY: Duration = Duration::from_secs(120);
 const EVERY: Duration = Duration::from_millis(5);
-/// The longest time for a reply that is no stall.
 const SOON: Duration = Duration::from_millis(10);
 /// A fault that goes on, among the probes, which have the numbers of their databases.
 const FAULT: u32 = u32::MAX;
 
 type Stall = (Instant, Instant);
+
+/// A moment, and how long its thread had waited for a processor by then.
+pub type Since = (Instant, Duration);
 
 #[derive(Default)]
 struct Log {
@@ -35,7 +37,6 @@ struct Log {
 pub struct StallLog(Mutex<Log>);
 
 impl StallLog {
-    /// The server stalled, or may have, for all of this time.
     pub fn add(&self, from: Instant, until: Instant) {
         let stalls = &mut locked(&self.0).stalls;
         while stalls.front().is_some_and(|first| first.1 + MEMORY < from) {
@@ -44,7 +45,6 @@ impl StallLog {
         stalls.push_back((from, until));
     }
 
-    /// From now on the server may stall for so long.
     pub fn add_from_now(&self, length: Duration) {
         let now = Instant::now();
         self.add(now, now + length);
@@ -56,17 +56,12 @@ impl StallLog {
         self.begin(FAULT, from);
         let result = fault();
         self.add(from, Instant::now());
-        self.end(FAULT);
+        locked(&self.0).open.remove(&FAULT);
         result
     }
 
-    /// From this time on the server counts as stalled, until the end.
     fn begin(&self, what: u32, from: Instant) {
         locked(&self.0).open.insert(what, from);
-    }
-
-    fn end(&self, what: u32) {
-        locked(&self.0).open.remove(&what);
     }
 
     /// Returns how much of this time the server stalled, with the time in which the module then suspends grants.
@@ -75,26 +70,34 @@ impl StallLog {
         let open = log.open.values().map(|begun| (*begun, until.max(*begun)));
         covered(log.stalls.iter().copied().chain(open).collect(), from, until)
     }
+
+    /// Returns, in words, by how much this thread has waited longer than the limit, apart from the time that stalls
+    /// explain.
+    pub fn late(&self, (since, starved_before): Since, limit: Duration) -> Option<String> {
+        let now = Instant::now();
+        let late = now.saturating_duration_since(since).checked_sub(limit)?;
+        let explained = self.between(since, now) + starved().saturating_sub(starved_before);
+        (late > explained).then(|| format!("{late:?} late, stalls explain {explained:?}"))
+    }
+}
+
+/// Returns the moment, from which a promise about time counts for this thread.
+pub fn since_now() -> Since {
+    (Instant::now(), starved())
 }
 
 /// Returns how much of a span the stalls cover. Stalls that touch are one stall.
 fn covered(mut stalls: Vec<Stall>, from: Instant, until: Instant) -> Duration {
     stalls.sort_by_key(|stall| stall.0);
-    let joins = |last: &mut Stall, next: &mut Stall| {
+    stalls.dedup_by(|next, last| {
         let touches = next.0 <= last.1;
         last.1 = if touches { last.1.max(next.1) } else { last.1 };
         touches
-    };
-    stalls.dedup_by(|next, last| joins(last, next));
-    let (mut total, mut counted, mut resumed) = (Duration::ZERO, from, None);
+    });
+    let (mut total, mut counted) = (Duration::ZERO, from);
     for (begin, end) in stalls {
-        // A stall while grants are suspended lengthens the suspension.
-        resumed = match resumed.filter(|at| *at > begin) {
-            _ if end - begin >= LONG => Some(end + AFTER_A_LONG_ONE),
-            Some(at) => Some(at + (end - begin)),
-            None => None,
-        };
-        let (begin, end) = (begin.max(counted), resumed.unwrap_or(end).max(end).min(until));
+        let after = if end - begin >= LONG { AFTER_A_LONG_ONE } else { Duration::ZERO };
+        let (begin, end) = (begin.max(counted), (end + after).min(until));
         if end > begin {
             total += end - begin;
             counted = end;
@@ -135,46 +138,32 @@ pub fn probe_latency(run: &Run, database: u32, done: impl Fn() -> bool) {
 
 /// Returns how long this thread has been ready to run without a processor since it began (see proc_pid_schedstat(5));
 /// zero where the kernel does not say.
-pub fn starved() -> Duration {
+fn starved() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited = text.split(' ').nth(1).and_then(|ns| ns.parse().ok());
     Duration::from_nanos(waited.unwrap_or(0))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn stalls_count_once_and_long_ones_for_some_time_after() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let between = |stalls: &[(u64, u64)], from, until| {
+        let stalls = stalls.iter().map(|&(from, until)| (at(from), at(until))).collect();
+        covered(stalls, at(from), at(until)).as_millis()
+    };
+    assert_eq!(between(&[(10, 20), (15, 30), (50, 60)], 0, 100), 30);
+    assert_eq!(between(&[(10, 20), (15, 30)], 12, 18), 6);
+    assert_eq!(between(&[(0, 1000), (2000, 2200)], 0, 10_000), 3000);
+    assert_eq!(between(&[(0, 500), (500, 1000)], 0, 10_000), 3000);
+}
 
-    fn between(stalls: &[(u64, u64)], from: u64, until: u64) -> u64 {
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let log = StallLog::default();
-        stalls.iter().for_each(|&(from, until)| log.add(at(from), at(until)));
-        u64::try_from(log.between(at(from), at(until)).as_millis()).expect("a short time")
-    }
-
-    #[test]
-    fn stalls_count_once_within_the_span() {
-        assert_eq!(between(&[(10, 20), (15, 30), (50, 60)], 0, 100), 30);
-        assert_eq!(between(&[(10, 20), (15, 30)], 12, 18), 6);
-        assert_eq!(between(&[(10, 20)], 20, 90), 0);
-    }
-
-    #[test]
-    fn long_stall_counts_for_some_time_after_it() {
-        assert_eq!(between(&[(0, 1000)], 0, 10_000), 2500);
-        assert_eq!(between(&[(0, 1000), (2000, 2200)], 1000, 10_000), 1700);
-        assert_eq!(between(&[(0, 1000), (2600, 2800)], 1000, 10_000), 1700);
-        assert_eq!(between(&[(0, 500), (500, 1000)], 0, 10_000), 2500);
-    }
-
-    #[test]
-    fn fault_and_probe_without_a_reply_are_stalls() {
-        let (log, begun) = (StallLog::default(), Instant::now());
-        let later = begun + Duration::from_secs(1);
-        let during = log.during(|| log.between(begun, later));
-        assert!(during > Duration::from_millis(500) && log.between(begun, later) < Duration::from_millis(500));
-        log.begin(0, begun);
-        assert_eq!(log.between(begun, later), Duration::from_secs(1));
-    }
+#[test]
+fn fault_and_probe_without_a_reply_are_stalls() {
+    let (log, begun) = (StallLog::default(), Instant::now());
+    let later = begun + Duration::from_secs(1);
+    assert!(log.during(|| log.between(begun, later)) > Duration::from_millis(500));
+    assert!(log.between(begun, later) < Duration::from_millis(500));
+    log.begin(0, begun);
+    assert_eq!(log.between(begun, later), Duration::from_secs(1));
 }

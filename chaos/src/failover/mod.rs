@@ -49,14 +49,10 @@ pub struct FailoverOptions {
     jobs: usize,
 }
 
-/// The recovery period that follows from the rule of docs/guides/failover.md.
-fn recovery() -> Duration {
-    let noticed = Duration::from_secs(MAX_LAG_S + 3).max(Duration::from_secs(REPL_TIMEOUT_S));
-    MAX_LEASE + noticed + DELAY
-}
-
+/// The recovery period follows from the rule of docs/guides/failover.md.
 fn config(with_period: bool) -> String {
-    let recovery_ms = if with_period { recovery().as_millis() } else { 0 };
+    let recovery = MAX_LEASE + Duration::from_secs(REPL_TIMEOUT_S.max(MAX_LAG_S + 3)) + DELAY;
+    let recovery_ms = if with_period { recovery.as_millis() } else { 0 };
     format!(
         "repl-diskless-sync-delay 0\nrepl-ping-replica-period 1\nrepl-timeout {REPL_TIMEOUT_S}\n\
          min-replicas-max-lag {MAX_LAG_S}\nmin-replicas-to-write {REPLICAS}\nlock.max-lease-ms {}\n\
@@ -65,46 +61,38 @@ fn config(with_period: bool) -> String {
     )
 }
 
-/// A round to play, and the number of its repetitions.
-type Wanted = (Topology, Fault, usize);
-
+/// What the threads that play rounds share.
 struct Rounds {
     started: Instant,
     with_period: bool,
-    left: Vec<Wanted>,
+    /// The rounds to play, and how often each was repeated.
+    left: Vec<(Topology, Fault, usize)>,
     begun: u32,
     /// The rounds that count.
     played: Vec<(Topology, Fault, Outcome)>,
     failure: Option<String>,
-    history: Option<HistoryFile>,
+    file: HistoryFile,
 }
 
 /// Plays all rounds and prints the table. Fails if a lock had two holders, or without a period none had, or a master
 /// grants nothing.
-pub fn run(
-    options: FailoverOptions,
-    topologies: &[Topology],
-    seed: u64,
-    history: Option<HistoryFile>,
-) -> Result<String, String> {
+pub fn run(options: FailoverOptions, of: &[Topology], seed: u64, file: HistoryFile) -> Result<String, String> {
     let FailoverOptions { rounds, without_period, faults, jobs } = options;
     let with_period = !without_period;
-    let period = if with_period { recovery() } else { Duration::ZERO };
-    println!("Seed {seed}: {rounds} rounds of each fault, lock.recovery-ms {}", period.as_millis());
-
+    println!("Seed {seed}: {rounds} rounds of each fault, {}", config(with_period).replace('\n', ", "));
     let mut random = fastrand::Rng::with_seed(seed);
-    let each = topologies.iter().flat_map(|&topology| faults.iter().map(move |&fault| (topology, fault, 0)));
-    let mut left: Vec<Wanted> = each.flat_map(|round| std::iter::repeat_n(round, rounds)).collect();
+    let each = of.iter().flat_map(|&topology| faults.iter().map(move |&fault| (topology, fault, 0)));
+    let mut left: Vec<_> = each.flat_map(|round| std::iter::repeat_n(round, rounds)).collect();
     random.shuffle(&mut left);
     let (started, played) = (Instant::now(), Vec::new());
-    let all = Mutex::new(Rounds { started, with_period, left, begun: 0, played, failure: None, history });
+    let all = Mutex::new(Rounds { started, with_period, left, begun: 0, played, failure: None, file });
     thread::scope(|scope| {
-        for number in 0..jobs.max(topologies.len()) {
-            let (topology, random, all) = (topologies[number % topologies.len()], random.fork(), &all);
+        for number in 0..jobs.max(of.len()) {
+            let (topology, random, all) = (of[number % of.len()], random.fork(), &all);
             scope.spawn(move || play_rounds(all, topology, random));
         }
     });
-    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(topologies, &faults)
+    all.into_inner().map_err(|_| "a thread has panicked".to_owned())?.verdict(of, &faults)
 }
 
 /// Plays rounds with the same servers until none is left.
@@ -112,33 +100,32 @@ fn play_rounds(rounds: &Mutex<Rounds>, topology: Topology, mut random: fastrand:
     let with_period = locked(rounds).with_period;
     let mut nodes = Nodes::start(topology, with_period);
     loop {
-        let Some((wanted, history)) = locked(rounds).next(topology) else { return };
-        let result = round::play(&mut nodes, wanted.1, history, &mut random);
+        let Some((fault, repeated, history)) = locked(rounds).next(topology) else { return };
+        let result = round::play(&mut nodes, fault, history, &mut random);
         if result.as_ref().is_ok_and(|outcome| outcome.is_lost) {
             nodes = Nodes::start(topology, with_period);
         }
-        locked(rounds).note(wanted, result);
+        locked(rounds).note(topology, fault, repeated, result);
     }
 }
 
 impl Rounds {
-    fn next(&mut self, topology: Topology) -> Option<(Wanted, (u32, Option<HistoryFile>))> {
-        let place = self.left.iter().position(|(wanted, ..)| *wanted == topology)?;
-        self.failure.is_none().then_some(())?;
+    fn next(&mut self, topology: Topology) -> Option<(Fault, usize, (u32, HistoryFile))> {
+        let place = self.left.iter().position(|(wanted, ..)| *wanted == topology && self.failure.is_none())?;
+        let (_, fault, repeated) = self.left.remove(place);
         self.begun += 1;
-        Some((self.left.remove(place), (self.begun, self.history.clone())))
+        Some((fault, repeated, (self.begun, self.file.clone())))
     }
 
-    fn note(&mut self, (topology, fault, repeated): Wanted, result: Result<Outcome, String>) {
+    fn note(&mut self, topology: Topology, fault: Fault, repeated: usize, result: Result<Outcome, String>) {
         let name = format!("{:4} s {topology:?}, {fault:?}", self.started.elapsed().as_secs());
         let outcome = match result {
             Ok(outcome) => outcome,
             Err(what) => return self.failure = Some(format!("{name}: {what}")),
         };
-        println!("{name}: {outcome}");
-        if self.with_period {
-            outcome.overlaps.iter().for_each(|overlap| println!("{overlap}"));
-        }
+        let Outcome { grants, grants_of_old, overlap, .. } = &outcome;
+        let overlap = overlap.as_deref().unwrap_or("no overlap");
+        println!("{name}: {grants} grants, {grants_of_old} by the old master after the fault, {overlap}");
         match &outcome.disturbance {
             None => self.played.push((topology, fault, outcome)),
             Some(what) if repeated < REPETITIONS => {
@@ -151,25 +138,25 @@ impl Rounds {
 
     fn verdict(self, topologies: &[Topology], faults: &[Fault]) -> Result<String, String> {
         println!("\n| | fault | rounds | grants | by the old master after the fault | rounds with overlaps |");
-        println!("|---|---|---|---|---|---|");
-        let mut verdict = self.failure.map_or(Ok(()), Err);
+        let mut all = 0;
         for topology in topologies {
-            let mut all = 0;
             for fault in faults {
                 let of_both = self.played.iter().filter(|(one, other, _)| one == topology && other == fault);
-                let rows: Vec<&Outcome> = of_both.map(|(.., outcome)| outcome).collect();
-                let sum = |of: fn(&Outcome) -> usize| rows.iter().map(|outcome| of(outcome)).sum::<usize>();
-                let (grants, of_old) = (sum(|own| own.grants), sum(|own| own.grants_of_old));
-                let overlaps = sum(|own| usize::from(!own.overlaps.is_empty()));
-                println!("| {topology:?} | {fault:?} | {} | {grants} | {of_old} | {overlaps} |", rows.len());
+                let [rounds, grants, of_old, overlaps] =
+                    of_both.fold([0; 4], |[rounds, grants, old, with], (.., own)| {
+                        let has_overlap = usize::from(own.overlap.is_some());
+                        [rounds + 1, grants + own.grants, old + own.grants_of_old, with + has_overlap]
+                    });
+                println!("| {topology:?} | {fault:?} | {rounds} | {grants} | {of_old} | {overlaps} |");
                 all += overlaps;
             }
-            verdict = verdict.and(match (self.with_period, all) {
-                (true, 0) | (false, 1..) => Ok(()),
-                (true, count) => Err(format!("{topology:?}: a lock had two holders in {count} rounds")),
-                (false, 0) => Err(format!("{topology:?}: no overlap was found, so a run without one shows nothing")),
-            });
         }
-        verdict.map(|()| if self.with_period { "no overlaps" } else { "overlaps, as there is no period" }.to_owned())
+        match (self.failure, self.with_period, all) {
+            (Some(failure), ..) => Err(failure),
+            (None, true, 0) => Ok("no overlaps".to_owned()),
+            (None, true, _) => Err(format!("a lock had two holders in {all} rounds")),
+            (None, false, 0) => Err("no overlap was found, so a run without one shows nothing".to_owned()),
+            (None, false, _) => Ok("overlaps, as there is no period".to_owned()),
+        }
     }
 }

@@ -2,23 +2,21 @@
 //! two more masters of a cluster, which have no replicas. They reach each other through a [`Network`]; clients reach
 //! each of them directly.
 
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::cluster::{Node as Member, bus_port, form, id_of, slots_of, start_node};
+use support::cluster::{Node as Member, bus_port, form, id_of, slots_of, start_node, tags_in};
 use support::network::{Address, Network, Traffic, address_of};
 use support::process::Process;
 use support::replicas::{in_step, in_time};
 use support::sentinel::Sentinel;
-use support::{Client, Reply, Server, Setup};
+use support::{Reply, Server, Setup};
 
 use super::{DOWN_AFTER_MS, REPLICAS, config};
 
 /// The master and its replicas are the hosts 0 to 2, whichever is master; the other hosts follow.
 pub const NODES: usize = REPLICAS + 1;
 const MASTERS: [usize; 3] = [0, NODES, NODES + 1];
-/// How long the servers may take to agree.
 const AGREEMENT: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(25);
 /// How often Sentinels check the servers, so that they make the old master a replica soon after it is back.
@@ -38,30 +36,17 @@ pub struct Nodes {
     others: Others,
 }
 
-/// A server that is a master or a replica.
 struct Node {
     server: Server,
     setup: Setup,
     address: Address,
-    /// Of the cluster bus.
     bus: Address,
     frozen: Option<Process>,
 }
 
-/// The hosts that replace a master.
 enum Others {
     Sentinels(Vec<Sentinel>),
     Voters(Vec<Node>),
-}
-
-/// The ports of the nodes, which change when a node starts again.
-#[derive(Default)]
-pub struct Ports([AtomicU16; NODES]);
-
-impl Ports {
-    pub fn of(&self, node: usize) -> u16 {
-        self.0[node].load(Ordering::Relaxed)
-    }
 }
 
 impl Node {
@@ -140,7 +125,7 @@ impl Nodes {
             in_step(&replica.server);
         }
         in_time("all nodes agree", || nodes.iter().all(|node| node.agrees(&id)));
-        let tag = tag_in(&mut nodes[0].server.client(), slots_of(0, MASTERS.len()).1);
+        let tag = tags_in(&nodes[0].server, slots_of(0, MASTERS.len())).next().expect("a tag for every slot").name;
         let others = Others::Voters(nodes.split_off(NODES));
         Self { network, tag, nodes, others }
     }
@@ -153,8 +138,8 @@ impl Nodes {
         (0..NODES + others).filter(move |other| *other != host)
     }
 
-    pub fn publish(&self, ports: &Ports) {
-        self.nodes.iter().zip(&ports.0).for_each(|(node, port)| port.store(node.server.port(), Ordering::Relaxed));
+    pub fn ports(&self) -> Vec<u16> {
+        self.nodes.iter().map(|node| node.server.port()).collect()
     }
 
     pub fn freeze(&mut self, node: usize) {
@@ -173,13 +158,12 @@ impl Nodes {
         self.network.sever(node);
     }
 
-    /// Starts a node that was killed, with nothing but its folder.
     pub fn restart(&mut self, node: usize, master: usize) {
         let is_sentinel = matches!(self.others, Others::Sentinels(_));
         let role = if is_sentinel { replica_of(&self.nodes[master]) } else { String::new() };
         let node = &mut self.nodes[node];
-        node.server = node.setup.clone().in_directory_of(&node.server).config(&role).start();
-        node.address.leads_to(node.server.port());
+        let setup = node.setup.clone().in_directory_of(&node.server).on_port(node.server.port());
+        node.server = setup.config(&role).start();
     }
 
     /// Promotes the replica that has received most of this master, before the others notice that the master is down.
@@ -199,12 +183,10 @@ impl Nodes {
         self.nodes[master].server.ask(&format!("CONFIG SET min-replicas-to-write {count}"));
     }
 
-    /// Waits until another node than `old` is a master.
     pub fn wait_for_promotion(&self, old: usize) -> Result<usize, String> {
         self.in_time("a replica is promoted", || (0..NODES).find(|node| *node != old && self.is_master(*node)))
     }
 
-    /// Waits until there is one master, with which all replicas are in step, and returns it.
     pub fn wait_until_whole(&self) -> Result<usize, String> {
         self.in_time("one master, and all its replicas in step", || {
             let masters: Vec<usize> = (0..NODES).filter(|node| self.is_master(*node)).collect();
@@ -248,13 +230,8 @@ impl Nodes {
                 return Ok(found);
             }
             if Instant::now() > deadline {
-                let logs: Vec<String> = match &self.others {
-                    Others::Sentinels(sentinels) => sentinels.iter().map(Sentinel::log).collect(),
-                    Others::Voters(voters) => voters.iter().map(|node| node.server.log()).collect(),
-                };
-                let last = |log: String| log.lines().rev().take(25).collect::<Vec<_>>().join("\n");
-                let logs = self.nodes.iter().map(|node| node.server.log()).chain(logs).map(last);
-                let logs = logs.collect::<Vec<_>>().join("\n--\n");
+                let last = |node: &Node| node.server.log().lines().rev().take(25).collect::<Vec<_>>().join("\n");
+                let logs = self.nodes.iter().map(last).collect::<Vec<_>>().join("\n--\n");
                 return Err(format!("never came true: {what}; the ends of the logs, the last line first:\n{logs}"));
             }
             sleep(POLL);
@@ -276,10 +253,4 @@ fn start_sentinels(port: u16) -> Vec<Sentinel> {
     });
     sentinels.iter().for_each(|sentinel| sentinel.client().expect("a sentinel that answers").ok(PERIODS));
     sentinels
-}
-
-/// A hash tag whose slot is not above this one.
-fn tag_in(client: &mut Client, last: i64) -> String {
-    let is_here = |tag: &String| client.run(&format!("CLUSTER KEYSLOT {tag}")).int() <= last;
-    (0..).map(|number| format!("{{{number}}}")).find(is_here).expect("a tag for every slot")
 }

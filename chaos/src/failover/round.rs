@@ -1,19 +1,20 @@
 //! One round: clients contend, the master is struck by a fault and replaced, the fault ends, and all is as before.
 
-use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use fastrand::Rng;
+use support::happens_within;
 
 use super::client::Client;
-use super::nodes::{NODES, Nodes, Ports};
+use super::nodes::{NODES, Nodes};
 use super::{DELAY, REPLICAS};
 use crate::evidence::Evidence;
-use crate::history::{History, HistoryFile, Hold, locked};
+use crate::history::{History, HistoryFile};
 use crate::keys::Key;
 use crate::link::Link;
 use crate::token::Tokens;
@@ -22,7 +23,6 @@ const CLIENTS: usize = 20;
 const MUTEXES: usize = 6;
 /// Most requests for these locks are for shares.
 const SHARED: usize = 2;
-/// The most shares of a lock.
 pub const LIMIT: usize = 2;
 /// This number of grants before the fault, and of the new master, shows that there is contention.
 const GRANTS: usize = 6;
@@ -76,14 +76,12 @@ impl Fault {
         }
     }
 
-    /// Ends the fault, some time after the promotion.
-    fn end(self, nodes: &mut Nodes, old: usize, master: usize, ports: &Ports, random: &mut fastrand::Rng) {
+    fn end(self, nodes: &mut Nodes, old: usize, master: usize, random: &mut Rng) {
         let mut rest = |range| sleep(Duration::from_millis(random.u64(range)));
         match self {
             Self::Kill | Self::LateKill => {
                 nodes.network.heal();
                 nodes.restart(old, master);
-                nodes.publish(ports);
             }
             Self::Freeze => {
                 rest(AFTER_FREEZE_MS);
@@ -97,51 +95,39 @@ impl Fault {
     }
 }
 
-/// The result of a round.
 #[derive(Default)]
 pub struct Outcome {
     pub grants: usize,
-    /// Grants of the old master after the fault.
     pub grants_of_old: usize,
-    /// Holds that overlap, with the history of their lock.
-    pub overlaps: Vec<String>,
+    pub overlap: Option<String>,
     /// Why the round does not count, if it does not.
     pub disturbance: Option<String>,
     /// Whether the servers did not agree, which does not concern locks. They cannot be used any more.
     pub is_lost: bool,
 }
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { grants, grants_of_old, overlaps, .. } = self;
-        write!(f, "{grants} grants, {grants_of_old} by the old master after the fault, {} overlaps", overlaps.len())
-    }
-}
+/// The grants of the old master before the fault, and whether the new master was replaced too.
+type Course = Result<(usize, Option<String>), Stop>;
 
-/// Why a round did not come to its end.
 enum Stop {
-    /// The servers do not agree which is master.
     Lost(String),
-    /// The master grants nothing.
     Stuck(String),
 }
 
-pub struct Contest<'r> {
-    pub ports: &'r Ports,
+pub struct Contest {
+    pub ports: Vec<u16>,
     keys: Vec<Key>,
     pub tokens: Tokens,
     pub history: Arc<History>,
-    /// The node and the time of each grant.
-    grants: Mutex<Vec<(usize, Instant)>>,
-    overlaps: Mutex<Vec<String>>,
+    pub grants: [AtomicUsize; NODES],
     /// The master that Sentinel or the cluster announces to clients.
     pub master: AtomicUsize,
     begun: Instant,
     is_over: AtomicBool,
 }
 
-impl<'r> Contest<'r> {
-    fn new(ports: &'r Ports, tag: &str, master: usize, (round, file): (u32, Option<HistoryFile>)) -> Self {
+impl Contest {
+    fn new(ports: Vec<u16>, tag: &str, master: usize, (round, file): (u32, HistoryFile)) -> Self {
         let key = |number| {
             let name = format!("lock-{number}{tag}");
             Key { number, database: 0, name, is_strict: true, limit: Some(LIMIT) }
@@ -150,55 +136,36 @@ impl<'r> Contest<'r> {
         Self {
             ports,
             tokens: Tokens::default(),
-            history: History::new(begun, round, keys.iter(), Evidence::default(), file),
+            history: History::new(begun, round, &keys, Evidence::default(), file),
             keys,
-            grants: Mutex::default(),
-            overlaps: Mutex::default(),
+            grants: Default::default(),
             master: AtomicUsize::new(master),
             begun,
             is_over: AtomicBool::new(false),
         }
     }
 
-    pub fn choose(&self, random: &mut fastrand::Rng) -> (&Key, bool) {
+    pub fn choose(&self, random: &mut Rng) -> (&Key, bool) {
         let key = &self.keys[random.usize(..self.keys.len())];
         (key, key.number >= MUTEXES)
     }
 
-    pub fn granted(&self, node: usize) {
-        locked(&self.grants).push((node, Instant::now()));
+    fn granted(&self, node: usize) -> usize {
+        self.grants[node].load(Ordering::Relaxed)
     }
 
-    /// A client believed that it held a lock.
-    pub fn believed(&self, key: &Key, hold: Hold) {
-        if let Some((rule, what)) = self.history.confirm(key, hold) {
-            let text = format!("{}: {rule}\n{what}\n{}", key.name, self.history.events(0, &key.name));
-            locked(&self.overlaps).push(text);
-        }
-    }
-
-    /// How many grants of a node came at `since` or later.
-    fn count(&self, node: usize, since: Instant) -> usize {
-        locked(&self.grants).iter().filter(|(granter, at)| *granter == node && *at >= since).count()
-    }
-
-    fn wait_for_grants(&self, node: usize, since: Instant) -> Result<(), Stop> {
-        let deadline = Instant::now() + PATIENCE;
-        while self.count(node, since) < GRANTS {
-            if Instant::now() > deadline {
-                return Err(Stop::Stuck(format!("node {node} grants nothing, though it is the master")));
-            }
-            sleep(POLL);
-        }
-        Ok(())
+    fn wait_for_grants(&self, node: usize) -> Result<(), Stop> {
+        let before = self.granted(node);
+        let stuck = || Stop::Stuck(format!("node {node} grants nothing, though it is the master"));
+        happens_within(PATIENCE, || self.granted(node) >= before + GRANTS).then_some(()).ok_or_else(stuck)
     }
 
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed) || self.begun.elapsed() > MAX_LENGTH
     }
 
-    /// Sleeps until then, or until the round is over.
-    pub fn rest_until(&self, then: Instant) {
+    pub fn rest(&self, span: Duration) {
+        let then = Instant::now() + span;
         while !self.is_over() && Instant::now() < then {
             sleep(POLL.min(then.saturating_duration_since(Instant::now())));
         }
@@ -210,36 +177,26 @@ impl<'r> Contest<'r> {
         let mut links: [Option<Link>; NODES] = [const { None }; NODES];
         let mut first = None;
         while !self.is_over() {
-            let begun = Instant::now();
-            sleep(POLL);
-            let slept = begun.elapsed();
-            first = first.or((slept > STALL).then(|| format!("{POLL:?} took {slept:?}")));
             for node in (0..NODES).filter(|node| Some(*node) != struck) {
                 let begun = Instant::now();
-                let open = links[node].take().or_else(|| Link::bare(&self.history, self.ports.of(node), 10 * STALL));
+                sleep(POLL);
+                let open = links[node].take().or_else(|| Link::bare(&self.history, self.ports[node], 10 * STALL));
                 links[node] = open.and_then(|mut link| (link.run("PING") == "PONG").then_some(link));
                 let took = begun.elapsed();
-                first = first.or((took > STALL).then(|| format!("node {node} took {took:?}")));
+                first = first.or((took > STALL).then(|| format!("a PING of node {node} took {took:?}")));
             }
         }
         first
     }
 }
 
-pub fn play(
-    nodes: &mut Nodes,
-    fault: Fault,
-    history: (u32, Option<HistoryFile>),
-    random: &mut fastrand::Rng,
-) -> Result<Outcome, String> {
+pub fn play(nodes: &mut Nodes, fault: Fault, file: (u32, HistoryFile), random: &mut Rng) -> Result<Outcome, String> {
     let lost = |what| Outcome { disturbance: Some(what), is_lost: true, ..Outcome::default() };
     let old = match nodes.wait_until_whole() {
         Ok(old) => old,
         Err(what) => return Ok(lost(what)),
     };
-    let ports = Ports::default();
-    nodes.publish(&ports);
-    let contest = Contest::new(&ports, &nodes.tag, old, history);
+    let contest = Contest::new(nodes.ports(), &nodes.tag, old, file);
     contest.history.fault(&format!("round: {fault:?} of node {old}"));
     let is_silent = matches!(fault, Fault::Kill | Fault::LateKill | Fault::Freeze);
     let (course, stall) = thread::scope(|scope| {
@@ -252,46 +209,36 @@ pub fn play(
         contest.is_over.store(true, Ordering::Relaxed);
         (course, watcher.join().expect("a watcher that has not panicked"))
     });
-    let overlaps = std::mem::take(&mut *locked(&contest.overlaps));
+    let overlap = contest.history.failures.first().map(str::to_owned);
     match (course, stall) {
-        (Ok((struck, replaced)), stall) => {
-            let grants = locked(&contest.grants).len();
-            let grants_of_old = contest.count(old, struck);
-            let disturbance = stall.or(replaced);
-            Ok(Outcome { grants, grants_of_old, overlaps, disturbance, is_lost: false })
+        (Ok((before, replaced)), stall) => {
+            let (grants, disturbance) = ((0..NODES).map(|node| contest.granted(node)).sum(), stall.or(replaced));
+            let grants_of_old = contest.granted(old) - before;
+            Ok(Outcome { grants, grants_of_old, overlap, disturbance, is_lost: false })
         }
-        (Err(Stop::Lost(what)), _) => Ok(Outcome { overlaps, ..lost(what) }),
-        (Err(Stop::Stuck(what)), Some(stall)) => Ok(lost(format!("{what}; {stall}"))),
-        (Err(Stop::Stuck(what)), None) => Err(what),
+        (Err(Stop::Lost(what)), _) => Ok(Outcome { overlap, ..lost(what) }),
+        (Err(Stop::Stuck(what)), stall) => stall.map(|stall| lost(format!("{what}; {stall}"))).ok_or(what),
     }
 }
 
-/// Returns the time of the fault, and whether the new master was replaced too.
-fn run(
-    nodes: &mut Nodes,
-    fault: Fault,
-    old: usize,
-    contest: &Contest<'_>,
-    random: &mut fastrand::Rng,
-) -> Result<(Instant, Option<String>), Stop> {
-    contest.wait_for_grants(old, Instant::now())?;
+fn run(nodes: &mut Nodes, fault: Fault, old: usize, contest: &Contest, random: &mut Rng) -> Course {
+    contest.wait_for_grants(old)?;
     sleep(Duration::from_millis(random.u64(CALM_MS)));
     fault.strike(nodes, old);
-    let struck = Instant::now();
+    let before = contest.granted(old);
     contest.history.fault(&format!("node {old} is struck: {fault:?}"));
     // An operator promotes a replica, before the others notice that the master is gone.
     if fault == Fault::LateKill || random.bool() {
         nodes.promote_a_replica_of(old);
     }
     let new = nodes.wait_for_promotion(old).map_err(Stop::Lost)?;
-    let promoted = Instant::now();
-    contest.history.fault(&format!("node {new} is a master, port {}", contest.ports.of(new)));
+    contest.history.fault(&format!("node {new} is a master, port {}", contest.ports[new]));
     contest.master.store(new, Ordering::Relaxed);
     // Nothing but the period may suspend grants now, also before all replicas are back.
     nodes.require_replicas(new, 0);
-    fault.end(nodes, old, new, contest.ports, random);
+    fault.end(nodes, old, new, random);
     let last = nodes.wait_until_whole().map_err(Stop::Lost)?;
     nodes.require_replicas(last, REPLICAS);
-    contest.wait_for_grants(last, promoted)?;
-    Ok((struck, (new != last).then(|| format!("node {new} was replaced by node {last}"))))
+    contest.wait_for_grants(last)?;
+    Ok((before, (new != last).then(|| format!("node {new} was replaced by node {last}"))))
 }

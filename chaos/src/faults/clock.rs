@@ -23,8 +23,6 @@ impl Faults<'_> {
             }
             _ => vec![self.random.i64(1..20_000)],
         };
-        // A pause ends by that clock too.
-        run.evidence.pauses.end_all();
         run.make_fault("steps of the clock", &format!("the clock is set by {steps:?} ms"));
         run.evidence.stalls.during(|| {
             for step in &steps {

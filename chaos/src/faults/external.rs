@@ -23,14 +23,12 @@ pub fn send_external_commands(run: &Run, mut random: fastrand::Rng) {
         match random.u16(..1000) {
             0..8 => flush_all(run, &mut random),
             // In a cluster one database has all keys.
-            8..13 if !run.in_cluster() => {
+            8..18 if !run.in_cluster() => {
                 // On a connection of its own: no other command can have selected another database there.
                 let database = FLUSHED[random.usize(..FLUSHED.len())];
-                count(run, "FLUSHDB", run.connect(database, false).map(|mut link| link.run("FLUSHDB")));
-            }
-            13..18 if !run.in_cluster() => {
-                let line = format!("SWAPDB {} {}", FLUSHED[0], FLUSHED[1]);
-                count(run, "SWAPDB", run.connect(0, false).map(|mut link| link.run(&line)));
+                let swap = format!("SWAPDB {} {}", FLUSHED[0], FLUSHED[1]);
+                let (kind, line) = if random.bool() { ("FLUSHDB", "FLUSHDB") } else { ("SWAPDB", &*swap) };
+                count(run, kind, run.connect(database, false).map(|mut link| link.run(line)));
             }
             18..38 => {
                 // Keys that end soon and that no client asks for again.
@@ -54,39 +52,31 @@ fn count(run: &Run, kind: &'static str, reply: Option<Reply>) -> Option<()> {
     Some(())
 }
 
-/// Takes every lock from its holder.
 fn flush_all(run: &Run, random: &mut fastrand::Rng) {
     if Arc::strong_count(&run.no_flushes) > 1 {
         return;
     }
     let Some(mut link) = run.connect(random.u32(..DATABASES), false) else { return };
     run.fault("FLUSHALL");
-    run.evidence.flushes.begin(false);
-    let sent = link.send(&["FLUSHALL"]);
-    let reply = if sent.is_some() { link.receive(PATIENCE) } else { Some(Reply::Closed) };
-    if let Some(reply) = reply {
-        // In a cluster it has flushed one server.
-        run.evidence.flushes.end_last(reply == "OK" && !run.in_cluster());
-        run.fault(&format!("the reply to FLUSHALL is {reply:?}"));
-        count(run, "FLUSHALL", Some(reply));
-    }
+    run.evidence.flushes.begin(());
+    let reply = link.run("FLUSHALL");
+    run.evidence.flushes.end_all();
+    run.fault(&format!("the reply to FLUSHALL is {reply:?}"));
+    count(run, "FLUSHALL", Some(reply));
 }
 
 fn send_to_one(run: &Run, links: &mut Links, random: &mut fastrand::Rng) {
     let (mut key, other) = (run.keys.rough(random), run.keys.rough(random));
     if random.bool() {
-        // One of the rough keys of this database with the longest queues.
         let names = links[key.database as usize].as_mut().map(Link::contended).unwrap_or_default();
         let keys = names.iter().filter_map(|name| run.keys.named(key.database, name));
         key = random.choice(keys.filter(|key| !key.is_strict).collect::<Vec<_>>()).unwrap_or(key);
     }
+    let restores = random.u8(..4) == 0;
     if random.u8(..5) == 0 {
         let Some(mut link) = take_link(links, run, key.database) else { return };
-        let done = if random.u8(..4) == 0 {
-            restore(run, &mut link, &key.name, &other.name, random)
-        } else {
-            take_from_holder(run, &mut link, &key.name, random)
-        };
+        let from = if restores { format!("DUMP {}", other.name) } else { format!("TYPE {}", key.name) };
+        let done = change(run, &mut link, &key.name, &from, random);
         links[key.database as usize] = done.map(|()| link);
         return;
     }
@@ -99,11 +89,8 @@ fn send_to_one(run: &Run, links: &mut Links, random: &mut fastrand::Rng) {
 /// The commands; K is the key, L another one, D a database, and the last word of some of them a time.
 const COMMANDS: &[&str] = &[
     "DEL K",
-    "DEL K",
-    "DEL K",
     "UNLINK K",
     "GETDEL K",
-    "PEXPIRE K MS",
     "PEXPIRE K MS",
     "EXPIRE K -1",
     "PEXPIREAT K 1",
@@ -114,14 +101,11 @@ const COMMANDS: &[&str] = &[
     "RPUSH K foreign",
     "HSET K foreign value",
     "RENAME K L",
-    "RENAME K L",
     "COPY K L REPLACE",
     "MOVE K D",
     "GETEX K PX MS",
     "ZPOPMIN K",
-    "ZPOPMIN K",
     "ZPOPMAX K",
-    "ZREMRANGEBYSCORE K -inf SOON",
     "ZREMRANGEBYSCORE K -inf SOON",
     "ZREMRANGEBYRANK K 0 0",
     "ZADD K SOON foreign",
@@ -152,21 +136,25 @@ fn send(links: &mut Links, run: &Run, database: u32, lines: &[String]) {
     }
 }
 
-/// The connection to a database, or a new one.
 fn take_link(links: &mut Links, run: &Run, database: u32) -> Option<Link> {
     run.current(links[database as usize].take()).or_else(|| run.connect(database, false))
 }
 
-/// Takes a lock from a holder, in the way that fits its layout. `None` if the connection is closed.
-fn take_from_holder(run: &Run, link: &mut Link, name: &str, random: &mut fastrand::Rng) -> Option<()> {
-    let (kind, read, write): (_, _, &[&[u8]]) = match link.run(&format!("TYPE {name}")) {
+/// Takes a lock from a holder, in the way that fits its layout, or puts the state of another lock in its place, by the
+/// reply to `from`. `None` if the connection is closed.
+fn change(run: &Run, link: &mut Link, name: &str, from: &str, random: &mut fastrand::Rng) -> Option<()> {
+    let ms = random.u32(1..60).to_string();
+    let (kind, read, write): (_, _, &[&[u8]]) = match link.run(from) {
+        Reply::Text(dump) => {
+            let reply = link.call(&[b"RESTORE", name.as_bytes(), ms.as_bytes(), &dump, b"REPLACE"]);
+            return count(run, "RESTORE", Some(reply));
+        }
         reply if reply == "string" => {
             ("EVAL of the unlock script of a library", format!("GET {name}"), &[b"EVAL", UNLOCK.as_bytes(), b"1"])
         }
         reply if reply == "hash" => ("HDEL", format!("HKEYS {name}"), &[b"HDEL"]),
         reply if reply == "zset" => ("ZREM of a share", format!("ZRANGE {name} 0 -1"), &[b"ZREM"]),
-        Reply::Closed => return None,
-        _ => return Some(()),
+        reply => return (reply != Reply::Closed).then_some(()),
     };
     let token = match link.run(&read) {
         Reply::List(tokens) => random.choice(tokens)?,
@@ -174,19 +162,6 @@ fn take_from_holder(run: &Run, link: &mut Link, name: &str, random: &mut fastran
     };
     match token {
         Reply::Text(token) => count(run, kind, Some(link.call(&[write, &[name.as_bytes(), &token]].concat()))),
-        Reply::Closed => None,
-        _ => Some(()),
+        reply => (reply != Reply::Closed).then_some(()),
     }
-}
-
-/// Puts the state of another lock into this key. `None` if the connection is closed.
-fn restore(run: &Run, link: &mut Link, name: &str, other: &str, random: &mut fastrand::Rng) -> Option<()> {
-    let dump = match link.run(&format!("DUMP {other}")) {
-        Reply::Text(dump) => dump,
-        Reply::Closed => return None,
-        _ => return Some(()),
-    };
-    let ms = random.u32(1..60).to_string();
-    let reply = link.call(&[b"RESTORE", name.as_bytes(), ms.as_bytes(), &dump, b"REPLACE"]);
-    count(run, "RESTORE", Some(reply))
 }

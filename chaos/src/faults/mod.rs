@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use support::Reply;
 
+use crate::end::REWRITING;
 use crate::link::Link;
 use crate::run::Run;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Settings};
 use crate::servers::Servers;
 
 /// The number of faults of the scenario among 100.
@@ -34,7 +35,6 @@ const ONE_NEW_OF: u8 = 3;
 /// makes it.
 type Kind<'r> = (usize, &'static str, fn(&mut Faults<'r>));
 
-/// The thread that makes faults.
 pub struct Faults<'r> {
     run: &'r Run,
     random: fastrand::Rng,
@@ -43,8 +43,7 @@ pub struct Faults<'r> {
 }
 
 impl<'r> Faults<'r> {
-    /// The faults of all scenarios.
-    const COMMON: [Kind<'r>; 13] = [
+    const COMMON: [Kind<'r>; 14] = [
         (5, "SIGSTOP", Self::stop_process),
         (4, "DEBUG SLEEP", Self::sleep),
         (4, "slow script", Self::slow_script),
@@ -53,15 +52,21 @@ impl<'r> Faults<'r> {
         (7, "CLIENT PAUSE", Self::pause),
         (5, "leases that end in a pause", Self::pause_over_leases),
         (48, "CLIENT KILL ID", Self::strike_at_release),
-        (1, "BGSAVE", Self::save_data),
-        (1, "BGREWRITEAOF", Self::rewrite_file),
+        (1, "BGSAVE", |faults| faults.write_file("BGSAVE", &["rdb_bgsave_in_progress"], "rdb_last_bgsave_status")),
+        (1, "BGREWRITEAOF", |faults| faults.write_file("BGREWRITEAOF", &REWRITING, "aof_last_bgrewrite_status")),
         (3, "CONFIG SET hz", Self::change_hz),
-        (2, "CONFIG SET lock.wake-foreign", Self::change_waking),
+        (1, "CONFIG SET lock.wake-foreign", |faults| faults.make("CONFIG SET lock.wake-foreign", "yes")),
+        (1, "CONFIG SET lock.wake-foreign", |faults| faults.make("CONFIG SET lock.wake-foreign", "no")),
         (3, "DEBUG RELOAD", Self::reload),
     ];
 
     pub fn new(run: &'r Run, servers: &'r mut Servers, random: fastrand::Rng) -> Self {
         Self { run, random, servers, link: None }
+    }
+
+    /// The faults that a long run makes, apart from those of its scenario.
+    pub fn possible(settings: &Settings) -> impl Iterator<Item = Kind<'r>> + use<'_, 'r> {
+        Self::COMMON.into_iter().filter(|(_, name, _)| *name != "DEBUG RELOAD" || settings.can_reload())
     }
 
     pub fn run(mut self) {
@@ -75,23 +80,21 @@ impl<'r> Faults<'r> {
     /// Rare faults would not come in every run by chance alone.
     fn choose(&mut self) -> fn(&mut Self) {
         let of_the_scenario = self.random.u8(..100) < if self.has_met_aim() { OF_THE_SCENARIO } else { AT_FIRST };
-        if of_the_scenario {
-            match self.run.settings.scenario {
-                Scenario::Memory => return Self::squeeze,
-                Scenario::Restarts => return Self::restart,
-                Scenario::Replicas => return Self::change_replicas,
-                Scenario::Slots => return Self::move_slot,
-                Scenario::Clock => return Self::set_clock,
-                _ => {}
-            }
+        match self.run.settings.scenario {
+            _ if !of_the_scenario => {}
+            Scenario::Memory => return Self::squeeze,
+            Scenario::Restarts => return Self::restart,
+            Scenario::Replicas => return Self::change_replicas,
+            Scenario::Slots => return Self::move_slot,
+            Scenario::Clock => return Self::set_clock,
+            _ => {}
         }
-        let is_possible = |name: &str| name != "DEBUG RELOAD" || self.run.settings.can_reload();
-        let all: Vec<_> = Self::COMMON.into_iter().filter(|(_, name, _)| is_possible(name)).collect();
-        let new: Vec<_> = all.iter().filter(|(_, name, _)| self.is_new(name)).collect();
-        if !new.is_empty() && self.random.u8(..ONE_NEW_OF) == 0 {
-            return new[self.random.usize(..new.len())].2;
+        let all = || Self::possible(&self.run.settings);
+        let new: Vec<_> = all().filter(|(_, name, _)| self.is_new(name)).collect();
+        if let Some((.., fault)) = self.random.choice(new).filter(|_| self.random.u8(..ONE_NEW_OF) == 0) {
+            return fault;
         }
-        let each = all.iter().flat_map(|(share, .., fault)| std::iter::repeat_n(*fault, *share));
+        let each = all().flat_map(|(share, .., fault)| std::iter::repeat_n(fault, share));
         self.random.choice(each.collect::<Vec<_>>()).unwrap_or(|_| ())
     }
 
@@ -103,7 +106,6 @@ impl<'r> Faults<'r> {
         !self.run.counters.has(name)
     }
 
-    /// Counts what the scenario is about, if it was met.
     fn aim_met(&self, is_met: bool) {
         if is_met {
             self.run.counters.count(self.run.settings.scenario.aim());
@@ -124,7 +126,6 @@ impl<'r> Faults<'r> {
         }
     }
 
-    /// The connection of this thread, or a new one.
     fn link(&mut self) -> Option<Link> {
         self.run.current(self.link.take()).or_else(|| self.run.connect(0, false))
     }

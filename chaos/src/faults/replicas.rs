@@ -4,24 +4,18 @@ use support::Reply;
 
 use super::{Faults, contention};
 use crate::durability::Probe;
-use crate::end;
 use crate::link::Link;
 use crate::report::Rule;
-use crate::run::{AGREEMENT, Run};
+use crate::run::Run;
 use crate::servers::{Replica, Servers};
 use crate::snapshot;
 
-const COMPARED: &str = "locks compared";
-const RETURNED: &str = "replicas leave and return";
-const SAME: Rule = "a replica that has received everything has the same locks";
-const NOTIFIED: Rule = "a waiter of a server that becomes a replica is notified";
 const ALIVE: Rule = "servers start, and go on";
 
 impl Faults<'_> {
-    /// Does something with the replica, or without one.
     pub(super) fn change_replicas(&mut self) {
         let run = self.run;
-        let Some(has_module) = self.servers.replica().map(|replica| replica.has_module) else {
+        let Some(has_module) = self.servers.replica.as_ref().map(|replica| replica.has_module) else {
             let refuses = self.random.u8(..6) < if self.is_new(contention::FENCED) { 5 } else { 2 };
             if refuses && self.has_met_aim() {
                 return self.refuse_writes();
@@ -33,80 +27,38 @@ impl Faults<'_> {
         match self.random.u8(..8) {
             _ if has_module && !self.has_met_aim() => self.fail_over(),
             // Writes are refused without a replica.
-            0..3 if self.is_new(contention::FENCED) => self.end_replica(),
-            0 => self.end_replica(),
-            1..4 => self.compare_locks(),
-            4 | 5 => self.leave_and_return(),
+            0..3 => self.end_replica(),
+            3 | 4 => self.leave_and_return(),
             _ if has_module => self.fail_over(),
             _ => self.end_replica(),
         }
     }
 
     fn end_replica(&mut self) {
+        if let Some((_, replica)) = self.follower() {
+            check_requests(self.run, replica);
+        }
         self.run.make_fault("replicas end", "the replica is killed");
         check_alive(self.run, self.servers.end_replica());
     }
 
-    /// The replica leaves its master for a moment, in which two requests wait for a lock there, one of them for a
-    /// message: both are notified when the replica returns.
+    /// The replica leaves its master for a moment, and is a master itself.
     fn leave_and_return(&mut self) {
         let (run, port) = (self.run, self.servers.server().port());
-        let Some(replica) = self.servers.replica().filter(|replica| replica.has_module) else { return };
-        let [Some(mut link), Some(mut waiter), Some(mut listener)] = [(); 3].map(|()| link_to(run, replica)) else {
-            return;
-        };
-        let (name, notified) = (run.tokens.fresh(), run.tokens.fresh());
-        run.make_fault(RETURNED, "REPLICAOF NO ONE");
+        let Some(mut link) = self.servers.replica.as_ref().and_then(|replica| link_to(run, replica)) else { return };
+        run.make_fault("replicas leave and return", "REPLICAOF NO ONE");
         link.run("REPLICAOF NO ONE");
-        link.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh()));
-        let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 60000 BLOCK 0", run.tokens.fresh())]);
-        if asked.is_none() || !run.eventually(|| link.has_waiters(&name.to_string(), 1)) {
-            return run.fails(ALIVE, "no request waits at a replica that has left its master");
-        }
-        listener.run("SSUBSCRIBE left");
-        let waiting = link.run(&format!("LOCK.ACQUIRE {name} {notified} PX 60000 BLOCK 0 NOTIFY left"));
+        run.rest(self.some_ms(1..100));
         link.run(&format!("REPLICAOF 127.0.0.1 {port}"));
-        let (heard, expected) = (listener.receive(AGREEMENT), format!("lost 0 0 {notified} {name}"));
-        let is_right = match &heard {
-            Some(Reply::List(parts) | Reply::Push(parts)) => parts.get(2).is_some_and(|text| *text == &*expected),
-            heard => *heard == Some(Reply::Closed),
-        };
-        if waiting == Reply::waiting() && !is_right {
-            run.fails(NOTIFIED, format!("the message is {heard:?} and not {expected}"));
-        }
-        match waiter.receive(AGREEMENT) {
-            Some(Reply::Closed) => {}
-            Some(Reply::Error(line)) if line.starts_with("UNBLOCKED") => {}
-            other => run.fails(NOTIFIED, format!("the reply is {other:?}")),
-        }
     }
 
-    /// Takes locks and compares them on the replica.
-    fn compare_locks(&mut self) {
-        let run = self.run;
-        let Some(probe) = Probe::take(run, 0, &mut self.random) else { return };
-        let Some((mut link, replica)) = self.follower() else { return };
-        run.make_fault(COMPARED, "the replica is compared");
-        let Some(mut other) = link_to(run, replica) else { return };
-        match probe.compare(&mut link, &mut other) {
-            Err(what) if !probe.is_flushed() => run.fails(SAME, what),
-            Err(_) => {}
-            Ok(()) => {
-                check_requests(run, replica);
-                probe.check(0..=0);
-            }
-        }
-    }
-
-    /// The replica becomes the master, and the master a replica, without a loss.
     fn fail_over(&mut self) {
         let run = self.run;
         let Some((mut link, replica)) = self.follower() else { return };
         let (port, next) = (self.servers.server().port(), replica.server.port());
         let probe = Probe::take(run, 0, &mut self.random);
-        end::count_handovers(run);
         run.fault("FAILOVER");
-        run.server_goes_down();
+        run.evidence.changes.begin(());
         let line = format!("FAILOVER TO 127.0.0.1 {next} TIMEOUT 3000");
         let is_done = run.evidence.stalls.during(|| link.run(&line) == "OK" && hands_over(run, &mut link));
         if is_done {
@@ -119,7 +71,7 @@ impl Faults<'_> {
 
     /// A replica that has received all that was written until now, with a connection to its master.
     fn follower(&self) -> Option<(Link, &Replica)> {
-        let (mut link, replica) = (self.run.connect(0, false)?, self.servers.replica()?);
+        let (mut link, replica) = (self.run.connect(0, false)?, self.servers.replica.as_ref()?);
         follows(self.run, replica, &mut link).then_some((link, replica))
     }
 }
@@ -173,26 +125,21 @@ fn check_requests(run: &Run, replica: &Replica) {
     }
 }
 
-/// Compares a replica with its master at the end of a run, when no client writes any more.
-pub fn compare_at_end(run: &Run, servers: &mut Servers) {
-    if servers.replica().is_none() {
+/// Compares a replica with its master, when no client writes any more.
+pub fn compare_at_end(run: &Run, servers: &mut Servers) -> Option<()> {
+    if servers.replica.is_none() {
         check_alive(run, servers.start_replica(false));
     }
-    servers.replica().and_then(|replica| compare_all(run, replica));
-    check_alive(run, servers.end_replica());
-}
-
-fn compare_all(run: &Run, replica: &Replica) -> Option<()> {
-    let mut link = run.connect(0, false)?;
+    let (mut link, replica) = (run.connect(0, false)?, servers.replica.as_ref()?);
     let _locks = Probe::take(run, 0, &mut fastrand::Rng::with_seed(0))?;
     if !follows(run, replica, &mut link) {
         run.fails(ALIVE, "the replica does not follow its master at the end of the run");
-        return None;
     }
     let (here, there) = (snapshot::take(&mut link)?, snapshot::take(&mut link_to(run, replica)?)?);
     if here != there {
-        run.fails(SAME, format!("at the end: {}", snapshot::differences(&here, &there)));
+        run.fails("a replica has the locks of its master", snapshot::differences(&here, &there));
     }
     check_requests(run, replica);
+    check_alive(run, servers.end_replica());
     Some(())
 }

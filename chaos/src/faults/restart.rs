@@ -7,8 +7,7 @@ use support::Reply;
 
 use super::Faults;
 use crate::durability::Probe;
-use crate::end;
-use crate::evidence::{ROUNDING, SUSPENDED};
+use crate::evidence::{ROUNDING, since_now};
 use crate::link::PATIENCE;
 use crate::run::Run;
 use crate::servers::End;
@@ -18,12 +17,6 @@ pub const PERIODS: &str = "recovery periods";
 const SLACK: Duration = Duration::from_millis(250);
 /// After a stall of this length grants are suspended again.
 const STALL: Duration = Duration::from_millis(900);
-
-struct Period {
-    /// A moment before the start of the server, and one after it.
-    started: (Instant, Instant),
-    length: Duration,
-}
 
 impl Faults<'_> {
     pub(super) fn restart(&mut self) {
@@ -38,67 +31,56 @@ impl Faults<'_> {
             _ => ("SHUTDOWN", End::ShutDown("")),
         };
         let downtime = if self.random.bool() { Duration::ZERO } else { self.some_ms(0..300) };
-        end::count_handovers(run);
         run.make_fault(kind, &format!("{how:?}, and a start {downtime:?} later"));
         self.link = None;
-        run.server_goes_down();
+        run.evidence.changes.begin(());
         let length = Duration::from_millis(run.settings.recovery_ms);
         let mut before = Instant::now();
         let pause = || {
             run.rest(downtime);
             before = Instant::now();
-            run.evidence.period_begins(length);
+            run.evidence.suspends(length, before, before);
         };
         let (servers, random) = (&mut self.servers, &mut self.random);
         if let Err(what) = run.evidence.stalls.during(|| servers.restart(how, pause, random)) {
             return run.fails("a server that has ended starts again", what);
         }
-        let period = Period { started: (before, Instant::now()), length };
+        let after = Instant::now();
         run.server_is_back_at(self.servers.server().port());
         run.fault("the server has started");
         if !length.is_zero() {
-            period.check(run, probe.as_ref());
+            check_period(run, before, after, length);
         }
         self.aim_met(probe.is_some_and(|probe| probe.check(0..=0)));
     }
 }
 
-impl Period {
-    /// Returns at its end; nothing is checked if connections are closed.
-    fn check(&self, run: &Run, probe: Option<&Probe<'_>>) -> Option<()> {
-        run.counters.begin(PERIODS);
-        let (mut link, mut waiter) = (run.connect(0, false)?, run.connect(0, false)?);
-        let name = format!("after{}", run.tokens.fresh());
-        let asked = waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 50 BLOCK 15000", run.tokens.fresh())])?;
-        // LOCK.INFO shows the end, which is the length after the start. After the end only a period that was too short
-        // is wrong.
-        let sent = Instant::now();
-        let rest = recovery_of(&link.run(&format!("LOCK.INFO {name}")))?;
-        let (received, (before, after)) = (Instant::now(), self.started);
-        let is_short = received + rest + ROUNDING < before + self.length;
-        if is_short || !rest.is_zero() && sent + rest > after + self.length + ROUNDING {
-            let text = format!("{rest:?} are left of {:?}, {:?} after the start", self.length, received - before);
-            run.fails("a recovery period lasts for lock.recovery-ms from the start", text);
-        }
-        probe.map(Probe::check_holders);
-        // A request for a free lock is granted at the end of the period.
-        let reply = waiter.receive(PATIENCE).filter(|reply| *reply != Reply::Closed)?;
-        let received = Instant::now();
-        if reply == 1 && received + ROUNDING < before + self.length {
-            run.fails(SUSPENDED, format!("a free lock was granted {:?} after the start", received - before));
-        }
-        let stalled = run.evidence.stalls.between(asked, received);
-        let late = received.saturating_duration_since((after + self.length).max(asked) + SLACK + stalled);
-        if stalled < STALL && (reply != 1 || !late.is_zero()) {
-            let text = format!("the reply to the waiter is {reply:?}, {late:?} late, stalls explain {stalled:?}");
-            run.fails("the queues are served at the end of a recovery period", text);
-        }
-        run.counters.count(PERIODS);
-        Some(())
+/// Checks a recovery period of a server that was started between these two moments, and returns at its end; nothing is
+/// checked if connections are closed.
+fn check_period(run: &Run, before: Instant, after: Instant, length: Duration) -> Option<()> {
+    let (mut link, mut waiter) = (run.connect(0, false)?, run.connect(0, false)?);
+    let name = format!("after{}", run.tokens.fresh());
+    let asked = since_now();
+    waiter.send(&[format!("LOCK.ACQUIRE {name} {} PX 50 BLOCK 15000", run.tokens.fresh())])?;
+    // LOCK.INFO shows the end. After it only a period that was too short is wrong.
+    let sent = Instant::now();
+    let rest = recovery_of(&link.run(&format!("LOCK.INFO {name}")))?;
+    let is_short = Instant::now() + rest + ROUNDING < before + length;
+    if is_short || !rest.is_zero() && sent + rest > after + length + ROUNDING {
+        let text = format!("{rest:?} are left of {length:?}, {:?} after the start", before.elapsed());
+        run.fails("a recovery period lasts for lock.recovery-ms from the start", text);
     }
+    let reply = waiter.receive(PATIENCE).filter(|reply| *reply != Reply::Closed)?;
+    let due = (after + length).saturating_duration_since(asked.0);
+    let late = run.evidence.stalls.late(asked, due + SLACK);
+    if run.evidence.stalls.between(asked.0, Instant::now()) < STALL && (reply != 1 || late.is_some()) {
+        let text = format!("the reply to the waiter is {reply:?}, {late:?}");
+        run.fails("the queues are served at the end of a recovery period", text);
+    }
+    run.counters.count(PERIODS);
+    Some(())
 }
 
-/// The rest of the recovery period by LOCK.INFO.
 pub fn recovery_of(info: &Reply) -> Option<Duration> {
     matches!(info, Reply::List(_)).then_some(())?;
     Some(Duration::from_millis(u64::try_from(info.get("recovery-ms").int()).ok()?))

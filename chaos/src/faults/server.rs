@@ -31,9 +31,9 @@ impl Faults<'_> {
     pub(super) fn stop_process(&mut self) {
         let stall = self.stall();
         self.run.make_fault("SIGSTOP", &format!("SIGSTOP for {stall:?}"));
-        self.servers.process().stop();
+        self.servers.process.stop();
         sleep(stall);
-        self.servers.process().resume();
+        self.servers.process.resume();
     }
 
     pub(super) fn sleep(&mut self) {
@@ -54,12 +54,9 @@ impl Faults<'_> {
     }
 
     pub(super) fn pause(&mut self) {
-        let line = self.pause_line();
-        let Some(mut link) = self.link() else { return };
-        let sent = Instant::now();
-        let reply = link.run(&line);
-        self.paused(&link, &line, sent, &reply);
-        self.link = (reply != Reply::Closed).then_some(link);
+        let (line, sent) = (self.pause_line(), Instant::now());
+        let reply = self.reply_to(&line);
+        self.paused(&line, sent, &reply);
     }
 
     /// The command for a short pause, which is logged as a stall before it begins.
@@ -73,12 +70,11 @@ impl Faults<'_> {
     }
 
     /// The server has begun to pause at some time between `sent` and now, or may have if the connection was closed.
-    pub(super) fn paused(&self, link: &Link, line: &str, sent: Instant, reply: &Reply) {
+    pub(super) fn paused(&self, line: &str, sent: Instant, reply: &Reply) {
         let ms = line.split(' ').nth(2).and_then(|ms| ms.parse().ok()).expect("a pause with its length");
         let length = Duration::from_millis(ms);
         if *reply == "OK" {
             self.run.counters.count("CLIENT PAUSE");
-            self.run.evidence.paused(link.port(), sent, length);
         }
         self.run.evidence.stalls.add(sent, Instant::now() + length + PAUSE_NOTICED);
     }
@@ -90,27 +86,12 @@ impl Faults<'_> {
         self.link.iter_mut().for_each(|link| drop(end::rewrite_file(self.run, link)));
     }
 
-    /// From now on the module wakes waiters of other libraries, or not any more.
-    pub(super) fn change_waking(&mut self) {
-        let to = if self.random.bool() { "yes" } else { "no" };
-        self.make("CONFIG SET lock.wake-foreign", to);
-    }
-
     pub(super) fn change_hz(&mut self) {
         let hz = self.random.u32(self.run.settings.scenario.least_hz()..200);
         self.make("CONFIG SET hz", hz);
     }
 
-    pub(super) fn save_data(&mut self) {
-        self.write_file("BGSAVE", &["rdb_bgsave_in_progress"], "rdb_last_bgsave_status");
-    }
-
-    pub(super) fn rewrite_file(&mut self) {
-        self.write_file("BGREWRITEAOF", &end::REWRITING, "aof_last_bgrewrite_status");
-    }
-
-    /// Lets the server write a file, and checks by INFO that it does.
-    fn write_file(&mut self, command: &'static str, under_way: &[&str], status: &str) {
+    pub(super) fn write_file(&mut self, command: &'static str, under_way: &[&str], status: &str) {
         let run = self.run;
         run.fault(command);
         let Some(mut link) = self.link() else { return };
@@ -118,7 +99,6 @@ impl Faults<'_> {
         // It is refused while another process writes a file, for a replica for example.
         if matches!(reply, Reply::Status(_)) {
             run.counters.count(command);
-            run.counters.begin(WRITTEN);
             // A closed connection shows nothing.
             let rest =
                 |link: &mut Link| under_way.iter().filter_map(|name| link.number("persistence", name)).sum::<i64>();
@@ -138,7 +118,6 @@ impl Faults<'_> {
     pub(super) fn squeeze(&mut self) {
         let Some(mut link) = self.run.connect(0, false) else { return };
         let Some(used) = link.number("memory", "used_memory") else { return };
-        // Evicted keys, and refused requests.
         let ran_out =
             |link: &mut Link| Some((link.number("stats", "evicted_keys")?, link.info("errorstats", "errorstat_OOM")));
         let before = ran_out(&mut link);

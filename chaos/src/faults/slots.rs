@@ -6,10 +6,11 @@ use support::Reply;
 
 use super::Faults;
 use crate::durability::Probe;
+use crate::evidence::since_now;
 use crate::keys::DATABASES;
 use crate::link::Link;
 use crate::run::Run;
-use crate::servers::{Move, moves_slots};
+use crate::servers::moves_slots;
 
 const CHECK: &str = "waiters of a lock that moves";
 /// Servers check once a second whether the slots of their waiters are still theirs.
@@ -19,7 +20,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 impl Faults<'_> {
-    /// Moves a slot in one of the ways that the server knows.
     pub(super) fn move_slot(&mut self) {
         let run = self.run;
         let database = self.random.u32(..DATABASES);
@@ -30,10 +30,8 @@ impl Faults<'_> {
         let probe = Probe::take(run, database, &mut self.random);
         let (asked, waiter) = (Instant::now(), start_waiter(run, database));
         run.evidence.changes.mark(());
-        let name = format!("a{}{}", run.tokens.fresh(), run.suffix(database));
         let (number, begun) = (database as usize, Instant::now());
-        let ask = |step: &Move<'_>| ask_during(run, &name, step);
-        if let Err(what) = run.evidence.stalls.during(|| cluster.move_slot(number, whole, ask)) {
+        if let Err(what) = run.evidence.stalls.during(|| cluster.move_slot(number, whole)) {
             return run.fails("slots move", what);
         }
         run.moves(database, cluster.port_of(number));
@@ -48,9 +46,7 @@ impl Faults<'_> {
     }
 }
 
-/// Asks for a lock that is held all the time.
 fn start_waiter(run: &Run, database: u32) -> Option<Link> {
-    run.counters.begin(CHECK);
     let (mut holder, mut link) = (run.connect(database, false)?, run.connect(database, false)?);
     let name = format!("w{}{}", run.tokens.fresh(), run.suffix(database));
     (holder.run(&format!("LOCK.ACQUIRE {name} {} PX 60000", run.tokens.fresh())) == 1).then_some(())?;
@@ -59,45 +55,18 @@ fn start_waiter(run: &Run, database: u32) -> Option<Link> {
 }
 
 fn check_waiter(run: &Run, mut waiter: Link, asked: Instant) {
-    let moved = Instant::now();
+    let moved = since_now();
     let reply = waiter.receive(GIVE_UP);
-    let late = moved.elapsed().saturating_sub(LIMIT + run.evidence.stalls.between(moved, Instant::now()));
+    let late = run.evidence.stalls.late(moved, LIMIT);
     let is_right = match &reply {
         Some(Reply::Error(line)) => line.starts_with("MOVED"),
         reply => *reply == Some(Reply::Closed),
     };
-    if (!is_right || !late.is_zero()) && !run.evidence.flushes.any_since(asked) {
-        let text = format!("the reply to connection {} is {reply:?}, {late:?} late", waiter.id());
+    if (!is_right || late.is_some()) && !run.evidence.flushes.any_since(asked) {
+        let text = format!("the reply to connection {} is {reply:?}, {late:?}", waiter.id());
         run.fails("the waiters of a lock whose slot moves are notified", text);
     }
     if reply != Some(Reply::Closed) {
         run.counters.count(CHECK);
-    }
-}
-
-/// Asks for a new lock while its slot is between two servers. The old server sends requests for a lock that it does not
-/// have on to the new one, which grants it to such requests alone.
-fn ask_during(run: &Run, name: &str, step: &Move<'_>) {
-    let begun = Instant::now();
-    let (first, second) = (run.tokens.fresh(), run.tokens.fresh());
-    let requests = [
-        (step.from, first, false, "ASK"),
-        (step.to, first, false, "MOVED"),
-        (step.to, first, true, "1"),
-        (step.from, second, false, "ASK"),
-        (step.to, second, true, "(nil)"),
-    ];
-    for (server, token, asking, expected) in requests {
-        let Some(mut link) = Link::open(&run.history, server.port(), 0, false) else { return };
-        if asking {
-            link.run("ASKING");
-        }
-        let line = format!("LOCK.ACQUIRE {name} {token} PX 60000");
-        let reply = link.run(&line);
-        let is_right = reply.to_string().trim_start_matches('-').starts_with(expected);
-        if reply != Reply::Closed && !is_right && !run.evidence.flushes.any_since(begun) {
-            let text = format!("the reply to {line} (asking: {asking}) is {reply:?}, not {expected}");
-            return run.fails("a lock whose slot moves has one holder", text);
-        }
     }
 }

@@ -10,11 +10,9 @@ use crate::keys::Key;
 use crate::link::{Link, PATIENCE};
 
 const LEASE_MS: u64 = 3000;
-/// The names of the counters, and the beginnings of the lines.
 const STRIKES: [&str; 3] = ["CLIENT KILL TYPE normal", "CLIENT KILL ID", "CLIENT UNBLOCK"];
 
 impl Faults<'_> {
-    /// Unblocks or kills some of the waiters of a lock.
     pub(super) fn strike_waiters(&mut self) {
         let key = self.run.keys.any(&mut self.random);
         let Some(mut link) = self.run.connect(key.database, false) else { return };
@@ -51,12 +49,11 @@ impl Faults<'_> {
             let Some(reply) = link.receive(PATIENCE) else { return };
             self.struck(line, &reply);
             if line.starts_with("CLIENT PAUSE") {
-                self.paused(&link, line, sent, &reply);
+                self.paused(line, sent, &reply);
             }
         }
     }
 
-    /// Commands that end the waits of the first waiters of a lock.
     fn strikes(&mut self, key: &Key, link: &mut Link) -> Vec<String> {
         let Reply::List(waiters) = link.run(&format!("LOCK.WAITERS {} COUNT 3", key.name)) else { return Vec::new() };
         let mut strike = |waiter: &Reply| {
@@ -77,7 +74,6 @@ impl Faults<'_> {
         waiters.iter().map(&mut strike).collect()
     }
 
-    /// Counts a strike that has met a client.
     fn struck(&self, line: &str, reply: &Reply) {
         let kind = STRIKES.into_iter().find(|kind| line.starts_with(kind));
         kind.filter(|_| matches!(reply, Reply::Int(1..))).into_iter().for_each(|kind| self.run.counters.count(kind));

@@ -1,7 +1,7 @@
 //! The file that a history is written to.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, create_dir_all};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -9,15 +9,19 @@ use serde_json::Value;
 
 use super::locked;
 
-#[derive(Clone)]
-pub struct HistoryFile(Arc<Mutex<BufWriter<File>>>);
+/// By default there is none.
+#[derive(Clone, Default)]
+pub struct HistoryFile(Option<Arc<Mutex<BufWriter<File>>>>);
 
 impl HistoryFile {
-    pub fn create(path: &Path) -> std::io::Result<Self> {
-        Ok(Self(Arc::new(Mutex::new(BufWriter::new(File::create(path)?)))))
+    pub fn create(path: &Path) -> io::Result<Self> {
+        path.parent().map_or(Ok(()), create_dir_all)?;
+        Ok(Self(Some(Arc::new(Mutex::new(BufWriter::new(File::create(path)?))))))
     }
 
-    pub fn write(&self, line: &Value) {
-        writeln!(locked(&self.0), "{line}").expect("a line that can be written");
+    pub fn write(&self, line: impl FnOnce() -> Value) {
+        if let Some(file) = &self.0 {
+            writeln!(locked(file), "{}", line()).expect("a line that can be written");
+        }
     }
 }

@@ -8,19 +8,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use crate::evidence::Spans;
 use crate::report::Rule;
 use crate::token::Token;
 
 /// How long holds and queues are kept. Far longer than any wait or lease.
 const MEMORY: Duration = Duration::from_secs(30);
-/// The number of draws of fencing tokens that are kept.
-const DRAWS: usize = 50;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
     pub token: Token,
-    /// It is a share: a mutex or a re-entrant lock is exclusive.
     pub is_share: bool,
     pub from: Instant,
     pub until: Instant,
@@ -53,35 +49,25 @@ impl Lock {
         self.queues.push_back((at, queue));
     }
 
-    /// Adds a hold. Returns what it contradicts, and how many shares were held at the same time.
-    pub fn confirm(&mut self, hold: Hold) -> (Conflict, usize) {
+    pub fn confirm(&mut self, hold: Hold) -> Conflict {
         if hold.until <= hold.from {
-            return (None, 0);
+            return None;
         }
         self.forget_before(hold.until);
-        let together = self.most_together(&hold);
-        let conflict = self.overlap(&hold, together).or_else(|| self.overtaking(&hold));
+        let conflict = self.overlap(&hold).or_else(|| self.overtaking(&hold));
         self.holds.retain(|other| other.token != hold.token);
         self.holds.push_back(hold);
-        (conflict, together)
+        conflict
     }
 
-    fn overlap(&self, hold: &Hold, together: usize) -> Conflict {
-        if let Some(other) = self.during(hold).find(|other| !(hold.is_share && other.is_share)) {
-            return Some((
-                if hold.is_share != other.is_share {
-                    "no share during an exclusive hold"
-                } else {
-                    "one holder at a time"
-                },
-                *other,
-            ));
-        }
-        let too_many = self.limit.is_some_and(|limit| together > limit);
-        self.during(hold).next().filter(|_| too_many).map(|other| ("no more shares than the limit", *other))
+    fn overlap(&self, hold: &Hold) -> Conflict {
+        let is_excluded = |other: &&Hold| !(hold.is_share && other.is_share);
+        let excluded = self.during(hold).find(is_excluded).map(|other| ("one holder, or shares alone", *other));
+        let too_many = || self.limit.is_some_and(|limit| self.most_together(hold) > limit);
+        let other = || self.during(hold).next().filter(|_| too_many());
+        excluded.or_else(|| other().map(|other| ("no more shares than the limit", *other)))
     }
 
-    /// Holds of other tokens during this one.
     fn during(&self, hold: &Hold) -> impl Iterator<Item = &Hold> {
         let overlaps = |other: &&Hold| hold.from < other.until && other.from < hold.until;
         self.holds.iter().filter(|other| other.token != hold.token).filter(overlaps)
@@ -131,21 +117,23 @@ impl Lock {
     }
 }
 
-/// The latest fencing tokens of one lock, with the times of their draws.
+/// The highest fencing token of one lock, with the beginning and the end of its draw.
 #[derive(Default)]
-pub struct Fences(VecDeque<(Instant, Instant, i64)>);
+pub struct Fences(Option<(Instant, Instant, i64)>);
 
 impl Fences {
-    /// Adds a draw. Returns a token that is not lower although its draw had completed before this one was invoked, and
-    /// the counter has not been lost since.
-    pub fn draw(&mut self, flushes: &Spans<bool>, invoked: Instant, completed: Instant, fence: i64) -> Option<i64> {
-        let is_before = |draw: &&(Instant, Instant, i64)| draw.1 < invoked && !flushes.any_since(draw.0);
-        let before = self.0.iter().filter(is_before).map(|draw| draw.2).max();
-        self.0.push_back((invoked, completed, fence));
-        if self.0.len() > DRAWS {
-            self.0.pop_front();
-        }
-        before.filter(|before| *before >= fence)
+    /// Takes in a draw. Returns the highest token if it is not lower although its draw had completed before this one
+    /// was invoked, and the counter has not been lost since.
+    pub fn draw(
+        &mut self,
+        is_lost_since: impl Fn(Instant) -> bool,
+        invoked: Instant,
+        completed: Instant,
+        fence: i64,
+    ) -> Option<i64> {
+        let highest = self.0.filter(|(begun, ..)| !is_lost_since(*begun));
+        self.0 = highest.filter(|(.., before)| *before > fence).or(Some((invoked, completed, fence)));
+        highest.filter(|(_, end, before)| *end < invoked && *before >= fence).map(|(.., before)| before)
     }
 }
 

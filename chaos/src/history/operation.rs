@@ -21,7 +21,6 @@ pub enum Action {
     Fence,
 }
 
-/// The table of the history describes the fields.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub action: Action,
@@ -45,7 +44,6 @@ impl Kind {
 }
 
 impl Operation {
-    /// Returns the operation that a request asks for; `None` if it is no operation on a lock.
     pub fn of(line: &str) -> Option<Self> {
         let mut words = line.split(' ');
         let action = match words.next()? {
@@ -103,22 +101,14 @@ fn option<T: std::str::FromStr>(line: &str, name: &str) -> Option<T> {
 }
 
 #[test]
-fn operation_has_the_options_of_the_request() {
+fn operation_has_the_options_and_the_outcome_of_the_request() {
     let share = Operation::of("LOCK.SHARE s1 t5 PX 20 LIMIT 3 SESSION BLOCK 50").expect("an operation");
     assert_eq!((share.action, share.lock.as_str()), (Action::Acquire(Kind::Share), "s1"));
     assert_eq!((share.limit, share.hold, share.session, share.lease_ms), (Some(3), None, true, Some(20)));
     assert!(Operation::of("LOCK.INFO s1").is_none() && Operation::of("PING").is_none());
     let block = |line| block_of(line).map(|block| block.as_millis());
     assert_eq!([block("X BLOCK 70 NX"), block("X BLOCK 0"), block("X BLOCK 5 NOTIFY c")], [Some(70), None, Some(0)]);
-}
-
-#[test]
-fn outcome_follows_from_the_reply() {
-    let outcome = |line: &str, reply: Option<&Reply>| Operation::of(line).expect("an operation").outcome(reply, false);
-    let acquire = |reply: Reply| outcome("LOCK.ACQUIRE s1 t5", Some(&reply));
-    assert_eq!([outcome("LOCK.ACQUIRE s1 t5", None), acquire(Reply::Closed)], ["unknown", "unknown"]);
-    assert_eq!([acquire(Reply::Nil), acquire(Reply::waiting())], ["refused", "waiting"]);
-    assert_eq!(outcome("LOCK.RELEASE s1 t5", Some(&Reply::Int(0))), "released");
-    let unblocked = Operation::of("LOCK.ACQUIRE s1 t5").expect("an operation").outcome(Some(&Reply::Nil), true);
-    assert_eq!(unblocked, "unknown");
+    let replies = [Reply::Closed, Reply::Nil, Reply::waiting(), Reply::Int(1)];
+    assert_eq!(replies.map(|reply| share.outcome(Some(&reply), false)), ["unknown", "refused", "waiting", "granted"]);
+    assert_eq!([share.outcome(None, false), share.outcome(Some(&Reply::Nil), true)], ["unknown"; 2]);
 }

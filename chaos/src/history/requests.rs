@@ -8,17 +8,15 @@ use support::Reply;
 
 use super::History;
 use super::operation::{Operation, block_of};
-use crate::evidence::starved;
+use crate::evidence::Since;
 
 #[derive(Clone)]
 pub struct Request {
     pub line: String,
     pub operation: Option<Operation>,
-    pub sent: Instant,
+    pub since: Since,
     /// How long it and those before it in the same write can block the connection; `None` without an end.
     pub block: Option<Duration>,
-    /// The time for which the sending thread had waited for a processor until then.
-    pub starved: Duration,
 }
 
 /// The time that a request may take beyond its BLOCK on a server that does not stall.
@@ -53,14 +51,12 @@ impl Requests {
         Self { history, endpoint, open, last_reply: Instant::now(), queued: None, is_silent: false }
     }
 
-    /// Notes requests that leave in one write.
-    pub fn sent<'l>(&mut self, lines: impl Iterator<Item = &'l str>, sent: Instant) {
-        let starved = starved();
+    pub fn sent<'l>(&mut self, lines: impl Iterator<Item = &'l str>, since: Since) {
         let (mut is_skipped, mut block) = (false, Some(Duration::ZERO));
         for line in lines {
             block = block.zip(block_of(line)).map(|(before, own)| before + own);
             let operation = Operation::of(line);
-            let request = Request { line: line.to_owned(), operation, sent, block, starved };
+            let request = Request { line: line.to_owned(), operation, since, block };
             self.history.sent(&self.endpoint, &request);
             self.is_silent = (self.is_silent || line == "CLIENT REPLY OFF") && line != "CLIENT REPLY ON";
             // The replies to these are messages.
@@ -103,18 +99,13 @@ impl Requests {
         self.open.front()
     }
 
-    /// Checks that the reply to the oldest request is not late, apart from the time that stalls explain.
     pub fn check_late(&self) {
-        let (Some(request), now) = (self.open.front(), Instant::now()) else { return };
-        let took = now.saturating_duration_since(request.sent);
-        let Some(late) = request.block.and_then(|block| took.checked_sub(block + SLACK)) else { return };
+        let Some(request) = self.open.front() else { return };
         let evidence = &self.history.evidence;
-        if evidence.checks_replies && self.endpoint.is_direct && request.line.starts_with("LOCK.") {
-            let stalled = evidence.stalls.between(request.sent, now) + starved().saturating_sub(request.starved);
-            if late > stalled {
-                let text = format!("{}: {late:?} late, stalls explain {stalled:?}", request.line);
-                self.history.failures.report("every request is answered", text);
-            }
+        let is_checked = evidence.checks_replies && self.endpoint.is_direct && request.line.starts_with("LOCK.");
+        let limit = request.block.filter(|_| is_checked).map(|block| block + SLACK);
+        if let Some(late) = limit.and_then(|limit| evidence.stalls.late(request.since, limit)) {
+            self.history.failures.report("every request is answered", format!("{}: {late}", request.line));
         }
     }
 
@@ -130,38 +121,24 @@ impl Drop for Requests {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::evidence::Evidence;
-
-    fn replies(lines: &[&str], replies: Vec<Reply>) -> Vec<(String, Reply)> {
-        let history = History::new(Instant::now(), 0, [].into_iter(), Evidence::default(), None);
+#[test]
+fn replies_belong_to_requests_in_order() {
+    let answered = |lines: &[&str], replies: Vec<Reply>| {
+        let history = History::new(Instant::now(), 0, &[], Default::default(), Default::default());
         let endpoint = Endpoint { server: 1, database: 0, connection: 1, is_direct: true };
         let mut requests = Requests::new(&history, endpoint);
-        requests.sent(lines.iter().copied(), Instant::now());
+        requests.sent(lines.iter().copied(), crate::evidence::since_now());
         let answered = replies.into_iter().map(|reply| requests.answered(reply));
-        answered.filter_map(|(request, reply)| Some((request?.line, reply))).collect()
-    }
-
-    #[test]
-    fn replies_belong_to_requests_in_order() {
-        let pong = Reply::text("PONG");
-        let of = replies(
-            &["LOCK.ACQUIRE a t1", "SSUBSCRIBE c", "PING"],
-            vec![Reply::Push(Vec::new()), Reply::Int(1), pong.clone()],
-        );
-        assert_eq!(of, [("LOCK.ACQUIRE a t1".to_owned(), Reply::Int(1)), ("PING".to_owned(), pong.clone())]);
-        let of = replies(&["CLIENT REPLY SKIP", "LOCK.ACQUIRE a t1", "PING"], vec![pong.clone()]);
-        assert_eq!(of, [("PING".to_owned(), pong.clone())]);
-        let of = replies(&["CLIENT REPLY OFF", "LOCK.ACQUIRE a t1", "CLIENT REPLY ON"], vec![pong.clone()]);
-        assert_eq!(of, [("CLIENT REPLY ON".to_owned(), pong)]);
-    }
-
-    #[test]
-    fn reply_of_exec_belongs_to_its_command() {
-        let [ok, queued] = ["OK", "QUEUED"].map(Reply::text);
-        let of = replies(&["MULTI", "LOCK.ACQUIRE a t1", "EXEC"], vec![ok, queued, Reply::List(vec![Reply::Int(1)])]);
-        assert_eq!(of.last(), Some(&("LOCK.ACQUIRE a t1".to_owned(), Reply::Int(1))));
-    }
+        answered.filter_map(|(request, reply)| Some(format!("{} {reply}", request?.line))).collect::<Vec<_>>()
+    };
+    let [pong, ok, queued] = ["PONG", "OK", "QUEUED"].map(Reply::text);
+    let (push, one) = (Reply::Push(Vec::new()), Reply::Int(1));
+    let of = answered(&["LOCK.ACQUIRE a t1", "SSUBSCRIBE c", "PING"], vec![push, one.clone(), pong.clone()]);
+    assert_eq!(of, ["LOCK.ACQUIRE a t1 1", "PING PONG"]);
+    let of = answered(&["CLIENT REPLY SKIP", "LOCK.ACQUIRE a t1", "PING"], vec![pong]);
+    assert_eq!(of, ["PING PONG"]);
+    let of = answered(&["CLIENT REPLY OFF", "LOCK.ACQUIRE a t1", "CLIENT REPLY ON"], vec![ok.clone()]);
+    assert_eq!(of, ["CLIENT REPLY ON OK"]);
+    let of = answered(&["MULTI", "LOCK.ACQUIRE a t1", "EXEC"], vec![ok, queued, Reply::List(vec![one])]);
+    assert_eq!(of, ["MULTI OK", "LOCK.ACQUIRE a t1 1"], "EXEC replies for its command");
 }

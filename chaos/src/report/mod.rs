@@ -6,12 +6,11 @@ mod goals;
 use std::sync::OnceLock;
 
 pub use counters::Counters;
-pub use goals::{Terms, missing};
+pub use goals::missing;
 
 /// A promise of the module, in words.
 pub type Rule = &'static str;
 
-/// A promise that is broken, and how.
 pub type Finding = Option<(Rule, String)>;
 
 /// The failures of a run. The first one ends it.

@@ -2,7 +2,7 @@
 //! its monotonic clock is that of the machine.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::link::Link;
 const FOLDER: &str = ".tools/faketime";
 /// The time in which a server shows its version. Some never do with this library: their allocator asks for the time
 /// before the library is ready.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_S: &str = "2";
 /// The time in which the server sees a new time, and how far apart two clocks can look.
 const NOTICED: Duration = Duration::from_secs(5);
 const NEAR_MS: i64 = 500;
@@ -32,12 +32,14 @@ impl Clock {
     /// with it.
     pub fn new() -> Option<Self> {
         let folder = Arc::new(tempfile::TempDir::with_prefix("redis-lock-clock-").ok()?);
-        let clock = Self { library: library()?, folder, offset_ms: 0 };
-        clock.show();
-        clock.suits(&server_under_test()).then_some(clock)
+        let mut clock = Self { library: library()?, folder, offset_ms: 0 };
+        clock.set(0);
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", PATIENCE_S]).args(clock.runner()).arg(server_under_test()).arg("--version");
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success()).then_some(clock)
     }
 
-    /// The words before the command line of the server.
     pub fn runner(&self) -> [String; 5] {
         let (library, file) = (self.library.display(), self.file());
         [
@@ -49,13 +51,16 @@ impl Clock {
         ]
     }
 
-    /// Sets the clock forward, or back.
+    /// Sets the clock forward, or back, in one step, since the server can read the file at any time.
     pub fn set(&mut self, ms: i64) {
         self.offset_ms += ms;
-        self.show();
+        let (seconds, rest) = (self.offset_ms.abs() / 1000, self.offset_ms.abs() % 1000);
+        let sign = if self.offset_ms < 0 { '-' } else { '+' };
+        let new = self.folder.path().join("new");
+        fs::write(&new, format!("{sign}{seconds}.{rest:03}\n")).expect("a writable folder");
+        fs::rename(new, self.file()).expect("a writable folder");
     }
 
-    /// Waits until the server sees the time; false if it does not, or the connection is closed.
     pub fn is_seen_by(&self, link: &mut Link) -> bool {
         let is_near = |now: i64| (now - now_ms() - self.offset_ms).abs() < NEAR_MS;
         let mut seen = Some(false);
@@ -68,31 +73,6 @@ impl Clock {
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("offset")
-    }
-
-    /// Writes the offset in one step, since the server can read it at any time.
-    fn show(&self) {
-        let (seconds, rest) = (self.offset_ms.abs() / 1000, self.offset_ms.abs() % 1000);
-        let sign = if self.offset_ms < 0 { '-' } else { '+' };
-        let new = self.folder.path().join("new");
-        fs::write(&new, format!("{sign}{seconds}.{rest:03}\n")).expect("a writable folder");
-        fs::rename(new, self.file()).expect("a writable folder");
-    }
-
-    fn suits(&self, server: &Path) -> bool {
-        let [command, arguments @ ..] = self.runner();
-        let mut command = Command::new(command);
-        command.args(arguments).arg(server).arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
-        let Ok(mut process) = command.stderr(Stdio::null()).spawn() else { return false };
-        let mut status = None;
-        happens_within(PATIENCE, || {
-            status = process.try_wait().ok().flatten();
-            status.is_some()
-        });
-        // Both fail only if the process has ended.
-        let _ = process.kill();
-        let _ = process.wait();
-        status.is_some_and(|status| status.success())
     }
 }
 

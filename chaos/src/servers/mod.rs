@@ -14,7 +14,7 @@ use support::{Server, Setup};
 
 use crate::scenario::{Scenario, Settings};
 pub use clock::{Clock, time_of};
-pub use slots::{Move, SlotCluster, moves_slots};
+pub use slots::{SlotCluster, moves_slots};
 
 /// What a write that was cut off can leave at the end of the append-only file.
 const TORN: [&str; 3] = ["*3\r\n$3\r\nSET\r\n$4\r\ntorn", "*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nDEL\r\n$2\r\ns0\r\n", "*"];
@@ -23,29 +23,24 @@ const TORN: [&str; 3] = ["*3\r\n$3\r\nSET\r\n$4\r\ntorn", "*1\r\n$5\r\nMULTI\r\n
 /// `overhead_hashtable_lut == 0`.
 const FLUSHED_AT_ONCE: &str = "lazyfree-lazy-user-flush no";
 
-/// How a server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// kill -9
     Killed,
     /// kill -9 in the middle of a write to the append-only file
     Torn,
-    /// SHUTDOWN with this argument
     ShutDown(&'static str),
 }
 
 pub struct Servers {
     setup: Setup,
-    setup_without_module: Setup,
+    bare_setup: Setup,
     server: Option<Server>,
-    process: Process,
-    replica: Option<Replica>,
+    pub process: Process,
+    pub replica: Option<Replica>,
     pub cluster: Option<SlotCluster>,
-    /// The clock of the server, if it has one of its own.
     pub clock: Option<Clock>,
 }
 
-/// A second server, which follows the one that clients talk to.
 pub struct Replica {
     pub server: Server,
     pub has_module: bool,
@@ -53,7 +48,7 @@ pub struct Replica {
 
 impl Servers {
     pub fn start(settings: &Settings, clock: Option<Clock>) -> Result<Self, String> {
-        let (mut setup, mut setup_without_module) = (settings.setup(), settings.setup_without_module());
+        let [mut setup, mut bare_setup] = [true, false].map(|with_module| settings.setup(with_module));
         let clock = clock.filter(|_| settings.scenario == Scenario::Clock);
         if let Some(clock) = &clock {
             setup = setup.run_by(&clock.runner().each_ref().map(String::as_str));
@@ -64,10 +59,10 @@ impl Servers {
         for node in nodes().filter(|node| node.flavour().is("valkey 8")) {
             node.client().ok(&format!("CONFIG SET {FLUSHED_AT_ONCE}"));
             setup = setup.config(FLUSHED_AT_ONCE);
-            setup_without_module = setup_without_module.config(FLUSHED_AT_ONCE);
+            bare_setup = bare_setup.config(FLUSHED_AT_ONCE);
         }
         let process = Process::of(nodes().next().expect("a server at least"));
-        Ok(Self { setup, setup_without_module, server, process, replica: None, cluster, clock })
+        Ok(Self { setup, bare_setup, server, process, replica: None, cluster, clock })
     }
 
     /// The server that clients talk to, or the first one of a cluster.
@@ -76,27 +71,17 @@ impl Servers {
         nodes.chain(&self.server).next().expect("a server that runs, or is about to start again")
     }
 
-    /// The port of the server with a database, or with the slot that stands for it in a cluster.
     pub fn port_of(&self, database: usize) -> u16 {
         self.cluster.as_ref().map_or_else(|| self.server().port(), |cluster| cluster.port_of(database))
     }
 
     /// The ends of the keys that are in the slot of each database; empty without a cluster.
     pub fn suffixes(&self) -> Vec<String> {
-        self.cluster.iter().flat_map(|cluster| &cluster.slots).map(|slot| slot.tag.clone()).collect()
+        self.cluster.iter().flat_map(|cluster| &cluster.slots).map(|slot| slot.tag.name.clone()).collect()
     }
 
-    pub fn process(&self) -> &Process {
-        &self.process
-    }
-
-    pub fn replica(&self) -> Option<&Replica> {
-        self.replica.as_ref()
-    }
-
-    /// Starts a replica, with the module or without it.
     pub fn start_replica(&mut self, has_module: bool) -> Result<(), String> {
-        let setup = if has_module { &self.setup } else { &self.setup_without_module };
+        let setup = if has_module { &self.setup } else { &self.bare_setup };
         let setup = setup.clone().config(&format!("replicaof 127.0.0.1 {}", self.server().port()));
         let server = setup.try_start().map_err(|ended| ended.log)?;
         self.replica = Some(Replica { server, has_module });
@@ -149,6 +134,6 @@ fn tear(directory: &Path, text: &str) {
     let files = fs::read_dir(directory.join("appendonlydir")).expect("a folder with the append-only files");
     let paths = files.map(|file| file.expect("a folder entry").path());
     let last = paths.filter_map(|path| Some((number_of(&path)?, path))).max().expect("a file with increments").1;
-    let mut file = OpenOptions::new().append(true).open(last).expect("an append-only file");
-    file.write_all(text.as_bytes()).expect("a writable file");
+    let file = OpenOptions::new().append(true).open(last);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).expect("a writable file");
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use support::cluster::{Node, form, id_of, slots_of, start_node};
+use support::cluster::{Node, Tag, form, id_of, slots_of, start_node, tags_in};
 use support::migration::has_slot;
 use support::{Client, Protocol, Reply, Server, Setup, happens_within};
 
@@ -11,7 +11,6 @@ use crate::keys::DATABASES;
 
 const MASTERS: usize = 2;
 const AGREEMENT: Duration = Duration::from_secs(20);
-/// When a server that may have cancelled a move is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 pub struct SlotCluster {
@@ -19,11 +18,9 @@ pub struct SlotCluster {
     pub slots: Vec<Slot>,
 }
 
+/// A slot that stands for a database, and the index of the node that has it.
 pub struct Slot {
-    number: i64,
-    /// The hash tag of its keys.
-    pub tag: String,
-    /// The index of the node that has it.
+    pub tag: Tag,
     node: usize,
 }
 
@@ -32,55 +29,43 @@ impl SlotCluster {
         let setup = setup.clone().config("cluster-require-full-coverage no");
         let nodes: Vec<Server> = (0..MASTERS).map(|_| start_node(&setup)).collect();
         form(&nodes.iter().map(Node::of).collect::<Vec<_>>(), &[0, 1]);
-        let slots = (0..DATABASES as usize).map(|number| choose_slot(&nodes, number)).collect();
+        let slot = |database: usize| {
+            let (node, number) = (database % MASTERS, database / MASTERS);
+            let tag = tags_in(&nodes[node], slots_of(node, MASTERS)).nth(number).expect("a tag for every slot");
+            Slot { tag, node }
+        };
+        let slots = (0..DATABASES as usize).map(slot).collect();
         Self { nodes, slots }
     }
 
-    /// The port of the node with the slot of a database.
     pub fn port_of(&self, database: usize) -> u16 {
         self.nodes[self.slots[database].node].port()
     }
 
-    /// Moves the slot of a database to the other node. `between` is called between the first step of a move key by key
-    /// and the last one.
-    pub fn move_slot(&mut self, database: usize, whole: bool, between: impl FnOnce(&Move<'_>)) -> Result<(), String> {
-        let Slot { number, node, .. } = self.slots[database];
-        let step = Move { slot: number, from: &self.nodes[node], to: &self.nodes[1 - node] };
+    pub fn move_slot(&mut self, database: usize, whole: bool) -> Result<(), String> {
+        let Slot { tag: Tag { slot, .. }, node } = self.slots[database];
+        let step = Move { slot, from: &self.nodes[node], to: &self.nodes[1 - node] };
         if whole {
-            step.as_a_whole()?;
+            step.as_a_whole()?
         } else {
-            step.key_by_key(between)?;
+            step.key_by_key()?
         }
         self.slots[database].node = 1 - node;
         Ok(())
     }
 }
 
-/// Chooses a slot that no other database has. The nodes have them in turn.
-fn choose_slot(nodes: &[Server], database: usize) -> Slot {
-    let node = database % MASTERS;
-    let (first, last) = slots_of(node, MASTERS);
-    let mut client = nodes[node].client();
-    let mut slots = (database * 1000..).map(|attempt| {
-        let tag = format!("{{{attempt}}}");
-        let number = client.run(&format!("CLUSTER KEYSLOT {tag}")).int();
-        Slot { number, tag, node }
-    });
-    slots.find(|slot| (first..=last).contains(&slot.number)).expect("a tag for every slot")
-}
-
-pub struct Move<'c> {
+struct Move<'c> {
     slot: i64,
-    pub from: &'c Server,
-    pub to: &'c Server,
+    from: &'c Server,
+    to: &'c Server,
 }
 
 impl Move<'_> {
-    fn key_by_key(&self, between: impl FnOnce(&Self)) -> Result<(), String> {
+    fn key_by_key(&self) -> Result<(), String> {
         let (slot, from, to) = (self.slot, id_of(self.from), id_of(self.to));
         insist(self.to, &format!("CLUSTER SETSLOT {slot} IMPORTING {from}"))?;
         insist(self.from, &format!("CLUSTER SETSLOT {slot} MIGRATING {to}"))?;
-        between(self);
         // A few keys at a time. No key can be added, since requests for new keys are sent on.
         let port = self.to.port().to_string();
         in_time("the keys of a slot are moved", || {
@@ -101,10 +86,9 @@ impl Move<'_> {
     fn as_a_whole(&self) -> Result<(), String> {
         let (slot, to, by_import) = (self.slot, id_of(self.to), moves_by_import(self.to));
         let mut asked: Option<Instant> = None;
-        let owns = |node: &Server| match node.ask("CLUSTER NODES") {
-            Reply::Text(nodes) => has_slot(&String::from_utf8_lossy(&nodes), slot),
-            _ => false,
-        };
+        let nodes_of =
+            |node: &Server| if let Reply::Text(nodes) = node.ask("CLUSTER NODES") { nodes } else { Vec::new() };
+        let owns = |node: &Server| has_slot(&String::from_utf8_lossy(&nodes_of(node)), slot);
         in_time("a slot is moved as a whole", || {
             if asked.is_none_or(|at| at.elapsed() > AGAIN) {
                 asked = Some(Instant::now());
@@ -119,7 +103,6 @@ impl Move<'_> {
     }
 }
 
-/// Whether the server can move slots by itself.
 pub fn moves_slots(server: &Server) -> bool {
     moves_by_import(server) || !server.ask("CLUSTER GETSLOTMIGRATIONS").is_error()
 }

@@ -51,7 +51,6 @@ impl<'r> Client<'r> {
         }
     }
 
-    /// Releases the lock, with a second try if the connection is closed.
     pub(super) fn release(&mut self, claim: &Claim<'r>) {
         for _ in 0..2 {
             if self.session_is_over(claim) || self.ask(claim.release()) != Reply::Closed {

@@ -15,7 +15,6 @@ use crate::run::Run;
 
 /// One client of this number has a bad network.
 const BAD_NETWORKS: usize = 6;
-/// The longest wait for a reply in a bad network.
 const MAX_PATIENCE_MS: u64 = 1000;
 /// The time after which a client that waits without an end gives it up.
 const WITHOUT_END: Duration = Duration::from_secs(3600);
@@ -36,13 +35,12 @@ impl<'r> Client<'r> {
     pub fn run(mut self) {
         while self.run.goes_on() {
             self.one_way();
-            self.link.take_if(|link| link.is_disturbed());
+            self.link.take_if(|link| network::is_disturbed(link));
             let pause = Duration::from_micros(self.random.u64(..12_000));
             self.run.think(pause);
         }
     }
 
-    /// Makes the next request go to this database.
     fn go_to(&mut self, database: u32) {
         if self.database != database {
             self.database = database;
@@ -64,7 +62,7 @@ impl<'r> Client<'r> {
         }
         let link = self.link.as_mut()?;
         network::disturb(self.run, link, &mut self.random);
-        let sent = if missing == 0 { link.send(lines) } else { link.send_part(lines, missing) };
+        let sent = link.send_part(lines, missing);
         self.run.counters.add("requests", lines.len());
         self.link.take_if(|_| sent.is_none());
         sent
@@ -78,8 +76,8 @@ impl<'r> Client<'r> {
         };
         let limit = request.block.unwrap_or(WITHOUT_END) + PATIENCE;
         // A reply that does not come for some time may never come.
-        let disturbed = link.is_disturbed().then(|| Duration::from_millis(self.random.u64(..MAX_PATIENCE_MS)));
-        let until = request.sent + disturbed.or(patience).map_or(limit, |patience| patience.min(limit));
+        let disturbed = network::is_disturbed(link).then(|| Duration::from_millis(self.random.u64(..MAX_PATIENCE_MS)));
+        let until = request.since.0 + disturbed.or(patience).map_or(limit, |patience| patience.min(limit));
         let reply = link.receive(until.saturating_duration_since(Instant::now())).unwrap_or(Reply::Closed);
         if reply == Reply::Closed || self.run.is_unblocked(link.id()) {
             self.link = None;

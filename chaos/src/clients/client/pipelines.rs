@@ -12,25 +12,19 @@ use crate::link::Link;
 const ONE_REPLY: &str = "each request has one reply, or none where the client wants none";
 
 impl<'r> Client<'r> {
-    /// The request and QUIT in one write; a lock that is granted is used from another connection.
-    pub(super) fn with_quit(&mut self) {
-        let claim = self.claim();
-        let line = claim.request(Some(self.long_block()));
-        if self.send_part(&[line, "QUIT".to_owned()], 0).is_some() {
-            let reply = self.answer(None);
-            self.link = None;
-            self.hold_if(reply == 1, &claim);
-        }
-    }
-
-    /// The request and the release in one write.
+    /// The request, and QUIT or the release, in one write. A lock that is granted before QUIT is used from another
+    /// connection.
     pub(super) fn in_one_write(&mut self) {
-        let claim = self.claim();
-        let block = self.long_block();
-        let line = claim.request(Some(block).filter(|block| *block > 1));
-        if self.send_part(&[line, claim.release()], 0).is_some() {
-            self.answer(None);
-            self.answer(None);
+        let (claim, quits) = (self.claim(), self.random.bool());
+        let second = if quits { "QUIT".to_owned() } else { claim.release() };
+        let request = claim.request(Some(self.long_block()).filter(|block| *block > 1));
+        if self.send_part(&[request, second], 0).is_none() {
+            return;
+        }
+        let replies = [(); 2].map(|()| self.answer(None));
+        self.link.take_if(|_| quits);
+        if quits && replies[0] == 1 {
+            self.hold(&claim);
         }
     }
 

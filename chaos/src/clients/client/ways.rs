@@ -13,23 +13,19 @@ const MAX_SHARES: usize = 5;
 
 impl<'r> Client<'r> {
     pub(super) fn one_way(&mut self) {
-        match self.random.u8(..34) {
-            0..6 => self.plain(),
-            6..8 => self.several_holds(),
-            8..11 => self.in_a_session(),
-            11..13 => self.with_quit(),
-            13..15 => self.in_one_write(),
-            15..18 => self.over_lost_connections(),
-            18 => self.in_slices(),
-            19 => self.without_end(),
+        match self.random.u8(..32) {
+            0..8 => self.plain(),
+            8..10 => self.several_holds(),
+            10..13 => self.in_a_session(),
+            13..17 => self.in_one_write(),
+            17..20 => self.again_and_again(),
             20..22 => self.repeated(),
             22..24 => self.in_another_form(),
             24..26 => self.several_shares(),
             // A server that becomes a replica forgets blocked clients that want no reply.
             26..28 if !self.run.is(Scenario::Replicas) => self.in_silence(),
             26..30 => self.cut_off(),
-            30 | 31 => self.with_few_waiters(),
-            32 => self.inspect(),
+            30 => self.inspect(),
             // Its request must not be under way any more when it is released.
             _ if self.has_bad_network() => self.plain(),
             _ => self.without_a_lease(),
@@ -40,16 +36,11 @@ impl<'r> Client<'r> {
     pub(super) fn claim(&mut self) -> Claim<'r> {
         let key = self.run.keys.any(&mut self.random);
         self.go_to(key.database);
-        let kind = match self.random.u8(..8) {
-            0..2 => Kind::Reentrant,
-            2..5 => Kind::Share,
-            _ => Kind::Mutex,
-        };
         let longest = if self.random.bool() { 25 } else { self.run.shorter(500) };
-        Claim::new(self.run, key, kind, Some(self.random.u64(5..=longest)))
+        let lease = self.random.u64(5..=longest);
+        Claim::any(self.run, key, lease, &mut self.random)
     }
 
-    /// A BLOCK of any length, apart from those without an end.
     pub(super) fn long_block(&mut self) -> u64 {
         self.random.u64(1..=self.run.shorter(2000))
     }
@@ -62,16 +53,15 @@ impl<'r> Client<'r> {
         }
     }
 
-    /// Sends the request once, with any BLOCK. Returns whether the lock was granted.
     fn gets(&mut self, claim: &Claim<'r>) -> bool {
         let block = self.block();
-        self.ask(claim.request(block)) == 1
-    }
-
-    pub(super) fn hold_if(&mut self, is_granted: bool, claim: &Claim<'r>) {
-        if is_granted {
-            self.hold(claim);
+        let is_short = block.is_some() && self.random.u8(..6) == 0;
+        let most = if is_short { format!(" MAXWAITERS {}", self.random.u8(1..4)) } else { String::new() };
+        let reply = self.ask(claim.request(block) + &most);
+        if reply.is_error() && reply.code() == "QUEUEFULL" {
+            self.run.counters.count("QUEUEFULL");
         }
+        reply == 1
     }
 
     fn plain(&mut self) {
@@ -82,17 +72,6 @@ impl<'r> Client<'r> {
             // A client can always clean up, also if it holds nothing.
             self.release(&claim);
         }
-    }
-
-    /// Waits only if few requests do.
-    fn with_few_waiters(&mut self) {
-        let claim = self.claim();
-        let (block, most) = (self.long_block(), self.random.u8(1..4));
-        let reply = self.ask(format!("{} MAXWAITERS {most}", claim.request(Some(block))));
-        if reply.is_error() && reply.code() == "QUEUEFULL" {
-            self.run.counters.count("QUEUEFULL");
-        }
-        self.hold_if(reply == 1, &claim);
     }
 
     /// Inspects locks as an operator does, or releases one by force.
@@ -143,61 +122,34 @@ impl<'r> Client<'r> {
         }
     }
 
-    /// Closes the connection while it waits, comes back and sends the same request again.
-    fn over_lost_connections(&mut self) {
+    /// Sends the same request again and again, so that it keeps its place in the queue: when its wait has timed out, or
+    /// when it has closed the connection because it has no patience, also with a wait without an end.
+    fn again_and_again(&mut self) {
         let mut claim = self.claim();
         if self.random.u8(..4) == 0 {
             (claim.session, claim.lease_ms) = (true, claim.lease_ms.max(Some(100)));
         }
-        for _ in 0..self.random.u8(1..4) {
-            let block = self.random.u64(100..=self.run.shorter(2000).max(100));
-            let patience = Duration::from_micros(self.random.u64(..60_000));
-            match self.ask_with_patience(claim.request(Some(block)), Some(patience)) {
-                Reply::Int(1) => return self.hold(&claim),
-                Reply::Nil => return,
-                _ => {}
+        for _ in 0..self.random.u8(1..8) {
+            let patience = self.random.bool().then(|| Duration::from_micros(self.random.u64(..60_000)));
+            let block =
+                if patience.is_none() { self.random.u64(5..40) } else { self.random.u64(..2) * self.long_block() };
+            if self.ask_with_patience(claim.request(Some(block)), patience) == 1 {
+                return self.hold(&claim);
             }
         }
-        let block = self.long_block();
-        if self.ask(claim.request(Some(block))) == 1 {
-            self.hold(&claim);
-        } else if self.random.bool() {
+        if self.random.bool() {
             self.release(&claim);
         }
     }
 
-    /// Waits in slices, each with the same token, so that it keeps its place in the queue.
-    fn in_slices(&mut self) {
-        let claim = self.claim();
-        for _ in 0..20 {
-            let slice = self.random.u64(5..40);
-            match self.ask(claim.request(Some(slice))) {
-                Reply::Int(1) => return self.hold(&claim),
-                Reply::Nil => {}
-                _ => return,
-            }
-        }
-        self.release(&claim);
-    }
-
-    /// Waits without an end, or until its patience ends.
-    fn without_end(&mut self) {
-        let claim = self.claim();
-        let patience = Duration::from_millis(self.long_block());
-        let reply = self.ask_with_patience(claim.request(Some(0)), Some(patience));
-        self.hold_if(reply == 1, &claim);
-    }
-
-    /// The holder of a mutex or a share sends its request again.
     fn repeated(&mut self) {
-        let mut claim = self.claim();
-        if claim.kind == Kind::Reentrant {
-            claim.kind = Kind::Share;
-        }
+        let claim = self.claim();
         if self.gets(&claim) {
             let reply = self.ask(claim.request(None));
             self.run.counters.count("repeats by holders");
-            self.hold_if(reply == 1, &claim);
+            if reply == 1 {
+                self.hold(&claim);
+            }
         }
     }
 

@@ -23,7 +23,7 @@ impl Bench {
         holds.map(|(is_share, number, from, until)| {
             let [from, until] = [from, until].map(|ms| self.start + Duration::from_millis(ms));
             let hold = Hold { token: self.tokens[number], is_share, from, until, one_request: true };
-            self.lock.confirm(hold).0.map(|(rule, _)| rule)
+            self.lock.confirm(hold).map(|(rule, _)| rule)
         })
     }
 
@@ -34,22 +34,16 @@ impl Bench {
     }
 }
 
-const ONE: Option<Rule> = Some("one holder at a time");
-const NO_SHARE: Option<Rule> = Some("no share during an exclusive hold");
+const ONE: Option<Rule> = Some("one holder, or shares alone");
 const LIMIT: Option<Rule> = Some("no more shares than the limit");
 const ORDER: Option<Rule> = Some("the queue is served in order");
 
 #[test]
-fn exclusive_holds_do_not_overlap() {
+fn only_shares_overlap() {
     let holds = [(ALONE, 0, 10, 20), (ALONE, 1, 20, 30), (ALONE, 1, 20, 40), (ALONE, 3, 35, 30), (ALONE, 2, 39, 50)];
     assert_eq!(Bench::new(None).holds(holds), [None, None, None, None, ONE]);
-}
-
-#[test]
-fn shares_overlap_but_not_with_exclusive_hold() {
     let holds = [(SHARE, 0, 10, 40), (SHARE, 1, 20, 30), (ALONE, 2, 40, 50), (ALONE, 3, 35, 39)];
-    assert_eq!(Bench::new(None).holds(holds), [None, None, None, NO_SHARE]);
-    assert_eq!(Bench::new(None).holds([(ALONE, 0, 10, 20), (SHARE, 1, 19, 30)]), [None, NO_SHARE]);
+    assert_eq!(Bench::new(None).holds(holds), [None, None, None, ONE]);
 }
 
 #[test]
@@ -80,13 +74,13 @@ fn shares_of_one_grant_come_in_any_order() {
 #[test]
 fn fence_that_falls_is_found() {
     let (mut fences, start) = (Fences::default(), Instant::now());
-    let at = |ms| start + Duration::from_millis(ms);
-    let flushes = Spans::default();
-    assert_eq!(fences.draw(&flushes, at(0), at(1), 10), None);
-    assert_eq!(fences.draw(&flushes, at(2), at(5), 12), None);
-    assert_eq!(fences.draw(&flushes, at(3), at(4), 11), None, "both draws were under way");
-    assert_eq!(fences.draw(&flushes, at(6), at(7), 12), Some(12));
-    flushes.add(at(8), at(9), true);
-    assert_eq!(fences.draw(&flushes, at(10), at(11), 3), None, "the counter was lost");
-    assert_eq!(fences.draw(&flushes, at(12), at(13), 3), Some(3));
+    let mut draw = |is_lost: bool, from, until, fence| {
+        let [from, until] = [from, until].map(|ms| start + Duration::from_millis(ms));
+        fences.draw(|_| is_lost, from, until, fence)
+    };
+    assert_eq!([draw(false, 0, 1, 10), draw(false, 2, 5, 12)], [None, None]);
+    assert_eq!(draw(false, 3, 4, 11), None, "both draws were under way");
+    assert_eq!(draw(false, 6, 7, 12), Some(12));
+    assert_eq!(draw(true, 10, 11, 3), None, "the counter was lost");
+    assert_eq!(draw(false, 12, 13, 3), Some(3));
 }
